@@ -61,7 +61,7 @@ def _about_rankings(name: str) -> str:
 
 
 def _about_pooling(name: str) -> str:
-    """Return coverage and width of pooled contrasts, or what the engines did."""
+    """Return coverage and width of pooled contrasts, of predictions, or what the engines did."""
     if name in ("seconds", "ess"):
         study = read_study("hierarchical_crossed")["reference"]
         figure = study["cpu_seconds"] if name == "seconds" else min(study["least_ess"].values())
@@ -70,6 +70,11 @@ def _about_pooling(name: str) -> str:
         study = read_study("hierarchical_engine")["nested"]
         errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
+    if name.startswith("new_"):
+        known = read_study("hierarchical_predictions")["rows"]
+        wanted = ("normal", "normal", name.replace("_", " "))
+        rows = {(r["interactions"], r["fitted"], r["intervals"]): r["coverage"] for r in known}
+        return short(rows[wanted])
     study = read_study("hierarchical_coverage")
     rows = {(row["intervals"], row["contrast"]): row for row in study["rows"]}
     contrast, _, what = name.partition("_")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -32,6 +33,7 @@ from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCE
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.hierarchical.data import EvalCounts
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
     from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
@@ -66,6 +68,18 @@ class Options:
         "(or difficulty); may be repeated.",
         default=(), metavar="CSV", type=click.Path(),
     )  # fmt: skip
+    tails: float | None = _model(
+        "Degrees of freedom of Student's t for interactions of models and tasks, such as 4; model "
+        "shared.  [default: normal]", default=None, show_default=False, metavar="DF",
+    )  # fmt: skip
+    compare: tuple[str, ...] = _model(
+        "Compare with this model by leave-one-out predictions; may be repeated.",
+        default=(), metavar="NAME", type=Name("hierarchical model", HIERARCHICAL_MODELS),
+    )  # fmt: skip
+    predict: Literal["task", "model"] | None = _model(
+        "Predict the scores of a new task, or of a new model.", default=None, metavar="task|model",
+        type=Name("prediction", ("task", "model")),
+    )  # fmt: skip
     confidence_level: float = level()
     seed: int = seed()
     baseline: str | None = baseline()
@@ -74,7 +88,9 @@ class Options:
         """Return the length of Markov chains."""
         from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
-        return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
+        return HierarchicalOptions(
+            chains=self.chains, draws=self.draws, warm_up=self.warm_up, tails=self.tails
+        )
 
 
 @click.command(cls=Command)
@@ -97,9 +113,13 @@ def pool(
     responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
     fit = _fitted(responses, asked, output)
     output.draw({"hierarchical": lambda: fit})
+    shown = partial(
+        hierarchical.shown, fit, baseline=asked.baseline, compare=asked.compare,
+        predict=asked.predict,
+    )  # fmt: skip
     output.show(
         ctx,
-        fit if output.form == "csv" else hierarchical.shown(fit, baseline=asked.baseline),
+        fit if output.form == "csv" else shown(),
         {
             "model": fit.model,
             "inference": fit.inference,
@@ -113,14 +133,16 @@ def pool(
 
 
 def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
+    from evalstats_plugin.hierarchical.data import eval_counts
     from evalstats_plugin.hierarchical.fitting import fit_hierarchical
     from evalstats_plugin.runtime.workers import listening
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
-    _tell_cost(responses, asked, output)
+    counts = eval_counts(responses)
+    _tell_cost(counts, asked, output)
     with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):
         return fit_hierarchical(
-            responses,
+            counts,
             asked.method,
             asked.inference,
             covariates=covariates,
@@ -130,12 +152,10 @@ def _fitted(responses: ResponseSet, asked: Options, output: Output) -> Hierarchi
         )
 
 
-def _tell_cost(responses: ResponseSet, asked: Options, output: Output) -> None:
-    from evalstats_plugin.hierarchical.data import eval_counts
+def _tell_cost(counts: EvalCounts, asked: Options, output: Output) -> None:
     from evalstats_plugin.hierarchical.fitting import expected_seconds
     from evalstats_plugin.irt.fitting import duration_in_words
 
-    counts = eval_counts(responses)
     seconds = expected_seconds(counts, asked.method, asked.inference, asked.length())
     if seconds >= LONG:
         n, t, m = len(counts.models), len(counts.tasks), len(counts.task)

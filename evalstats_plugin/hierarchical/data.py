@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -200,3 +200,80 @@ def covariates_of(
             msg = f"covariates of {name!r} are not possible: give those of 'models' or of 'tasks'"
             raise DesignError(msg)
     return {what: standardised(found.get(what, {}), names, what) for what, names in known.items()}
+
+
+PLATES, DATA = ("model", "task", "item"), ("right", "trials")
+"""Plates, and data on them, of a model of one's own that is fitted to logs."""
+
+
+def data_of_plates(
+    counts: EvalCounts,
+    on: Mapping[str, tuple[str, ...]],
+    observed: Collection[str],
+    covariates: Covariates | None,
+) -> dict[str, FloatArray]:
+    """Lay counts out for a model of one's own.
+
+    Parameters
+    ----------
+    on
+        By name of observations and inputs, the plates they are on, outermost first.
+    observed
+        Which of them are observed: NaN where there are no answers.
+
+    Returns
+    -------
+    dict
+        By name, one axis for each plate. ``right`` and ``trials`` count questions on the plates
+        ``model`` and ``task``, or epochs where ``item`` is among their plates.
+
+    Raises
+    ------
+    DesignError
+        Plates that logs do not have, data without a plate that several members of need, inputs
+        without values.
+    """
+    given = covariates or {}
+    found: dict[str, FloatArray] = {}
+    for name, plates in on.items():
+        if name in DATA:
+            found[name] = _laid_out(counts, name, plates, observed=name in observed)
+            continue
+        kind = f"{plates[0]}s" if plates in (("model",), ("task",)) else ""
+        if name in observed or name not in given.get(kind, {}):
+            msg = f"logs have no data {name!r}: they have 'right' and 'trials'"
+            where = f"covariates={{{kind or 'models'!r}: {{{name!r}: …}}}}"
+            raise DesignError(f"{msg}; give values of each model or task by {where}")
+        names = counts.models if kind == "models" else counts.tasks
+        standardised({name: given[kind][name]}, names, kind)
+        found[name] = np.array([float(given[kind][name][x]) for x in names])
+    return found
+
+
+def _laid_out(
+    counts: EvalCounts, name: str, plates: tuple[str, ...], *, observed: bool
+) -> FloatArray:
+    n, t = counts.right.shape
+    wide = "item" in plates
+    right, trials = counts.right[..., None], counts.trials[..., None]
+    if wide:
+        # Items of a task in their order, and nothing behind those of a task that has few.
+        sizes = np.bincount(counts.task, minlength=t)
+        order = np.argsort(counts.task, kind="stable")
+        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        right, trials = np.zeros((2, n, t, int(sizes.max())))
+        right[:, counts.task[order], place] = counts.question_right[:, order]
+        trials[:, counts.task[order], place] = counts.question_trials[:, order]
+    array, there = right if name == "right" else trials, trials > 0
+    if observed:
+        array = np.where(there, array, np.nan)
+    elif name == "trials":
+        # Where nothing is observed, the number of trials is not used; 0 has no density.
+        array = np.where(there, array, trials.max())
+    for axis, plate in enumerate(PLATES):
+        if plate not in plates and array.shape[axis] > 1:
+            msg = f"data {name!r} are on {few(list(plates)) or 'no plate'}, but there are "
+            raise DesignError(f"{msg}{array.shape[axis]} {plate}s: add the plate {plate!r} to them")
+    kept = [plate for plate in PLATES if plate in plates]
+    array = array.reshape([array.shape[PLATES.index(plate)] for plate in kept])
+    return array.transpose([kept.index(plate) for plate in plates])

@@ -12,21 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.data.runs import is_model
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised
-from evalstats_plugin.hierarchical.methods import CLOSED_FORM, SCALES, Prior
+from evalstats_plugin.hierarchical.methods import (
+    BY_QUESTION,
+    CLOSED_FORM,
+    HIERARCHICAL_MODELS,
+    SCALES,
+    Prior,
+)
 from evalstats_plugin.hierarchical.rows import (
     Check,
     Contrast,
     Effect,
     Elpd,
     Evidence,
+    LeftOutScore,
+    NewScore,
     Performance,
     PriorChange,
     TaskDifficulty,
@@ -88,6 +96,8 @@ class HierarchicalFit(Results[Performance]):
     confidence_level: float
     priors: Mapping[str, Prior]
     """Priors of standard deviations; ``"default"`` for those not named."""
+    tails: float | None
+    """Degrees of freedom of interactions; None: normal ones."""
     covariates: Mapping[str, Standardised]
     log_evidence: float | None
     """Log marginal likelihood of the answers, where the engine computes it."""
@@ -129,6 +139,30 @@ class HierarchicalFit(Results[Performance]):
         """Return the effects of covariates of models and tasks."""
         return Results(tuple(_effect_rows(self)), self.notes, self.seed)
 
+    def predict(
+        self, new: Literal["task", "model"], n_items: int | None = None, *, rng: int = 0
+    ) -> Results[NewScore]:
+        """Predict scores on a new task, or of a new model, from the population of those fitted.
+
+        Parameters
+        ----------
+        new
+            ``"task"``: one row for each model; ``"model"``: one row over all tasks of the fit and
+            one for each. Covariates of the new one are those of an average one.
+        n_items
+            Questions of the new task, or that a new model answers on each task: the interval
+            then holds the observed score. Default: the expected score, of infinitely many.
+
+        Raises
+        ------
+        SelectionError
+            Neither a task nor a model.
+        DesignError
+            A model of the fit that knows no population: the closed forms, and those without
+            performance across tasks.
+        """
+        return Results(tuple(_new_scores(self, new, n_items, rng)), self.notes, rng)
+
     def check(self, *, prior: bool = False, rng: int = 0) -> Results[Check]:
         """Posterior (or prior) predictive checks: compare the data with replicated data."""
         return Results(tuple(_predictive_checks(self, np.random.default_rng(rng), prior=prior)))
@@ -139,6 +173,25 @@ class HierarchicalFit(Results[Performance]):
         Exact in closed form; otherwise by Pareto-smoothed importance sampling.
         """
         return _expected_density(self)
+
+    def compare(self, *models: str, rng: int = 0) -> Results[LeftOutScore]:
+        """Compare this model with others, fitted to the same data, by leave-one-out predictions.
+
+        A difference of less than twice its standard error does not tell models apart.
+
+        Parameters
+        ----------
+        models
+            Names of `HIERARCHICAL_MODELS`.
+
+        Raises
+        ------
+        SelectionError
+            No such model.
+        DesignError
+            Models that do not predict the same counts, or do not fit the data.
+        """
+        return Results(tuple(_compared(self, models, rng)), (), rng)
 
     def evidence(self, *, rng: int = 0) -> Results[Evidence]:
         """Compare models by their marginal likelihood, the best first.
@@ -312,6 +365,101 @@ def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None)
     return made
 
 
+def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) -> list[NewScore]:
+    """Draw the effects of a new task or model, and scores given them."""
+    if new not in ("task", "model"):
+        raise SelectionError(no_such("prediction", new, ("task", "model"), "task, model"))
+    if n_items is not None and n_items < 1:
+        raise DesignError(f"{n_items} items make no score: give 1 or more, or None")
+    known, counts = fit.posterior.parameters, fit.counts
+    difficulty = _difficulty(fit)
+    if difficulty is None or "performance" not in known:
+        msg = f"model {fit.model!r} has no population of models and tasks"
+        raise DesignError(f"{msg}: choose 'task', 'shared' or 'across-task'")
+    rng, shape = np.random.default_rng(seed), known["intercept"].shape[:2]
+    performance = _performance(fit)
+    middle = known["intercept"].reshape(*shape, 1, 1)
+    spread_of = {x: known[f"sd_{x}"].reshape(*shape, -1) for x in (
+        "performance", "difficulty", "interaction")}  # fmt: skip
+    if new == "task":
+        # One difficulty in each draw, the same for all models.
+        drawn = spread_of["difficulty"] * rng.standard_normal((*shape, 1))
+        level = middle + performance[..., None] - drawn[..., None, :]
+        # Tasks with interactions of their own sizes: that of any of them.
+        own = spread_of["interaction"]
+        at = rng.integers(own.shape[2], size=(*shape, 1))
+        own = np.take_along_axis(own, at, axis=2)
+    else:
+        drawn = spread_of["performance"] * rng.standard_normal((*shape, 1))
+        level = middle + drawn[..., None] - difficulty[..., None, :]
+        own = spread_of["interaction"]
+    noise = rng.standard_normal(level.shape)
+    if fit.tails is not None:
+        noise *= np.sqrt(fit.tails / rng.chisquare(fit.tails, level.shape))
+    level = level + own[:, :, None] * noise
+    share = _scores_at(level, known.get("sd_question"), n_items, rng)
+    cells = fit.posterior.accuracy
+    tasks: list[str | None] = [None] if new == "task" else [None, *counts.tasks]
+    if new == "model":
+        # Over all tasks first, as in the rows of the fit.
+        share = np.concatenate([share.mean(axis=3, keepdims=True), share], axis=3)
+        cells = np.concatenate([cells.mean(axis=3, keepdims=True), cells], axis=3)
+    found = spread(share, fit.confidence_level)
+    best = _prob_best(share) if new == "task" else _prob_best(share, cells)
+    names = counts.models if new == "task" else (None,)
+    return [
+        NewScore(
+            model=model, task=task, over_tasks=new == "model" and task is None,
+            metric=counts.metric, n_items=n_items, prob_best=float(best[i, k]),
+            confidence_level=fit.confidence_level, estimate=float(found.mean[i, k]),
+            low=float(found.low[i, k]), high=float(found.high[i, k]),
+            std_error=float(found.std_error[i, k]),
+        )
+        for i, model in enumerate(names)
+        for k, task in enumerate(tasks)
+    ]  # fmt: skip
+
+
+def _performance(fit: HierarchicalFit) -> FloatArray:
+    """Draws of the performance of models (K, S, N), covariates included."""
+    known, models = fit.posterior.parameters, fit.covariates["models"]
+    if not models.names:
+        return known["performance"]
+    own = known["coefficients"][:, :, : len(models.names)]
+    return known["performance"] + own @ models.values.T
+
+
+def _scores_at(
+    level: FloatArray, sd: FloatArray | None, n_items: int | None, rng: np.random.Generator
+) -> FloatArray:
+    """Scores at levels (K, S, N, T): expected ones, or observed on new questions of every task."""
+    from scipy import special
+
+    from evalstats_plugin.hierarchical.engines.shared_questions import expected_share
+
+    if n_items is None:
+        if sd is None:
+            return np.asarray(special.expit(level), dtype=np.float64)
+        return expected_share(level.reshape(-1, *level.shape[2:]), sd.ravel()).reshape(level.shape)
+    if sd is None:
+        return rng.binomial(n_items, special.expit(level)) / n_items
+    right = np.zeros_like(level)
+    for _ in range(n_items):
+        # All models answer the same question.
+        hard = sd[..., None, None] * rng.standard_normal((*sd.shape, 1, level.shape[3]))
+        right += rng.random(level.shape) < special.expit(level - hard)
+    return right / n_items
+
+
+def _prob_best(share: FloatArray, others: FloatArray | None = None) -> FloatArray:
+    """Share of draws in which a score is the best, (N, T): of these, or of others too."""
+    best = share.max(axis=2, keepdims=True)
+    if others is not None:
+        best = np.maximum(best, others.max(axis=2, keepdims=True))
+    first = share == best
+    return (first / np.maximum(first.sum(axis=2, keepdims=True), 1)).mean(axis=(0, 1))
+
+
 def _index_of(name: str, names: Sequence[str], what: str) -> int:
     found = next((x for x in names if x == name), None)
     if found is None and what == "model":
@@ -353,7 +501,7 @@ def _predictive_checks(
     if fit.model not in (*CLOSED_FORM, "task"):
         columns = counts.columns(fit.covariates, by_question=True)
         right, trials = (x @ columns.membership for x in (columns.right, columns.trials))
-    drawn = _prior_draws(fit, rng) if prior else fit.posterior.replicated
+    drawn = _prior_draws(fit, rng) if prior else fit.posterior.predictions.replicated
     drawn = drawn.reshape(-1, *right.shape)
     observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
     tail = tail_probability(fit.confidence_level)
@@ -406,17 +554,36 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
 
     columns = counts.columns(fit.covariates, by_question=fit.model != "task")
     size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))
-    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng)
+    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng, fit.tails)
     return drawn @ columns.membership
 
 
-def _expected_density(fit: HierarchicalFit) -> Elpd:
-    """Return the expected log predictive density, summed over the cells that were run."""
+class _LeftOut(NamedTuple):
+    """Log predictive density of each cell that was run, left out."""
+
+    cells: FloatArray
+    n_effective: float
+    """Effective number of parameters."""
+    pareto_k: FloatArray | None
+    """Of each cell; None where exact."""
+
+    @property
+    def unreliable(self) -> int:
+        """Cells whose importance weights have too heavy tails."""
+        return 0 if self.pareto_k is None else int((self.pareto_k > PARETO_K_LIMIT).sum())
+
+    @property
+    def worst_k(self) -> float | None:
+        return None if self.pareto_k is None else float(self.pareto_k.max())
+
+
+def _left_out(fit: HierarchicalFit) -> _LeftOut:
+    """Leave each cell out: exactly in closed form, else by smoothed importance weights."""
     run = fit.counts.trials > 0
     if fit.model in CLOSED_FORM:
-        return _exact_loo(fit, run)
+        return _left_out_exactly(fit, run)
     az = _arviz()
-    cells = fit.posterior.log_likelihood[:, :, run]
+    cells = fit.posterior.predictions.log_likelihood[:, :, run]
     data = az.from_dict(
         posterior={"overall": fit.posterior.overall[:, : cells.shape[1]]},
         log_likelihood={"cell": cells},
@@ -425,20 +592,14 @@ def _expected_density(fit: HierarchicalFit) -> Elpd:
         # Warnings of ArviZ go into the notes.
         warnings.simplefilter("ignore")
         found: Any = az.loo(data, pointwise=True)
-    elpd, se, p = (float(found[k]) for k in ("elpd_loo", "se", "p_loo"))
-    notes: list[str] = []
-    worst = float(np.max(found["pareto_k"]))
-    if worst > PARETO_K_LIMIT:
-        bad = int((np.asarray(found["pareto_k"]) > PARETO_K_LIMIT).sum())
-        notes.append(
-            f"{bad} of {int(run.sum())} cells have a Pareto k above {PARETO_K_LIMIT}: their "
-            "predictions are not reliable"
-        )
-    return Elpd(criterion="loo", elpd=elpd, std_error=se, n_effective=p,
-                n_cells=int(run.sum()), worst_k=worst, notes=tuple(notes))  # fmt: skip
+    return _LeftOut(
+        np.asarray(found["loo_i"], dtype=np.float64).ravel(),
+        float(found["p_loo"]),
+        np.asarray(found["pareto_k"], dtype=np.float64),
+    )
 
 
-def _exact_loo(fit: HierarchicalFit, run: Any) -> Elpd:
+def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
     from scipy import special
 
     from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
@@ -449,10 +610,50 @@ def _exact_loo(fit: HierarchicalFit, run: Any) -> Elpd:
     mean = found.mean
     full = (special.xlogy(counts.right, mean) + special.xlog1py(
         counts.trials - counts.right, -mean))[run]  # fmt: skip
-    return Elpd(criterion="loo", elpd=float(cells.sum()),
-                std_error=float(np.sqrt(cells.size) * cells.std()),
-                n_effective=float((full - cells).sum()), n_cells=cells.size,
-                worst_k=None)  # fmt: skip
+    return _LeftOut(cells, float((full - cells).sum()), None)
+
+
+def _expected_density(fit: HierarchicalFit) -> Elpd:
+    """Return the expected log predictive density, summed over the cells that were run."""
+    found = _left_out(fit)
+    notes: list[str] = []
+    if found.unreliable:
+        notes.append(
+            f"{found.unreliable} of {counted(found.cells.size, 'cell')} have a Pareto k above "
+            f"{PARETO_K_LIMIT}: their predictions are not reliable"
+        )
+    return Elpd(criterion="loo", elpd=float(found.cells.sum()),
+                std_error=float(np.sqrt(found.cells.size) * found.cells.std()),
+                n_effective=found.n_effective, n_cells=found.cells.size, worst_k=found.worst_k,
+                notes=tuple(notes))  # fmt: skip
+
+
+def _compared(fit: HierarchicalFit, models: Sequence[str], seed: int) -> list[LeftOutScore]:
+    """Fit the other models, and order all by what they predict of left-out cells."""
+    names = list(dict.fromkeys((fit.model, *models)))
+    for name in names:
+        if name not in HIERARCHICAL_MODELS:
+            known = ", ".join(HIERARCHICAL_MODELS)
+            raise SelectionError(no_such("model", name, HIERARCHICAL_MODELS, known))
+    counts = fit.counts
+    plain = (
+        bool(np.isin(counts.question_right, (0.0, 1.0)).all()) and counts.question_trials.max() <= 1
+    )
+    if not plain and len({name in BY_QUESTION for name in names}) > 1:
+        msg = f"models {', '.join(names)} do not predict the same: some count every epoch of a "
+        raise DesignError(f"{msg}question, others average them; compare those of one kind")
+    found = {name: _left_out(fit if name == fit.model else fit.with_model(name, seed))
+             for name in names}  # fmt: skip
+    best = max(found, key=lambda name: found[name].cells.sum())
+    rows: list[LeftOutScore] = []
+    for name, own in found.items():
+        apart = own.cells - found[best].cells
+        rows.append(LeftOutScore(
+            model=name, elpd=float(own.cells.sum()), difference=float(apart.sum()),
+            std_error=float(np.sqrt(apart.size) * apart.std()), n_effective=own.n_effective,
+            n_cells=apart.size, unreliable=own.unreliable,
+        ))  # fmt: skip
+    return sorted(rows, key=lambda row: -row.elpd)
 
 
 def has_evidence(fit: HierarchicalFit) -> bool:
@@ -588,8 +789,8 @@ def _inference_data(fit: HierarchicalFit) -> Any:
         coords["covariate"] = covariates
     return az.from_dict(
         posterior={"accuracy": fit.posterior.accuracy, **known},
-        log_likelihood={"cell": fit.posterior.log_likelihood},
-        posterior_predictive={"right": fit.posterior.replicated},
+        log_likelihood={"cell": fit.posterior.predictions.log_likelihood},
+        posterior_predictive={"right": fit.posterior.predictions.replicated},
         observed_data={"right": fit.counts.right},
         constant_data={"trials": fit.counts.trials},
         coords=coords,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from evalstats_plugin.hierarchical.data import (
     Responded,
     Standardised,
     covariates_of,
+    data_of_plates,
     eval_counts,
 )
 from evalstats_plugin.hierarchical.engines import shared_questions
@@ -43,6 +44,8 @@ from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.nested import ParticleFit
+    from evalstats_plugin.hierarchical.engines.plates.model import Model
+    from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
     from evalstats_plugin.hierarchical.engines.posterior import Posterior
 
 
@@ -102,7 +105,15 @@ class HierarchicalOptions(ChainLength):
     """Priors of the standard deviations of ``"model"``, ``"task"``, ``"interaction"`` and
     ``"question"`` effects, and ``"default"`` for the others, which is Gamma(2, 2) as in [BA24]_."""
 
+    tails: float | None = None
+    """Degrees of freedom of Student's t for interactions of models and tasks, by model
+    ``"shared"``; None: normal interactions. Few, such as 4, keep a model that is far better or
+    worse on one task than elsewhere from widening all intervals."""
+
     def __post_init__(self) -> None:
+        if self.tails is not None and not 1 < self.tails < np.inf:
+            msg = f"{self.tails:g} degrees of freedom of interactions are out of range"
+            raise DesignError(f"{msg}: choose a number above 1, such as 4, or None for normal ones")
         if min(self.chains, self.warm_up) < 1 or self.draws < 8:
             msg = (
                 f"{self.chains} chains of {self.draws} draws after a warm-up of {self.warm_up} are"
@@ -127,8 +138,22 @@ def _check_prior(prior: Prior) -> None:
                           "may be any)")  # fmt: skip
 
 
+@overload
 def fit_hierarchical(
-    responses: Responded,
+    responses: Responded | EvalCounts,
+    model: Model,
+    inference: str = "auto",
+    *,
+    covariates: Covariates | None = None,
+    device: str = "auto",
+    rng: Rng = None,
+    options: HierarchicalOptions | None = None,
+) -> PlatedFit: ...
+
+
+@overload
+def fit_hierarchical(
+    responses: Responded | EvalCounts,
     model: str = "auto",
     inference: str = "auto",
     *,
@@ -137,7 +162,20 @@ def fit_hierarchical(
     device: str = "auto",
     rng: Rng = None,
     options: HierarchicalOptions | None = None,
-) -> HierarchicalFit:
+) -> HierarchicalFit: ...
+
+
+def fit_hierarchical(
+    responses: Responded | EvalCounts,
+    model: str | Model = "auto",
+    inference: str = "auto",
+    *,
+    covariates: Covariates | None = None,
+    confidence_level: float = 0.95,
+    device: str = "auto",
+    rng: Rng = None,
+    options: HierarchicalOptions | None = None,
+) -> HierarchicalFit | PlatedFit:
     """Estimate every model's accuracy on every task with partial pooling over models and tasks.
 
     Parameters
@@ -149,12 +187,15 @@ def fit_hierarchical(
     model
         A name of `HIERARCHICAL_MODELS`, or ``"auto"``: ``"shared"`` where several models answered
         the same questions, right or wrong; else ``"task"``, or ``"per-task"`` for one model on one
-        or two tasks, or one task of two models.
+        or two tasks, or one task of two models. Or a `Model` of your own, with the plates
+        ``"model"``, ``"task"`` and ``"item"`` (within tasks) and the data ``right`` and ``trials``;
+        other inputs are covariates, not standardised. The result is then a `PlatedFit`.
     inference
         ``"exact"``, ``"mp"``, ``"gibbs"``, or ``"auto"``, which chooses by structure: the closed
         form where there is one, ``"mp"`` (massively parallel importance sampling) for nested evals
         (one model or one task), ``"gibbs"`` for crossed ones. Where too few particles of ``"mp"``
-        are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why.
+        are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why. For a `Model` a
+        method of `infer`, or ``"auto"``: ``"qem"``, and ``"hmc"`` for crossed plates.
     covariates
         For ``"models"`` and for ``"tasks"``: by covariate the value of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
@@ -185,9 +226,12 @@ def fit_hierarchical(
     if not 0 < confidence_level < 1:
         msg = f"confidence_level {confidence_level} is not between 0 and 1: choose one such as 0.95"
         raise DesignError(msg)
-    _check_names(model, inference)
-    responses = read_where_needed(responses)
-    counts = eval_counts(responses)
+    if isinstance(model, str):
+        _check_names(model, inference)
+    given = read_where_needed(responses)
+    counts = given if isinstance(given, EvalCounts) else eval_counts(given)
+    if not isinstance(model, str):
+        return _fit_own(counts, model, inference, covariates, device, rng, options)
     plain = not any((covariates or {}).values())
     found, why = _choose_model(model, counts, plain=plain)
     request = _Request(
@@ -201,6 +245,33 @@ def fit_hierarchical(
     )
     seed = rng if isinstance(rng, int) else None
     return _fit(counts, request, np.random.default_rng(rng), seed)
+
+
+def _fit_own(
+    counts: EvalCounts, model: Model, method: str, covariates: Covariates | None, device: str,
+    rng: Rng, options: HierarchicalOptions | None,
+) -> PlatedFit:  # fmt: skip
+    """Fit a model that the user wrote."""
+    from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
+
+    s, nested = model.structure, {p.name: p.within for p in model.plates}
+    for name, plate in ((x, o.plate) for x, o in s.observed.items()):
+        if "item" in s.chains[plate] and nested["item"] != "task":
+            msg = f"plate 'item' of data {name!r} is not within tasks"
+            raise DesignError(f"{msg}: declare Plate('item', within='task')")
+    on = {name: s.chains[o.plate] for name, o in s.observed.items()}
+    on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
+    data = data_of_plates(counts, on, s.observed, covariates)
+    if method == "auto":
+        method = "qem" if s.crossed is None else "hmc"
+    length: dict[str, Any] = {}
+    if options is not None and method == "hmc":
+        length = {"n_particles": options.chains, "steps": options.draws}
+    elif options is not None:
+        length = {"options": FitOptions(draws=options.chains * options.draws)}
+    fit = infer(model, data, method, device=device, rng=rng, **length)
+    names = {"model": counts.models, "task": counts.tasks}
+    return replace(fit, names={name: known for name, known in names.items() if name in nested})
 
 
 def _check_names(model: str, inference: str) -> None:
@@ -290,6 +361,7 @@ def _fit(
     def with_model(name: str, again: int) -> HierarchicalFit:
         plain = covariates_of(None, counts.models, counts.tasks)
         kept = plain if name in CLOSED_FORM else request.covariates
+        _choose_model(name, counts, plain=not any(x.names for x in kept.values()))
         other = replace(request, model=name, inference="auto", covariates=kept)
         return _fit(counts, other, np.random.default_rng(again), again)
 
@@ -305,6 +377,7 @@ def _fit(
         diagnostics=found.diagnostics,
         confidence_level=request.confidence_level,
         priors={"default": DEFAULT_PRIOR, **request.options.priors},
+        tails=request.options.tails,
         covariates=request.covariates,
         log_evidence=found.log_evidence,
         log_evidence_error=found.log_evidence_error,
@@ -332,6 +405,9 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         if request.inference == "mp" and not closed:
             msg = "inference 'mp' needs model 'task', and one model or one task"
         raise SelectionError(f"{msg}: choose {fits[-1]!r} or 'auto'")
+    if request.options.tails is not None and request.model != "shared":
+        msg = f"model {request.model!r} has normal interactions only"
+        raise DesignError(f"{msg}: leave out tails, or choose model 'shared'")
     if closed:
         return _exact(counts, request, rng)
     if request.model == "shared":
@@ -400,7 +476,8 @@ def _gibbs(
 
 def _shared(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
     """Draw by Gibbs sampling with questions integrated out."""
-    posterior = shared_questions.fit_shared(counts, request.options.priors, rng, request.options)
+    options = request.options
+    posterior = shared_questions.fit_shared(counts, options.priors, rng, options, options.tails)
     diagnostics, more = _gibbs_diagnostics(posterior, request.options, SHORT_R_HAT_LIMIT)
     why = "questions are integrated out, levels of a task are drawn together"
     found = _summarised(counts, request, "gibbs", why, posterior)

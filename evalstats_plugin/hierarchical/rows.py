@@ -41,6 +41,31 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewScore:
+    """Predicted score of a model on a new task, or of a new model on a task."""
+
+    shown: ClassVar[tuple[str, ...]] = ("model", "task", "n_items", "estimate", "low", "high")
+
+    model: str | None
+    """None: a new model, from the population of those of the fit."""
+    task: str | None
+    """None: a new task, from the population of those of the fit; or all tasks of the fit."""
+    over_tasks: bool
+    """Whether it is the mean over the tasks of the fit."""
+    metric: str
+    n_items: int | None
+    """Questions that the score rests on; None: the expected score, of infinitely many."""
+    estimate: float
+    """Posterior mean of the score."""
+    low: float
+    high: float
+    std_error: float
+    prob_best: float
+    """Posterior probability that the model scores best of all on the task, ties shared."""
+    confidence_level: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDifficulty:
     """Difficulty of one task relative to those of the fit, on the logit scale."""
 
@@ -148,6 +173,24 @@ class Elpd:
     worst_k: float | None
     """Largest Pareto k of the cells, for ``"loo"`` by importance sampling."""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutScore:
+    """Leave-one-out predictions of one model beside those of the best [VGG17]_."""
+
+    model: str
+    elpd: float
+    """Expected log predictive density, summed over cells."""
+    difference: float
+    """Less that of the best model: 0 or below."""
+    std_error: float
+    """Of the difference, from the cells."""
+    n_effective: float
+    """Effective number of parameters."""
+    n_cells: int
+    unreliable: int
+    """Cells with a Pareto k above 0.7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import counted
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, has_evidence
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
-from evalstats_plugin.hierarchical.rows import Contrast, Effect, Evidence, Performance
+from evalstats_plugin.hierarchical.rows import (
+    Contrast,
+    Effect,
+    Evidence,
+    LeftOutScore,
+    NewScore,
+    Performance,
+)
 from evalstats_plugin.report import text
 from evalstats_plugin.report.abilities import Lines, Page, page_markdown, print_page, signed
 from evalstats_plugin.report.comparisons import probability
@@ -36,10 +43,20 @@ _EVIDENCE = (
     "Log evidence: how probable each model makes the answers; Probability: of the model, if one of "
     "these is true and all are as likely beforehand. "
 )
+_LEFT_OUT = (
+    "Log score: of the answers to a task that the fit did not see, summed over models and tasks; "
+    "models are told apart by differences of more than twice their standard error. "
+)
+_NEW = (
+    "A new task or model is drawn from the population of those fitted; P(best): how probable it is "
+    "that no model scores higher."
+)
 _EFFECTS = "Effect: on the log odds of a right answer, for one unit of the covariate."
 _MODELS = ("Model", "Task", "n", "Score", "Estimate", "interval", "Pull")
 _CONTRASTS = ("Models", "By", "interval", "P(ahead)", "on a task")
 _EVIDENCES = ("Model", "Log evidence", "Std. error", "Probability")
+_COMPARED = ("Model", "Log score", "Difference", "Std. error", "Unreliable cells")
+_NEW_SCORES = ("Model", "Task", "Score", "interval", "P(best)")
 _COVARIATES = ("Covariate", "Of", "Effect", "interval", "P(> 0)")
 
 
@@ -51,16 +68,31 @@ class HierarchicalReport(Results[Performance]):
     contrasts: tuple[Contrast, ...]
     evidence: tuple[Evidence, ...] = ()
     effects: tuple[Effect, ...] = ()
+    compared: tuple[LeftOutScore, ...] = ()
+    predicted: tuple[NewScore, ...] = ()
     baseline: str | None = None
 
 
-def shown(fit: HierarchicalFit, *, baseline: str | None = None) -> HierarchicalReport:
+def shown(
+    fit: HierarchicalFit,
+    *,
+    baseline: str | None = None,
+    compare: Sequence[str] = (),
+    predict: Literal["task", "model"] | None = None,
+) -> HierarchicalReport:
     """Collect what to report of a fit.
+
+    Parameters
+    ----------
+    compare
+        Models to compare with that of the fit, by leave-one-out predictions.
+    predict
+        What to predict scores of: a new task or a new model.
 
     Raises
     ------
     SelectionError
-        No model has the name of the baseline.
+        No model has the name of the baseline, or of one to compare with.
     """
     return HierarchicalReport(
         rows=fit.rows,
@@ -70,6 +102,8 @@ def shown(fit: HierarchicalFit, *, baseline: str | None = None) -> HierarchicalR
         contrasts=fit.contrasts(baseline=baseline).rows,
         evidence=fit.evidence().rows if has_evidence(fit) and not fit.effects().rows else (),
         effects=fit.effects().rows,
+        compared=fit.compare(*compare, rng=fit.seed or 0).rows if compare else (),
+        predicted=fit.predict(predict, rng=fit.seed or 0).rows if predict else (),
         baseline=baseline,
     )
 
@@ -96,6 +130,8 @@ def hierarchical_json(results: HierarchicalReport, about: Mapping[str, Any]) -> 
         difficulties=results.fit.difficulties().to_dict(),
         effects=Results(results.effects).to_dict(),
         evidence=Results(results.evidence).to_dict(),
+        compared=Results(results.compared).to_dict(),
+        predicted=Results(results.predicted).to_dict(),
         fit=results.fit.summary(),
     )
 
@@ -118,6 +154,14 @@ def _page(results: HierarchicalReport) -> Page:
         tables.append(("Which model the answers speak for", _evidence_lines(results), (0,)))
         known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.evidence)
         legend.append(f"{_EVIDENCE}{'; '.join(known)}.")
+    if results.compared:
+        tables.append(("Left-out scores", _compared_lines(results), (0,)))
+        known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.compared)
+        legend.append(f"{_LEFT_OUT}{'; '.join(known)}.")
+    if results.predicted:
+        what = "model" if results.predicted[0].model is None else "task"
+        tables.append((f"A new {what}, in percent", _new_lines(results), (0, 1)))
+        legend.append(_NEW)
     return Page(tables, [*legend, _ran(fit)])
 
 
@@ -202,6 +246,23 @@ def _evidence_lines(results: HierarchicalReport) -> Lines:
         error = "exact" if row.inference == "exact" else f"{row.std_error:.3f}"
         value = f"{row.log_evidence:.2f}"
         lines.append([row.model, value, error, probability(row.probability)])
+    return lines
+
+
+def _compared_lines(results: HierarchicalReport) -> Lines:
+    return [[*_COMPARED], *([
+        row.model, f"{row.elpd:.1f}", signed(row.difference) if row.difference else "best",
+        f"{row.std_error:.1f}" if row.difference else "", f"{row.unreliable} of {row.n_cells}",
+    ] for row in results.compared)]  # fmt: skip
+
+
+def _new_lines(results: HierarchicalReport) -> Lines:
+    lines = [_interval_header(_NEW_SCORES, results.fit.confidence_level)]
+    for row in results.predicted:
+        task = "(all)" if row.over_tasks else row.task or "(new)"
+        limits = f"[{_share(row.low)}, {_share(row.high)}]"
+        best = probability(row.prob_best)
+        lines.append([row.model or "(new)", task, _share(row.estimate), limits, best])
     return lines
 
 

@@ -7,15 +7,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalstats_plugin.errors import DesignError
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -68,14 +65,14 @@ def run_chains(
 class Agreement(NamedTuple):
     """Whether Markov chains agree: the worst of all quantities."""
 
-    r_hat: float | None
-    """Largest R-hat; None where it could not be computed."""
-    ess: float | None
+    r_hat: float
+    """Largest R-hat."""
+    ess: float
     """Smallest bulk effective sample size."""
-    converged: bool | None
-    """Whether R-hat is below `R_HAT_LIMIT`; None if unknown."""
+    converged: bool
+    """Whether R-hat is below `R_HAT_LIMIT`."""
     why: str
-    """Why the chains have not converged, or why that is unknown; else empty."""
+    """Why the chains have not converged; else empty."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -85,24 +82,17 @@ class Agreement(NamedTuple):
     @property
     def diagnostics(self) -> dict[str, Any]:
         """Entries of a fit's diagnostics."""
-        if self.converged is None:
-            return {"converged": None}
         return {"r_hat": self.r_hat, "ess": self.ess, "converged": self.converged}
 
 
 def chain_agreement(draws: ArrayLike) -> Agreement:
     """Compare Markov chains by R-hat and effective sample size [VGS21]_.
 
-    Without ArviZ, which computes them, nothing is known and `why` says so.
-
     Parameters
     ----------
     draws : shape (chains, draws, ...)
     """
-    try:
-        found = convergence(draws)
-    except DesignError as error:
-        return Agreement(None, None, None, f"whether the chains agree was not checked: {error}")
+    found = convergence(draws)
     r_hat, ess = float(found.r_hat.max()), float(found.ess.min())
     if r_hat < R_HAT_LIMIT:
         return Agreement(r_hat, ess, converged=True, why="")
@@ -119,27 +109,81 @@ class Convergence(NamedTuple):
 
 
 def convergence(draws: ArrayLike) -> Convergence:
-    """Rank-normalised R-hat and bulk effective sample size, by ArviZ.
+    """Rank-normalised split R-hat, the larger of bulk and tail, and bulk ESS [VGS21]_.
 
     Parameters
     ----------
     draws : shape (chains, draws, ...)
 
-    Raises
-    ------
-    DesignError
-        If ArviZ is not installed.
+    Returns
+    -------
+    Convergence
+        NaN for fewer than 4 draws or draws that are not finite, and R-hat also for a single chain.
     """
-    try:
-        # It announces changes of future versions, which the dependency excludes.
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):
-            az: Any = import_module("arviz")
-    except ModuleNotFoundError as error:
-        msg = "R-hat and effective sample size need ArviZ: pip install 'evalstats-plugin[models]'"
-        raise DesignError(msg) from error
-    data = {"x": np.asarray(draws, dtype=np.float64)}
-    r_hat, ess = (np.asarray(f(data)["x"], dtype=np.float64) for f in (az.rhat, az.ess))
-    return Convergence(r_hat, ess)
+    x = np.asarray(draws, dtype=np.float64)
+    shape, flat = x.shape[2:], x.reshape(*x.shape[:2], -1)
+    r_hat, ess = np.full((2, flat.shape[2]), np.nan)
+    good = np.flatnonzero(np.isfinite(flat).all(axis=(0, 1)))
+    if x.shape[1] >= 4:
+        for i in np.split(good, range(_BLOCK, len(good), _BLOCK)):
+            # Each chain in halves, so that one that drifts disagrees with itself: (Q, 2C, S / 2).
+            half, own = x.shape[1] // 2, np.moveaxis(flat[..., i], 2, 0)
+            halves = np.concatenate([own[..., :half], own[..., -half:]], axis=1)
+            bulk = _normal_scores(halves)
+            ess[i] = _effective(bulk)
+            if len(x) > 1:
+                middle = np.median(halves, axis=(1, 2), keepdims=True)
+                r_hat[i] = np.maximum(_r_hat(bulk), _r_hat(_normal_scores(abs(halves - middle))))
+    return Convergence(r_hat.reshape(shape), ess.reshape(shape))
+
+
+def _normal_scores(x: FloatArray) -> FloatArray:
+    """Normal quantiles of the ranks of draws (Q, C, S), ties with their mean rank."""
+    from scipy import special
+
+    flat = x.reshape(len(x), -1)
+    size = flat.shape[1]
+    order = np.argsort(flat, axis=1)
+    ordered = np.take_along_axis(flat, order, axis=1)
+    place, differs = np.arange(size), ordered[:, 1:] != ordered[:, :-1]
+    edge = np.ones((len(x), 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.hstack([edge, differs]), place, 0), axis=1)
+    ends = np.where(np.hstack([differs, edge]), place, size)
+    last = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    rank = np.empty_like(flat)
+    np.put_along_axis(rank, order, (first + last) / 2 + 1, axis=1)
+    return np.asarray(special.ndtri((rank - 0.375) / (size + 0.25)), np.float64).reshape(x.shape)
+
+
+def _r_hat(x: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = x.mean(axis=2).var(axis=1, ddof=1) / x.var(axis=2, ddof=1).mean(axis=1)
+    return np.sqrt(ratio + 1 - 1 / x.shape[2])
+
+
+def _effective(x: FloatArray) -> FloatArray:
+    """Effective number of draws (Q, C, S), by Geyer's initial monotone sequence."""
+    _, chains, draws = x.shape
+    noise = np.fft.rfft(x - x.mean(axis=2, keepdims=True), n=2 * draws, axis=2)
+    power = (noise * noise.conj()).real.mean(axis=1)
+    covariance = np.fft.irfft(power, n=2 * draws, axis=1)[:, :draws] / draws
+    within = covariance[:, :1] * draws / (draws - 1)
+    total = covariance[:, :1] + x.mean(axis=2).var(axis=1, ddof=1)[:, None]
+    same = np.ptp(x, axis=(1, 2)) < 1e-15
+    rho = 1 - (within - covariance) / np.where(same[:, None], 1.0, total)
+    rho[:, 0] = 1.0
+    # Sums of neighbouring lags: positive and falling in theory, so only while they are, in noise.
+    lags = rho[:, : max(2, (draws - 1) // 2 * 2)].reshape(len(x), -1, 2)
+    pairs = np.minimum.accumulate(lags.sum(axis=2), axis=1)
+    positive = np.logical_and.accumulate(pairs > 0, axis=1)
+    positive[:, -1] = False
+    count = positive.sum(axis=1)
+    following = np.take_along_axis(lags[..., 0], count[:, None], axis=1)[:, 0]
+    time = 2 * np.where(positive, pairs, 0.0).sum(axis=1) - 1 + np.maximum(following, 0.0)
+    size = chains * draws
+    found = np.asarray(size / np.maximum(time, 1 / np.log10(size)), dtype=np.float64)
+    found[same] = size
+    return found
 
 
 def pareto_shape(weights: ArrayLike) -> FloatArray:

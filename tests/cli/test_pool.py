@@ -308,3 +308,14 @@ def test_one_chain_is_compared_with_itself(seven: Path) -> None:
     whole = _json(seven, "--chains", "1")
 
     assert 0.9 < whole["fit"]["diagnostics"]["worst_r_hat"]
+
+
+def test_predictions_and_compared_models_stand_below_the_scores(seven: Path) -> None:
+    found = _json(seven, "--method", "task", "--compare", "per-task", "--predict", "task")
+    shown = _ran(seven, "--method", "task", "--compare", "per-task", "--predict", "task").stdout
+
+    assert {row["model"] for row in found["compared"]} == {"task", "per-task"}
+    assert [row["task"] for row in found["predicted"]] == [None] * 7
+    assert "Left-out scores" in shown
+    assert "A new task, in percent" in shown
+    assert "no prediction is called 'taks'" in _refused(seven, "--predict", "taks")

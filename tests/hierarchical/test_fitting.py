@@ -296,7 +296,7 @@ def test_the_simple_model_is_recommended_where_pooling_has_no_benefit():
     p = np.repeat(rng.uniform(0.2, 0.8, (4, 3)), 1500, axis=1)
     tasks = np.repeat(list("abc"), 1500).tolist()
     scores = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
-    found = fit_hierarchical(scores, rng=0, options=replace(SHORT, draws=80, warm_up=40))
+    found = fit_hierarchical(scores, rng=0, options=replace(SHORT, draws=300, warm_up=40))
 
     assert any("use model 'per-task'" in note for note in found.notes)
 
@@ -370,3 +370,53 @@ def test_contrasts_cover_the_truth_in_simulated_evals():
         assert 0.93 <= by["pooled", what]["coverage"] <= 0.97
         assert by["pooled", what]["width"] < by["per-task", what]["width"]
         assert by["pooled, limits a quarter narrower", what]["coverage"] < 0.93
+
+
+def test_a_new_task_is_predicted_from_the_population(fit):
+    """The mean over draws of σ and effects, by quadrature over the new task's difficulty."""
+    found = fit.predict("task")
+    known = fit.posterior.parameters
+    z = special.ndtri((np.arange(400) + 0.5) / 400)
+    spread = np.hypot(known["sd_difficulty"], known["sd_interaction"])[..., None]
+    level = known["intercept"][..., None] + known["performance"][..., 2:3]
+
+    assert found[2].model == "model_2"
+    assert found[2].estimate == pytest.approx(special.expit(level + spread * z).mean(), abs=0.04)
+    assert sum(row.prob_best for row in found) == pytest.approx(1)
+    few = fit.predict("task", 5)[2]
+    assert few.high - few.low > found[2].high - found[2].low
+    assert 5 * few.low == pytest.approx(round(5 * few.low))
+
+
+def test_a_new_model_is_predicted_over_all_tasks_and_on_each(fit):
+    found = fit.predict("model")
+
+    assert [row.task for row in found] == [None, "t0", "t1", "t2", "t3"]
+    assert found[0].over_tasks
+    assert found[0].estimate == pytest.approx(np.mean([row.estimate for row in found[1:]]))
+    assert found[1].high - found[1].low > 2 * (cell(fit, "model_2", "t0").high
+                                               - cell(fit, "model_2", "t0").low)  # fmt: skip
+    with pytest.raises(DesignError, match="no population of models and tasks"):
+        fit_hierarchical(evals(), "per-task", rng=0).predict("task")
+    with pytest.raises(SelectionError, match="task, model"):
+        fit.predict("question")
+
+
+@pytest.mark.needs("arviz")
+def test_models_are_compared_by_what_they_predict_of_left_out_cells(fit):
+    rows = {row.model: row for row in fit.compare("per-task", "beta-binomial")}
+
+    assert next(iter(rows)) == "task"
+    for name in ("per-task", "beta-binomial"):
+        alone = fit_hierarchical(evals(), name, rng=0).loo().elpd
+        assert rows[name].elpd == pytest.approx(alone)
+        assert rows[name].difference == pytest.approx(alone - fit.loo().elpd)
+        assert rows[name].std_error > 0
+    with pytest.raises(SelectionError, match="no model is called 'taks'"):
+        fit.compare("taks")
+
+
+def test_models_that_count_epochs_are_not_compared_with_those_that_average():
+    found = fit_hierarchical(evals(epochs=2), "per-task", rng=0)
+    with pytest.raises(DesignError, match="do not predict the same"):
+        found.compare("question")

@@ -1,7 +1,5 @@
 """Markov chains: order of sweeps, progress, and diagnostics of draws."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -52,16 +50,6 @@ def test_chains_of_one_distribution_agree_and_shifted_ones_do_not():
     mixed = draws.copy()
     mixed[0, :, 1] += 3
     assert chain_agreement(mixed).converged is False
-
-
-def test_without_arviz_it_is_unknown_whether_chains_agree(monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz", None)
-    found = chain_agreement(np.zeros((2, 10, 1)))
-
-    assert found.converged is None
-    assert found.diagnostics == {"converged": None}
-    assert found.why.startswith("whether the chains agree was not checked: ")
-    assert "need ArviZ: pip install" in found.why
 
 
 @pytest.mark.parametrize("warm_up", [0, 5])

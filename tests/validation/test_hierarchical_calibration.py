@@ -14,7 +14,8 @@ from torch.distributions import Binomial, Gamma, Normal
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
-from evalstats_plugin.hierarchical.data import eval_counts
+from evalstats_plugin.hierarchical.data import Counts, eval_counts
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 from evalstats_plugin.hierarchical.engines.shared_questions import fit_shared
 from evalstats_plugin.runtime.chain_length import ChainLength
@@ -54,6 +55,24 @@ def shared(seed):
     }
 
 
+def crossed(seed):
+    """Four models on three tasks of twelve questions, counted by task."""
+    rng = np.random.default_rng(seed)
+    sd = rng.gamma(2.0, 0.5, 3)
+    model, task = sd[0] * rng.standard_normal(4), sd[1] * rng.standard_normal(3)
+    level = rng.standard_normal() + model[:, None] - task + sd[2] * rng.standard_normal((4, 3))
+    right = rng.binomial(12, special.expit(level)).astype(float)
+    data = Counts(right, np.full((4, 3), 12.0), np.arange(3), np.zeros((4, 0)), np.zeros((3, 0)))
+    length = ChainLength(chains=4, draws=100, warm_up=60)
+    known = fit_model(data, CROSSED_MODELS["task"], rng, length, "cpu").parameters
+    gap = (known["performance"][..., 0] - known["performance"][..., 1]).ravel()
+    return {
+        "sd_performance": rank(sd[0], known["sd_performance"].ravel(), rng),
+        "sd_interaction": rank(sd[2], known["sd_interaction"].ravel(), rng),
+        "difference": rank(model[0] - model[1], gap, rng),
+    }
+
+
 MODEL = Model(
     plates=[Plate("task", 4)],
     latents=[
@@ -89,6 +108,10 @@ ENGINES = {
     "qem": (plated("qem"), 60),
     "mp-vi": (plated("mp-vi"), 40),
     "hmc": (plated("hmc"), 32),
+    "mp-is": (plated("mp-is"), 60),
+    "iwae": (plated("iwae"), 60),
+    "vi": (plated("vi"), 60),
+    "gibbs": (crossed, 60),
 }
 
 

@@ -149,9 +149,16 @@ class CrossedData:
 
 
 def simulate(
-    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draw effects from their priors, and right answers given them, (S, N, M)."""
+    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator,
+    tails: float | None = None,
+) -> FloatArray:  # fmt: skip
+    """Draw effects from their priors, and right answers given them, (S, N, M).
+
+    Parameters
+    ----------
+    tails
+        Degrees of freedom of interactions; None: normal ones.
+    """
     n, m = counts.trials.shape
     t = len(counts.tasks)
 
@@ -166,7 +173,10 @@ def simulate(
     if structure.across_tasks:
         level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
     own = scale("interaction", t if structure.questions and not structure.common else 1)
-    level = level + own[:, None] * rng.standard_normal((size, n, t))
+    noise = rng.standard_normal((size, n, t))
+    if tails is not None:
+        noise *= np.sqrt(tails / rng.chisquare(tails, noise.shape))
+    level = level + own[:, None] * noise
     logit = level[..., counts.task]
     if structure.questions:
         logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]

@@ -31,7 +31,7 @@ from evalstats_plugin.hierarchical.engines.crossed import (
     CrossedModel,
     ScalePrior,
 )
-from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior
+from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior, Predictions
 from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
@@ -669,11 +669,9 @@ def draw_crossed(
     if not np.isfinite(arrays["accuracy"]).all():
         msg = "some draws are not finite, because a precision matrix was not positive definite"
         raise DesignError(f"{msg}: give the standard deviations narrower priors")
+    predictions = Predictions(arrays.pop("log_likelihood"), arrays.pop("replicated"))
     return Posterior(
-        accuracy=arrays.pop("accuracy"),
-        log_likelihood=arrays.pop("log_likelihood"),
-        replicated=arrays.pop("replicated"),
-        parameters=arrays,
+        accuracy=arrays.pop("accuracy"), parameters=arrays, predict=lambda: predictions
     )
 
 

@@ -37,7 +37,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     with_arguments,
 )
 from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
-from evalstats_plugin.hierarchical.engines.posterior import Posterior
+from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
 from evalstats_plugin.stats.arrays import FloatArray
 
 INFORMATIVE = 100.0
@@ -320,11 +320,14 @@ def _posterior_of(
     kept = min(size[1], max(1, _PREDICTED // size[0]))
     some = Cells(*(in_chains(x)[:, :kept] for x in cells))
     trials = np.rint(counts.trials).astype(np.int64)
+    predictions = Predictions(
+        log_marginal(counts.right, counts.trials, some),
+        rng.binomial(trials, accuracy[:, :kept]).astype(np.float64),
+    )
     return Posterior(
         accuracy=accuracy,
         parameters={name: in_chains(values) for name, values in parameters.items()},
-        log_likelihood=log_marginal(counts.right, counts.trials, some),
-        replicated=rng.binomial(trials, accuracy[:, :kept]).astype(np.float64),
+        predict=lambda: predictions,
     )
 
 

@@ -1,6 +1,6 @@
 """Results of hierarchical engines that load without torch.
 
-* `Posterior`: draws of every engine
+* `Posterior`: draws of every engine, and their `Predictions`
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
 * `CapabilityFit`: a fitted capability model, its tables and its file
 """
@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -37,6 +38,17 @@ _NAMED = 5
 """Items and models that are listed for a feature in its table."""
 
 
+class Predictions(NamedTuple):
+    """What draws say of the answers that were given."""
+
+    log_likelihood: FloatArray
+    """Log-likelihood of each model's answers on each task, (K, S', N, T); 0 where there are none.
+    The interaction of model and task is integrated out, so that a left-out cell is predicted from
+    the others."""
+    replicated: FloatArray
+    """Replicated right answers for the same trials, (K, S', N, T)."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
     """K chains of S draws; large arrays are thinned to S' draws."""
@@ -45,12 +57,13 @@ class Posterior:
     """Expected share of right answers of each model on each task, (K, S, N, T)."""
     parameters: Mapping[str, FloatArray]
     """By name, each (K, S, ...)."""
-    log_likelihood: FloatArray
-    """Log-likelihood of each model's answers on each task, (K, S', N, T); 0 where there are none.
-    The interaction of model and task is integrated out, so that a left-out cell is predicted from
-    the others."""
-    replicated: FloatArray
-    """Replicated right answers for the same trials, (K, S', N, T)."""
+    predict: Callable[[], Predictions]
+    """Computes `predictions`, which only checks and comparisons of models need."""
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Log-likelihood of the answers, and replicated answers."""
+        return self.predict()
 
     @property
     def overall(self) -> FloatArray:
@@ -125,11 +138,14 @@ def draw(
         # With the cell's own parameter integrated out, every draw has the same value.
         own = special.betaln(1 + right, 1 + trials - right)
         log_likelihood = np.broadcast_to(own, shape)
+    predictions = Predictions(
+        np.asarray(log_likelihood, dtype=np.float64),
+        rng.binomial(np.rint(trials).astype(np.int64), accuracy).astype(np.float64),
+    )
     return Posterior(
         accuracy=accuracy,
         parameters={},
-        log_likelihood=np.asarray(log_likelihood, dtype=np.float64),
-        replicated=rng.binomial(np.rint(trials).astype(np.int64), accuracy).astype(np.float64),
+        predict=lambda: predictions,
     )
 
 

@@ -13,14 +13,14 @@ standard deviations have closed forms, because levels of models that missed a ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from evalstats_plugin.hierarchical.data import EvalCounts
-from evalstats_plugin.hierarchical.engines.posterior import Posterior
+from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, SCALES, Prior
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
@@ -31,6 +31,10 @@ MOST_MODELS = 100
 
 _SPAN = 5.0
 """Standard deviations of κ that nodes reach; error of the log likelihood about 3e-6."""
+
+_SPACING, _INFORMATION, _WIDEST = 1.3, 0.2, 3.5
+"""Distance of nodes in posterior standard deviations of a question (error about 2e-5), information
+of one answer, and the log σ_κ from which on nodes grow no more."""
 
 _PREDICTED = 200
 """Draws, of all chains together, for which likelihoods and replications are kept."""
@@ -44,12 +48,22 @@ _NODES = 9
 _ACCEPTANCE = 0.4
 """Target acceptance rate of stretches."""
 
+_OTHER_SIDE, _WIDER = -0.5, 1.1
+"""Correlation of proposed log standard deviations with the current ones, and how much wider than
+those of the warm-up they spread."""
+
 _ATTENUATION = 0.346
 """Slopes of a logistic function shrink by √(1 + this · variance) when noise is integrated out."""
 
-_WORTH, _PARTS, _MANY_CELLS, _LEAST_WARM_UP = 2, 4, 1000, 30
-"""Draws of `crossed_gibbs` that one draw is worth; short chains that make up a chain, half as many
-from so many cells on; sweeps of each before draws are kept."""
+_SHORT_CHAINS = ((100, 8, 1), (1000, 4, 3))
+"""Up to so many cells, short chains that make up a chain, and draws of `crossed_gibbs` that one
+draw is worth; few cells cost little, and leave standard deviations uncertain."""
+
+_LONG_CHAINS = (2, 3)
+"""The same for more cells."""
+
+_LEAST_WARM_UP = 30
+"""Sweeps of each short chain before draws are kept."""
 
 _MODEL, _TASK, _INTERACTION, _QUESTION = range(4)
 
@@ -117,50 +131,56 @@ class Likelihood:
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         n = blocks.seen.shape[1]
-        q = int(np.clip(8 + 3.2 * np.sqrt(n), 17, 61)) | 1
-        self.nodes = np.linspace(-_SPAN, _SPAN, q)
-        log_weight = -(self.nodes**2) / 2
-        self.log_weight = log_weight - special.logsumexp(log_weight)
-        self.answered = blocks.seen.sum(axis=1)
+        self.seen, self.tally = blocks.seen.T[:, None], blocks.tally.T
         self.linear = blocks.right - blocks.seen * blocks.size[:, None] / 2
         self.member, self.full = blocks.member, blocks.full
-        self.wrong: FloatArray = np.arange(n + 1.0, dtype=np.float64)
+        self.right: FloatArray = np.arange(n + 1.0, dtype=np.float64)
+        self.centred = self.right - n / 2
+
+    def nodes(self, log_sd: float) -> tuple[FloatArray, FloatArray]:
+        """Equally spaced nodes of κ / σ_κ, and their log weights.
+
+        As close as the posterior of a question with all its answers is narrow: too few nodes leave
+        a false mode at large σ_κ.
+        """
+        precision = 1 + _INFORMATION * len(self.right) * np.exp(2 * min(log_sd, _WIDEST))
+        nodes = np.linspace(-_SPAN, _SPAN, int(_SPAN / _SPACING * precision**0.5) * 2 + 3)
+        log_weight = -(nodes**2) / 2
+        return nodes, log_weight - np.log(np.exp(log_weight).sum())
 
     def __call__(self, level: FloatArray, log_sd: FloatArray) -> FloatArray:
         """Log likelihood by task, (C, T), at levels (C, N, T) and log σ_κ (C,)."""
         b = self.blocks
         at = level if self.full else level[:, :, b.task]
-        kappa = np.exp(log_sd)[:, None] * self.nodes
-        up, down = np.exp(at / 2)[..., None], np.exp(-kappa / 2)[:, None]
-        up_inverse, down_inverse = 1 / up, 1 / down
-        product = np.ones((len(at), at.shape[2], len(self.nodes)))
-        for n in range(at.shape[1]):
-            # 2 cosh((η − κ) / 2), without a logarithm or exponential for each answer.
-            factor = up[:, n] * down
-            factor += up_inverse[:, n] * down_inverse
-            if not self.full:
-                factor = np.where(b.seen[:, n, None] > 0, factor, 1.0)
-            product *= factor
-        inverse, wrong = 1 / product, self.wrong
-        if self.full:
-            wrong = wrong - at.shape[1] / 2
-        else:
-            inverse = inverse * np.exp(kappa[:, None] * self.answered[:, None] / 2)
-        power = np.exp(self.log_weight[:, None] - kappa[..., None] * wrong)
+        nodes, log_weight = self.nodes(float(log_sd.max()))
+        kappa = np.exp(log_sd)[:, None] * nodes
+        # Π (1 + e^(η − κ)) over models is a polynomial in e^−κ, whose coefficients need no κ: all
+        # terms are positive, and half-centred, so that none is lost. Sums over r come first.
+        half = np.exp(at / 2).transpose(1, 0, 2)
+        up, down = half * self.seen, np.where(self.seen > 0, 1 / half, 1.0)
+        sums: FloatArray = np.ones((len(up) + 1, *up.shape[1:]))
+        for n in range(len(up)):
+            more = sums[: n + 1] * up[n]
+            sums[: n + 1] *= down[n]
+            sums[1 : n + 1] += more[:-1]
+            sums[n + 1] = more[-1]
+        power = np.exp(-kappa[..., None] * self.centred)
+        share = np.exp(log_weight)[:, None] / (power @ sums.transpose(1, 0, 2))
         # Where no question has r right answers, its probability is not needed.
-        found = np.log(np.where(b.tally > 0, inverse @ power, 1.0))
-        total = (found * b.tally).sum(axis=-1) + (at * self.linear.T).sum(axis=1)
+        found = np.where(self.tally > 0, power.swapaxes(1, 2) @ share, 1.0)
+        total = (np.log(found) * self.tally).sum(axis=1) + (at * self.linear.T).sum(axis=1)
         return total if self.full else total @ self.member
 
     def posterior(self, level: FloatArray, log_sd: float) -> FloatArray:
         """P(node | r models right) of a question, (G, Q, N + 1), at levels (N, T)."""
         b = self.blocks
         at = level[:, b.task]
-        kappa = np.exp(log_sd) * self.nodes
-        base = np.zeros((len(b.task), len(kappa))) + self.log_weight
+        nodes, log_weight = self.nodes(log_sd)
+        kappa = np.exp(log_sd) * nodes
+        base = np.zeros((len(b.task), len(kappa))) + log_weight
         for n in range(len(at)):
             base -= np.logaddexp(0, at[n][:, None] - kappa) * b.seen[:, n, None]
-        table = base[..., None] - kappa[:, None] * self.wrong
+        table = base[..., None] - kappa[:, None] * self.right
         weight = np.exp(table - table.max(axis=1, keepdims=True))
         return weight / weight.sum(axis=1, keepdims=True)
 
@@ -168,7 +188,8 @@ class Likelihood:
         """Gradient (N, T), minus the Hessian (T, N, N), and the expected sum of κ²."""
         b = self.blocks
         weight = self.posterior(level, log_sd)
-        logit = level[:, b.task][..., None] - np.exp(log_sd) * self.nodes
+        kappa = np.exp(log_sd) * self.nodes(log_sd)[0]
+        logit = level[:, b.task][..., None] - kappa
         share = np.asarray(special.expit(logit), dtype=np.float64) * b.seen.T[..., None]
         of_nodes = np.einsum("gqr,gr->gq", weight, b.tally)
         slope = b.right.T - np.einsum("ngq,gq->ng", share, of_nodes)
@@ -178,7 +199,7 @@ class Likelihood:
         i = np.arange(len(level))
         # E p(1 − p) on the diagonal, less the covariance of p between models.
         curve[:, i, i] += np.einsum("ngq,gq->gn", share * (1 - share), of_nodes)
-        squares = float((of_nodes * (np.exp(log_sd) * self.nodes) ** 2).sum())
+        squares = float((of_nodes * kappa**2).sum())
         return slope @ self.member, np.einsum("gnm,gt->tnm", curve, self.member), squares
 
 
@@ -205,9 +226,17 @@ class Surrogate(NamedTuple):
         square = np.einsum("cnt,cnt->ct", level, turned)
         return (self.pull * level).sum(axis=1) * shrink - square * shrink**2 / 2
 
+    def turned(self, level: FloatArray) -> FloatArray:
+        """Coordinates (C, T, N) of levels (C, N, T) along the eigenvectors."""
+        return (self.vectors.swapaxes(1, 2) @ level.transpose(2, 1, 0)).transpose(2, 0, 1)
+
+    def back(self, turned: FloatArray) -> FloatArray:
+        """Levels (C, N, T) of coordinates (C, T, N)."""
+        return (self.vectors @ turned.transpose(1, 2, 0)).transpose(2, 1, 0)
+
     def times(self, level: FloatArray) -> FloatArray:
         """H η, (C, N, T)."""
-        return (self.curve @ level.transpose(0, 2, 1)[..., None])[..., 0].transpose(0, 2, 1)
+        return (self.curve @ level.transpose(2, 1, 0)).transpose(2, 1, 0)
 
 
 def _slope(log_sd: FloatArray) -> FloatArray:
@@ -237,6 +266,17 @@ def start(likelihood: Likelihood) -> tuple[FloatArray, float, Surrogate]:
     return level, log_sd, Surrogate.of(pull, curve)
 
 
+class _Conditional(NamedTuple):
+    """Normal distribution of levels along the eigenvectors of the approximation."""
+
+    middle: FloatArray
+    """Means, (C, T, N)."""
+    root: FloatArray
+    """1 / standard deviations, (C, T, N)."""
+    log_mass: FloatArray
+    """Log of the integral of the approximation over levels, (C,)."""
+
+
 class SharedGibbs:
     """All chains at once, and what they adapt while warming up."""
 
@@ -252,6 +292,10 @@ class SharedGibbs:
     """By scale, in the order of `SCALES`: (4, C)."""
     known: FloatArray
     """Log likelihood by task, (C, T)."""
+    tails: float | None
+    """Degrees of freedom of interactions; None: normal ones."""
+    mixed: FloatArray
+    """Variances of interactions over σ_μ², whose mixture has those tails, (C, N, T)."""
     n: int
     """Models."""
     t: int
@@ -260,7 +304,7 @@ class SharedGibbs:
 
     def __init__(
         self, blocks: Blocks, priors: Mapping[str, Prior], chains: int, warm_up: int,
-        rng: np.random.Generator,
+        rng: np.random.Generator, tails: float | None = None,
     ) -> None:  # fmt: skip
         self.likelihood, self.rng, self.warm_up = Likelihood(blocks), rng, warm_up
         default = priors.get("default", DEFAULT_PRIOR)
@@ -277,18 +321,22 @@ class SharedGibbs:
         self.model = self.level.mean(axis=2) - self.intercept[:, None]
         self.task = self.intercept[:, None] - self.level.mean(axis=1)
         self.known = self.likelihood(self.level, self.log_sd[_QUESTION])
+        self.tails, self.mixed = tails, np.ones_like(self.level)
         self.steps = {_INTERACTION: 0.15, _QUESTION: 0.05}
+        self.seen: list[FloatArray] = []
 
     def sweep(self, state: SharedGibbs, k: int) -> SharedGibbs:
         """Update all once; `run_chains` gives the number of the sweep."""
         self._levels(k)
-        self._effects()
-        self._models()
+        self._effects() if self.tails is None else self._mixed_effects()
+        # With interactions held.
         self._tasks()
-        for _ in range(2):
-            # The slowest to mix.
-            self._stretch_interactions(k)
-            self._stretch_all(k)
+        if k % 2:
+            self._models()
+        self._spread_interactions(k)
+        self._stretch_all(k)
+        if -self.warm_up // 2 <= k < 0:
+            self.seen.append(self.log_sd.copy())
         if k < 0 and self.warm_up + k in (self.warm_up // 3, 2 * self.warm_up // 3):
             self._match()
         return state
@@ -314,22 +362,66 @@ class SharedGibbs:
         self.level = np.where(wide, level, self.level)
         self.known = np.where(taken if taken.ndim == 2 else taken[:, None], known, self.known)
 
+    def _try(
+        self, level: FloatArray, more: FloatArray | None = None, *, whole: bool = True,
+        near: bool = True,
+    ) -> BoolArray:  # fmt: skip
+        """Accept proposed levels, of all tasks together or of each alone.
+
+        Parameters
+        ----------
+        more
+            What else speaks for the proposal, by chain.
+        near
+            Whether they were proposed from the approximation.
+        """
+        shrink, approximation = self._shrink(), self.surrogate
+        known = self.likelihood(level, self.log_sd[_QUESTION])
+        gain = known - self.known
+        if near:
+            gain = gain - (approximation(level, shrink) - approximation(self.level, shrink))
+        if whole:
+            gain = gain.sum(axis=1)
+        taken = self._accept(gain if more is None else gain + more)
+        self._keep(taken, level, known)
+        return taken
+
+    def _conditional(self, log_sd: FloatArray) -> _Conditional:
+        """Distribution of all levels given effects and σ_μ, by the approximation."""
+        near, shrink = self.surrogate, self._shrink()
+        precision = np.exp(-2 * log_sd)[:, None, None]
+        mean = near.turned(self.mean)
+        spread = near.values * shrink[..., None] ** 2 + precision
+        pull = near.turned(near.pull[None]) * shrink[..., None] + precision * mean
+        log_mass = (pull**2 / spread - precision * mean**2 - np.log(spread / precision)) / 2
+        return _Conditional(pull / spread, np.sqrt(spread), log_mass.sum(axis=(1, 2)))
+
     def _levels(self, k: int) -> None:
         """All levels of each task, proposed from the approximation times the prior."""
-        shrink, precision = self._shrink(), np.exp(-2 * self.log_sd[_INTERACTION])[:, None, None]
         near = self.surrogate
-        spread = near.values * shrink[..., None] ** 2 + precision
-        pull = near.pull * shrink[..., None] + precision * self.mean
-        turned = (near.vectors.swapaxes(1, 2) @ pull.transpose(0, 2, 1)[..., None])[..., 0]
-        back = (near.vectors @ (turned / spread)[..., None])[..., 0].transpose(0, 2, 1)
-        noise = self._normal(self.chains, self.t, self.n) / np.sqrt(spread)
-        noise = (near.vectors @ noise[..., None])[..., 0].transpose(0, 2, 1)
+        if self.tails is None:
+            middle, root, _ = self._conditional(self.log_sd[_INTERACTION])
+            back = near.back(middle)
+            noise = near.back(self._normal(self.chains, self.t, self.n) / root)
+        else:
+            back, noise = self._mixed_levels()
         # Short steps, which leave the proposal's distribution as it is, every third time.
         rho = 0.8 if k % 3 == 2 else 0.0
-        level = back + rho * (self.level - back) + np.sqrt(1 - rho**2) * noise
-        known = self.likelihood(level, self.log_sd[_QUESTION])
-        gain = (known - near(level, shrink)) - (self.known - near(self.level, shrink))
-        self._keep(self._accept(gain), level, known)
+        self._try(back + rho * (self.level - back) + np.sqrt(1 - rho**2) * noise, whole=False)
+
+    def _mixed_levels(self) -> tuple[FloatArray, FloatArray]:
+        """The same where interactions have variances of their own: mean and noise, (C, N, T)."""
+        near, shrink = self.surrogate, self._shrink()[..., None]
+        own = np.exp(-2 * self.log_sd[_INTERACTION])[:, None, None] / self.mixed
+        precision = near.curve * shrink[..., None] ** 2
+        i = np.arange(self.n)
+        precision[..., i, i] += own.transpose(0, 2, 1)
+        pull = (near.pull * shrink + own * self.mean).transpose(0, 2, 1)[..., None]
+        factor = np.linalg.cholesky(precision).swapaxes(2, 3)
+        white = self._normal(self.chains, self.t, self.n, 1)
+        noise = np.asarray(np.linalg.solve(factor, white), dtype=np.float64)
+        middle = np.asarray(np.linalg.solve(precision, pull), dtype=np.float64)
+        return middle[..., 0].transpose(0, 2, 1), noise[..., 0].transpose(0, 2, 1)
 
     def _log_prior(self, log_sd: FloatArray, scale: int) -> FloatArray:
         """Log density of log σ, up to a constant."""
@@ -381,6 +473,59 @@ class SharedGibbs:
         drawn = part * columns + np.sqrt(other[:, None] * (1 - part)) * again + parts[2][:, None]
         self.task = -drawn
 
+    def _mixed_effects(self) -> None:
+        """Effects one after the other, variances of interactions, and standard deviations."""
+        degrees = self.tails or np.inf
+        own = np.exp(-2 * self.log_sd[_INTERACTION])[:, None, None] / self.mixed
+        left = self.level - self.mean
+        for _ in range(2):
+            # Each with the others held: the mean of what they leave, weighted by precision.
+            total = 1 + own.sum(axis=(1, 2))
+            drawn = (own * (left + self.intercept[:, None, None])).sum(axis=(1, 2)) / total
+            drawn += self._normal(self.chains) / np.sqrt(total)
+            left += (self.intercept - drawn)[:, None, None]
+            self.intercept = drawn
+            total = np.exp(-2 * self.log_sd[_MODEL])[:, None] + own.sum(axis=2)
+            drawn = (own * (left + self.model[..., None])).sum(axis=2) / total
+            drawn += self._normal(self.chains, self.n) / np.sqrt(total)
+            left += (self.model - drawn)[..., None]
+            self.model = drawn
+            total = np.exp(-2 * self.log_sd[_TASK])[:, None] + own.sum(axis=1)
+            drawn = (own * (self.task[:, None] - left)).sum(axis=1) / total
+            drawn += self._normal(self.chains, self.t) / np.sqrt(total)
+            left += (drawn - self.task)[:, None]
+            self.task = drawn
+        # What all tasks, or all models, have in common with the intercept moves between them.
+        for scale, effects, sign in ((_TASK, self.task, 1.0), (_MODEL, self.model, -1.0)):
+            each = np.exp(-2 * self.log_sd[scale])
+            total = 1 + effects.shape[1] * each
+            moved = -(self.intercept + sign * each * effects.sum(axis=1)) / total
+            moved += self._normal(self.chains) / np.sqrt(total)
+            self.intercept = self.intercept + moved
+            effects[:] += sign * moved[:, None]
+        model, task = (self.model**2).sum(axis=1), (self.task**2).sum(axis=1)
+        square = left**2
+
+        def tail(log_sd: FloatArray) -> FloatArray:
+            # With the variances integrated out, σ_μ moves freely.
+            ratio = square * np.exp(-2 * log_sd)[:, None, None] / degrees
+            return (degrees + 1) / 2 * np.log1p(ratio).sum(axis=(1, 2))
+
+        terms: list[tuple[int, Callable[[FloatArray], FloatArray]]] = [
+            (self.n, lambda x: model / 2 * np.exp(-2 * x)),
+            (self.t, lambda x: task / 2 * np.exp(-2 * x)),
+            (self.n * self.t, tail),
+        ]
+        for scale, (count, term) in enumerate(terms):
+            for _ in range(3):
+                old = self.log_sd[scale]
+                by = 1.7 / np.sqrt(count) * self._normal(self.chains)
+                gain = term(old) - term(old + by) - count * by
+                gain += self._log_prior(old + by, scale) - self._log_prior(old, scale)
+                self.log_sd[scale] = old + self._accept(gain) * by
+        size = square * np.exp(-2 * self.log_sd[_INTERACTION])[:, None, None]
+        self.mixed = (degrees + size) / 2 / self.rng.gamma((degrees + 1) / 2, size=size.shape)
+
     def _models(self) -> None:
         """All λ with interactions held, which mixes well where σ_μ is small."""
         shrink, near = self._shrink(), self.surrogate
@@ -394,12 +539,8 @@ class SharedGibbs:
         noise = np.linalg.solve(factor.swapaxes(1, 2), self._normal(self.chains, self.n, 1))[..., 0]
         solved = np.asarray(np.linalg.solve(curve, wanted[..., None]), dtype=np.float64)
         model = solved[..., 0] + noise
-        level = self.level + (model - self.model)[:, :, None]
-        known = self.likelihood(level, self.log_sd[_QUESTION])
-        gain = (known - near(level, shrink)) - (self.known - near(self.level, shrink))
-        taken = self._accept(gain.sum(axis=1))
+        taken = self._try(self.level + (model - self.model)[:, :, None])
         self.model = np.where(taken[:, None], model, self.model)
-        self._keep(taken, level, known)
 
     def _tasks(self) -> None:
         """Each τ with interactions held."""
@@ -410,34 +551,48 @@ class SharedGibbs:
         precision = whole + np.exp(-2 * self.log_sd[_TASK])[:, None]
         task = (self.task * whole - slope) / precision
         task = task + self._normal(self.chains, self.t) / np.sqrt(precision)
-        level = self.level - (task - self.task)[:, None]
-        known = self.likelihood(level, self.log_sd[_QUESTION])
-        gain = (known - near(level, shrink)) - (self.known - near(self.level, shrink))
-        taken = self._accept(gain)
+        taken = self._try(self.level - (task - self.task)[:, None], whole=False)
         self.task = np.where(taken, task, self.task)
-        self._keep(taken, level, known)
+
+    def _proposed(self, scale: int, k: int) -> tuple[FloatArray, FloatArray]:
+        """Change of log σ, and the log ratio of the proposal's densities, back over there.
+
+        Once warm, mostly to the other side of the distribution seen so far, else by random walk.
+        """
+        noise = self._normal(self.chains)
+        if k < 0 or k % 3 == 2:
+            return self.steps[scale] * noise, np.zeros(self.chains)
+        seen = np.concatenate([x[scale] for x in self.seen])
+        middle, sd = seen.mean(), _WIDER * seen.std()
+        here = (self.log_sd[scale] - middle) / sd
+        there = _OTHER_SIDE * here + np.sqrt(1 - _OTHER_SIDE**2) * noise
+        return (there - here) * sd, (there**2 - here**2) / 2
 
     def _adapt(self, scale: int, taken: BoolArray, k: int) -> None:
         if k < 0:
             step = self.steps[scale] * np.exp(0.5 * (taken.mean() - _ACCEPTANCE))
             self.steps[scale] = min(float(step), 0.8)
 
-    def _stretch_interactions(self, k: int) -> None:
-        """All μ in proportion to σ_μ."""
-        old = self.log_sd[_INTERACTION]
-        by = self.steps[_INTERACTION] * self._normal(self.chains)
-        level = self.mean + (self.level - self.mean) * np.exp(by)[:, None, None]
-        known = self.likelihood(level, self.log_sd[_QUESTION])
-        gain = (known - self.known).sum(axis=1) + self._log_prior(old + by, _INTERACTION)
-        taken = self._accept(gain - self._log_prior(old, _INTERACTION))
+    def _spread_interactions(self, k: int) -> None:
+        """σ_μ, and levels at the same quantiles of their distribution given it."""
+        near, old = self.surrogate, self.log_sd[_INTERACTION]
+        by, more = self._proposed(_INTERACTION, k)
+        more = more + self._log_prior(old + by, _INTERACTION) - self._log_prior(old, _INTERACTION)
+        if self.tails is None:
+            here, there = self._conditional(old), self._conditional(old + by)
+            z = (near.turned(self.level) - here.middle) * here.root
+            level = near.back(there.middle + z / there.root)
+            taken = self._try(level, more + there.log_mass - here.log_mass)
+        else:
+            level = self.mean + (self.level - self.mean) * np.exp(by)[:, None, None]
+            taken = self._try(level, more, near=False)
         self.log_sd[_INTERACTION] = old + taken * by
-        self._keep(taken, level, known)
         self._adapt(_INTERACTION, taken, k)
 
     def _stretch_all(self, k: int) -> None:
         """Everything in proportion to the attenuation by σ_κ."""
         old = self.log_sd[_QUESTION]
-        by = self.steps[_QUESTION] * self._normal(self.chains)
+        by, of_proposals = self._proposed(_QUESTION, k)
         ratio = _slope(old + by) / _slope(old)
         log_ratio = np.log(ratio)
         level = self.level * ratio[:, None, None]
@@ -449,7 +604,7 @@ class SharedGibbs:
         for i in range(3):
             gain = gain + self._log_prior(self.log_sd[i] + log_ratio, i)
             gain = gain - self._log_prior(self.log_sd[i], i)
-        taken = self._accept(np.nan_to_num(gain, nan=-np.inf))
+        taken = self._accept(np.nan_to_num(gain + of_proposals, nan=-np.inf))
         ratio = np.where(taken, ratio, 1.0)
         self.log_sd[_QUESTION] = old + taken * by
         self.log_sd[:3] += np.log(ratio)
@@ -482,6 +637,7 @@ def fit_shared(
     priors: Mapping[str, Prior],
     rng: np.random.Generator,
     length: ChainLength,
+    tails: float | None = None,
 ) -> Posterior:
     """Draw from the posterior of models and tasks whose questions all models share.
 
@@ -489,30 +645,29 @@ def fit_shared(
     ----------
     length
         As for the other samplers. Sweeps are nearly independent here and cost little more for
-        several chains: each chain is made of short ones, with half of the draws in all.
+        several chains: each chain is made of short ones, with fewer draws in all.
+    tails
+        Degrees of freedom of Student's t for interactions of models and tasks; None: normal ones.
     """
     groups = length.chains
-    parts = _PARTS if counts.right.size <= _MANY_CELLS else _PARTS // 2
-    draws = -(-length.draws // (_WORTH * parts))
+    fits = (own for most, *own in _SHORT_CHAINS if counts.right.size <= most)
+    parts, worth = next(fits, _LONG_CHAINS)
+    # σ_μ mixes slower beside variances of single interactions.
+    worth = worth if tails is None else max(1, worth - 1)
+    draws = -(-length.draws // (worth * parts))
     warm_up = max(_LEAST_WARM_UP, length.warm_up // 8)
     length = ChainLength(chains=groups * parts, draws=draws, warm_up=warm_up)
     blocks, block = blocks_of(counts)
-    sampler = SharedGibbs(blocks, priors, length.chains, length.warm_up, rng)
+    sampler = SharedGibbs(blocks, priors, length.chains, length.warm_up, rng, tails)
     few = length.chains * length.draws * counts.question_right.size / _PREDICTED_NUMBERS
     predict = max(1, -(-length.chains * length.draws // _PREDICTED), int(few))
     kept: dict[str, list[FloatArray]] = {}
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    weights = weights / weights.sum()
+    states: list[_State] = []
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for k, now in enumerate(run_chains(sampler, sampler.sweep, length)):
             sd = np.exp(now.log_sd)
-            shift = sd[_QUESTION][:, None, None]
-            pairs = zip(nodes, weights, strict=True)
-            accuracy: FloatArray = np.zeros_like(now.level)
-            for z, w in pairs:
-                accuracy += w * np.asarray(special.expit(now.level - shift * z), dtype=np.float64)
             found: dict[str, FloatArray] = {
-                "accuracy": accuracy,
+                "accuracy": expected_share(now.level, sd[_QUESTION]),
                 "intercept": now.intercept,
                 "performance": now.model,
                 "difficulty": now.task,
@@ -522,34 +677,75 @@ def fit_shared(
                 "sd_question": sd[_QUESTION],
             }
             if k % predict == 0:
-                likely, again = _predicted(now, counts, block)
-                found |= {"log_likelihood": likely, "replicated": again}
+                states.append(_State(now.level, now.mean, now.log_sd.copy()))
             for name, value in found.items():
                 kept.setdefault(name, []).append(np.array(value))
-    arrays = {name: np.stack(values, axis=1) for name, values in kept.items()}
-    arrays = {name: x.reshape(groups, -1, *x.shape[2:]) for name, x in arrays.items()}
-    return Posterior(
-        accuracy=arrays.pop("accuracy"),
-        log_likelihood=arrays.pop("log_likelihood"),
-        replicated=arrays.pop("replicated"),
-        parameters=arrays,
-    )
+
+    def in_chains(values: list[FloatArray]) -> FloatArray:
+        stacked = np.stack(values, axis=1)
+        return stacked.reshape(groups, -1, *stacked.shape[2:])
+
+    seed = int(rng.integers(2**63))
+
+    def predictions() -> Predictions:
+        again = np.random.default_rng(seed)
+        found = [_predicted(sampler.likelihood, x, counts, block, again, tails) for x in states]
+        return Predictions(*(in_chains([pair[i] for pair in found]) for i in (0, 1)))
+
+    arrays = {name: in_chains(values) for name, values in kept.items()}
+    return Posterior(accuracy=arrays.pop("accuracy"), parameters=arrays, predict=predictions)
+
+
+def expected_share(level: FloatArray, sd: FloatArray) -> FloatArray:
+    """E expit(level − σ_κ z) over z ~ N(0, 1) at levels (C, ...) and σ_κ (C,)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    odds = np.exp(-level)
+    found = (weights[_NODES // 2] / weights.sum()) / (1 + odds)
+    wide = [-1, *[1] * (level.ndim - 1)]
+    for z, w in zip(nodes[: _NODES // 2], weights / weights.sum(), strict=False):
+        # Nodes z and −z together: both shares by one division.
+        both = (2 * np.cosh(sd * z)).reshape(wide) * odds
+        found += w * (2 + both) / (1 + both + odds * odds)
+    return found
+
+
+class _State(NamedTuple):
+    """Levels of all chains (C, N, T), without interactions too, and log σ (4, C)."""
+
+    level: FloatArray
+    mean: FloatArray
+    log_sd: FloatArray
+
+
+def _mixture(tails: float | None) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of a normal variable, or of Student's t as a mixture of normal ones."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    weights = weights / weights.sum()
+    if tails is None:
+        return nodes, weights
+    at = (np.arange(_NODES) + 0.5) / _NODES
+    spread = np.sqrt(tails / 2 / special.gammaincinv(tails / 2, at))
+    return np.outer(spread, nodes).ravel(), np.tile(weights, _NODES) / _NODES
 
 
 def _predicted(
-    sampler: SharedGibbs, counts: EvalCounts, block: IntArray
+    likelihood: Likelihood,
+    state: _State,
+    counts: EvalCounts,
+    block: IntArray,
+    rng: np.random.Generator,
+    tails: float | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Log likelihood of each cell's answers, its interaction integrated out, and new answers.
 
     Difficulties of questions are drawn first, from their posterior on the nodes.
     """
-    rng, likelihood = sampler.rng, sampler.likelihood
     seen = counts.question_trials > 0
     right = np.where(seen, counts.question_right, 0.0)
     place = right.sum(axis=0).astype(int)
     order = np.argsort(counts.task, kind="stable")
-    starts: IntArray = np.searchsorted(counts.task[order], np.arange(sampler.t))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    starts: IntArray = np.searchsorted(counts.task[order], np.arange(len(counts.tasks)))
+    nodes, weights = _mixture(tails)
     likely: list[FloatArray] = []
     again: list[FloatArray] = []
 
@@ -557,18 +753,19 @@ def _predicted(
         return np.add.reduceat(np.where(seen, values, 0.0)[..., order], starts, axis=-1)
 
     right_by_task = by_task(right)
-    for c in range(sampler.chains):
-        log_sd = float(sampler.log_sd[_QUESTION, c])
-        share = likelihood.posterior(sampler.level[c], log_sd)[block, :, place].cumsum(axis=1)
-        node = (share < rng.random((len(share), 1))).sum(axis=1).clip(max=len(likelihood.nodes) - 1)
-        kappa = np.exp(log_sd) * likelihood.nodes[node]
+    for c in range(len(state.level)):
+        log_sd = float(state.log_sd[_QUESTION, c])
+        share = likelihood.posterior(state.level[c], log_sd)[block, :, place].cumsum(axis=1)
+        nodes_of = np.exp(log_sd) * likelihood.nodes(log_sd)[0]
+        node = (share < rng.random((len(share), 1))).sum(axis=1).clip(max=len(nodes_of) - 1)
+        kappa = nodes_of[node]
         odds = np.exp(-kappa)
-        p: FloatArray = 1 / (1 + 1 / (np.exp(sampler.level[c])[:, counts.task] * odds))
+        p: FloatArray = 1 / (1 + 1 / (np.exp(state.level[c])[:, counts.task] * odds))
         again.append(by_task(rng.random(p.shape) < p))
-        mean, sd = sampler.mean[c], float(np.exp(sampler.log_sd[_INTERACTION, c]))
+        mean, sd = state.mean[c], float(np.exp(state.log_sd[_INTERACTION, c]))
         hard = by_task(right * kappa)
         terms: list[FloatArray] = []
-        for z, w in zip(nodes, weights / weights.sum(), strict=True):
+        for z, w in zip(nodes, weights, strict=True):
             logit = mean + sd * z
             lost = by_task(np.log1p(np.exp(logit)[:, counts.task] * odds))
             terms.append(np.log(w) + right_by_task * logit - hard - lost)

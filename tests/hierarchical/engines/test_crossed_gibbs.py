@@ -194,7 +194,7 @@ def test_missing_cells_and_extremes_stay_finite(name):
 
     assert all(np.isfinite(values).all() for values in found.parameters.values())
     assert ((found.accuracy > 0) & (found.accuracy < 1)).all()
-    assert (found.log_likelihood[:, :, 2, 0] == 0).all() == (trials[2, 0] == 0)
+    assert (found.predictions.log_likelihood[:, :, 2, 0] == 0).all() == (trials[2, 0] == 0)
 
 
 def test_one_model_on_one_task():
@@ -211,7 +211,7 @@ def test_the_same_seed_draws_the_same_numbers():
     )
 
     assert np.array_equal(one.accuracy, two.accuracy)
-    assert np.array_equal(one.replicated, two.replicated)
+    assert np.array_equal(one.predictions.replicated, two.predictions.replicated)
     assert not np.array_equal(one.accuracy, other.accuracy)
 
 

@@ -20,7 +20,7 @@ def test_draws_of_shares_follow_their_beta_posteriors(pooled):
     assert found.quantile(0.5) == pytest.approx(np.median(draws.accuracy, (0, 1)), abs=0.02)
     # Data drawn anew have the mean of a Beta-Binomial.
     expected = trials * found.mean
-    assert draws.replicated.mean((0, 1)) == pytest.approx(expected, abs=0.15)
+    assert draws.predictions.replicated.mean((0, 1)) == pytest.approx(expected, abs=0.15)
 
 
 def test_left_out_cells_have_beta_binomial_probabilities():

@@ -11,6 +11,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical import HierarchicalOptions, fit_hierarchical
 from evalstats_plugin.hierarchical.data import eval_counts
+from evalstats_plugin.hierarchical.engines.plates.fit import METHODS
 from evalstats_plugin.hierarchical.engines.shared_questions import (
     Likelihood,
     answered_alike,
@@ -72,7 +73,7 @@ def test_draws_agree_with_a_sampler_that_keeps_every_question():
     from evalstats_plugin.hierarchical.engines.crossed_gibbs import fit_model
 
     counts = eval_counts(matrix(5, (20,), missing=0.1))
-    one = fit_shared(counts, {}, np.random.default_rng(0), ChainLength(draws=800, warm_up=200))
+    one = fit_shared(counts, {}, np.random.default_rng(0), ChainLength(draws=400, warm_up=200))
     columns = counts.columns({"models": _nothing(5), "tasks": _nothing(1)}, by_question=True)
     length = ChainLength(chains=4, draws=250, warm_up=80)
     two = fit_model(columns, CrossedModel(questions=True), np.random.default_rng(1), length, "cpu")
@@ -121,10 +122,54 @@ def test_partial_credit_epochs_and_one_model_have_no_shared_questions():
         fit_hierarchical(matrix(1), "shared")
 
 
+def test_heavy_tails_of_many_degrees_of_freedom_are_normal():
+    """Two samplers: of variances of each cell, and of closed forms."""
+    counts = eval_counts(matrix(5, (20, 20, 20)))
+    length = ChainLength(draws=500, warm_up=240)
+    plain = fit_shared(counts, {}, np.random.default_rng(0), length)
+    mixed = fit_shared(counts, {}, np.random.default_rng(1), length, tails=500.0)
+    for name in ("sd_interaction", "sd_difficulty", "intercept", "performance"):
+        a, b = (np.concatenate(x.parameters[name]) for x in (plain, mixed))
+        np.testing.assert_allclose((a.mean(0) - b.mean(0)) / a.std(0), 0, atol=0.2)
+    a, b = (x.accuracy.reshape(-1, 15) for x in (plain, mixed))
+    np.testing.assert_allclose(a.std(0) / b.std(0), 1, atol=0.15)
+
+
+def test_heavy_tails_leave_other_models_where_one_is_an_outlier():
+    """One model fails one of four tasks: with normal interactions all others borrow less."""
+    rng = np.random.default_rng(4)
+    p = np.full((6, 4), 0.7)
+    p[0, 0] = 0.02
+    scores = (rng.random((6, 240)) < np.repeat(p, 60, axis=1)).astype(float)
+    data = ResponseMatrix.from_array(scores, tasks=np.repeat(list("abcd"), 60).tolist())
+    width = {}
+    for tails in (None, 4.0):
+        options = HierarchicalOptions(draws=300, tails=tails)
+        fit = fit_hierarchical(data, "shared", rng=0, options=options)
+        width[tails] = np.mean([r.high - r.low for r in fit if r.task and r.model != "model_0"])
+
+    assert width[4.0] < 0.95 * width[None]
+    with pytest.raises(DesignError, match="model 'task' has normal interactions only"):
+        fit_hierarchical(data, "task", options=HierarchicalOptions(tails=4.0))
+    with pytest.raises(DesignError, match="1 degrees of freedom of interactions are out of range"):
+        HierarchicalOptions(tails=1.0)
+
+
+def test_intervals_hold_the_truth_in_the_study():
+    """By tests/validation/test_hierarchical_predictions.py."""
+    folder = Path(__file__).parents[3] / "fixtures" / "validation"
+    study = json.loads((folder / "hierarchical_predictions.json").read_text(encoding="utf-8"))
+    found = {(r["interactions"], r["fitted"], r["intervals"]): r["coverage"] for r in study["rows"]}
+
+    for what in ("cells", "models", "pairs", "new task", "new model"):
+        assert found["normal", "normal", what] > 0.91, what
+        assert found["heavy", "t(4)", what] > 0.91, what
+
+
 def test_ranks_of_true_values_are_uniform_in_the_study():
     """Simulation-based calibration, by tests/validation/test_hierarchical_calibration.py."""
     folder = Path(__file__).parents[3] / "fixtures" / "validation"
     study = json.loads((folder / "hierarchical_calibration.json").read_text(encoding="utf-8"))
 
-    assert {"shared questions", "qem"} <= set(study)
+    assert set(study) == {"shared questions", "gibbs", *METHODS}
     assert all(x["p_value"] > 0.002 for e in study.values() for x in e["quantities"].values())

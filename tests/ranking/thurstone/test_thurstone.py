@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -230,14 +229,6 @@ def test_chains_that_disagree_give_a_note():
 
     assert not fit.diagnostics["converged"]
     assert fit.notes[0].startswith("the chains disagree (R-hat 1.")
-
-
-def test_without_arviz_a_note_says_that_chains_were_not_checked(monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz", None)
-    fit = fit_thurstone(simulated(5, 30)[1], estimator="hmc", rng=0)
-
-    assert "whether the chains agree was not checked" in fit.notes[0]
-    assert fit.diagnostics["converged"] is None
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     weigh,
     weighted_mean,
 )
-from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind
+from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind, with_sizes
 from evalstats_plugin.hierarchical.engines.plates.results import (
     PlatedFit,
     WeighedSet,
@@ -147,6 +147,7 @@ def infer(
         raise SelectionError(no_such("method", method, METHODS, ", ".join(METHODS)))
     options = options or FitOptions()
     where = resolve_device(device)
+    model = with_sizes(model, data)
     bound = bind(model, data, where)
     generator = generator_of(np.random.default_rng(rng), where)
     if method == "hmc":

@@ -55,7 +55,8 @@ class Plate:
     Parameters
     ----------
     size
-        Number of members; for a ragged plate, that of each member of the plate around it.
+        Number of members; for a ragged plate, that of each member of the plate around it. Default:
+        as many as the data have.
 
     Examples
     --------
@@ -64,13 +65,13 @@ class Plate:
     """
 
     name: str
-    size: int | tuple[int, ...]
+    size: int | tuple[int, ...] | None = None
     within: str | None = None
 
     @property
     def length(self) -> int:
-        """Length of its axis."""
-        return self.size if isinstance(self.size, int) else max(self.size)
+        """Length of its axis; 0 until data give it."""
+        return self.size or 0 if not isinstance(self.size, tuple) else max(self.size)
 
 
 @dataclass(frozen=True)
@@ -309,7 +310,7 @@ def _structure(model: Model) -> Structure:
             msg = f"plate {plate.name!r} is within {plate.within!r}, which no plate before it is"
             raise DesignError(f"{msg}: list outer plates first")
         around = chains[plate.within]
-        if not isinstance(plate.size, int):
+        if isinstance(plate.size, tuple):
             full = plates[plate.within].size if plate.within else None
             if len(plate.size) != full:
                 msg = f"ragged plate {plate.name!r} has {len(plate.size)} sizes"
@@ -451,7 +452,7 @@ class Bound:
         found = None
         for name in self.structure.chains[plate]:
             size = self.structure.plates[name].size
-            if isinstance(size, int):
+            if not isinstance(size, tuple):
                 continue
             axis = self.structure.plate_axis[name]
             around = self.structure.plates[name].within
@@ -627,6 +628,31 @@ def _unchecked() -> Generator[None]:
         _DISTRIBUTION.set_default_validate_args(before)
 
 
+def with_sizes(model: Model, data: Data) -> Model:
+    """Return the model with the sizes of plates that have none, which are those of the data.
+
+    Raises
+    ------
+    DesignError
+        No data are on such a plate.
+    """
+    if all(plate.size is not None for plate in model.plates):
+        return model
+    s = model.structure
+    on = {name: s.chains[o.plate] for name, o in s.observed.items()}
+    on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
+    found: dict[str, int] = {}
+    for name in on:
+        shape = _rectangular(data[name]).shape if name in data else ()
+        found = dict(zip(on[name], shape, strict=False)) | found
+    plates = [p if p.size is not None else replace(p, size=found.get(p.name)) for p in model.plates]
+    for plate in plates:
+        if plate.size is None:
+            msg = f"plate {plate.name!r} has no size, and no data are on it"
+            raise DesignError(f"{msg}: give one, as in Plate({plate.name!r}, 5)")
+    return replace(model, plates=plates)
+
+
 def bind(model: Model, data: Data, device: torch.device) -> Bound:
     """Lay data out for a model.
 
@@ -659,7 +685,8 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
             raise DesignError(f"{msg}: give one axis per plate, outermost first")
         there = ~np.isnan(array)
         if not there.all():
-            if name in s.inputs and all(isinstance(s.plates[p].size, int) for p in s.chains[plate]):
+            ragged = any(isinstance(s.plates[p].size, tuple) for p in s.chains[plate])
+            if name in s.inputs and not ragged:
                 raise DesignError(f"input {name!r} has missing values: only data may be missing")
             if not there.any():
                 raise DesignError(f"data {name!r} are all missing: leave them out of the model")

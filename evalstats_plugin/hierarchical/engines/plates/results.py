@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,6 +109,8 @@ class PlatedFit:
     """Number of chains that the draws come from, one after the other."""
     r_hat: float | None = None
     """The largest of all latents, for Markov chains."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By plate, the names of its members where they have some, such as those of models."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -308,12 +310,15 @@ class PlatedFit:
             },
             observed_data=observed,
             constant_data={name: self._data(name) for name in s.inputs} or None,
-            coords={p: np.arange(n) for p, n in s.sizes.items()},
+            coords={p: list(self.names.get(p, range(n))) for p, n in s.sizes.items()},
             dims={name: list(s.chains[plate]) for name, plate in on.items()},
         )
 
     def to_frame(self, confidence_level: float = 0.95) -> pd.DataFrame:
-        """Return one line per latent and member: mean, standard deviation, limits, diagnostics."""
+        """Return one line per latent and member: mean, standard deviation, limits, diagnostics.
+
+        Members of plates have their names, or numbers from 0.
+        """
         import pandas as pd
 
         s, tail = self.bound.structure, tail_probability(confidence_level)
@@ -323,9 +328,11 @@ class PlatedFit:
             low, high = np.quantile(self.draws[name], [tail, 1 - tail], axis=0)
             for at in product(*(range(n) for n in self.moments[name].mean.shape)):
                 member = at[: len(plates)]
+                named = {p: self.names[p][i] if p in self.names else i
+                         for p, i in zip(plates, member, strict=True)}  # fmt: skip
                 rows.append({
                     "latent": name,
-                    **dict(zip(plates, member, strict=True)),
+                    **named,
                     **{f"axis_{i}": n for i, n in enumerate(at[len(plates) :])},
                     "mean": float(self.moments[name].mean[at]),
                     "sd": float(self.moments[name].std_dev[at]),

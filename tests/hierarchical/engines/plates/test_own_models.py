@@ -23,8 +23,18 @@ from torch.distributions import (
     StudentT,
 )
 
+from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
+from evalstats_plugin.hierarchical import (
+    HierarchicalOptions,
+    Latent,
+    Model,
+    Observed,
+    Plate,
+    fit_hierarchical,
+    infer,
+)
+from evalstats_plugin.hierarchical.data import data_of_plates, eval_counts
 from evalstats_plugin.hierarchical.engines.plates.fit import METHODS, FitOptions
 
 NAN = float("nan")
@@ -299,3 +309,79 @@ def test_mistakes_are_named_in_one_line(build, message):
 def test_a_method_that_does_not_exist_is_named():
     with pytest.raises(SelectionError, match="method"):
         infer(Model(latents=[MU], observed=[]), {}, "nuts")
+
+
+def test_logs_are_fitted_by_a_model_of_ones_own():
+    """Beta posteriors are known; crossed plates are drawn by Markov chains; names are kept."""
+    rng = np.random.default_rng(0)
+    scores = (rng.random((3, 20)) < [[0.8], [0.6], [0.3]]).astype(float)
+    scores[2, :5] = NAN
+    shares = Model(
+        plates=[Plate("model")],
+        inputs={"trials": "model"},
+        latents=[Latent("share", Beta(1.0, 1.0), "model")],
+        observed=[Observed("right", lambda share, trials: Binomial(trials, share), "model")],
+    )
+    matrix = ResponseMatrix.from_array(scores, models=["a", "b", "c"])
+    fit = fit_hierarchical(matrix, shares, rng=0)
+    right, trials = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
+
+    assert fit.method == "qem"
+    assert fit.to_frame()["model"].tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(fit.moments["share"].mean, (1 + right) / (2 + trials), atol=0.02)
+    both = Model(
+        plates=[Plate("model"), Plate("task")],
+        inputs={"trials": ("model", "task")},
+        latents=[Latent("ability", Normal(0.0, 1.0), "model"),
+                 Latent("ease", Normal(0.0, 1.0), "task")],
+        observed=[Observed("right", lambda ability, ease, trials: Binomial(
+            trials, logits=ability + ease), ("model", "task"))],
+    )  # fmt: skip
+    short = HierarchicalOptions(chains=2, draws=8)
+    tasks = ResponseMatrix.from_array(scores, tasks=["x", "y"] * 10)
+    crossed_fit = fit_hierarchical(tasks, both, options=short, rng=0)
+    assert crossed_fit.method == "hmc"
+    assert crossed_fit.draws["ease"].shape == (16, 2)
+    assert crossed_fit.to_frame()["task"].dropna().tolist() == ["x", "y"]
+
+
+def test_covariates_of_logs_are_inputs_of_a_model_of_ones_own():
+    counts = eval_counts(ResponseMatrix.from_array([[1.0], [0.0]], models=["a", "b"]))
+    given = {"models": {"size": {"b": 2.0, "a": 7.0}}}
+
+    found = data_of_plates(counts, {"size": ("model",)}, set(), given)["size"]
+    np.testing.assert_array_equal(found, [7.0, 2.0])
+
+
+def test_items_of_logs_lie_within_their_tasks():
+    scores = np.array([[1.0, 0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, NAN, 1.0]])
+    matrix = ResponseMatrix.from_array(scores, tasks=["b", "a", "a", "b", "a"])
+    counts = eval_counts(matrix)
+    on = {"right": ("task", "item", "model")}
+    found = data_of_plates(counts, on, {"right"}, None)["right"]
+
+    expected = [[[1, 1], [1, NAN], [NAN, NAN]], [[0, 1], [1, 0], [0, 1]]]
+    np.testing.assert_array_equal(found, expected)
+    whole = data_of_plates(counts, {"right": ("model", "task")}, {"right"}, None)["right"]
+    np.testing.assert_array_equal(whole, [[2, 1], [1, 2]])
+
+
+PLAIN = [Latent("mu", Normal(0.0, 1.0))]
+UNFIT = [
+    (Model(plates=[Plate("task")], latents=PLAIN,
+           observed=[Observed("right", lambda mu: Bernoulli(logits=mu), "task")]),
+     "data 'right' are on task, but there are 2 models: add the plate 'model' to them"),
+    (Model(plates=[Plate("model")], inputs={"size": "model"}, latents=PLAIN,
+           observed=[Observed("right", lambda mu, size: Bernoulli(logits=mu + size), "model")]),
+     "logs have no data 'size': they have 'right' and 'trials'; give values of each model or "
+     "task by covariates={'models': {'size': …}}"),
+    (Model(plates=[Plate("group")], latents=[Latent("mu", Normal(0.0, 1.0), "group")],
+           observed=[]), "plate 'group' has no size, and no data are on it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("own", "message"), UNFIT)
+def test_a_model_that_does_not_fit_logs_is_refused(own, message):
+    matrix = ResponseMatrix.from_array([[1.0], [0.0]])
+    with pytest.raises(DesignError, match=re.escape(message)):
+        fit_hierarchical(matrix, own)
