@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from evalstats_plugin.cli.shell.options import Command, Intervals, file, paths, takes, under
-from evalstats_plugin.cli.shell.running import Output, Reading, plugins_of, reading
+from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.runtime.untrusted import echo
 
 _shown = under("What the table shows")
-
-FORMS = ("table", "json", "csv", "markdown", "latex")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +42,7 @@ class Options:
 @paths
 @takes("asked", Options)
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
-@takes(
-    "output", Output, without=("figure", "figure_file"), form={"type": click.Choice(list(FORMS))}
-)
+@output()
 @reading
 @click.pass_context
 def table(
@@ -87,19 +82,14 @@ def table(
     )
     if asked.bib is not None:
         write_bytes(Path(asked.bib), leaderboard.bibtex().encode())
-    if output.form == "latex":
-        latex = leaderboard.table_latex(
-            results, percent=asked.percent, digits=asked.digits, cite=asked.bib is not None
-        )
-        echo(latex, nl=False)
-        output.tell(*(f"note: {note}" for note in results.notes))
-        return
     how = intervals.how()
     del how["method"]
+    numbers: dict[str, Any] = {"percent": asked.percent, "digits": asked.digits}
     output.show(
         ctx,
         results,
         {"weights": asked.weights, **how},
-        print_table=partial(leaderboard.print_table, percent=asked.percent, digits=asked.digits),
-        to_markdown=partial(leaderboard.table_markdown, percent=asked.percent, digits=asked.digits),
+        print_table=partial(leaderboard.print_table, **numbers),
+        to_markdown=partial(leaderboard.table_markdown, **numbers),
+        to_latex=partial(leaderboard.table_latex, cite=asked.bib is not None, **numbers),
     )

@@ -65,9 +65,21 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     """Compare models item by item, on tasks and groups, under metrics that are means and others.
 
     Models that share no item of a task are compared as independent samples there, and the rows say
-    so. Return also notes on what was left out.
+    so, if they share items of another. Return also notes on what was left out.
+
+    Raises
+    ------
+    DesignError
+        No two models share an item of any task.
     """
     together, apart, composite = _parts(responses)
+    if apart and not together and not composite:
+        msg = (
+            "no two models share an item of any task, and this design compares item by item: check "
+            "that equal questions have equal ids, or take design unpaired, which treats items as "
+            "independent samples"
+        )
+        raise DesignError(msg)
     tables, notes = compare_composite(composite, request) if composite else ([], [])
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
     tables += [with_notes(table, NO_ITEM_IN_COMMON) for table in found]

@@ -101,7 +101,7 @@ class ScoreTable(Results[TableCell]):
         return tuple(dict.fromkeys([c.model for c in ranked] + [c.model for c in self.rows]))
 
     def to_latex(self, *, percent: bool = False, digits: int | None = None) -> str:
-        """Return a LaTeX table (booktabs) whose caption says how it was made.
+        """Return a LaTeX table (booktabs, siunitx) whose caption says how it was made.
 
         Parameters
         ----------

@@ -83,8 +83,8 @@ def ranks_with_groups(
 ) -> tuple[dict[tuple[str, str], list[RankSet]], list[ColumnPairs], list[str]]:
     """Rank the models of each task and of each group that has a score, by name and kind.
 
-    The verdicts are those of `compare`, whose single pairs are left out: they take most of its
-    time. Return also the pairs behind the ranks, and notes on what was left out.
+    The verdicts are those of `compare`, whose single pairs are left out where they take most of
+    its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
     pairs, left_out = pairings(responses, request.bounds, None)
     tables = paired_tables(pairs, request, alone=False)
@@ -115,6 +115,8 @@ def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
         difference=difference,
         low=shown.low[:n],
         high=shown.high[:n],
+        low_single=table.found.low[:n],
+        high_single=table.found.high[:n],
         verdict=ahead.astype(np.int64),
     )
 

@@ -107,6 +107,10 @@ class ColumnPairs:
     """Shape (P,): limits that hold for all pairs of all columns at once; NaN where there are
     none."""
     high: FloatArray
+    low_single: FloatArray
+    """Shape (P,): limits of the pair alone, for one chosen before the scores were seen; NaN where
+    they were not computed."""
+    high_single: FloatArray
     verdict: IntArray
     """Shape (P,): 1 where b is better than a beyond chance, -1 where it is worse, else 0."""
 
@@ -138,6 +142,10 @@ class RankSet:
     notes: tuple[str, ...] = ()
 
 
+SEQUENTIAL = "confidence-sequence"
+"""The method of sequential comparisons, which one may look at again and again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
     """An answer of a power analysis, for two models on one task.
@@ -152,7 +160,7 @@ class PowerRow:
         "method",
     )  # fmt: skip
 
-    quantity: Literal["n_items", "n_epochs", "n_models", "difference", "power"]
+    quantity: Literal["n_items", "n_epochs", "n_models", "n_tasks", "difference", "power"]
     task: str = ""
     metric: str = ""
     model_a: str = ""
@@ -177,6 +185,12 @@ class PowerRow:
     """How many times larger clusters make the variance."""
     pilot_items: int | None = None
     """Items of the logs that the assumptions were estimated from."""
+    n_tasks: int | None = None
+    """Tasks of a random sample, with `n_items` items each; None for other designs."""
+    low: float | None = None
+    """Limits of the answer, 5 % of errors of the pilot beyond each; None for assumptions, or where
+    no value is enough."""
+    high: float | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -15,6 +15,7 @@ from evalstats_plugin.errors import counted
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from pandas.io.formats.style import Styler
 
     from evalstats_plugin.stats.arrays import FloatArray
 
@@ -83,7 +84,14 @@ class Results(Drawable, Generic[RowT]):
         """Return the same columns as a LaTeX table (booktabs)."""
         return self._shown_by("rows_latex")
 
-    def _shown_by(self, writer: str) -> str:
+    def style(self) -> Styler:
+        """Return the same columns for `pandas` to lay out, to restyle and to export.
+
+        In bold: rows with a clear verdict, and those that may be the best.
+        """
+        return self._shown_by("rows_style")
+
+    def _shown_by(self, writer: str) -> Any:
         # Loaded on use: results know nothing of how they are shown, but for this door.
         return getattr(import_module("evalstats_plugin.report.text"), writer)(self)
 

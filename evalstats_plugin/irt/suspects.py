@@ -50,7 +50,8 @@ def suspect_items(
     An item is listed if, at a false discovery rate of ``1 - confidence_level`` over all items
     [BH95]_,
 
-    * more able models get it right *less* often: its key may be wrong;
+    * more able models get it right *less* often, or do not get it right more often, unlike on the
+      other items: its key may be wrong; the reason says which of the two is beyond chance;
     * no model gets it right, although that is improbable for its neighbours (the items of its
       cluster or task): it may be broken;
     * its answers are noisier than the model allows: infit or outfit of 1.3 or more;
@@ -160,7 +161,13 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     for j in np.flatnonzero(sure | less):
         z = found.none[j]
         known = f", discrimination {fit.discrimination[j]:.2f}" if fit.discrimination[j] < 0 else ""
-        text = f"more able models get it right less often (z {z:.1f}{known}): its key may be wrong"
+        text = f"more able models get it right less often, beyond chance (z {z:.1f}{known})"
+        if not sure[j]:
+            text = (
+                f"unlike the other items beyond chance (z {found.typical[j]:.1f}): ability does "
+                f"not help; that it is reversed may be chance (z {z:.1f}{known})"
+            )
+        text += ": its key may be wrong"
         reasons[j].append(_Reason(3 - z / 1000, text))
 
 

@@ -60,6 +60,10 @@ _TABLES = (".csv", ".tsv", ".tab", ".psv", ".parquet")
 # The order of paths themselves, without splitting them again for each comparison.
 _BY_PARTS = attrgetter("parts")
 
+_MODEL_NAMES = {"model", "models", "model_name"}
+_ITEM_NAMES = {"item", "items", "item_id", "question", "question_id", "doc_id", "problem"}
+"""Names of the index or the columns of a matrix that say what they are."""
+
 
 def read(
     *paths: str | Path | pd.DataFrame,
@@ -102,8 +106,8 @@ def read(
         ``{"item": "question_id", "score": ["correct", "f1"]}``: several scores are metrics.
     wide
         Tables are matrices of scores: with a row for each model (``"models"``) and a column for
-        each item, or the other way round (``"items"``).
-
+        each item, or the other way round (``"items"``). Of a DataFrame it need not be said where
+        the name of its index or of its columns says so, as after ``pivot``.
     repeats
         Also score each answer to items that were answered several times, where the harness scored
         one of them or their vote: `scores.at_k` and `scores.variance_parts` then use all. For
@@ -120,6 +124,8 @@ def read(
     """
     plugins = plugins or load_plugins()
     parts = (columns or {}).items()
+    if not wide and not columns:
+        wide = _rows_of_matrix(paths)
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
@@ -210,6 +216,19 @@ def check(
             found += outcome
     rows = (*broken, *find_problems(label_models(found)))
     return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
+
+
+def _rows_of_matrix(paths: Sequence[Any]) -> Literal["", "models", "items"]:
+    """Return what the rows of a matrix in a DataFrame are, if its index or columns are named so."""
+    frame: Any = next(iter(paths), "")
+    if not hasattr(frame, "to_parquet") or frame.index.nlevels > 1 or not frame.index.is_unique:
+        return ""
+    if not all(kind.kind in "biuf" for kind in frame.dtypes):
+        return ""
+    rows, heads = (str(name).casefold() for name in (frame.index.name, frame.columns.names[0]))
+    if rows in _MODEL_NAMES or heads in _ITEM_NAMES:
+        return "models"
+    return "items" if rows in _ITEM_NAMES or heads in _MODEL_NAMES else ""
 
 
 def _frame_among(paths: Sequence[Any], *, wide: bool = False) -> LogFile | None:

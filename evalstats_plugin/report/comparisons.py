@@ -18,6 +18,7 @@ from rich.text import Text
 
 from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import (
+    SEQUENTIAL,
     Comparison,
     Comparisons,
     PowerRow,
@@ -474,6 +475,11 @@ def sentence(row: PowerRow) -> str:
         return _no_answer(row)
     often = _often(row)
     size = f"a true difference of {_plain(row)}"
+    if row.method == SEQUENTIAL and row.quantity == "n_items":
+        return (
+            f"Let both models answer up to {_items(row)}, and stop once the difference is clear: "
+            f"that finds {size} in {often}."
+        )
     epochs = counted(row.n_epochs or 1, "epoch")
     answer = "both models answer the same" if row.design == "paired" else "each model answer"
     takes = f" in {epochs} each" if row.n_epochs != 1 else ""
@@ -484,7 +490,7 @@ def sentence(row: PowerRow) -> str:
         "power": f"With {_items(row)}{takes}, {size} is found in {often}.",
         "n_epochs": f"It takes {epochs} of each of these items for {often}.",
         "n_models": f"Up to {row.n_models} models, every two of them, can be compared for {often}.",
-    }[row.quantity]
+    }[row.quantity] + "".join(f" It {note}." for note in row.notes if note.startswith("costs "))
 
 
 def _no_answer(row: PowerRow) -> str:
@@ -518,19 +524,30 @@ def power_legend(rows: Sequence[PowerRow]) -> str:
     row = rows[0]
     often = f"{_of_hundred(row.power)} of 100 such evals"
     answer = "both models must answer" if row.design == "paired" else "each model must answer"
+    if any(map(_has_limits, rows)):
+        limits = " In brackets: what the error of the pilot makes of it, 5 % beyond each limit."
+    else:
+        limits = ""
+    if any(r.quantity == "n_tasks" for r in rows):
+        n = counted(row.n_items or 0, "item")
+        goal = next(_of_hundred(r.power) for r in rows if r.quantity == "n_tasks")
+        return (
+            f"Tasks needed: of {n} each, for a true difference of {_plain(row)} between the means "
+            f"over tasks to be found in {goal} of 100 such evals. {_found(row)}{limits}"
+        )
     if row.quantity == "n_items":
         said = f"Items needed: {answer} so many for a true difference of {_plain(row)} to be found "
-        return f"{said}in {often}. {_found(row)}"
+        return f"{said}in {often}. {_found(row)}{limits}"
     if row.quantity == "difference":
         return (
             "Least difference: the smallest true difference that so many items find in "
-            f"{often}; smaller ones are missed more often. {_found(row)}"
+            f"{often}; smaller ones are missed more often. {_found(row)}{limits}"
         )
     goal = next(r.power for r in rows if r.quantity != "power")
     return (
         f"Power: how often so many items find a true difference of {_plain(row)}. Epochs needed: "
         f"takes of each item for {_of_hundred(goal)} of 100; Models: how many can be compared, "
-        f"every two of them, for that. {_found(row)}"
+        f"every two of them, for that. {_found(row)}{limits}"
     )
 
 
@@ -549,7 +566,9 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
     title = task_and_metric(first)
     sizes = {row.pilot_items for row in rows}
     title += (
-        f", from a pilot of {counted(first.pilot_items or 0, 'item')}" if len(sizes) == 1 else ""
+        f", from a pilot of {counted(first.pilot_items, 'item')}"
+        if len(sizes) == 1 and first.pilot_items
+        else ""
     )
     table = titled(title)
     table.add_column("Model", overflow="fold", min_width=8)
@@ -579,9 +598,14 @@ def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
 def _headers(rows: Sequence[PowerRow]) -> list[Header]:
     asked = rows[0].quantity
     if asked == "n_items":
-        return [("Items needed", "n_items")]
+        varied = len({row.n_epochs for row in rows}) > 1 or rows[0].n_epochs not in (None, 1)
+        epochs: list[Header] = [("In epochs", "epochs")] if varied else []
+        return [("Items needed", "n_items"), *epochs]
     if asked == "difference":
         return [("Items", "items"), ("Least difference", "difference")]
+    if any(row.quantity == "n_tasks" for row in rows):
+        both: list[Header] = [("Power", "power"), ("Tasks needed", "n_tasks")]
+        return both[asked == "n_tasks" :]
     found: list[Header] = [("Items", "items"), ("Power", "power")]
     if any(row.quantity == "n_epochs" for row in rows):
         found.append(("Epochs needed", "n_epochs"))
@@ -593,8 +617,25 @@ def _value(group: Sequence[PowerRow], quantity: str) -> str:
     if quantity == "items":
         epochs = f"×{first.n_epochs}" if (first.n_epochs or 1) > 1 else ""
         return f"{first.n_items:,}{epochs}"
+    if quantity == "epochs":
+        return str(first.n_epochs)
     row = next((row for row in group if row.quantity == quantity), None)
     value = None if row is None else getattr(row, quantity)
+    if row is None or value is None:
+        return "–"
+    limits = ""
+    if _has_limits(row):
+        limits = f" [{_answer(row.low, quantity)}, {_answer(row.high, quantity)}]"
+    return _answer(value, quantity) + limits
+
+
+def _has_limits(row: PowerRow) -> bool:
+    """Whether limits are shown: of what is advised, not of what would come of it."""
+    advised = row.quantity in ("n_items", "n_tasks", "difference")
+    return advised and (row.low is not None or row.high is not None)
+
+
+def _answer(value: float | None, quantity: str) -> str:
     if value is None:
         return "–"
     if quantity == "power":

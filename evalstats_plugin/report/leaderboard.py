@@ -7,8 +7,9 @@ may be the best of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import median
 from typing import TextIO
 
@@ -33,6 +34,12 @@ MOST_LINES = 60
 
 _LONGEST_MODEL, _LONGEST_TASK, _LONGEST_TIES = 30, 12, 8
 
+_TITLES_ABREAST, _ROWS_OF_A_PAGE = 40, 36
+"""Letters of titles beside the overall score, and rows, that a page of LaTeX has room for."""
+
+_NOT_WIDER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+_NOT_HIGHER = r"\resizebox*{!}{\ifdim\totalheight>.8\textheight.8\textheight\else\totalheight\fi}{%"
+
 BIBTEX = r"""@article{mogstad2024ranks,
   author  = {Mogstad, Magne and Romano, Joseph P. and Shaikh, Azeem M. and Wilhelm, Daniel},
   title   = {Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic
@@ -48,9 +55,10 @@ BIBTEX = r"""@article{mogstad2024ranks,
   volume  = {9},
   year    = {1981},
 }
-@software{evalstats_plugin,
+@misc{evalstats_plugin,
+  author  = {{The evalstats-plugin authors}},
   title   = {evalstats-plugin: statistics for the evaluation harness you already use},
-  version = {%s},
+  note    = {Version %s},
 }
 """
 """What the caption of a LaTeX table cites."""
@@ -229,7 +237,9 @@ def table_markdown(
 def table_latex(
     results: ScoreTable, *, percent: bool = False, digits: int | None = None, cite: bool = False
 ) -> str:
-    r"""Return a LaTeX table that can be read alone; it needs ``\usepackage{booktabs}``.
+    r"""Return a LaTeX table that can be read alone; its first line says which packages it needs.
+
+    Many columns have their titles upright, and what is larger than the page is shrunk to it.
 
     Parameters
     ----------
@@ -249,44 +259,65 @@ def table_latex(
     ties = ["Ties"] if layout.has_ties else []
     head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} [{level} limits]}}", *ties]
     head = head if lead else ["Model"]
-    head += [latex_text(column) for column in elided(list(by_column), _LONGEST_TASK)]
+    titles = elided(list(by_column), _LONGEST_TASK)
+    abreast = sum(max(len(title), 5) + 2 for title in titles)
+    upright = abreast > _TITLES_ABREAST
+    titles = map(latex_text, elided(list(by_column), 2 * _LONGEST_TASK) if upright else titles)
+    head += [rf"{{\rotatebox{{90}}{{{title}}}}}" if upright else f"{{{title}}}" for title in titles]
     body: list[str] = []
     for jumps, model, cell in layout.groups():
         row = [latex_text(model)]
         if lead:
-            score = write(cell.estimate if cell else None)
             limits = latex_text(_limits(cell, write))
             letters = [cell.letters if cell else ""] if ties else []
-            row = [latex_text(_rank(cell)), *row, latex_text(score), limits, *letters]
-        row += [_bold(own.get(model), short) for own in by_column.values()]
+            row = [latex_text(_rank(cell)), *row, _number(cell, write), limits, *letters]
+        row += [_number(own.get(model), short, bold=True) for own in by_column.values()]
         body += [r"\addlinespace[3pt]"] if jumps else []
         # The end of the row above would take such a letter for its own option.
         guard = "{}" if row[0].lstrip()[:1] in ("[", "*") else ""
         body.append(guard + " & ".join(row) + r" \\")
-    spec = r"@{}rlr@{\hspace{3pt}}l" + "c" * len(ties) if lead else "@{}l"
-    spec += "r" * len(by_column) + "@{}"
+    first = layout.cells(layout.lead) if lead else {}
+    spec = rf"@{{}}rl{_aligned(first, write)}@{{\hspace{{3pt}}}}l" + "c" * len(ties)
+    spec = spec if lead else "@{}l"
+    for one, same in groupby(_aligned(cells, short) for cells in by_column.values()):
+        spec += f"*{{{len(list(same))}}}{{{one}}}"
+    # They shrink only what is larger than the page.
+    wide = abreast + max(map(len, results.models), default=0) > _TITLES_ABREAST
+    boxes = [_NOT_WIDER] * wide + [_NOT_HIGHER] * (len(results.models) > _ROWS_OF_A_PAGE)
     lines = [
-        r"% \usepackage{booktabs}",
+        r"% \usepackage{booktabs,siunitx" + (",graphicx}" if boxes else "}"),
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_caption(layout, cite=cite)}}}",
-        rf"\begin{{tabular}}{{{spec}}}",
+        r"\sisetup{detect-weight}",
+        *boxes,
+        rf"\begin{{tabular}}{{{spec}@{{}}}}",
         r"\toprule",
         " & ".join(head) + r" \\",
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}" + "}" * len(boxes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _bold(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+def _number(
+    cell: TableCell | None, write: Callable[[float | None], str], *, bold: bool = False
+) -> str:
     if cell is None or cell.estimate is None:
-        return "--"
-    text = write(cell.estimate)
-    return rf"\textbf{{{text}}}" if cell.may_be_first else text
+        return "{--}"
+    return r"\bfseries " * (bold and bool(cell.may_be_first)) + write(cell.estimate)
+
+
+def _aligned(cells: Mapping[str, TableCell], write: Callable[[float | None], str]) -> str:
+    """Return siunitx's column for these numbers: digits below digits."""
+    texts = [write(c.estimate) for c in cells.values() if c.estimate is not None] or ["0"]
+    whole, _, decimals = zip(*(text.lstrip("-").partition(".") for text in texts), strict=True)
+    sign = "-" * any(text.startswith("-") for text in texts)
+    digits = ".".join(filter(None, (f"{max(map(len, whole))}", f"{len(decimals[0]) or ''}")))
+    return f"S[table-format={sign}{digits}]"
 
 
 def _caption(layout: _Layout, *, cite: bool) -> str:

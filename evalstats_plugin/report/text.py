@@ -3,7 +3,7 @@
 * `print_intervals`, `intervals_markdown`: scores with their intervals
 * `print_all`, `titled`: tables and notes on the terminal; `markdown_table`: in documents
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
-* `rows_markdown`, `rows_latex`, `rows_html`: the columns of any results that people look at
+* `rows_markdown`, `rows_latex`, `rows_html`, `rows_style`: the columns that people look at
 * `to_json`, `to_csv`: results for programs
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from itertools import groupby
-from typing import Any, Protocol, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
 
 from rich import box
 from rich.cells import cell_len
@@ -38,6 +38,9 @@ from evalstats_plugin.runtime.untrusted import (
     visible,
 )
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
 
 _ARROWS = {True: " ↑", False: " ↓", None: ""}
 
@@ -505,6 +508,26 @@ def rows_html(results: Results[Any]) -> str:
     notes = "".join(f"<li>{escape(visible(note))}</li>" for note in told)
     table = f"<table><thead>{line(columns, 'th')}</thead><tbody>{body}</tbody></table>"
     return table + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def rows_style(results: Results[Any]) -> Styler:
+    """Return the same columns as pandas shows a table, what is clear in bold, and the notes."""
+    import pandas as pd
+
+    cells = {
+        title: [visible(_cell(v)) for v in column] for title, column in _columns(results).items()
+    }
+    right = [title for title, column in _columns(results).items() if _is_number(column)]
+    marks = [
+        getattr(row, "verdict", "") in ("better", "worse") or bool(getattr(row, "may_be_first", 0))
+        for row in results.rows
+    ]
+    bold = ["font-weight: bold" * mark for mark in marks]
+    shown = pd.DataFrame(cells).style.hide(axis="index").format(str, escape="html")
+    shown = shown.apply(lambda _: bold, axis=0).set_properties(
+        pd.Index(right), **{"text-align": "right"}
+    )
+    return shown.set_caption(escape(visible("; ".join(results.notes))))
 
 
 def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str:

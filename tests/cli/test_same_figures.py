@@ -74,13 +74,13 @@ def _scores_of_page(page: Path) -> Figures:
 
 
 def _pairs_of_page(page: Path) -> Figures:
-    """Return differences, limits and verdicts of the first model less the second."""
+    """Return differences, limits, those of each pair alone, and verdicts: one less the other."""
     data = _data(page)
     [column] = data["board"]["columns"]
     pairs = column["pairs"]
     numbers = [
         np.frombuffer(b64decode(pairs[name]), "<i2") * column["step"]
-        for name in ("difference", "low", "high")
+        for name in ("difference", "low", "high", "low_single", "high_single")
     ]
     verdicts = np.frombuffer(b64decode(pairs["verdict"]), "i1").tolist()
     words = {1: "better", -1: "worse", 0: "unclear"}
@@ -145,6 +145,7 @@ def test_differences_and_verdicts_are_the_same_everywhere(
         f"{row.model_b} {row.model_a}": [*python[f"{row.model_b} {row.model_a}"][:3], row.verdict]
         for row in found
     }
+    alone = _machine_readable(run, "compare", ("low_single", "high_single"))[0]
     terminal = run("compare", *TASK).stdout
     markdown = run("compare", *TASK, "--format", "markdown").stdout
 
@@ -168,7 +169,10 @@ def test_differences_and_verdicts_are_the_same_everywhere(
     expected: Figures = {}
     for name, (difference, low, high, verdict) in _rounded(verdicts, 4).items():
         other = " ".join(name.split()[::-1])
-        expected[name] = [difference, low, high, verdict]
-        expected[other] = [-float(difference), -float(high), -float(low), turned[str(verdict)]]
+        ends = [round(float(x), 4) for x in alone[name]]
+        expected[name] = [difference, low, high, *ends, verdict]
+        expected[other] = [
+            *(-float(x) for x in (difference, high, low, *ends[::-1])), turned[str(verdict)],
+        ]  # fmt: skip
     assert shown == {name: expected[name] for name in shown}
     assert len(shown) == len(verdicts)

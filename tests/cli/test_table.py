@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import numpy as np
+import pandas as pd
 import pytest
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -43,7 +46,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_latex_holds_no_command_of_a_log(run: Run, hostile: Path, tmp_path: Path) -> None:
-    """Names are escaped; the caption cites what the .bib file has; TeX, where it is, accepts it."""
+    """Names are escaped; the caption cites what the .bib file has."""
     bib = tmp_path / "refs.bib"
     done = run("table", hostile, "--format", "latex", "--bib", bib, "-q")
 
@@ -55,15 +58,51 @@ def test_latex_holds_no_command_of_a_log(run: Run, hostile: Path, tmp_path: Path
     entries = {line.split("{")[1].rstrip(",") for line in bib.read_text().splitlines()
                if line.startswith("@")}  # fmt: skip
     assert cited == entries
-    tex = shutil.which("pdflatex") or shutil.which("tectonic")
-    if tex is not None:
-        page = tmp_path / "page.tex"
-        preamble = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
-        page.write_text(f"{preamble}\n{done.stdout}\\end{{document}}\n")
-        subprocess.run(
-            [tex, "-interaction=nonstopmode", "-halt-on-error", page.name] if "pdf" in tex
-            else [tex, page.name], cwd=tmp_path, check=True, capture_output=True,
-        )  # fmt: skip
+
+
+def _typeset(latex: str, folder: Path) -> str:
+    """Typeset a table on A4 with a real TeX, and return what TeX had to say."""
+    tex = shutil.which("pdflatex")
+    if tex is None:
+        missing = "no TeX here: apt-get install texlive-latex-recommended texlive-science"
+        (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
+    packages = latex.partition("\n")[0].removeprefix("% ")
+    preamble = rf"\documentclass[a4paper]{{article}}{packages}\begin{{document}}"
+    (folder / "page.tex").write_text(f"{preamble}\n{latex}\\end{{document}}\n")
+    arguments = [tex, "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(arguments, cwd=folder, check=True, capture_output=True)
+    return done.stdout.decode(errors="replace")
+
+
+def test_tex_accepts_names_that_are_markup(run: Run, hostile: Path, tmp_path: Path) -> None:
+    """Nothing is read or run, and all fits."""
+    said = _typeset(run("table", hostile, "--format", "latex", "-q").stdout, tmp_path)
+
+    assert "1 page" in said
+    assert "Overfull" not in said
+    assert "passwd" not in said
+
+
+def test_forty_models_on_eighteen_tasks_fit_a_page_of_a_paper(run: Run, tmp_path: Path) -> None:
+    """Upright titles, one table, shrunk to the page; scores below 0 have a minus sign."""
+    rng = np.random.default_rng(4)
+    shares = np.linspace(0.9, 0.2, 40)[:, None]
+    frame = pd.DataFrame(
+        (rng.random((40, 18 * 12)) < shares) * 2.0 - 1.0,
+        index=[f"provider/some-model-{k}b-instruct-2024-11-{k % 28 + 1:02}" for k in range(40)],
+    )
+    long = frame.rename_axis("model").reset_index().melt("model", var_name="item")
+    long["task"] = [f"a_long_task_name_{int(item) // 12}" for item in long["item"]]
+    long.rename(columns={"value": "score"}).to_csv(tmp_path / "scores.csv", index=False)
+    bounds = ("--bounds", "score=-1,1", "--format", "latex", "-q")
+    latex = run("table", tmp_path / "scores.csv", *bounds).stdout
+    said = _typeset(latex, tmp_path)
+
+    assert "S[table-format=-1.2]" in latex
+    assert latex.count(r"\rotatebox{90}") == 18
+    assert "1 page" in said
+    assert "Overfull" not in said
+    assert "too large" not in said
 
 
 def test_every_form_holds_the_same_numbers(run: Run) -> None:

@@ -181,6 +181,20 @@ def test_a_pair_without_common_items_has_a_row_without_numbers() -> None:
     assert "the two models share no item" in rows[2].notes
 
 
+def test_no_common_item_in_any_task_is_refused() -> None:
+    """Whoever wants independent samples says so."""
+    apart = [
+        _responses("a", [1, 0, 1]),
+        _responses("b", [0, 1], item_ids=np.array(["x", "y"])),
+    ]
+
+    with pytest.raises(DesignError, match="take design unpaired"):
+        compare(apart)
+    assert [row.difference for row in compare(apart, design="unpaired")] == [
+        pytest.approx(1 / 2 - 2 / 3)
+    ]
+
+
 def test_models_without_a_common_item_are_taken_as_independent() -> None:
     """And the row says so, beside other tasks that are paired."""
     a = [_responses("a", [1, 0], item_ids=np.array([1, 2])), _responses("a", [1, 1], task="u")]

@@ -124,3 +124,17 @@ def test_slope_tests_are_standard_normal_where_what_they_test_is_so(slope, field
     assert np.mean(z) == pytest.approx(0, abs=0.08)
     assert np.var(z) == pytest.approx(1, abs=0.12)
     assert abs(np.mean(other)) > 2
+
+
+def test_reasons_keep_reversed_apart_from_unlike_the_others():
+    """Of 30 models some wrong keys are reversed beyond chance, others only unlike other items."""
+    matrix, truth = drawn(2, 30, 200)
+    middle = np.argsort(np.abs(truth.difficulty) + (truth.discrimination < 0.9))[:4]
+    scores = matrix.scores.copy()
+    scores[:, middle] = 1 - scores[:, middle]
+    turned = replace(matrix, scores=scores)
+    reasons = [row.reasons[0] for row in suspect_items(fit_irt(turned), turned)]
+
+    sure = [text for text in reasons if "less often, beyond chance" in text]
+    unlike = [text for text in reasons if "that it is reversed may be chance" in text]
+    assert (len(sure), len(unlike)) == (2, 1)

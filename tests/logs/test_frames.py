@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,40 +56,51 @@ def test_a_matrix_has_its_names_in_the_index(tidy: pd.DataFrame) -> None:
     assert expected == es.compare(found)[0].difference == es.compare(nameless)[0].difference
 
 
-def test_analyses_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> None:
-    """The results are those of what `read` gives."""
-    file = tmp_path / "scores.csv"
-    tidy.to_csv(file, index=False)
-    read = es.read(tidy)
-
-    assert es.intervals(read).rows == es.intervals(tidy).rows
-    assert [row.low for row in es.intervals(read)] == [row.low for row in es.intervals(file)]
-    assert [row.low for row in es.compare(str(file))] == [row.low for row in es.compare(tidy)]
-    assert es.gate(tidy, baseline="b").decision == es.gate(read, baseline="b").decision
-    assert es.score_table(tidy, rng=0).rows == es.score_table(read, rng=0).rows
-    assert es.compare_items(tidy, "a", "b").rows[0].item == (
-        es.compare_items(read, "a", "b").rows[0].item
-    )
-    written = [
-        es.export(each, tmp_path / f"{i}.tsv").paths[0] for i, each in enumerate((tidy, read))
-    ]
-    assert written[0].read_text() == written[1].read_text()
+ANALYSES = {
+    "intervals": lambda scores: es.intervals(scores, rng=0),
+    "compare": lambda scores: es.compare(scores, rng=0),
+    "compare_items": lambda scores: es.compare_items(scores, "a", "b"),
+    "gate": lambda scores: es.gate(scores, baseline="b", rng=0),
+    "power": lambda scores: es.power(scores, power=0.8),
+    "rank_sets": lambda scores: es.comparisons.rank_sets(scores, rng=0),
+    "score_table": lambda scores: es.score_table(scores, rng=0),
+    "variance_parts": es.scores.variance_parts,
+    "fit_irt": lambda scores: es.fit_irt(scores, "rasch").ability.tolist(),
+    "fit_hierarchical": lambda scores: es.fit_hierarchical(
+        scores, "per-task", rng=0, options=es.hierarchical.HierarchicalOptions(draws=50)
+    ),
+}
 
 
 @pytest.mark.needs("torch")
-def test_models_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> None:
-    """Abilities and pooled scores, without a matrix being asked for."""
-    file = tmp_path / "scores.csv"
-    tidy.to_csv(file, index=False)
-    short = es.hierarchical.HierarchicalOptions(draws=50)
-    fits = [
-        es.fit_irt(each, "rasch") for each in (tidy, file, es.read(tidy), es.read(tidy).matrix())
-    ]
-    pooled = [es.fit_hierarchical(each, "per-task", rng=0, options=short) for each in (tidy, file)]
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_every_analysis_takes_what_people_have_at_hand(
+    analysis: str, tidy: pd.DataFrame, tmp_path: Path
+) -> None:
+    """What `read` gives, a table of answers, a path, a matrix, and a matrix turned round."""
+    x = tidy[tidy["task"] == "x"].assign(task="DataFrame")
+    x.to_csv(tmp_path / "scores.csv", index=False)
+    wide = x.pivot_table(index="model", columns="question_id", values="score")
+    wide = wide[x["question_id"][:40]]
+    forms = (es.read(x), x, tmp_path / "scores.csv", wide, wide.T)
+    found = [[_figures(row) for row in ANALYSES[analysis](scores)] for scores in forms]
 
-    for fit in fits[1:]:
-        np.testing.assert_array_equal(fit.ability, fits[0].ability)
-    assert [row.estimate for row in pooled[0]] == [row.estimate for row in pooled[1]]
+    assert found[0]
+    assert found[1:] == [found[0]] * 4
+
+
+def _figures(row: Any) -> Any:
+    names = ("model", "item", "estimate", "difference", "variance", "decision")
+    return row if isinstance(row, float) else [getattr(row, name, None) for name in names]
+
+
+def test_a_frame_is_exported_like_what_read_gives(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """The same file."""
+    written = [
+        es.export(each, tmp_path / f"{i}.tsv").paths[0]
+        for i, each in enumerate((tidy, es.read(tidy)))
+    ]
+    assert written[0].read_text() == written[1].read_text()
 
 
 def test_a_frame_goes_to_another_process_with_its_scores(tidy: pd.DataFrame) -> None:

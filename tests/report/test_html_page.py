@@ -25,7 +25,8 @@ from evalstats_plugin.cli import main
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import item_texts
-from evalstats_plugin.report.html.page import Page, to_html
+from evalstats_plugin.ranking.rank import leaderboard
+from evalstats_plugin.report.html.page import Page, leaderboard_html, to_html
 from evalstats_plugin.report.html.parts import natural
 from evalstats_plugin.scores.items import ItemAnswers, item_answers, telling_items
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
@@ -44,6 +45,7 @@ HOSTILE = (
     "\ud800 half", "\x00bell\x07", "$x_1$ {{7*7}} &lt;", 'style="}body{display:none}"',
     "\u202eright to left", "x" * 300,
 )  # fmt: skip
+VIEWS = ("board", "compare", "tasks", "tasks&task=es_mc", "suspects", "method")
 Open = Callable[..., Any]
 
 
@@ -219,12 +221,11 @@ def test_two_models_are_compared_from_the_address(html: str, visit: Open, bundle
         row = page.locator("#pair tbody tr", has=page.get_by_text(name, exact=True))
         cells = [text.replace("\u2212", "-") for text in row.locator("td").all_inner_texts()]
         assert float(cells[4]) == pytest.approx(100 * sign * pairs.difference[k], abs=0.051)
-        assert (
-            cells[6]
-            == {1: "A clearly better", -1: "B clearly better", 0: "cannot tell"}[
-                sign * int(pairs.verdict[k])
-            ]
-        )
+        alone = [100 * sign * x[k] for x in (pairs.low_single, pairs.high_single)[::sign]]
+        assert [float(x) for x in cells[6].split(" to ")] == pytest.approx(alone, abs=0.056)
+        verdict = {1: "A clearly better", -1: "B clearly better"}.get(sign * int(pairs.verdict[k]))
+        unclear = "only if chosen before" if alone[0] > 0 or alone[1] < 0 else "cannot tell"
+        assert cells[7] == (verdict or unclear)
     page.locator("#pair").get_by_role("link", name="es_mc", exact=True).click()
     assert "task=es_mc" in page.url
     assert set(_column(page, "flips", "Task")) == {"es_mc"}
@@ -235,6 +236,19 @@ def test_two_models_are_compared_from_the_address(html: str, visit: Open, bundle
     assert page.get_by_label("Model A").locator("option:checked").inner_text() == "models/m0"
     page.goto(page.url.partition("#")[0] + "#view=nonsense&a=nobody")
     assert page.locator("#board").is_visible()
+
+
+def test_models_whose_cleaned_names_are_equal_have_addresses_of_their_own(visit: Open) -> None:
+    """Control characters look alike on a page."""
+    matrix = replace(_abilities(3, 50), models=("a\x01", "a\x02", "b"))
+    page = visit(to_html(_page(_set(matrix))), "#view=compare")
+    shown = page.locator("#a option").all_inner_texts()
+
+    assert {name.replace("\ufffd", "?") for name in shown} == {"a?", "a? (2)", "b"}
+    page.get_by_label("Model A").select_option(label=shown[0])
+    page.get_by_label("Model B").select_option(label=shown[1])
+    page.reload()
+    assert page.locator("#compare option:checked").all_inner_texts() == shown[:2]
 
 
 def test_flipped_items_are_those_of_the_scores(visit: Open) -> None:
@@ -578,7 +592,7 @@ def test_headings_and_controls_have_names(html: str, visit: Open) -> None:
     assert page.locator("html").get_attribute("lang") == "en"
     for landmark in ("header", "nav", "main", "aside", "[role=search]", "footer", "dialog"):
         assert page.locator(landmark).count() >= 1, landmark
-    for view in ("board", "compare", "tasks", "tasks&task=es_mc", "suspects", "method"):
+    for view in VIEWS:
         page.goto(page.url.partition("#")[0] + f"#view={view}")
         section = view.partition("&")[0]
         page.locator(f"#{section}").wait_for()
@@ -601,6 +615,37 @@ def test_headings_and_controls_have_names(html: str, visit: Open) -> None:
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)], ids=str
+)
+def test_axe_finds_no_barrier(
+    scheme: str, width: int, visit: Open, needs: Callable[..., None]
+) -> None:
+    """By axe-core's rules for WCAG 2 A and AA, in every view of the report, and on an arena."""
+    needs("axe_playwright_python")
+    from axe_playwright_python.base import AXE_SCRIPT
+
+    responses = read(LOGS, task=["es_sub_a", "es_sub_b", "es_multirc_like"])
+    texts = item_texts(responses, {"es_sub_b": [str(i) for i in range(12)]})
+    report = to_html(_page(responses, texts=texts))
+    drinks = leaderboard(ROOT / "fixtures" / "data" / "drinks" / "comparisons.json", rng=0)
+    views = (*(view.replace("es_mc", "es_sub_b") for view in VIEWS), "suspects&item=1.0")
+    # Other colours need no other tests.
+    rules = ["color-contrast"] if scheme == "dark" else ["wcag2a", "wcag2aa", "best-practice"]
+    found: dict[str, list[str]] = {}
+    for html, addresses in ((report, views), (leaderboard_html(drinks, {"Votes": "1"}), ("",))):
+        page = visit(html, color_scheme=scheme, viewport={"width": width, "height": 900})
+        page.evaluate(AXE_SCRIPT)
+        for view in addresses:
+            page.evaluate(f"location.hash = '#view={view}'")
+            page.locator("nav a[aria-current], #pairs").first.wait_for()
+            done = page.evaluate(f"axe.run({{runOnly: {rules}}})")
+            assert done["passes"], view
+            found[view] = [f"{x['id']}: {x['nodes'][0]['html'][:200]}" for x in done["violations"]]
+
+    assert found == {view: [] for view in found}
+
+
 def test_every_note_of_the_text_report_is_there(html: str, visit: Open, bundled: Page) -> None:
     """Each said once, and each row points to its own."""
     page = visit(html, "#view=method")
@@ -617,8 +662,7 @@ def test_every_note_of_the_text_report_is_there(html: str, visit: Open, bundled:
 def test_no_view_scrolls_sideways(width: int, html: str, visit: Open) -> None:
     """On a phone, a tablet and a desk; tables scroll within themselves."""
     page = visit(html, viewport={"width": width, "height": 800})
-    views = ("board", "compare", "tasks", "tasks&task=es_mc", "suspects&item=0.0", "method")
-    for view in views:
+    for view in (*VIEWS, "suspects&item=0.0"):
         page.goto(page.url.partition("#")[0] + f"#view={view}")
         page.locator(f"#{view.partition('&')[0]}").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
@@ -655,7 +699,7 @@ def test_a_hundred_models_on_a_hundred_tasks_open_at_once(visit: Open) -> None:
     spent = {m["name"]: m["value"] for m in metrics.send("Performance.getMetrics")["metrics"]}
 
     assert spent["ProcessTime"] <= 4, spent
-    assert "This page compares the first 5" in page.locator("#board").inner_text()
+    assert "This page compares the first 4" in page.locator("#board").inner_text()
 
 
 def test_one_model_has_a_page_too(visit: Open) -> None:
@@ -673,14 +717,20 @@ def test_one_model_has_a_page_too(visit: Open) -> None:
 
 @pytest.mark.skipif("EVALSTATS_SCREENSHOTS" not in os.environ, reason="pictures are kept")
 def test_pictures_are_renewed(visit: Open, tmp_path: Path) -> None:
-    """Light, two models in dark, and narrow; of the page that the command writes."""
+    """The page in light, two models in dark, and narrow; a table on two widths of terminals."""
     place = tmp_path / "made.html"
     arguments = ["report", str(LOGS), "--html", str(place), "--quiet"]
     assert CliRunner().invoke(main, arguments).exit_code == 0
-    for name, options in {
-        "": {"color_scheme": "light", "viewport": {"width": 1400, "height": 1000}},
-        "_dark": {"color_scheme": "dark", "viewport": {"width": 1400, "height": 1000}},
-        "_narrow": {"viewport": {"width": 400, "height": 900}},
-    }.items():
-        page = visit(place.read_text(), "#view=compare" if name == "_dark" else "", **options)
-        page.screenshot(path=SCREENSHOTS / f"report_html{name}.png")
+    pictures: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("report_html", place.read_text(), "", {"viewport": {"width": 1400, "height": 1000}}),
+        ("report_html_dark", place.read_text(), "#view=compare",
+         {"color_scheme": "dark", "viewport": {"width": 1400, "height": 1000}}),
+        ("report_html_narrow", place.read_text(), "", {"viewport": {"width": 400, "height": 900}}),
+    ]  # fmt: skip
+    for columns in (80, 160):
+        done = CliRunner(env={"COLUMNS": str(columns)}).invoke(main, ["table", str(LOGS), "-q"])
+        pre = f"<meta charset=utf-8><pre style='font: 14px DejaVu Sans Mono'>{done.output}</pre>"
+        size = {"width": columns * 9, "height": 18 * done.output.count("\n") + 20}
+        pictures.append((f"table_{columns}", pre, "", {"viewport": size}))
+    for name, html, address, options in pictures:
+        visit(html, address, **options).screenshot(path=SCREENSHOTS / f"{name}.png")

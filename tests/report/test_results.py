@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_every_result_has_the_same_doors(name: str) -> None:
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
     assert page.count("<tr>") == min(len(found), 60) + 1
+    assert found.style().data.shape == (len(found), page.count("<th>"))
     if name not in NO_FIGURE:
         assert found.plot().figure is not None
 
@@ -91,6 +93,18 @@ def test_tables_hold_the_figures_of_the_rows() -> None:
     assert not any(" 1.0000 |" in line for line in lines)
 
 
+def test_pandas_shows_what_is_clear_in_bold() -> None:
+    """Rows with a verdict of `compare`, and models that may be the best."""
+    for rows, clear in (
+        (found := es.compare(_matrix(), rng=0), [row.verdict != "unclear" for row in found]),
+        (table := es.score_table(_matrix(), rng=0), [bool(row.may_be_first) for row in table]),
+    ):
+        css = "".join(re.findall(r"([^{}]*)\{[^}]*font-weight: bold", rows.style().to_html()))
+        bold = {int(line) for line in re.findall(r"_row(\d+)_", css)}
+        assert bold == {k for k, is_clear in enumerate(clear) if is_clear}
+        assert 0 < len(bold) < len(rows)
+
+
 def test_names_from_logs_are_escaped_in_notebooks_and_papers() -> None:
     """No markup, no command of TeX."""
     matrix = es.ResponseMatrix.from_array(
@@ -98,7 +112,7 @@ def test_names_from_logs_are_escaped_in_notebooks_and_papers() -> None:
     )
     rows = es.intervals(matrix)
 
-    assert "<script>" not in rows._repr_html_() + rows.to_markdown()
+    assert "<script>" not in rows._repr_html_() + rows.to_markdown() + rows.style().to_html()
     assert r"\input" not in rows.to_latex()
     assert r"\textbackslash{}input\{a\}|b" in rows.to_latex()
     assert r"\|b" in rows.to_markdown()

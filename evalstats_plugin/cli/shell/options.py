@@ -118,7 +118,7 @@ SHARED = (
 
 
 OF_PROJECTS = frozenset((
-    "above", "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds",
+    "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds",
     "certainty", "chains", "cluster", "clusters", "columns", "confidence-level", "control-variate",
     "correction", "derive", "design", "design-effect", "device", "difference", "dimensions",
     "discordance", "draws", "drift", "epochs", "estimand", "estimator", "every-rule", "family",
@@ -343,10 +343,10 @@ def quiet() -> Any:
     return _out("Print the results alone: no progress, no messages.", "-q", default=False)
 
 
-def form(default: str = "table") -> Any:
+def form(*more: str) -> Any:
     """Return the field of the form that results are printed in."""
-    forms = click.Choice(["table", "json", "csv", "markdown"])
-    return _out("Form of the results.", "--format", default=default, type=forms)
+    forms = click.Choice(["table", "json", "csv", "markdown", *more])
+    return _out("Form of the results.", "--format", default="table", type=forms)
 
 
 def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:

@@ -261,7 +261,7 @@ class Output:
 
     figure: str | None = under(OUTPUT)("Draw into FILE.", metavar="NAME")
     figure_file: str | None = file("File of the figure: .png, .svg or .pdf.", "--output", "-o")
-    form: Literal["table", "json", "csv", "markdown", "latex"] = form()
+    form: Literal["table", "json", "csv", "markdown", "latex"] = form("latex")
     quiet: bool = quiet()
 
     def check(self, *kinds: str) -> None:
@@ -334,6 +334,7 @@ class Output:
         print_table: Callable[..., None],
         to_markdown: Callable[[Any, str], str],
         to_json: Callable[[Any, Mapping[str, Any]], str] | None = None,
+        to_latex: Callable[[Any], str] | None = None,
     ) -> None:
         """Print results in the format asked for; exit with 1 where a log was left out.
 
@@ -343,8 +344,8 @@ class Output:
             How the results came about, in the order it is printed.
         print_table, to_markdown
             What shows such results to people.
-        to_json
-            What writes them for machines, where there is more than rows.
+        to_json, to_latex
+            What writes them for machines and for papers, where there is more than rows.
         """
         from evalstats_plugin.report import text
 
@@ -361,6 +362,9 @@ class Output:
             echo(text.to_csv(results), nl=False)
         elif self.form == "markdown":
             echo(to_markdown(results, heading), nl=False)
+        elif self.form == "latex":
+            echo((to_latex or text.rows_latex)(results), nl=False)
+            self.tell(*(f"note: {note}" for note in results.notes))
         else:
             # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
             width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns

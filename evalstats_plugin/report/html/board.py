@@ -196,14 +196,14 @@ class Board:
         if found is None or found.n_items[first, second] <= 0:
             return None
         return Pair(
-            *(float(x[first, second]) for x in (found.difference, found.low, found.high)),
+            *(float(found.numbers[x][first, second]) for x in ("difference", "low", "high")),
             verdict=int(found.verdict[first, second]), n_items=int(found.n_items[first, second]),
         )  # fmt: skip
 
     def _matrices(self, column: Shown) -> _Matrices | None:
         key = column.name, column.kind  # a group may have the name of a task
         if key not in self._known:
-            self._known[key] = _Matrices.of(column, self.models)
+            self._known[key] = column.pairs and _Matrices(column.pairs, self.models)
         return self._known[key]
 
     @cached_property
@@ -211,13 +211,13 @@ class Board:
         return {}
 
     def data(self, most: int = MOST_BYTES) -> dict[str, Any]:
-        """Return models, columns and pairs as the script gets them.
+        """Return columns and pairs as the script gets them.
 
         Pairs of the first `kept` models, then those of the leader with the others, each in the
         order of the page: the second model's place rises fastest.
         """
         n = len(self.models)
-        room = most // (9 * max(len(self.columns), 1))
+        room = most // (13 * max(len(self.columns), 1))
         kept = n if n * (n - 1) // 2 <= room else max(int((1 + math.sqrt(1 + 8 * room)) / 2), 2)
         kept = min(kept, n)
         i, j = np.triu_indices(kept, k=1)
@@ -230,7 +230,7 @@ class Board:
             if found is not None:
                 said["pairs"] = found.packed(first, second, column.step)
             columns.append(said)
-        return {"models": [visible(m) for m in self.models], "columns": columns, "kept": kept}
+        return {"columns": columns, "kept": kept}
 
     def lines(self) -> tuple[list[Line], int]:
         """Return the rows of the leaderboard in HTML, and how many are left out."""
@@ -278,51 +278,49 @@ class Board:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+_LIMITS = (("low", "high"), ("low_single", "high_single"))
+"""Of all pairs of all columns at once, and of a pair chosen beforehand."""
+
+
 class _Matrices:
     """A column's pairs in the order of the page, each of shape (N, N): row less column."""
 
-    difference: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    verdict: NDArray[np.int64]
-    n_items: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, column: Shown, models: Sequence[str]) -> _Matrices | None:
-        pairs = column.pairs
-        if pairs is None:
-            return None
+    def __init__(self, pairs: ColumnPairs, models: Sequence[str]) -> None:
         n = len(models)
         place = {model: i for i, model in enumerate(models)}
         where = np.array([place[m] for m in pairs.models])
         a, b = where[pairs.a], where[pairs.b]
-        difference, low, high = np.full((3, n, n), np.nan)
-        verdict, n_items = np.zeros((2, n, n), dtype=np.int64)
-        difference[b, a], difference[a, b] = pairs.difference, -pairs.difference
-        low[b, a], low[a, b] = pairs.low, -pairs.high
-        high[b, a], high[a, b] = pairs.high, -pairs.low
-        verdict[b, a], verdict[a, b] = pairs.verdict, -pairs.verdict
-        n_items[b, a] = n_items[a, b] = pairs.n_items
-        return cls(difference, low, high, verdict, n_items)
+        self.numbers: dict[str, NDArray[np.float64]] = {}
+        """Difference and limits, by their names in `ColumnPairs`."""
+        for names in (("difference", "difference"), *_LIMITS):
+            own = [getattr(pairs, name) for name in names]
+            for name, forward, backward in zip(names, own, own[::-1], strict=True):
+                matrix = self.numbers[name] = np.full((n, n), np.nan)
+                matrix[b, a], matrix[a, b] = forward, -backward
+        self.verdict, self.n_items = np.zeros((2, n, n), dtype=np.int64)
+        self.verdict[b, a], self.verdict[a, b] = pairs.verdict, -pairs.verdict
+        self.n_items[b, a] = self.n_items[a, b] = pairs.n_items
 
     def packed(
         self, first: NDArray[np.int64], second: NDArray[np.int64], step: float
     ) -> dict[str, Any]:
         """Return numbers of two bytes, little end first, and verdicts of one, as base64."""
         said: dict[str, Any] = {}
-        numbers = {"difference": self.difference, "low": self.low, "high": self.high}
-        for name, matrix in numbers.items():
+        for name, matrix in self.numbers.items():
             values = matrix[first, second] / step
             whole = np.where(
                 np.isnan(values), _NONE, np.clip(np.round(values), -_LARGEST, _LARGEST)
             )
-            said[name] = b64encode(whole.astype("<i2").tobytes()).decode()
-        said["verdict"] = b64encode(self.verdict[first, second].astype("i1").tobytes()).decode()
+            said[name] = None if (whole == _NONE).all() else _base64(whole.astype("<i2"))
+        said["verdict"] = _base64(self.verdict[first, second].astype("i1"))
         items = self.n_items[first, second]
         same = len(np.unique(items)) == 1
-        said["items"] = int(items[0]) if same else b64encode(items.astype("<i4").tobytes()).decode()
+        said["items"] = int(items[0]) if same else _base64(items.astype("<i4"))
         return said
+
+
+def _base64(values: NDArray[Any]) -> str:
+    return b64encode(values.tobytes()).decode()
 
 
 def axis(known: Sequence[float], *, share: bool) -> tuple[float, float]:
@@ -592,11 +590,14 @@ def distrust(
     same = [flag for flag in flags if flag in _SAME]
     if same:
         right = sum(flag == item_flags.ALL_RIGHT for flag in same)
-        text = Markup("All models get {} of {:,} right, and the same score on {} more.")
+        n_more = len(same) - right
+        text = Markup("All models get {} of {:,} right") + (
+            Markup(", and the same score on {} more.").format(n_more) if n_more else Markup(".")
+        )
         head = Markup("{} no two models apart.").format(
             f"{counted(len(same), 'item')} {'tells' if len(same) == 1 else 'tell'}"
         )
-        found.append(Sentence(head, text.format(right, len(flags), len(same) - right)))
+        found.append(Sentence(head, text.format(right, len(flags))))
     epochs = [r.scores.shape[1] for r in responses if r.scores.ndim == 2 and r.scores.size]
     if epochs and max(epochs) == 1:
         found.append(

@@ -223,7 +223,8 @@ function bytes(text) {
 for (const column of columns) {
   const packed = column.pairs;
   if (!packed) continue;
-  for (const name of ["difference", "low", "high"]) {
+  for (const name of ["difference", "low", "high", "low_single", "high_single"]) {
+    if (packed[name] === null) continue; // unknown of every pair
     const view = new DataView(bytes(packed[name]));
     packed[name] = Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true));
   }
@@ -246,11 +247,14 @@ function pair(column, a, b) {
   const at = a === b || !column.pairs ? -1 : place(Math.min(a, b), Math.max(a, b));
   if (at < 0 || column.pairs.difference[at] === -32768) return null;
   const sign = a < b ? 1 : -1;
-  const { difference, low, high, verdict, items } = column.pairs;
-  const known = low[at] !== -32768;
-  const limits = known ? (sign > 0 ? [low[at], high[at]] : [-high[at], -low[at]]) : [null, null];
+  const { difference, verdict, items } = column.pairs;
+  // Of any pair picked from the page, then of one that was chosen beforehand.
+  const [[low, high], single] = ["", "_single"].map((kind) => {
+    const ends = [column.pairs[`low${kind}`]?.[at] ?? -32768, column.pairs[`high${kind}`]?.[at] ?? -32768];
+    return ends[0] === -32768 ? [null, null] : sign > 0 ? ends : [-ends[1], -ends[0]];
+  });
   return {
-    difference: sign * difference[at], low: limits[0], high: limits[1], verdict: sign * verdict[at],
+    difference: sign * difference[at], low, high, single, verdict: sign * verdict[at],
     items: typeof items === "number" ? items : items[at],
   };
 }
@@ -273,13 +277,14 @@ function draw(name, attributes, ...inside) {
 }
 
 // An interval with its estimate; filled where it is clear. Positions are shares of the width.
-function interval(low, high, middle, [start, end], { kind = "score", zero = null, title = "" } = {}) {
+function interval(low, high, middle, [start, end], { kind = "score", zero = null, single = [null], title = "" } = {}) {
   const at = (x) => `${(100 * Math.min(Math.max((x - start) / (end - start || 1), 0), 1)).toFixed(2)}%`;
   const made = draw("svg", { class: `plot ${kind}`, role: "img", "aria-label": title });
   made.append(draw("title", {}, title));
   for (const x of [start, end]) made.append(draw("line", { class: "grid", x1: at(x), x2: at(x), y1: 0, y2: 18 }));
   if (zero !== null) made.append(draw("line", { class: "zero", x1: at(zero), x2: at(zero), y1: 0, y2: 18 }));
   if (low !== null) made.append(draw("line", { class: "limits", x1: at(low), x2: at(high), y1: 9, y2: 9 }));
+  if (single[0] !== null) made.append(draw("line", { class: "limits single", x1: at(single[0]), x2: at(single[1]), y1: 9, y2: 9 }));
   made.append(kind === "score"
     ? draw("line", { class: "estimate", x1: at(middle), x2: at(middle), y1: 3, y2: 15 })
     : draw("circle", { class: "estimate", cx: at(middle), cy: 9, r: 4 }));
@@ -397,7 +402,9 @@ function showPair({ a, b, task }) {
   const whole = pair(columns[lead], a, b);
   const tasks = columns.filter((c) => c.kind === "task");
   const has = columns[lead].kind === "overall" || columns.length === 1;
-  const limits = (p, c) => (p.low === null ? "no limits" : `limits ${points(c, p.low, p.low < 0)} to ${points(c, p.high, p.low < 0)}`);
+  const ends = (c, [low, high]) => (low === null ? "–" : `${points(c, low, low < 0)} to ${points(c, high, low < 0)}`);
+  const limits = (p, c) => (p.low === null ? "no limits" : `limits ${ends(c, [p.low, p.high])}`);
+  const chosenBefore = (p) => !p.verdict && p.single[0] !== null && (p.single[0] > 0 || p.single[1] < 0);
   if (a === b) title.replaceChildren("Choose two models.");
   else if (!has || !whole) title.replaceChildren(strong(one), " and ", strong(two));
   else {
@@ -421,6 +428,8 @@ function showPair({ a, b, task }) {
     : tasks.length < 2 ? ""
     : count(1) + count(-1) === 0 ? `On none of ${many(verdicts.length, "task")} is either clearly better.`
     : `A is clearly better on ${count(1) || "no"} ${count(1) === 1 ? "task" : "tasks"}, B on ${count(-1) || "none"}; on the other ${count(0)} the items cannot tell.`;
+  $("pair-single").textContent = a === b || !has || !whole || whole.single[0] === null ? ""
+    : `Had you chosen this pair before you saw the scores, the limits of A ${MINUS} B would be ${ends(columns[lead], whole.single)}${chosenBefore(whole) ? ", and one would be better" : ""}. The verdicts are of the wider limits, which hold for whichever pair you pick from this page.`;
   // One scale for all shares, as wide as this pair needs.
   const every = columns.map((c) => [c, pair(c, a, b)]);
   const reach = Math.max(500, ...every.filter(([c, p]) => c.share && p).flatMap(([, p]) => [p.low ?? 0, p.high ?? 0, p.difference].map(Math.abs)));
@@ -430,20 +439,20 @@ function showPair({ a, b, task }) {
     const own = found.filter((f) => f.block === block);
     const name = c.kind === "task" ? link(c.name, { view: "compare", a, b, task: c.name, item: null }) : document.createTextNode(c === columns[lead] && has ? "Overall" : c.name);
     const kind = [c.kind === "task" ? (c.group ? "inside" : "") : "whole", task === c.name ? "chosen" : ""].join(" ");
-    if (!p) return line([[name], [a === b ? "" : "no shared item or limits", "faint"], ...Array(7).fill([""])], { class: kind });
+    if (!p) return line([[name], [a === b ? "" : "no shared item or limits", "faint"], ...Array(8).fill([""])], { class: kind });
     const most = c.share ? end : Math.max(Math.abs(p.low ?? 0), Math.abs(p.high ?? 0), Math.abs(p.difference)) || 1;
     const said = `${points(c, p.difference, true)}, ${limits(p, c)}: ${WORDS[p.verdict]}`;
-    const plot = interval(p.low, p.high, p.difference, [-most, most], { kind: KINDS[p.verdict], zero: 0, title: `${c.name}: A less B ${said}` });
-    const words = p.verdict ? `${p.verdict > 0 ? "A" : "B"} clearly better` : "cannot tell";
+    const plot = interval(p.low, p.high, p.difference, [-most, most], { kind: KINDS[p.verdict], zero: 0, single: p.single, title: `${c.name}: A less B ${said}` });
+    const words = p.verdict ? `${p.verdict > 0 ? "A" : "B"} clearly better` : chosenBefore(p) ? "only if chosen before" : "cannot tell";
     const counts = c.kind === "task" && block >= 0 ? [own.filter((f) => f.ahead).length, own.filter((f) => !f.ahead).length] : ["", ""];
     return line([
       [name], [p.items.toLocaleString("en-US"), "number"], [points(c, c.estimate[a]), "number"], [points(c, c.estimate[b]), "number"],
-      [plot, "plotcell"], [points(c, p.difference, true), "number"], [p.low === null ? "–" : `${points(c, p.low, true)} to ${points(c, p.high, true)}`, "number"],
+      [plot, "plotcell"], [points(c, p.difference, true), "number"], ...[[p.low, p.high], p.single].map(([low, high]) => [low === null ? "–" : `${points(c, low, true)} to ${points(c, high, true)}`, "number"]),
       [words, `verdict ${KINDS[p.verdict]}`], [`${counts[0]}`, "number"], [`${counts[1]}`, "number"],
     ], { class: kind });
   });
   const scale = shown ? `◂ B better   ${MINUS}${end / 100} … +${end / 100}   A better ▸` : "A less B";
-  $("pair").replaceChildren(table("Differences of the two models by task", [["Task"], ["Shared items", "number"], ["A", "number"], ["B", "number"], [scale, "plotcell"], [`A ${MINUS} B`, "number"], ["Limits, any pair", "number"], ["Verdict"], ["A ahead", "number"], ["B ahead", "number"]], rows));
+  $("pair").replaceChildren(table("Differences of the two models by task", [["Task"], ["Shared items", "number"], ["A", "number"], ["B", "number"], [scale, "plotcell"], [`A ${MINUS} B`, "number"], ["Limits, picked from this page", "number"], ["Limits, chosen beforehand", "number"], ["Verdict"], ["A ahead", "number"], ["B ahead", "number"]], rows));
   showFlips(found.filter((f) => task === null || D.items[f.block].task === task), { a, b, task });
 }
 

@@ -26,6 +26,7 @@ from evalstats_plugin.report.html import board as boards
 from evalstats_plugin.report.html.board import Board
 from evalstats_plugin.report.html.parts import (
     SHOWN,
+    distinct,
     held_items,
     items_data,
     logs_table,
@@ -117,7 +118,7 @@ def _contents(page: Page) -> dict[str, Any]:
     about_rows, common = _notes(page)
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
-        "models": [visible(model) for model in models],
+        "models": distinct(models),
         "items": items_data(held, models),
         "texts": texts,
         "tables": [table_data(table) for table in tables],

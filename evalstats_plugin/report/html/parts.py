@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -436,6 +437,23 @@ def texts_data(
     if not left_out:
         return found, ""
     return found, f"Texts of {counted_of(left_out, 'answer')} would make this page too large."
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    r"""Clean names as `visible` does, and number those that become equal: they are addresses.
+
+    >>> [name.replace("\ufffd", "?") for name in distinct(["a\x00", "a\x07", "a\ufffd (2)"])]
+    ['a?', 'a? (3)', 'a? (2)']
+    """
+    cleaned = [visible(name) for name in names]
+    used = set(cleaned)
+    found: dict[str, None] = {}
+    for name in cleaned:
+        free = (f"{name} ({k})" for k in count(2))
+        own = next(x for x in free if x not in used) if name in found else name
+        used.add(own)
+        found[own] = None
+    return list(found)
 
 
 def visible_lines(text: str) -> str:
