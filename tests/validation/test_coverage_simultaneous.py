@@ -22,7 +22,8 @@ from evalstats_plugin.stats.paired import paired_counts, prob_better
 
 pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")
-ALPHA, RUNS, DRAWS, SEED = 0.05, 300, 999, 20261122
+ALPHA, RUNS, DRAWS = 0.05, 1000, 999
+PAIR_SEED, SEED = 20261123, 20261122
 ACROSS_RUNS, FIXED_RUNS = 400, 1000
 
 
@@ -86,7 +87,7 @@ DESIGNS = {
 
 @cache
 def pair_rows():
-    return [row for k, name in enumerate(DESIGNS) for row in rows_of(name, SEED + k)]
+    return [row for k, name in enumerate(DESIGNS) for row in rows_of(name, PAIR_SEED + k)]
 
 
 def rows_of(name, seed):

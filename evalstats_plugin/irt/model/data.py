@@ -99,7 +99,11 @@ class Counts:
 def is_fractional(right: Tensor) -> bool:
     """Whether any number is not whole; blocks of rows stay in the processor's cache."""
     rows = max(1, _BLOCK // max(right.shape[1], 1))
-    return any(bool((part != part.round()).any()) for part in right.split(rows))
+    for start in range(0, len(right), rows):
+        block = right[start : start + rows]
+        if bool((block != block.round()).any()):
+            return True
+    return False
 
 
 def residual_sums(
