@@ -191,6 +191,26 @@ def _tested(row: dict[str, Any] | None) -> str:
     return f"{off} ± {half} / {row['rank_correlation']:.3f}".replace(" 0.", " .")
 
 
+def held_by_items() -> str:
+    """Return how often intervals of full scores held them, by the number of items asked."""
+    sets = {
+        "livebench": "LiveBench, partial credit", "livebench_binary": "LiveBench, right or wrong",
+        "arc": "ARC", "gsm8k": "GSM8K, 100 items", "hellaswag": "HellaSwag, 100 items",
+    }  # fmt: skip
+    at = (10, 20, 50, 100)
+    lines = [f"| Held-out models | {' | '.join(f'{n} items' for n in at)} |", "|---" * 5 + "|"]
+    for name, shown in sets.items():
+        found = {r["n"]: r for r in read_study(f"adaptive_{name}")[name] if r["rule"] == "auto"}
+        cells = [
+            f"{short(found[n]['score_coverage'])} / {short(found[n]['score_mae'])}"
+            if n in found
+            else "–"
+            for n in at
+        ]
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def battles() -> str:
     """Return how programs for Bradley–Terry do on a million battles."""
     return _beside("ranking", {"rmse": "off by", "coverage": "coverage"})

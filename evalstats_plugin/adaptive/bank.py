@@ -171,9 +171,9 @@ class ItemBank:
         covariance = self.item_covariance
         spread = np.zeros((len(self), 3))
         if covariance is not None:
-            spread = np.stack(
-                [covariance[:, 0, 0], covariance[:, 0, 1], covariance[:, 1, 1]], axis=-1
-            )
+            spread = covariance[:, [0, 0, 1], [0, 1, 1]]
+            # Of a parameter that is the same for all items, rounding leaves less than 0.
+            spread[:, [0, 2]] = np.maximum(spread[:, [0, 2]], 0.0)
         return Items(
             self.discrimination,
             self.intercept,

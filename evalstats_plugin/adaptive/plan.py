@@ -15,7 +15,7 @@ from evalstats_plugin.adaptive.curves import respond
 from evalstats_plugin.adaptive.selection import INSURANCE, Randomesque, check_insurance
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
-    Above,
+    Clear,
     Cost,
     Items,
     Reliability,
@@ -28,6 +28,14 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 
 STD_ERROR = 0.3
 """Standard error to stop at by default: reliability .91 for abilities of variance 1."""
+
+COMPARE = "compare:"
+"""Goal of a comparison, before the model's name."""
+
+GOALS: Mapping[str, str] = MappingProxyType(
+    {"score": "full-score", "ability": "posterior-information"}
+)
+"""Other goals, and the rule that reaches each soonest."""
 
 _STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
     {
@@ -68,8 +76,10 @@ class Plan:
     budget: float | None = None
     """Total cost, in the bank's unit."""
     max_seconds: float | None = None
-    above: str | None = None
-    """A calibrated model: stop once the ability is probably above or below its own."""
+    goal: str | None = None
+    """What the test is for: ``"score"`` or ``"ability"``, which choose the rule, or
+    ``"compare:MODEL"`` with a calibrated model: items at its ability, until one is clearly more
+    able; see `stopping.Clear`."""
     rule: str = "auto"
     scoring: str = "eap"
     batch: int = 1
@@ -101,6 +111,9 @@ class Plan:
             if name in _POSITIVE and not 0 < value < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
         check_insurance(self.insurance)
+        if self.goal is not None and not self.goal.startswith(COMPARE) and self.goal not in GOALS:
+            known = (*GOALS, f"{COMPARE}MODEL")
+            raise SelectionError(no_such("goal", self.goal, known, ", ".join(known)))
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -140,13 +153,27 @@ class Plan:
         if self.budget is not None and bank.cost is None:
             msg = f"budget {self.budget:g} has no meaning, because the bank has no costs of items"
             raise DesignError(f"{msg}: limit the number of items instead")
-        if self.above is not None:
-            if self.above not in bank.models:
-                shown = few(bank.models)
-                raise SelectionError(no_such("model", self.above, bank.models, shown))
-            place = bank.models.index(self.above)
-            found.append(Above(float(bank.abilities[place]), name=self.above))
+        if (against := self.against(bank)) is not None:
+            found.append(Clear(against, self.confidence_level, self._rival))
         return tuple(found) or (StdError(STD_ERROR),)
+
+    @property
+    def _rival(self) -> str:
+        return (self.goal or "").removeprefix(COMPARE)
+
+    def against(self, bank: ItemBank) -> float | None:
+        """Return the ability of the model to compare with; None for other goals.
+
+        Raises
+        ------
+        SelectionError
+            A model that is not in the bank.
+        """
+        if self.goal is None or not self.goal.startswith(COMPARE):
+            return None
+        if self._rival not in bank.models:
+            raise SelectionError(no_such("model", self._rival, bank.models, few(bank.models)))
+        return float(bank.abilities[bank.models.index(self._rival)])
 
     def metrics(self, bank: ItemBank) -> tuple[str, ...]:
         """Return the metrics that may score an item: the plan's own, or those of the bank."""
@@ -159,7 +186,8 @@ class Plan:
         return AdaptiveSession.resume(
             bank,
             answers,
-            rule=self.rule,
+            rule=GOALS.get(self.goal or "", "auto") if self.rule == "auto" else self.rule,
+            against=self.against(bank),
             stop=self.rules(bank),
             scoring=self.scoring,
             batch=self.batch,

@@ -139,12 +139,6 @@ class Belief:
         below = np.cumsum(at, axis=-1) - at / 2
         return _crossing(below, self.nodes, tail), _crossing(below, self.nodes, 1 - tail)
 
-    def prob_above(self, ability: float) -> FloatArray:
-        """Probability that abilities lie above a value, shape (S,)."""
-        at = self.posterior
-        step = self.nodes[1] - self.nodes[0]
-        return at @ np.clip((self.nodes - ability) / step + 0.5, 0, 1)
-
 
 class Scored(NamedTuple):
     """Abilities of sessions, shape (S,)."""

@@ -262,8 +262,19 @@ def is_insured(share: float, n_asked: int) -> bool:
     return int((n_asked + 1) * share + _ROUNDING) > int(n_asked * share + _ROUNDING)
 
 
-def worth(candidates: Candidates, rule: str, n_asked: int, insurance: float = 0.0) -> FloatArray:
-    """Worth of every item, shape (S, M), by a name of `RULE_NAMES`, after `n_asked` items."""
+def worth(
+    candidates: Candidates,
+    rule: str,
+    n_asked: int,
+    insurance: float = 0.0,
+    against: float | None = None,
+) -> FloatArray:
+    """Worth of every item, shape (S, M), by a name of `RULE_NAMES`, after `n_asked` items.
+
+    To find out on which side of an ability a model lies, items are worth their information there.
+    """
+    if against is not None and not is_insured(insurance, n_asked):
+        return respond(candidates.belief.items, np.array([[against]])).information
     if rule == MIXED:
         rule = "random" if n_asked % 2 else "full-score"
     return RULES["random" if is_insured(insurance, n_asked) else rule](candidates)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from evalstats_plugin.adaptive.scoring import (
     Belief,
     Predicted,
     Scored,
+    expected,
+    laplace,
     score,
 )
 from evalstats_plugin.adaptive.selection import (
@@ -59,11 +61,17 @@ from evalstats_plugin.adaptive.stopping import (
     Trace,
 )
 from evalstats_plugin.data.results import Drawable, finite
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, counted, few
 from evalstats_plugin.stats.arrays import IntArray
 
 EXHAUSTED = "no item left to ask"
 """Reason to stop when every item has been asked."""
+
+SURPRISING = 0.1
+"""Probability of a right answer below which one is surprising."""
+
+_ALARM = 0.01
+"""Probability, for a model that fits the bank, of each alarm by `PersonFit`."""
 
 _MISFIT = 0.5
 """Probability of a model that fits the bank below which a session says that this one does not."""
@@ -91,6 +99,23 @@ class Settings(TypedDict, total=False):
     exposure: Exposure
     insurance: float
     confidence_level: float
+    against: float | None
+
+
+class PersonFit(NamedTuple):
+    """How surprising the answers are at the estimated ability; see `irt.person_fit`."""
+
+    lz: float | None
+    """lz*, corrected for the estimation of ability [Sni01]_: low where answers do not fit."""
+    outfit: float | None
+    """Mean squared residual; near 1 where answers fit."""
+    random_z: float | None
+    """Mean score of the items drawn at random minus what the other answers predict, in standard
+    errors; None with fewer than two of them."""
+    surprising: tuple[tuple[str, str], ...]
+    """Task and item of right answers that had a chance below `SURPRISING`: leaked, if many."""
+    leak_p: float
+    """Probability of so many of them, from a model that fits the bank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +144,16 @@ class SessionResult:
     """Items that were drawn at random."""
     fits: float
     """Probability that the answers are those of a model that fits the bank."""
+    person_fit: PersonFit
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         by_task = {name: each._asdict() for name, each in self.full_score_by_task.items()}
         plain = {"full_score": self.full_score._asdict(), "full_score_by_task": by_task}
-        return vars(self) | plain | {"notes": list(self.notes)}
+        named = [list(key) for key in self.person_fit.surprising]
+        fit = self.person_fit._asdict() | {"surprising": named}
+        return vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
 
 
 class AdaptiveSession(Drawable):
@@ -157,6 +185,9 @@ class AdaptiveSession(Drawable):
         for which chosen items alone give a wrong score with a narrow interval.
     confidence_level
         Of the intervals.
+    against
+        Ability of a model to compare with: chosen items tell most about which side of it this
+        model lies on, and `rule` is not used.
 
     Raises
     ------
@@ -180,6 +211,7 @@ class AdaptiveSession(Drawable):
         exposure: Exposure = None,
         insurance: float = INSURANCE,
         confidence_level: float = 0.95,
+        against: float | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
         bank.require_usable()
@@ -189,7 +221,7 @@ class AdaptiveSession(Drawable):
         self.bank, self.insurance = bank, insurance
         self.rule = rule_for(bank, rule)
         self.scoring = scoring
-        self.confidence_level = confidence_level
+        self.confidence_level, self.against = confidence_level, against
         self.batch, self._exposure = batch, exposure
         self._trace = Trace()
         self._stop = tuple(stop)
@@ -224,7 +256,7 @@ class AdaptiveSession(Drawable):
             if self._targets is not None:
                 allowed = self._targets.allowed(allowed, self._out[None])
             n_out = int(self._out.sum())
-            values = worth(candidates, self.rule, n_out, self.insurance)
+            values = worth(candidates, self.rule, n_out, self.insurance, self.against)
             by_chance = is_insured(self.insurance, n_out)
             chosen = pick(values, allowed, None if by_chance else self._exposure, self._rng)
             places.append(int(chosen[0]))
@@ -350,8 +382,61 @@ class AdaptiveSession(Drawable):
             cost=None if self.bank.cost is None else self._cost,
             n_random=sum(answer.random for answer in self.answers),
             fits=float(self._outlook.predicted.fits[0]),
+            person_fit=self.person_fit(),
             notes=(*self.bank.notes, *self._warnings()),
         )
+
+    def person_fit(self) -> PersonFit:
+        """Compare the answers so far with what the bank makes of the model."""
+        from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, mean_squares
+
+        belief, chance = self._belief, np.array([a.random for a in self.answers], dtype=np.bool_)
+        if not self.n:
+            return PersonFit(None, None, None, (), 1.0)
+        state = self._outlook.state
+        curve = expected(belief, state)
+        at = belief.places
+        p, scale = (np.take_along_axis(x, at, axis=1) for x in (curve.probability, curve.scale))
+        cells = Cells(belief.right, belief.trials, p)
+        centre, variance = belief.ability_prior()
+        pull = -(state.mean[:, 0] - centre) / variance
+        # The slope of a curve by ability is that by its logit times the item's discrimination.
+        slope = scale * belief.items.directions[at[0], 0]
+        random_z = None
+        if chance.sum() > 1 and not chance.all():
+            random_z = self._random_z(chance)
+        low = (p[0] < SURPRISING) & (belief.trials[0] == 1)
+        right = low & (belief.right[0] == 1)
+        count = np.ones(1)
+        for chance_of_one in p[0][low].tolist():
+            count = np.convolve(count, [1 - chance_of_one, chance_of_one])
+        return PersonFit(
+            finite(float(log_likelihood_z(cells, slope, pull).lz_corrected[0])),
+            finite(float(mean_squares(cells, axis=1).outfit[0])),
+            random_z,
+            tuple(
+                (a.task, a.item)
+                for a, found in zip(self.answers, right.tolist(), strict=True)
+                if found
+            ),
+            float(count[int(right.sum()) :].sum()),
+        )
+
+    def _random_z(self, chance: NDArray[np.bool_]) -> float:
+        """Mean of the random items' scores, against what the chosen ones predict."""
+        belief = self._belief
+        chosen = Belief.prior(self.bank).answered(
+            belief.places[:, ~chance], belief.right[:, ~chance], belief.trials[:, ~chance]
+        )
+        state = laplace(chosen)
+        curve = expected(chosen, state)
+        at, weight = belief.places[0, chance], 1 / chance.sum()
+        p, slope = curve.probability[0, at], curve.scale[0, at]
+        scores = belief.right[0, chance] / belief.trials[0, chance]
+        along = weight * (slope @ belief.items.directions[at])
+        error = weight**2 * (p * (1 - p) / belief.trials[0, chance]).sum()
+        error += along @ state.covariance[0] @ along
+        return float((scores - p).mean() / np.sqrt(error))
 
     def _warnings(self) -> list[str]:
         """Notes on answers that do not fit the bank, and on what no random item can show."""
@@ -363,10 +448,36 @@ class AdaptiveSession(Drawable):
                 f"the answers do not fit the bank (probability {chances[:N_FITTING].sum():.2f} "
                 f"that they do), most like a model that is {likely}: ask more items"
             )
+        notes += self._alarms()
         if not self.insurance and self.n < len(self.bank):
             notes.append(
                 "no item is drawn at random (insurance 0): a model that does not fit the bank may "
                 "go unseen, and its score and interval be wrong"
+            )
+        return notes
+
+    def _alarms(self) -> list[str]:
+        """What answers show that a model which fits the bank gives in 1 of 100 tests."""
+        from scipy import special
+
+        notes: list[str] = []
+        fit = self.person_fit()
+        if fit.leak_p < _ALARM:
+            named = few([" ".join(filter(None, key)) for key in fit.surprising])
+            notes.append(
+                f"right on {counted(len(fit.surprising), 'item')} that the model should get wrong "
+                f"(p {fit.leak_p:.2g}), as if their answers had leaked: {named}"
+            )
+        if fit.lz is not None and fit.lz < special.ndtri(_ALARM):
+            notes.append(
+                f"the answers are less regular than the bank's curves (lz* {fit.lz:.1f}): look at "
+                "the items answered against expectation"
+            )
+        if fit.random_z is not None and abs(fit.random_z) > -special.ndtri(_ALARM / 2):
+            side = "above" if fit.random_z > 0 else "below"
+            notes.append(
+                f"the items drawn at random scored {side} what the others predict "
+                f"({fit.random_z:+.1f} standard errors)"
             )
         return notes
 
@@ -449,7 +560,7 @@ class AdaptiveSession(Drawable):
         For as many items again as it took until then.
         """
         if self._precise_after is None:
-            if float(self._outlook.predicted.fits[0]) >= _MISFIT:
+            if float(self._outlook.predicted.fits[0]) >= _MISFIT and not self._alarms():
                 return False
             self._precise_after = self.n
         return self.n < _EXTENDED * self._precise_after

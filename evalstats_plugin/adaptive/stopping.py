@@ -183,27 +183,44 @@ LIMITS = (Items, Cost, Seconds)
 
 
 @dataclass(frozen=True)
-class Above:
-    """The ability is probably above, or below, a value such as another model's ability."""
+class Clear:
+    """It is clear whether the ability lies above or below a value, such as another model's.
+
+    For each side: the likelihood averaged over the prior's abilities on that side, over its maximum
+    on the other side. At any true ability of the other side its expectation is at most 1 after any
+    number of answers, however the items were chosen, so that it ever reaches 2/α with a
+    probability of at most α/2 (Ville's inequality; universal inference [WRB20]_): whenever one
+    stops, a wrong side is called in at most α of all tests of models that fit the bank.
+    """
 
     ability: float
-    probability: float = 0.95
+    confidence_level: float = 0.95
+    """1 - α."""
     name: str = ""
-    min_items: int = 5
 
     def __post_init__(self) -> None:
-        if not 0.5 < self.probability < 1:
-            msg = f"probability {self.probability:g} is not between .5 and 1: choose .95 or so"
+        if not 0.5 < self.confidence_level < 1:
+            msg = f"level {self.confidence_level:g} is not between .5 and 1: choose .95 or so"
             raise SelectionError(msg)
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
-        above = float(standing.outlook.belief.prob_above(self.ability)[0])
-        if standing.n < self.min_items or max(above, 1 - above) < self.probability:
-            return None
-        side = "above" if above > 0.5 else "below"
-        what = self.name or f"ability {self.ability:g}"
-        return f"{side} {what} with probability {max(above, 1 - above):.3f}"
+        belief = standing.outlook.belief
+        above, step = belief.nodes > self.ability, belief.nodes[1] - belief.nodes[0]
+        for side, here in (("above", above), ("below", ~above)):
+            # The other side with the node next to the value: the maximum may lie between.
+            other = ~here | (np.abs(belief.nodes - self.ability) <= step)
+            if not here.any() or not other.any():
+                continue
+            prior = np.exp(belief.log_prior) * here
+            likelihood = belief.log_likelihood[0]
+            top = float(likelihood.max())
+            mean = prior @ np.exp(likelihood - top) / prior.sum()
+            against = float(np.exp(likelihood[other] - top).max())
+            if mean * (1 - self.confidence_level) >= 2 * against:
+                what = self.name or f"ability {self.ability:g}"
+                return f"{side} {what} at a level of {self.confidence_level:g}, whenever it stops"
+        return None
 
 
 class Answer(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -12,7 +12,7 @@ from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign
+    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign, Tasks
     from evalstats_plugin.comparisons.rows import PowerRows
     from evalstats_plugin.data.runs import ResponseSet
 
@@ -23,6 +23,16 @@ METHODS = ("auto", "miller", "t", "mcnemar-mid-p")
 
 _goal = under("What is planned")
 _assumed = under("What is assumed without logs")
+
+
+def parse_costs(text: str) -> tuple[float, float]:
+    """Read ``ITEM,EPOCH``."""
+    try:
+        item, epoch = (float(part) for part in text.split(","))
+    except ValueError:
+        msg = f"--costs {text!r} is not two numbers: write them like --costs 10,1"
+        raise SelectionError(msg) from None
+    return item, epoch
 
 
 def parse_variances(text: str) -> tuple[float, ...]:
@@ -65,6 +75,23 @@ class Options:
         f"Test that finds the difference: {', '.join(METHODS)}.",
         default="auto", type=Name("method", METHODS), metavar="NAME",
     )  # fmt: skip
+    look_every: int | None = _goal(
+        "Items between looks at a sequential comparison, which stops once it is clear.",
+        metavar="N",
+    )
+    over_tasks: str = _goal(
+        "Mean over tasks: fixed, or random for a sample of tasks; each: every task alone.",
+        default="each", type=Name("plan for tasks", ("each", "fixed", "random")), metavar="NAME",
+    )  # fmt: skip
+    assurance: float | None = _goal(
+        "Probability that the advice is enough, whatever the error of the pilot.  "
+        "[default: the best guess]",
+        metavar="P",
+    )
+    costs: tuple[float, float] | None = _goal(
+        "Cost of an item and of each of its epochs: find the cheapest numbers of both.",
+        metavar="ITEM,EPOCH", type=Parsed(parse_costs),
+    )  # fmt: skip
     confidence_level: float = level()
     discordance: float | None = _assumed(
         "Share of items that exactly one of two models gets right.", metavar="SHARE"
@@ -85,6 +112,10 @@ class Options:
             "models": self.n_models,
             "confidence_level": self.confidence_level,
             "method": self.method,
+            "look_every": self.look_every,
+            "tasks": None if self.over_tasks == "each" else self.over_tasks,
+            "assurance": self.assurance,
+            "costs": None if self.costs is None else list(self.costs),
         }
         return {name: value for name, value in asked.items() if value is not None}
 
@@ -97,6 +128,10 @@ class Options:
             n_models=self.n_models,
             design_effect=self.design_effect,
             method=self.method,
+            look_every=self.look_every,
+            tasks=cast("Tasks", self.over_tasks),
+            assurance=self.assurance,
+            costs=self.costs,
         )
 
 

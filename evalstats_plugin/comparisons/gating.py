@@ -243,11 +243,13 @@ def _gains(
 
 
 def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -> int | None:
-    """Return how many items decide if the true difference is the one seen.
+    """Return how many items decide if the true difference is the one seen, as `power` says.
 
-    The interval's half-width, and the error of the difference, shrink with the root of the items.
+    The tail is that in which the interval, which allows for the whole family, ends.
     """
-    from statistics import NormalDist
+    from scipy import special
+
+    from evalstats_plugin.stats.power import items_needed
 
     gained = _gains(row, row.difference, row.difference)
     if gained is None or row.low_single is None or row.high_single is None:
@@ -255,13 +257,13 @@ def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -
     gain = gained[0]
     distance = abs(gain + margin)
     half_width = gain - limits[0] if gain > -margin else limits[1] - gain
-    normal = NormalDist()
-    level = normal.inv_cdf((1 + row.confidence_level) / 2)
+    level = float(special.ndtri((1 + row.confidence_level) / 2))
     error = (row.high_single - row.low_single) / (2 * level)
-    if distance == 0 or half_width <= 0:
+    if distance == 0 or half_width <= 0 or error <= 0:
         return None
-    more = (half_width + normal.inv_cdf(POWER) * error) / distance
-    return max(math.ceil(row.n_items * more**2), row.n_items + 1)
+    tail = float(special.ndtr(-half_width / error))
+    needed = float(items_needed(distance, row.n_items * error**2, tail=tail, power=POWER))
+    return max(math.ceil(needed), row.n_items + 1) if math.isfinite(needed) else None
 
 
 def _not_compared(

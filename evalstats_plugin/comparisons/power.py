@@ -7,14 +7,14 @@ outcomes for 0/1 scores, by Student's t for few items, else by the normal approx
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.comparisons.rows import PowerRow, PowerRows
+from evalstats_plugin.comparisons.rows import SEQUENTIAL, PowerRow, PowerRows
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values, records
@@ -47,18 +47,30 @@ NORMAL_FROM = 100
 EXACT_UP_TO = 10_000
 """Most items for sums over outcomes; beyond, the normal approximation is as good."""
 
+LIMITS = (0.05, 0.95)
+"""Quantiles of what the pilot's error makes of an answer."""
+
+NODES = 12
+"""Pairs with a variance of their own for which a sequential test is simulated; others between."""
+
+MOST_EPOCHS = 64
+"""Largest number of epochs looked at for the cheapest design."""
+
 MOST_MODELS = 100
 """Largest number of models searched for."""
 
 POINTS = 24
 """Numbers of items that a curve has by default."""
 
-Quantity = Literal["n_items", "n_epochs", "n_models", "difference", "power"]
+Quantity = Literal["n_items", "n_epochs", "n_models", "n_tasks", "difference", "power"]
+
+Tasks = Literal["each", "fixed", "random"]
 
 _CONSTANT = "the differences do not vary: nothing to plan with"
 _NOTHING: dict[Quantity, str] = {
     "n_items": "the difference is too small: it would need more than 10¹² items",
     "n_epochs": "no number of epochs is enough: more items are needed",
+    "n_tasks": "the difference is too small: it would need more than 10¹² tasks",
     "n_models": "not even two models can be compared with that power",
     "difference": "no difference is large enough for so few items",
     "power": _CONSTANT,
@@ -95,6 +107,18 @@ class PowerDesign:
     """How many times larger clusters make the variance: by default as in the pilot, or 1."""
     method: str = "auto"
     """Test that finds a difference: one of the names in `METHODS`."""
+    look_every: int | None = None
+    """Items between two looks at a sequential comparison, which stops as soon as it is clear; by
+    default there is one look, at the end."""
+    tasks: Tasks = "each"
+    """What is compared: ``"each"`` task alone; or the mean over the pilot's tasks, which are
+    ``"fixed"``, or a ``"random"`` sample of such tasks. Items are then those of one task."""
+    assurance: float | None = None
+    """Probability, over the errors of the pilot, that the advice is enough; None for the best
+    guess, which is too little for about half of all pilots."""
+    costs: tuple[float, float] | None = None
+    """Cost of an item, and of each of its epochs: the cheapest split of items and epochs is found.
+    """
 
 
 def power(
@@ -134,7 +158,11 @@ def power(
     Notes
     -----
     For 0/1 scores in one epoch, exact: the power of the test is summed over all outcomes. Otherwise
-    Miller's normal approximation [Mil24]_, and Student's t below 100 items.
+    Miller's normal approximation [Mil24]_, and Student's t below 100 items. A sequential comparison
+    is simulated; random tasks are compared by Student's t on their differences.
+
+    The variance that a pilot gives has an error, by how much squared differences (of clusters:
+    squared sums) vary; ``low`` and ``high`` say what it makes of the answer.
 
     Raises
     ------
@@ -146,7 +174,7 @@ def power(
     design = design or PowerDesign()
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
     found = spreads_of(pilot, aim, design)
-    rows = [row for spread in found.spreads for row in _rows(PowerSolver(spread, aim, design))]
+    rows = [row for spread in found.spreads for row in _answered(spread, aim, design)]
     return PowerRows(tuple(rows), found.notes, parts=found.parts)
 
 
@@ -192,7 +220,14 @@ def power_curve(
     aim = Aim(difference, None if difference is not None else (at or [2])[0], n_epochs, power,
               confidence_level)  # fmt: skip
     found = spreads_of(pilot, aim, design)
-    solvers = [PowerSolver(spread, aim, design) for spread in found.spreads]
+    if design.tasks == "random" or design.costs:
+        msg = "a curve is over items: leave out costs and random tasks, or ask for no curve"
+        raise DesignError(msg)
+    share = 0.5 if design.assurance is None else design.assurance
+    solvers = [
+        solver_of(spread if share == 0.5 else at_quantile(spread, share), aim, design)
+        for spread in found.spreads
+    ]
     rows = [
         row for solver in solvers for n in (at or _numbers(solver)) for row in _at(solver, float(n))
     ]
@@ -234,26 +269,50 @@ class Aim:
 
 def _check(aim: Aim, design: PowerDesign) -> None:
     check_confidence_level(aim.confidence_level)
-    chance = 1 - aim.confidence_level
-    wrong = ""
-    if aim.difference is not None and (aim.difference == 0 or not np.isfinite(aim.difference)):
-        wrong = f"the difference must be a number other than 0; it is {aim.difference:g}"
-    elif not 0 < aim.power < 1:
-        wrong = f"the power must lie between 0 and 1, such as 0.8; it is {aim.power:g}"
-    elif aim.power <= chance:
-        wrong = f"the power must exceed the {chance:g} that chance gives; it is {aim.power:g}"
-    elif aim.n_items is not None and aim.n_items < 2:
-        wrong = f"the number of items must be 2 or more; it is {aim.n_items}"
-    elif aim.n_epochs is not None and aim.n_epochs < 1:
-        wrong = f"the number of epochs must be 1 or more; it is {aim.n_epochs}"
-    elif design.n_models is not None and design.n_models < 2:
-        wrong = f"the number of models must be 2 or more; it is {design.n_models}"
-    elif design.design_effect is not None and not 0 < design.design_effect < np.inf:
-        wrong = f"the design effect must be positive; it is {design.design_effect:g}"
-    if wrong:
-        raise DesignError(wrong)
+    chance, costs = 1 - aim.confidence_level, design.costs
+    size, n, epochs = aim.difference, aim.n_items, aim.n_epochs
+    models, effect, every, sure = (
+        design.n_models, design.design_effect, design.look_every, design.assurance,
+    )  # fmt: skip
+    wrong = (
+        (size is not None and (size == 0 or not np.isfinite(size)),
+         f"the difference must be a number other than 0; it is {size}"),
+        (not 0 < aim.power < 1,
+         f"the power must lie between 0 and 1, such as 0.8; it is {aim.power:g}"),
+        (aim.power <= chance,
+         f"the power must exceed the {chance:g} that chance gives; it is {aim.power:g}"),
+        (n is not None and n < 2, f"the number of items must be 2 or more; it is {n}"),
+        (epochs is not None and epochs < 1,
+         f"the number of epochs must be 1 or more; it is {epochs}"),
+        (models is not None and models < 2,
+         f"the number of models must be 2 or more; it is {models}"),
+        (effect is not None and not 0 < effect < np.inf,
+         f"the design effect must be positive; it is {effect}"),
+        (every is not None and every < 1,
+         f"the number of items between two looks must be 1 or more; it is {every}"),
+        (every is not None and design.method != "auto",
+         "a sequential comparison has one test: leave the method at auto"),
+        (every is not None and (design.tasks != "each" or not design.paired),
+         "a sequential comparison is one of the same items, on each task alone"),
+        (sure is not None and not 0.5 <= sure < 1,
+         f"the assurance must be at least 0.5 and below 1, such as 0.9; it is {sure}"),
+        (costs is not None and not (costs[0] >= 0 and costs[1] > 0),
+         f"costs must be above 0, or 0 for an item; they are {costs}"),
+        (costs is not None and (size is None or n is not None or epochs is not None),
+         "the cheapest design is found for a difference: leave out items and epochs"),
+        (costs is not None and (every is not None or design.tasks == "random"),
+         "the cheapest design is found for one look, and not for random tasks"),
+    )  # fmt: skip
+    for is_wrong, message in wrong:
+        if is_wrong:
+            raise DesignError(message)
     if design.method not in METHODS:
         raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
+    if design.tasks not in get_args(Tasks):
+        names = get_args(Tasks)
+        raise SelectionError(
+            no_such("way to plan for tasks", design.tasks, names, ", ".join(names))
+        )
 
 
 class PilotSpreads(NamedTuple):
@@ -276,12 +335,17 @@ def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign
     """
     _check(aim, design)
     if isinstance(pilot, PowerAssumptions):
+        if design.tasks != "each" or design.assurance is not None:
+            msg = "a mean over tasks, and an assurance, need the logs of a pilot"
+            raise DesignError(msg)
         if aim.difference is None and aim.n_items is None:
             msg = "give a difference, a number of items, or both"
             raise SelectionError(msg)
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
     responses, notes = responses_and_notes(pilot)
     found, left_out = spreads(responses, paired=design.paired)
+    if design.tasks != "each":
+        found = over_tasks(found, design.tasks)
     return PilotSpreads(found, (*notes, *left_out), variance_parts(responses).rows)
 
 
@@ -319,6 +383,8 @@ def _assumed(
         within=one * sum(pair),
         discordance=one * (np.nan if apart is None else apart),
         design_effect=one,
+        mean=one * np.nan,
+        freedom=one * np.inf,
         n_items=none,
         n_epochs=n_epochs,
         bounded=1.0,
@@ -480,10 +546,189 @@ class PowerSolver:
 
     def _small(self, n_items: FloatArray) -> BoolArray:
         """Whether Student's t is used, if outcomes are not summed."""
-        return (n_items < NORMAL_FROM) & (self.method != "miller") | (self.method == "t")
+        n = n_items * self.spread.n_tasks
+        return (n < NORMAL_FROM) & (self.method != "miller") | (self.method == "t")
 
 
-def _rows(solver: PowerSolver) -> list[PowerRow]:
+class SequentialPower(PowerSolver):
+    """The same for a sequential comparison that is looked at every so many items."""
+
+    def __init__(self, spread: Spread, aim: Aim, design: PowerDesign) -> None:
+        super().__init__(spread, aim, design)
+        self.look_every = design.look_every or 1
+        if not np.isfinite(spread.bounded):
+            msg = (
+                f"{spread.task} {spread.metric}: a sequential comparison needs the scores' bounds, "
+                "and they have none"
+            )
+            raise DesignError(msg)
+        self.exact = self.exact & (self.spread.design_effect == 1)
+
+    def names(self, n_items: FloatArray) -> list[str]:
+        """Return the method that is used for each pair."""
+        return [SEQUENTIAL] * len(n_items)
+
+    def items(self, difference: float) -> FloatArray:
+        """Return the numbers of items by which a difference is found."""
+        from evalstats_plugin.stats.power import mixture_items_needed
+
+        tail = self.tail(self.n_models)
+
+        def solve(apart: float | None, variance: float, _: float) -> float:
+            return mixture_items_needed(
+                difference, discordance=None if apart is None else max(apart, abs(difference)),
+                variance=variance, span=self.spread.bounded, look_every=self.look_every, tail=tail,
+                power=self.aim.power,
+            )  # fmt: skip
+
+        return self._of_pairs(solve, np.ones(len(self.variance)))
+
+    def difference(self, n_items: FloatArray) -> FloatArray:
+        """Return the smallest differences that so many items find; NaN where none is possible."""
+        from evalstats_plugin.stats.power import least_difference
+
+        top = np.full(1, self.spread.bounded)
+
+        def solve(apart: float | None, variance: float, n: float) -> float:
+            def power_of(size: FloatArray) -> FloatArray:
+                return np.full(1, self._power(apart, variance, n, float(size[0]), self.n_models))
+
+            found = least_difference(power_of, top, power=self.aim.power, tolerance=1e-4 * top[0])
+            return float(found[0])
+
+        return self._of_pairs(solve, n_items)
+
+    def power(
+        self, n_items: FloatArray, difference: float, n_models: int | None = None
+    ) -> FloatArray:
+        """Return how often a difference is found by so many items."""
+
+        def solve(apart: float | None, variance: float, n: float) -> float:
+            return self._power(apart, variance, n, difference, n_models or self.n_models)
+
+        return self._of_pairs(solve, n_items)
+
+    def _power(
+        self, apart: float | None, variance: float, n: float, difference: float, n_models: int
+    ) -> float:
+        from evalstats_plugin.stats.power import looks_up_to, mixture_power
+
+        found = mixture_power(
+            looks_up_to(n, self.look_every), difference, variance=variance,
+            discordance=None if apart is None else max(apart, abs(difference)),
+            span=self.spread.bounded, tail=self.tail(n_models),
+        )  # fmt: skip
+        return float(found[-1])
+
+    def _of_pairs(
+        self, solve: Callable[[float | None, float, float], float], n_items: FloatArray
+    ) -> FloatArray:
+        """Solve for each discordance or variance; of many, for some, and interpolate."""
+        varies = np.where(self.exact, np.nan_to_num(self.spread.discordance), self.variance)
+        found = np.full(len(varies), np.nan)
+        for exact, n in {*zip(self.exact.tolist(), n_items.tolist(), strict=True)}:
+            here = (self.exact == exact) & (n_items == n) & (varies > 0)
+            at: FloatArray = np.unique(varies[here])
+            if len(at) > NODES:
+                at = np.asarray(np.geomspace(at[0], at[-1], NODES), dtype=np.float64)
+            nodes: list[float] = at.tolist()
+            values = [solve(v if exact else None, v, n) for v in nodes]
+            if values:
+                found[here] = np.interp(varies[here], at, values)
+        return found
+
+
+def solver_of(spread: Spread, aim: Aim, design: PowerDesign) -> PowerSolver:
+    """Return what solves for a design: with many looks, or one."""
+    return (PowerSolver if design.look_every is None else SequentialPower)(spread, aim, design)
+
+
+def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
+    """Answer for every pair of one task, with the limits that the pilot's error leaves."""
+    answer = _of_random_tasks if design.tasks == "random" else _rows
+    if design.costs:
+        answer = _cheapest
+    if not np.isfinite(spread.freedom).all():
+        return answer(spread, aim, design)
+    low, high = (
+        [getattr(row, row.quantity) for row in answer(at_quantile(spread, q), aim, design)]
+        for q in LIMITS
+    )
+    share = design.assurance
+    rows = answer(spread if share is None else at_quantile(spread, share), aim, design)
+    if share is not None:
+        sure = f"with probability {share:g}, the power is reached in spite of the pilot's error"
+        rows = [replace(row, notes=(*row.notes, sure)) for row in rows]
+    # More variance takes more items, and leaves less power.
+    return [
+        replace(row, low=ends[0], high=ends[1])
+        for row, a, b in zip(rows, low, high, strict=True)
+        for ends in [(b, a) if row.quantity in ("power", "n_models") else (a, b)]
+    ]
+
+
+def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
+    """Answer for every pair of one task; the answers of a pair together."""
+    return _rows_of(solver_of(spread, aim, design))
+
+
+def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
+    """Answer with the numbers of items and epochs of each pair that cost least together."""
+    per_item, per_epoch = design.costs or (0.0, 1.0)
+    if np.isnan(spread.within).any():
+        msg = (
+            f"{spread.task} {spread.metric}: the pilot has one epoch, so that nothing is known of "
+            "more: run it in two epochs or more"
+        )
+        raise DesignError(msg)
+    found: list[list[PowerRow]] = []
+    for n_epochs in range(1, MOST_EPOCHS + 1):
+        own = replace(aim, n_epochs=n_epochs)
+        found.append(_rows(spread, own, design))
+
+    def cost(row: PowerRow) -> float:
+        n = np.inf if row.n_items is None else row.n_items
+        return n * (per_item + (row.n_epochs or 1) * per_epoch)
+
+    rows = [min(of_pair, key=cost) for of_pair in zip(*found, strict=True)]
+    once = [cost(row) for row in found[0]]
+    return [
+        replace(
+            row,
+            notes=(*row.notes, f"costs {cost(row):,.6g} for each model; one epoch, {alone:,.6g}"),
+        )
+        for row, alone in zip(rows, once, strict=True)
+    ]
+
+
+def _of_random_tasks(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
+    """Answer for tasks that are a sample: they take the place of items, and items of epochs."""
+    n_items = aim.n_items or int(np.median(spread.n_epochs))
+    tasks = None if aim.difference is not None and aim.n_items is None else spread.n_tasks
+    of_tasks = replace(
+        spread, n_epochs=n_items, n_tasks=1, n_items=np.full_like(spread.n_items, spread.n_tasks)
+    )
+    own = replace(aim, n_items=tasks, n_epochs=n_items)
+    rows = _rows_of(PowerSolver(of_tasks, own, design))
+    if aim.difference is not None and aim.n_items is not None:
+        # Also the tasks that would be enough.
+        more = _rows_of(PowerSolver(of_tasks, replace(own, n_items=None), design))
+        rows = [row for row in rows if row.quantity == "power"]
+        rows = [row for two in zip(rows, more, strict=True) for row in two]
+    return [
+        replace(
+            row,
+            quantity="n_tasks" if row.quantity == "n_items" else row.quantity,
+            n_tasks=row.n_items,
+            n_items=n_items,
+            n_epochs=None,
+            pilot_items=None,
+        )
+        for row in rows
+    ]
+
+
+def _rows_of(solver: PowerSolver) -> list[PowerRow]:
     """Answer for every pair of one task; the answers of a pair together."""
     columns = [
         _column(solver, quantity, n_items, values) for quantity, n_items, values in _answers(solver)
@@ -560,6 +805,9 @@ def _notes(solver: PowerSolver, quantity: Quantity, values: FloatArray) -> list[
         "items come in clusters, which is allowed for": (
             (spread.design_effect > 1) & bool(spread.task)
         ),
+        "a sequential comparison does not know of clusters: it would stop too soon too often": (
+            (spread.design_effect > 1) & isinstance(solver, SequentialPower)
+        ),
     }
     varies = (solver.variance > 0) | solver.exact
     doubts = _doubts(solver)
@@ -585,14 +833,109 @@ def _doubts(solver: PowerSolver) -> list[str]:
     apart = solver.spread.discordance
     with np.errstate(divide="ignore"):
         of_counts = np.sqrt((1 - apart) / (n * apart))
-    # Of a variance of normal differences.
-    errors = np.where(solver.exact, of_counts, np.sqrt(2 / (n - 1)))
+    errors = np.where(solver.exact, of_counts, np.sqrt(2 / solver.spread.freedom))
     error = 2 * float(np.median(errors))
     if error < 0.25:
         return []
     if error >= 0.95:
         return ["the pilot has too few items to estimate how much differences vary"]
     return [f"the pilot estimates the variance to about ±{10 * round(10 * error)} % only"]
+
+
+def at_quantile(spread: Spread, share: float) -> Spread:
+    """Return the spread at a quantile of what the truth may be, given the error of the pilot.
+
+    Of a discordance by its exact limits (Clopper and Pearson's); of a variance by χ², with the
+    freedom that the differences show.
+    """
+    from scipy import special
+
+    factor = spread.freedom / (2 * special.gammaincinv(spread.freedom / 2, 1 - share))
+    plain = spread.design_effect == 1
+    n, apart = spread.n_items, spread.discordance
+    apart = np.nan_to_num(apart)
+    limit = special.betaincinv(
+        np.maximum(n * apart + (share > 0.5), 1e-9),
+        np.maximum(n * (1 - apart) + (share <= 0.5), 1e-9),
+        share,
+    )
+    noise = np.nan_to_num(spread.within) / spread.n_epochs
+    total = np.maximum(spread.between, 0.0) + noise
+    return replace(
+        spread,
+        between=np.maximum(factor * total - noise, 0.0),
+        discordance=np.where(plain & ~np.isnan(spread.discordance), limit, spread.discordance),
+        design_effect=np.where(plain, 1.0, factor * spread.design_effect),
+    )
+
+
+def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
+    """Join the spreads of tasks under one metric into that of the mean over the tasks.
+
+    Fixed tasks: as many items of each. Random ones: `Spread.between` is the variance of true
+    differences between tasks, `Spread.within` that of one item within its task.
+
+    Raises
+    ------
+    DesignError
+        No two models share two tasks or more.
+    """
+    by_metric: dict[str, list[Spread]] = {}
+    for one in found:
+        by_metric.setdefault(one.metric.removesuffix(",none"), []).append(one)
+    joined = [
+        joint
+        for some in by_metric.values()
+        if len(some) > 1 and (joint := _joint(some, random=tasks == "random")) is not None
+    ]
+    if not joined:
+        msg = "a mean over tasks needs two tasks or more that two models share; compare each task"
+        raise DesignError(msg)
+    return joined
+
+
+def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
+    names = [one.pairs for one in some]
+    pairs = [pair for pair in names[0] if all(pair in own for own in names)]
+    if not pairs:
+        return None
+    models = tuple(dict.fromkeys(model for pair in pairs for model in pair))
+    places = [[own[pair] for pair in pairs] for own in names]
+    columns = [
+        np.stack([getattr(s, name)[k] for s, k in zip(some, places, strict=True)])
+        for name in ("between", "within", "mean", "freedom", "n_items")
+    ]
+    between, within, mean, freedom, n_items = columns
+    n_tasks, n_epochs = len(some), max(s.n_epochs for s in some)
+    item = np.maximum(between, 0.0) + np.nan_to_num(within) / n_epochs
+    same = Spread(
+        task=f"tasks like these {n_tasks}" if random else f"these {n_tasks} tasks",
+        metric=some[0].metric,
+        models=models,
+        a=np.array([models.index(a) for a, _ in pairs], dtype=np.int64),
+        b=np.array([models.index(b) for _, b in pairs], dtype=np.int64),
+        between=np.maximum(between, 0.0).mean(axis=0) / n_tasks,
+        within=within.mean(axis=0) / n_tasks,
+        discordance=np.full(len(pairs), np.nan),
+        design_effect=np.ones(len(pairs)),
+        mean=mean.mean(axis=0),
+        # Satterthwaite's, of a sum of variances.
+        freedom=item.sum(axis=0) ** 2 / np.maximum((item**2 / freedom).sum(axis=0), 1e-300),
+        n_items=n_items.min(axis=0),
+        n_epochs=n_epochs,
+        n_tasks=n_tasks,
+        bounded=max(s.bounded for s in some),
+    )
+    if not random:
+        return same
+    noise = (item / n_items).mean(axis=0)
+    return replace(
+        same,
+        between=np.maximum(mean.var(axis=0, ddof=1) - noise, 0.0),
+        within=item.mean(axis=0),
+        freedom=np.full(len(pairs), n_tasks - 1.0),
+        n_epochs=int(np.median(n_items)),
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -615,11 +958,25 @@ class Spread:
     discordance: FloatArray
     """Probability that only one model is right, in one epoch of each; NaN without 0/1 scores."""
     design_effect: FloatArray
+    mean: FloatArray
+    """Mean difference of the pilot; NaN for assumptions and for different items."""
+    freedom: FloatArray
+    """Degrees of freedom of the variance: 2 over its squared relative error; inf if assumed."""
     n_items: IntArray
     """Items of the pilot; 0 where all comes from assumptions."""
     n_epochs: int = 1
+    n_tasks: int = 1
+    """Tasks over which the mean is taken, with as many items each."""
     bounded: float = np.inf
     """The greatest possible difference."""
+
+    @property
+    def pairs(self) -> dict[tuple[str, str], int]:
+        """Place of each pair, by the names of its models."""
+        first: list[int] = self.a.tolist()
+        second: list[int] = self.b.tolist()
+        both = zip(first, second, strict=True)
+        return {(self.models[a], self.models[b]): place for place, (a, b) in enumerate(both)}
 
 
 def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Spread], list[str]]:
@@ -688,7 +1045,7 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         solve(scores, a[start : start + step], b[start : start + step])
         for start in range(0, len(a), step)
     ]
-    n, between, within, apart, effect = np.concatenate(blocks, axis=1)
+    n, between, within, apart, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
     binary = paired and all(epochs_are_binary(c.responses) for c in cells)
     bounds = {c.bounds for c in cells}
@@ -703,6 +1060,8 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         within=within[keep],
         discordance=np.where(binary, apart, np.nan)[keep],
         design_effect=effect[keep],
+        mean=mean[keep],
+        freedom=freedom[keep],
         n_items=n[keep].astype(np.int64),
         n_epochs=int(matrix.scores.shape[2]),
         bounded=np.inf if span is None else span[1] - span[0],
@@ -724,50 +1083,66 @@ class _Scores:
 
 
 def _paired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
-    """Number of items, variance between and within them, discordance, design effect: (5, P)."""
+    """Items, variances between and within, discordance, design effect, mean, freedom: (7, P)."""
     from evalstats_plugin.stats.means import moments
 
     mean_a, mean_b = scores.means[a], scores.means[b]
-    n, total, effect = _inflated(mean_b - mean_a, scores.clusters)
+    n, mean, total, effect, freedom = _inflated(mean_b - mean_a, scores.clusters)
     here = ~np.isnan(mean_a) & ~np.isnan(mean_b)
     noise, within = (
         moments(np.where(here, x[a] + x[b], np.nan)).mean for x in (scores.noise, scores.variance)
     )
     apart = moments(mean_a + mean_b - 2 * mean_a * mean_b).mean
-    return np.stack([n, effect * total - np.nan_to_num(noise), within, apart, effect])
+    between = effect * total - np.nan_to_num(noise)
+    return np.stack([n, between, within, apart, effect, mean, freedom])
 
 
 def _unpaired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
     """The same for two models that answer different items; NaN for discordance."""
     from evalstats_plugin.stats.means import moments
 
-    n, total, effect = _inflated(scores.means, scores.clusters)
+    n, mean, total, effect, freedom = _inflated(scores.means, scores.clusters)
     noise, within = (moments(x).mean for x in (scores.noise, scores.variance))
     between = effect * total - np.nan_to_num(noise)
     plain = total[a] + total[b]
     inflated = (effect * total)[a] + (effect * total)[b]
     together = np.where(plain > 0, inflated / np.where(plain > 0, plain, 1.0), 1.0)
     fewer = np.minimum(n[a], n[b])
-    columns = [fewer, between[a] + between[b], within[a] + within[b], np.nan * fewer, together]
+    # Satterthwaite's, of a sum of two variances.
+    errors = (effect * total) ** 2 / freedom
+    freed = inflated**2 / np.where(plain > 0, errors[a] + errors[b], 1.0)
+    columns = [
+        *(fewer, between[a] + between[b], within[a] + within[b], np.nan * fewer, together),
+        *(mean[b] - mean[a], np.where(plain > 0, freed, fewer)),
+    ]
     return np.stack(columns)
 
 
 def _inflated(values: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatArray, ...]:
-    """Count and variance of values (..., M), and the design effect of their clusters.
+    """Count, mean and variance of values (..., M), design effect of their clusters, and freedom.
 
-    The design effect is at least 1: estimates below come from few clusters by chance.
+    The design effect is at least 1: estimates below come from few clusters by chance. The freedom
+    is 2 over the squared relative error of the variance, which follows from the kurtosis of the
+    units: items, or sums of clusters. It is at most that of normal ones, as few hide their tails.
     """
     from evalstats_plugin.stats import clustered as stats_clustered
     from evalstats_plugin.stats.means import moments
 
-    n, _, std = moments(values)
-    if clusters is None:
-        return n, std**2, np.ones_like(n)
+    n, mean, std = moments(values)
     there = ~np.isnan(values)
-    totals = stats_clustered.by_cluster(np.where(there, values, 0.0), clusters)
-    sizes = stats_clustered.by_cluster(there * 1.0, clusters)
-    plain = std / np.sqrt(np.maximum(n, 1.0))
-    effect = stats_clustered.design_effect(
-        stats_clustered.cluster_moments(totals, sizes).cr1, plain
-    )
-    return n, std**2, np.fmax(effect, 1.0)
+    units = np.where(there, values - mean[..., None], 0.0)
+    effect, n_units = np.ones_like(n), n
+    if clusters is not None:
+        totals = stats_clustered.by_cluster(np.where(there, values, 0.0), clusters)
+        sizes = stats_clustered.by_cluster(there * 1.0, clusters)
+        plain = std / np.sqrt(np.maximum(n, 1.0))
+        error = stats_clustered.cluster_moments(totals, sizes).cr1
+        effect = np.fmax(stats_clustered.design_effect(error, plain), 1.0)
+        units = stats_clustered.by_cluster(units, clusters)
+        n_units = (sizes > 0).sum(axis=-1) * 1.0
+    square = (units**2).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kurtosis = n_units * (units**4).sum(axis=-1) / square**2
+        freedom = 2 * (n_units - 1) / (kurtosis - 1)
+    freedom = np.fmax(np.fmin(freedom, n_units - 1), 1.0)
+    return n, mean, std**2, effect, freedom

@@ -9,12 +9,11 @@ import numpy as np
 
 from evalstats_plugin.comparisons.design import Pairing, Request, pairings, refuse_best
 from evalstats_plugin.comparisons.families import Each, Found, Table
+from evalstats_plugin.comparisons.rows import SEQUENTIAL
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
-
-METHOD = "confidence-sequence"
 
 VALID = (
     "stays valid however often you look and whenever you stop; items must come in random order, "
@@ -34,10 +33,10 @@ def sequential(responses: Sequence[Responses], request: Request) -> tuple[list[T
     DesignError
         For a method that holds for a number of items fixed beforehand.
     """
-    if request.method not in ("auto", METHOD):
+    if request.method not in ("auto", SEQUENTIAL):
         msg = (
             f"method {request.method!r} holds for a number of items fixed beforehand; a sequential "
-            f"comparison has one method, {METHOD!r}: leave method at 'auto'"
+            f"comparison has one method, {SEQUENTIAL!r}: leave method at 'auto'"
         )
         raise DesignError(msg)
     refuse_best(request, responses)
@@ -51,7 +50,7 @@ def _table(pairing: Pairing, request: Request) -> Table:
     total = np.nansum(differences, axis=1)
     unknown = np.full(len(total), np.nan)
     mean = total / np.where(n_items > 0, n_items, np.nan)
-    found = Found(METHOD, shown.low, shown.high, p_value, unknown, mean)
+    found = Found(SEQUENTIAL, shown.low, shown.high, p_value, unknown, mean)
     columns: dict[str, Sequence[Any]] = {"n_items": n_items.tolist(), "notes": _notes(pairing)}
 
     def interval(level: float) -> Interval:
@@ -91,7 +90,7 @@ def _notes(pairing: Pairing) -> list[tuple[str, ...]]:
     common = pairing.notes
     if pairing.clusters is not None:
         n_clusters = len(np.unique(pairing.clusters))
-        common = (*common, f"{METHOD} treats items in {n_clusters} clusters as independent")
+        common = (*common, f"{SEQUENTIAL} treats items in {n_clusters} clusters as independent")
     last = (
         "no interval: it needs the scores' bounds, pass --bounds METRIC=LOW,HIGH"
         if pairing.bounds is None

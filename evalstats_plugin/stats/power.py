@@ -6,6 +6,7 @@
 * `least_items`, `least_difference`: searches for any power function
 * `paired_power`, `paired_items_needed`: McNemar's mid-p test of two models' 0/1 scores on the same
   items, by summation over all outcomes
+* `mixture_power`, `mixture_items_needed`: the mixture test of `stats.sequential`, by simulation
 
 A test rejects when its p-value on either side is at most `tail`.
 """
@@ -23,6 +24,12 @@ from evalstats_plugin.stats.bounded import binomial_cdf
 
 MOST_ITEMS = 2.0**40
 """Greatest number of items that a search considers."""
+
+N_PATHS = 20_000
+"""Simulated courses of a sequential test: a power of .8 has a standard error of .003."""
+
+MOST_LOOKS = 200
+"""Most looks of a simulated test, evenly spread: more would raise its power by less than .01."""
 
 _X = np.linspace(-8.5, 8.5, 201)
 
@@ -153,9 +160,13 @@ def least_items(
 
 
 def least_difference(
-    power_of: Callable[[FloatArray], FloatArray], highest: FloatArray, *, power: float
+    power_of: Callable[[FloatArray], FloatArray],
+    highest: FloatArray,
+    *,
+    power: float,
+    tolerance: float = 1e-9,
 ) -> FloatArray:
-    """Least differences whose power is at the goal, to 1e-9; NaN where `highest` is too small.
+    """Least differences whose power is at the goal; NaN where `highest` is too small.
 
     Parameters
     ----------
@@ -169,7 +180,7 @@ def least_difference(
         middle = (low + high) / 2
         enough = power_of(middle) >= power
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        if np.all(high - low <= 1e-9):
+        if np.all(high - low <= tolerance):
             break
     return np.where(power_of(highest) >= power, high, np.nan)
 
@@ -248,6 +259,91 @@ def paired_items_needed(
         above = paired_power(ahead, apart[i], size[i], tail=tail)
         enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
     return enough
+
+
+def mixture_power(
+    looks: FloatArray,
+    difference: float,
+    *,
+    discordance: float | None = None,
+    variance: float = 0.0,
+    span: float = 1.0,
+    tail: float,
+) -> FloatArray:
+    """Power of the mixture test [Rob70]_: how often it has rejected by each look, shape (L,).
+
+    For 0/1 scores simulated from the `discordance`; else from normal sums of differences with a
+    `variance`, for which the capital is √(π/2V) span exp(S²/2V) / π with V = Σd² (many items).
+
+    Parameters
+    ----------
+    looks
+        Shape (L,): rising numbers of items at which one looks and may stop.
+    span
+        The greatest possible difference.
+    tail
+        Half the level of the test.
+
+    Examples
+    --------
+    >>> looks = np.arange(10, 280, 10.0)
+    >>> power = mixture_power(looks, 0.1, discordance=0.2, tail=0.025)
+    >>> print(f"at 150 items {power[14]:.2f}, at 270 {power[-1]:.2f}")
+    at 150 items 0.47, at 270 0.79
+    """
+    from evalstats_plugin.stats.sequential import log_capital
+
+    rng, size, limit = np.random.default_rng(0), abs(difference), -np.log(2 * tail)
+    first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
+    found = np.empty(len(looks))
+    for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
+        if discordance is None:
+            first = first + rng.normal(step * size, np.sqrt(step * variance), len(first))
+            second = looks[look] * (variance + size**2)
+            won = first**2 / (2 * second) + np.log(span / np.sqrt(np.pi * second / 2))
+        else:
+            new = rng.binomial(int(step), discordance, len(first))
+            share = (1 + size / discordance) / 2 if discordance else 0.5
+            first, second = first + rng.binomial(new, share), second + new
+            won = log_capital(first, second)
+        going = won < limit
+        first = first[going]
+        second = second if discordance is None else second[going]
+        found[look] = 1 - len(first) / N_PATHS
+    return found
+
+
+def mixture_items_needed(
+    difference: float,
+    *,
+    discordance: float | None = None,
+    variance: float,
+    span: float = 1.0,
+    look_every: int,
+    tail: float,
+    power: float,
+) -> float:
+    """Items after which the mixture test has rejected with this power; inf beyond `MOST_ITEMS`.
+
+    Parameters are those of `mixture_power`; looks are multiples of `look_every`.
+    """
+    top = 2 * float(items_needed(difference, variance, tail=tail, power=power))
+    while top <= MOST_ITEMS:
+        looks = looks_up_to(top, look_every)
+        found = mixture_power(
+            looks, difference, discordance=discordance, variance=variance, span=span, tail=tail
+        )
+        if found[-1] >= power:
+            return float(looks[np.argmax(found >= power)])
+        top *= 2
+    return np.inf
+
+
+def looks_up_to(n_items: float, look_every: int) -> FloatArray:
+    """Multiples of `look_every` up to a number of items, at most `MOST_LOOKS` of them."""
+    last = max(int(n_items) // look_every, 1)
+    steps = np.linspace(1, last, min(last, MOST_LOOKS)).round()
+    return np.unique(steps) * look_every
 
 
 def critical_count(n: FloatArray, *, tail: float) -> FloatArray:

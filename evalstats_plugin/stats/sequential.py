@@ -96,9 +96,13 @@ def paired_p_value(counts: PairedCounts) -> FloatArray:
 
     One over the capital won against a fair coin on the discordant items.
     """
-    differ = counts.only_a + counts.only_b
-    won = _log_mixture(counts.only_b, differ) + differ * np.log(2)
+    won = log_capital(counts.only_b, counts.only_a + counts.only_b)
     return np.exp(-np.maximum(won, 0.0))
+
+
+def log_capital(wins: FloatArray, differ: FloatArray) -> FloatArray:
+    """Log of the capital won against a fair coin, by wins of one model on discordant items."""
+    return _log_mixture(wins, differ) + differ * np.log(2)
 
 
 def p_value(scores: ArrayLike, *, bounds: tuple[float, float], mean: float) -> FloatArray:

@@ -28,7 +28,7 @@ BANK = ItemBank.from_arrays(
         ({"stop_at": -1}, "stop_at -1 is not above 0: choose a larger one"),
         ({"reliability": 2}, "reliability 2 is not between 0 and 1: choose one such as 0.9"),
         ({"budget": 3}, "the bank has no costs of items: limit the number of items instead"),
-        ({"above": "new"}, "no model is called 'new'"),
+        ({"goal": "compare:new"}, "no model is called 'new'"),
         ({"confidence_level": 95}, "confidence_level 95 is not between 0 and 1"),
     ],
 )

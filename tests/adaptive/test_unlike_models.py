@@ -113,3 +113,28 @@ def test_answers_that_do_not_fit_are_named_and_the_test_goes_on():
     assert any("the answers do not fit the bank" in note for note in odd.result().notes)
     assert odd.n > 1.5 * plain.n
     assert _run(reversed_, StdError(0.35), Items(12)).n == 12
+
+
+def test_answers_that_do_not_fit_raise_an_alarm():
+    """lz* of a fitting model is near 0, and low for one that tosses coins."""
+    fitting = [_run(row, Items(60)).person_fit() for row in FITTING[:12]]
+    coins = [_run(row, Items(60)).person_fit() for row in COINS[:12]]
+    alarms = [_run(row, Items(60)).result().notes for row in COINS[:12]]
+
+    assert 1.5 > abs(np.mean([fit.lz for fit in fitting]))
+    assert -2 > np.mean([fit.lz for fit in coins])
+    assert 1.2 > np.mean([fit.outfit for fit in fitting]) < np.mean([f.outfit for f in coins])
+    assert 6 < sum(any("lz*" in note for note in notes) for notes in alarms)
+
+
+def test_right_answers_to_items_that_are_too_hard_raise_a_leak_alarm():
+    """Of the 60 hardest items a model gets only the six hardest right: they are named."""
+    session = AdaptiveSession(BANK, rng=0)
+    hard = np.argsort(BANK.intercept)
+    for place in [*hard[-60:].tolist(), *hard[:6].tolist()]:
+        session.record(place, float(place in hard[:6]))
+    fit = session.person_fit()
+
+    assert 6 == len(fit.surprising)
+    assert 0.005 > fit.leak_p
+    assert any("as if their answers had leaked" in note for note in session.result().notes)

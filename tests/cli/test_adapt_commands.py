@@ -173,7 +173,7 @@ def test_above_a_known_model_is_decided_with_few_items(others: Path, bank: Path)
     """The reason names the side, and abler models are found above."""
     known = ItemBank.load(bank)
     middle = known.models[int(abs(known.abilities).argmin())]
-    rows = _json("replay", others, "--bank", bank, "--above", middle)["results"]
+    rows = _json("replay", others, "--bank", bank, "--goal", f"compare:{middle}")["results"]
     clear = [row for row in rows if middle in row["stopped"]]
     assert clear
     for row in clear:
@@ -254,7 +254,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
         "none of the bank's 60 items may be asked": ("simulate", "--bank", none),
         "budget 0 is not above 0": (*replay, "--budget", 0),
         "the bank has no costs of items": (*replay, "--budget", 5),
-        "no model is called 'gpt'": (*replay, "--above", "gpt"),
+        "no model is called 'gpt'": (*replay, "--goal", "compare:gpt"),
         "no rule is called 'best'": (*replay, "--rule", "best"),
         "reliability 1.5": (*replay, "--reliability", 1.5),
         "randomesque 0": (*replay, "--randomesque", 0),

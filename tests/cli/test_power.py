@@ -85,7 +85,7 @@ def test_csv_and_markdown_have_a_line_per_answer(run: Run) -> None:
 
     assert 6 == len(rows)
     assert "n_items" == rows[0]["quantity"]
-    number = f"{int(rows[0]['n_items']):,}"
+    number = "{n_items} [{low}, {high}]".format(**rows[0])
     line = f"| arith | match | mockllm/beta | mockllm/alpha | {number} | mcnemar-mid-p |"
     assert line in markdown
 

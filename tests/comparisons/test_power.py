@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin import Responses
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.power import paired_power
@@ -293,3 +295,83 @@ def test_pilots_that_hold_nothing_to_plan_with_are_refused(
 ) -> None:
     with pytest.raises(DesignError, match=message):
         es.power(_matrix(scores), **arguments)
+
+
+def test_a_sequential_comparison_takes_more_items_and_finds_as_often() -> None:
+    """152 items at one look; looked at every 10, the same power takes 280."""
+    assumed, design = PowerAssumptions(discordance=0.2), PowerDesign(look_every=10)
+    row = es.power(assumed, difference=0.1, design=design)[0]
+    there = es.power(assumed, difference=0.1, n_items=280, design=design)[0]
+    least = es.power(assumed, n_items=280, design=design)[0]
+
+    assert ("n_items", 280, "confidence-sequence") == (row.quantity, row.n_items, row.method)
+    assert 0.81 == pytest.approx(there.power, abs=0.005)
+    assert 0.1 == pytest.approx(least.difference, abs=0.002)
+
+
+def _tasks(rng: np.random.Generator, n_tasks: int, spread: float) -> list[Responses]:
+    found: list[Responses] = []
+    for task in range(n_tasks):
+        scores = rng.normal(0.5, 0.25, (2, 400))
+        scores[1] += rng.normal(0.05, spread)
+        matrix = es.ResponseMatrix.from_array(scores)
+        found += [replace(r, task=str(task)) for r in matrix.to_responses()]
+    return found
+
+
+def test_the_mean_over_fixed_tasks_shares_the_items_among_them() -> None:
+    """Four tasks, each with a quarter of the items that one would need."""
+    pilot = _tasks(np.random.default_rng(0), 4, 0.0)
+    rows = es.power(pilot, difference=0.05, design=PowerDesign(tasks="fixed"))
+    alone = [row.n_items or 0 for row in es.power(pilot, difference=0.05)]
+
+    assert ["these 4 tasks"] == [row.task for row in rows]
+    assert rows[0].n_items == pytest.approx(np.mean(alone) / 4, abs=1)
+
+
+def test_random_tasks_are_counted_where_items_cannot_help() -> None:
+    """(1.96 + .84)² (τ² + σ²/n) / δ² tasks, and somewhat more by Student's t."""
+    pilot = _tasks(np.random.default_rng(1), 200, 0.1)
+    design = PowerDesign(tasks="random")
+    found, needed = es.power(pilot, difference=0.05, n_items=50, design=design)
+
+    assert ("power", "n_tasks") == (found.quantity, needed.quantity)
+    assert needed.n_tasks == pytest.approx(2.8**2 * (0.1**2 + 0.125 / 50) / 0.05**2, rel=0.15)
+    assert (found.n_tasks, found.n_items, found.n_epochs) == (200, 50, None)
+
+
+def test_the_cheapest_split_balances_items_and_epochs() -> None:
+    """√(cost of an item / of an epoch × variance within / between) = √(10 × 8) epochs."""
+    design = PowerDesign(costs=(10.0, 1.0))
+    row = es.power(PowerAssumptions(between=0.05, within=0.2), difference=0.05, design=design)[0]
+
+    assert (9, 297) == (row.n_epochs, row.n_items)
+    assert "costs 5,643 for each model; one epoch, 15,543" in row.notes
+
+
+def test_a_small_pilot_gives_limits_and_assurance_asks_for_more() -> None:
+    """The advice lies between its limits; with assurance it is near the upper one."""
+    pilot = _matrix(_binary(60))
+    row = es.power(pilot, difference=0.1)[0]
+    sure = es.power(pilot, difference=0.1, design=PowerDesign(assurance=0.95))[0]
+
+    assert row.low is not None
+    assert row.high is not None
+    assert row.low < (row.n_items or 0) < row.high
+    assert sure.n_items == row.high
+
+
+@pytest.mark.parametrize(
+    ("design", "message"),
+    [
+        ({"look_every": 0}, "between two looks must be 1 or more"),
+        ({"look_every": 5, "tasks": "fixed"}, "on each task alone"),
+        ({"assurance": 1.0}, "below 1, such as 0.9"),
+        ({"costs": (1.0, 0.0)}, "costs must be above 0"),
+        ({"tasks": "random"}, "need the logs of a pilot"),
+    ],
+)
+def test_designs_that_make_no_sense_are_refused(design: Any, message: str) -> None:
+    """With what to change."""
+    with pytest.raises(DesignError, match=message):
+        es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(**design))

@@ -13,8 +13,9 @@ from evalstats_plugin.comparisons import sequential as designs
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import COMPARISONS
+from evalstats_plugin.comparisons.rows import SEQUENTIAL as METHOD
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.comparisons.sequential import METHOD, VALID
+from evalstats_plugin.comparisons.sequential import VALID
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.methods import SEQUENTIAL
 from evalstats_plugin.stats import sequential as stats_sequential

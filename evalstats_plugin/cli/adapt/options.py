@@ -83,9 +83,11 @@ class Planning:
         "Stop before the total cost of the items exceeds this, in the bank's unit.", metavar="COST"
     )
     max_seconds: float | None = _stops("Stop after this number of seconds.", metavar="S")
-    above: str | None = _stops(
-        "Stop once the interval shows whether the model is more able than this model of the bank.",
-        metavar="MODEL",
+    goal: str | None = _asked(
+        "score, ability, or compare:MODEL: stop once it is clear whether the model is more able "
+        "than this one of the bank, at the confidence level whenever that is.  "
+        "[default: what the bank is good for]",
+        metavar="GOAL",
     )
     rule: str = _goes(
         f"Item selection rule: {', '.join(RULES)}; auto chooses by what the bank holds.",

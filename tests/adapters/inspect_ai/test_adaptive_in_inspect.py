@@ -484,7 +484,7 @@ def test_inspect_retries_a_killed_test_adaptively(run: Run, bank: Path, tmp_path
         (["--budget", "0"], "budget 0 is not above 0"),
         (["--max-items", "0"], "max_items 0 is not above 0"),
         (["--budget", "5"], "the bank has no costs of items"),
-        (["--above", "nobody"], "no model is called 'nobody'"),
+        (["--goal", "compare:nobody"], "no model is called 'nobody'"),
         (["--limit", "0"], "0 is not in the range"),
         (["-T", "asked"], "write it like NAME=VALUE"),
         (["-T", "asked=[1"], "the value is not YAML"),
