@@ -43,7 +43,7 @@ class Next(Choosing):
     pairs: int = under("How pairs are chosen")(
         "Number of pairs.", "-k", default=5, type=POSITIVE, metavar="N"
     )
-    form: str = form("json")
+    form: str = form(default="json")
     quiet: bool = quiet()
 
 

@@ -343,10 +343,10 @@ def quiet() -> Any:
     return _out("Print the results alone: no progress, no messages.", "-q", default=False)
 
 
-def form(*more: str) -> Any:
+def form(*more: str, default: str = "table") -> Any:
     """Return the field of the form that results are printed in."""
     forms = click.Choice(["table", "json", "csv", "markdown", *more])
-    return _out("Form of the results.", "--format", default="table", type=forms)
+    return _out("Form of the results.", "--format", default=default, type=forms)
 
 
 def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:
