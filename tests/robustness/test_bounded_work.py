@@ -118,6 +118,7 @@ GIVEN = {
     "irt dif": ("--focal", "m0"),
     "irt holdout": ("--draws", "1"),
     "irt link": ("--to", "none.parquet"),
+    "irt new-items": ("--features", "features.csv"),
     "irt score": ("--bank", "none.parquet"),
     "adapt bank": ("-o", "bank.parquet"),
     "adapt replay": ("--bank", "none.parquet"),
@@ -134,6 +135,7 @@ def test_commands_on_extreme_scores_warn_of_nothing_foreign(
 ) -> None:
     """Three tables: scores that overflow, that are all alike, and that are all missing."""
     monkeypatch.chdir(tmp_path)
+    Path("features.csv").write_text("item,text\nnew,what is it?\nnewer,who is it?\n")
     for kind in ("one huge", "ones", "missing"):
         rows = [
             f"m{i},q{j},{'' if np.isnan(x) else x}"
