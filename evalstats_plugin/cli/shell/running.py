@@ -251,8 +251,8 @@ def text_of(path: str, what: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: {what} cannot be read: {error}"
-        raise LogError(msg) from error
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise LogError(f"{path}: {what} cannot be read ({why})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
