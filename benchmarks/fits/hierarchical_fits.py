@@ -156,7 +156,8 @@ def gibbs(data: Data, _: int) -> Fit:
 
     torch.set_num_threads(1)
     right, n = data["right"], int(data["total"])
-    answers = np.arange(n) < right[:, :, None]
+    # Which questions were right is drawn anew for each model: none is harder than another.
+    answers = np.random.default_rng(0).permuted(np.arange(n) < right[:, :, None], axis=2)
     tasks = np.repeat([f"task {k}" for k in range(right.shape[1])], n).tolist()
     matrix = ResponseMatrix.from_array(answers.reshape(len(right), -1), tasks=tasks)
 
