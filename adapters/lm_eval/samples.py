@@ -805,7 +805,7 @@ def _last_message(prompt: str) -> str:
 
 
 def _target(target: Any, choices: Sequence[str]) -> str:
-    """Return the target, of multiple choice the text of the choice whose number is logged."""
+    """Return the target; for multiple choice, the text of the choice whose number is logged."""
     number = as_number(target)
     if choices and number in range(len(choices)):
         return choices[int(number or 0)].strip()

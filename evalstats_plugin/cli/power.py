@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Name, Parsed, level, takes, under
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Name,
+    Parsed,
+    level,
+    parse_pair,
+    takes,
+    under,
+)
 from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
 from evalstats_plugin.errors import SelectionError
 
@@ -27,12 +35,7 @@ _assumed = under("What is assumed without logs")
 
 def parse_costs(text: str) -> tuple[float, float]:
     """Read ``ITEM,EPOCH``."""
-    try:
-        item, epoch = (float(part) for part in text.split(","))
-    except ValueError:
-        msg = f"--costs {text!r} is not two numbers: write them like --costs 10,1"
-        raise SelectionError(msg) from None
-    return item, epoch
+    return parse_pair(text, "--costs", "--costs 10,1")
 
 
 def parse_variances(text: str) -> tuple[float, ...]:

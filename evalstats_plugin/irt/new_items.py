@@ -133,7 +133,7 @@ def predict_items(
     (20, 1.0)
     """
     learnt = _learnt(fit)
-    known, new, keys = _places(fit, features)
+    known, new = _places(fit, features)
     numbers, names = _numbers(features, known >= 0)
     usable = np.flatnonzero(known >= 0)
     usable = usable[np.isfinite(learnt.error)[known[usable]]]
@@ -144,7 +144,7 @@ def predict_items(
         )
         raise DesignError(msg)
     y, error = learnt.value[known[usable]], learnt.error[known[usable]]
-    found = _regression(*_compressed(numbers[usable], numbers[new]), y, error)
+    found = _regression(*_compressed(numbers[usable], numbers[known < 0]), y, error)
     predicted = _scores(fit, found, learnt)
     z = normal_quantile(confidence_level)
     # Of an intercept d = -ab, by the delta method.
@@ -160,8 +160,7 @@ def predict_items(
             confidence_level=confidence_level,
         )
         for (task, item), m, s, p in zip(
-            [keys[k] for k in range(len(keys)) if known[k] < 0],
-            hard.tolist(), unsure.tolist(), predicted.mean(axis=0).tolist(), strict=True,
+            new, hard.tolist(), unsure.tolist(), predicted.mean(axis=0).tolist(), strict=True,
         )
     )  # fmt: skip
     left_out, weights = found.left_out, found.left_out_error**-2
@@ -251,10 +250,8 @@ def text_features(texts: Sequence[str], size: int = TEXT_FEATURES) -> FloatArray
     return found
 
 
-def _places(
-    fit: IRTFit, features: pd.DataFrame
-) -> tuple[IntArray, IntArray, list[tuple[str, str]]]:
-    """Place in the fit of each row of the features, or -1; rows of new items; tasks and items."""
+def _places(fit: IRTFit, features: pd.DataFrame) -> tuple[IntArray, list[tuple[str, str]]]:
+    """Place in the fit of each row of the features, or -1; tasks and ids of the new items."""
     if "item" not in features:
         raise DesignError("features need the column item, which names the items")
     items = features["item"].astype(str).tolist()
@@ -272,10 +269,10 @@ def _places(
     if twice:
         raise DesignError(f"{few(twice)} stand twice among the features: keep one row of each")
     known = np.array([place.get(key, -1) for key in keys])
-    new = np.flatnonzero(known < 0)
-    if not len(new):
+    new = [key for key in keys if key not in place]
+    if not new:
         raise DesignError("every item of the features is in the fit: add rows of new items")
-    return known, new, keys
+    return known, new
 
 
 def _numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArray, list[str]]:

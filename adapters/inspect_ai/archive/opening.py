@@ -231,7 +231,7 @@ def _from_samples(archive: Archive, fields: Fields) -> list[LoggedSample]:
 def _from_archive(
     archive: Archive, excluded: set[str], wanted: Collection[str] | None = None
 ) -> Iterator[EvalSample]:
-    """Yield all samples, or those of the items wanted, without some fields."""
+    """Yield all samples, or those of some items, without some fields."""
     inspect = guard.load_inspect()
     for batch in archive.sample_batches(wanted):
         with batch as copy:
@@ -299,7 +299,7 @@ class Archive:
     def sample_batches(
         self, wanted: Collection[str] | None = None
     ) -> Iterator[AbstractContextManager[str]]:
-        """Give temporary logs that each hold a part of the samples, or of those of some items."""
+        """Give temporary logs, each with a part of the samples, of all items or of some."""
         batch: dict[str, ZipInfo] = {}
         size = 0
         for member in self.sample_members:
