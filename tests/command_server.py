@@ -37,6 +37,9 @@ def _import_what_is_needed() -> None:
         # Where Inspect is not installed its log is an error, which is as good.
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), suppress(SystemExit):
             main(["report", "--quiet", str(LOGS / log)], prog_name="evalstats-plugin")
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(30)  # one that read an archive may still be on its way out
     assert threading.active_count() == 1, "threads are not copied"
 
 

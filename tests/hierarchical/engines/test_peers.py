@@ -252,5 +252,5 @@ def test_nuts_and_gibbs_find_the_same_posterior_of_models_crossed_with_tasks():
         assert row["sd_to_long_run"] == pytest.approx(1, abs=0.02)
         assert row["rmse"] == pytest.approx(long["rmse"], rel=0.01)
         assert 0.93 < row["coverage"] < 0.97
-    assert nuts["ratio"]["median"] > 1
-    assert ours["least_ess"] > nuts["least_ess"]
+    per_draw = nuts["ratio"]["median"] * ours["least_ess"] / nuts["least_ess"]
+    assert per_draw > 10
