@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.inspect_ai.adaptive.logged import early_stops, found_in, task_args_of
+from evalstats_plugin.adapters.inspect_ai.adaptive import early_stops, found_in, task_args_of
 from evalstats_plugin.adapters.inspect_ai.archive.guard import (
     form_of,
 )

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
+from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
 from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample

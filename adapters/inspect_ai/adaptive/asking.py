@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalstats_plugin.adapters.inspect_ai.adaptive import MANAGER, TASK_ARGS
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
-from evalstats_plugin.adapters.inspect_ai.adaptive.logged import MANAGER, TASK_ARGS
 from evalstats_plugin.adapters.inspect_ai.archive.samples import question_hash
 from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 from evalstats_plugin.adaptive.bank import ItemBank

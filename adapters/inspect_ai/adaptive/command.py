@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
+from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell.options import POSITIVE, Command, takes, under
 from evalstats_plugin.cli.shell.running import Output, output

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from inspect_ai import Task, task
 
-from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
+from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
 from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError, counted
 from evalstats_plugin.runtime.transactions import scratch_folder
