@@ -421,7 +421,9 @@ def merged(parts: Iterable[Mapping[MetricKey, Known]]) -> Metrics:
     together: Metrics = {}
     for part in parts:
         for key, shown in part.items():
-            together[key] = shown.also(together.get(key, shown))
+            before = together.get(key)
+            if before != shown:
+                together[key] = shown.also(before) if before else shown
     return together
 
 
@@ -437,7 +439,9 @@ def with_known(cells: Sequence[Cell], metrics: Mapping[MetricKey, Known]) -> lis
         if shown is None or cell.composite is not None or cell.kind not in ("binary", "bounded"):
             found.append(cell)
             continue
-        alike = cell.kind == "binary" and shown.partial and len(cell.values) > 0
-        kind = "bounded" if alike and cell.clusters is None else cell.kind
-        found.append(replace(cell, kind=kind, attained=(shown.low, shown.high)))
+        alike = shown.partial and len(cell.values) > 0 and cell.clusters is None
+        if cell.kind == "binary" and not alike:
+            found.append(cell)
+        else:
+            found.append(replace(cell, kind="bounded", attained=(shown.low, shown.high)))
     return found
