@@ -181,6 +181,24 @@ def easiest_and_hardest() -> Figure:
     return figure
 
 
+def adaptive() -> Figure:
+    """Error of the predicted full score against the questions asked, for four ways to pick them."""
+    figure, panels = _figure(len(gallery.REPLAYED), 3)
+    for axes, name in zip(panels, gallery.REPLAYED, strict=True):
+        for rule, (label, mark, colour) in gallery.PICKED.items():
+            n, error, half_width = gallery.error_by_questions(name, rule)
+            axes.errorbar(
+                n, error, half_width, marker=mark, color=colour, label=label, capsize=2, lw=1
+            )
+        axes.set(xscale="log", title=gallery.REPLAYED[name], xlabel="questions asked")
+        axes.set_ylim(0)
+        axes.set_xticks(n, [str(k) for k in n], fontsize=7)
+        axes.minorticks_off()
+    panels[0].set_ylabel("mean absolute error")
+    _legend(figure, panels[0])
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "small-evals": small_evals,
     "coverage-by-level": coverage_by_level,
@@ -189,6 +207,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "epochs": epochs,
     "machines": machines,
     "digits": easiest_and_hardest,
+    "adaptive": adaptive,
 }
 
 

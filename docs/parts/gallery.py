@@ -176,3 +176,26 @@ def masks() -> str:
         cells = [f"{short(row['auc'])} ({short(row['log_loss'])})" for row in rows]
         lines.append(f"| {mask} | {' | '.join(cells)} | .500 ({short(rows[0]['base_log_loss'])}) |")
     return "\n".join(lines)
+
+
+REPLAYED = {
+    "livebench_binary": "LiveBench, right or wrong", "arc": "ARC", "gsm8k": "GSM8K",
+    "hellaswag": "HellaSwag",
+}  # fmt: skip
+"""Benchmarks whose models were kept out of a bank and then tested adaptively."""
+PICKED = {
+    "auto": ("adaptive (default)", "o", "#009e73"),
+    "random": ("random questions", "s", "#0072b2"),
+    "anchors, projected": ("anchors, projected to the whole", "^", "#56b4e9"),
+    "anchors, weighted mean": ("anchors, weighted mean", "x", "#d55e00"),
+}
+"""Ways to pick questions: label, mark and colour."""
+
+
+def error_by_questions(name: str, rule: str) -> tuple[list[int], list[float], list[float]]:
+    """Return numbers of questions, mean absolute errors and half their 95 % intervals."""
+    rows = [row for row in read_study(f"adaptive_{name}")[name] if row["rule"] == rule]
+    rows.sort(key=lambda row: row["n"])
+    keys = ("n", "score_mae", "score_mae_half_width")
+    n, error, half_width = ([row[key] for row in rows] for key in keys)
+    return n, error, half_width
