@@ -48,11 +48,14 @@ NO_INTERVAL = "no interval: one item or cluster, or differences that are all equ
 N_RESAMPLES = 9999
 """Bootstrap resamples."""
 
-MOST_DRAWS, LEAST_DRAWS = 9999, 1999
-"""Common random draws of all pairs of a task; fewer where many pairs and tasks would take long."""
+MOST_DRAWS, LEAST_DRAWS = 49_999, 1999
+"""Common random draws of all pairs of a task; fewer where many pairs or items would take long.
 
-DRAWN = 2**27
-"""Statistics of pairs drawn in all, up to which `MOST_DRAWS` are taken."""
+Of 57 tasks each is tested at .0009, which so many reach 45 times by chance and 9,999 only 9 times.
+"""
+
+DRAWN, WEIGHED = 2**27, 2**28
+"""Statistics of pairs, and weights of items, drawn in all, up to which `MOST_DRAWS` are taken."""
 
 BLOCK_SIZE = 2**22
 """Differences held at a time."""
@@ -84,7 +87,9 @@ def paired_tables(pairs: Sequence[Pairs], request: Request, *, alone: bool = Tru
         next(solved) if is_fast else solver.differences_of(p)
         for p, is_fast in zip(families, fast, strict=True)
     ]
-    n_draws = draws_for(sum(len(family.a) for family in families))
+    n_draws = draws_for(
+        sum(len(family.a) for family in families), sum(family.n_of_task for family in families)
+    )
     tables: list[Table] = []
     for pairing, family, found in zip(pairs, families, every, strict=True):
         n_items: IntArray = pairing.n_items
@@ -167,9 +172,10 @@ def drawn_for(compared: Compared, request: Request) -> np.random.Generator:
     return np.random.default_rng([int(root[0]), zlib.crc32(name.encode())])
 
 
-def draws_for(n_pairs: int) -> int:
-    """Return how many draws are taken where so many pairs are compared in all."""
-    return int(np.clip(DRAWN / max(n_pairs, 1), LEAST_DRAWS, MOST_DRAWS))
+def draws_for(n_pairs: int, n_units: int) -> int:
+    """Return how many draws are taken for so many pairs and items (or tasks) in all."""
+    affordable = min(DRAWN / max(n_pairs, 1), WEIGHED / max(n_units, 1))
+    return int(np.clip(affordable, LEAST_DRAWS, MOST_DRAWS))
 
 
 Attained = dict[tuple[str, tuple[float, float] | None], tuple[bool, bool]]

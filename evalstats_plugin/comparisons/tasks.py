@@ -176,7 +176,7 @@ def _judge_groups(
         whole.b,
         span=whole.span[1],
         rng=drawn_for(whole, request),
-        n_draws=draws_for(len(whole.a)),
+        n_draws=draws_for(len(whole.a), sum(own.shape[1] for own in units)),
     )
 
 
@@ -425,7 +425,8 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
             return Each(found.p_value, interval)
         from evalstats_plugin.stats.many import TaskPairs
 
-        rng, n_draws = drawn_for(family, request), draws_for(len(family.a))
+        rng = drawn_for(family, request)
+        n_draws = draws_for(len(family.a), family.scores.size)
         return TaskPairs(family.scores, family.a, family.b, rng=rng, n_draws=n_draws)
 
     return Table(
