@@ -35,6 +35,10 @@ class Options:
         "Decimals; as many as the limits support where left out.",
         metavar="N", type=click.IntRange(min=0, max=10),
     )  # fmt: skip
+    plus_minus: bool = _shown(
+        "In LaTeX: half the width of the interval after ±, not its limits in brackets.",
+        default=False,
+    )
     bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
 
 
@@ -91,5 +95,10 @@ def table(
         {"weights": asked.weights, **how},
         print_table=partial(leaderboard.print_table, **numbers),
         to_markdown=partial(leaderboard.table_markdown, **numbers),
-        to_latex=partial(leaderboard.table_latex, cite=asked.bib is not None, **numbers),
+        to_latex=partial(
+            leaderboard.table_latex,
+            plus_minus=asked.plus_minus,
+            cite=asked.bib is not None,
+            **numbers,
+        ),
     )

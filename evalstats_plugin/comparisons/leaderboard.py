@@ -100,7 +100,9 @@ class ScoreTable(Results[TableCell]):
         ranked.sort(key=lambda c: c.estimate or 0.0, reverse=not worst_first)
         return tuple(dict.fromkeys([c.model for c in ranked] + [c.model for c in self.rows]))
 
-    def to_latex(self, *, percent: bool = False, digits: int | None = None) -> str:
+    def to_latex(
+        self, *, percent: bool = False, digits: int | None = None, plus_minus: bool = False
+    ) -> str:
         """Return a LaTeX table (booktabs, siunitx) whose caption says how it was made.
 
         Parameters
@@ -109,8 +111,12 @@ class ScoreTable(Results[TableCell]):
             Scores of 100 instead of 1.
         digits
             Decimals; as many as the limits support where left out.
+        plus_minus
+            Half the width of the interval after ±, instead of its limits in brackets.
         """
-        return self._report().table_latex(self, percent=percent, digits=digits)
+        return self._report().table_latex(
+            self, percent=percent, digits=digits, plus_minus=plus_minus
+        )
 
     def to_markdown(self, *, percent: bool = False, digits: int | None = None) -> str:
         """Return a Markdown table; `percent` and `digits` as in `to_latex`."""

@@ -235,7 +235,12 @@ def table_markdown(
 
 
 def table_latex(
-    results: ScoreTable, *, percent: bool = False, digits: int | None = None, cite: bool = False
+    results: ScoreTable,
+    *,
+    percent: bool = False,
+    digits: int | None = None,
+    plus_minus: bool = False,
+    cite: bool = False,
 ) -> str:
     r"""Return a LaTeX table that can be read alone; its first line says which packages it needs.
 
@@ -247,6 +252,8 @@ def table_latex(
         Scores of 100 instead of 1.
     digits
         Decimals; as many as the limits support where left out.
+    plus_minus
+        Half the width of the interval after ±, instead of its limits in brackets.
     cite
         Whether the caption cites the entries of `BIBTEX`.
     """
@@ -257,7 +264,8 @@ def table_latex(
     name = latex_text("Overall" if layout.lead == OVERALL else str(layout.lead))
     level = rf"{100 * results.confidence_level:.6g}\,\%"
     ties = ["Ties"] if layout.has_ties else []
-    head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} [{level} limits]}}", *ties]
+    shown = r"$\pm$" if plus_minus else f"[{level} limits]"
+    head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} {shown}}}", *ties]
     head = head if lead else ["Model"]
     titles = elided(list(by_column), _LONGEST_TASK)
     abreast = sum(max(len(title), 5) + 2 for title in titles)
@@ -268,9 +276,9 @@ def table_latex(
     for jumps, model, cell in layout.groups():
         row = [latex_text(model)]
         if lead:
-            limits = latex_text(_limits(cell, write))
+            half = _half_width(cell, write) if plus_minus else latex_text(_limits(cell, write))
             letters = [cell.letters if cell else ""] if ties else []
-            row = [latex_text(_rank(cell)), *row, _number(cell, write), limits, *letters]
+            row = [latex_text(_rank(cell)), *row, _number(cell, write), half, *letters]
         row += [_number(own.get(model), short, bold=True) for own in by_column.values()]
         body += [r"\addlinespace[3pt]"] if jumps else []
         # The end of the row above would take such a letter for its own option.
@@ -288,7 +296,7 @@ def table_latex(
         r"% \usepackage{booktabs,siunitx" + (",graphicx}" if boxes else "}"),
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_caption(layout, cite=cite)}}}",
+        rf"\caption{{{_caption(layout, plus_minus=plus_minus, cite=cite)}}}",
         r"\sisetup{detect-weight}",
         *boxes,
         rf"\begin{{tabular}}{{{spec}@{{}}}}",
@@ -320,13 +328,22 @@ def _aligned(cells: Mapping[str, TableCell], write: Callable[[float | None], str
     return f"S[table-format={sign}{digits}]"
 
 
-def _caption(layout: _Layout, *, cite: bool) -> str:
+def _half_width(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+    if cell is None or cell.low is None or cell.high is None:
+        return ""
+    return rf"$\pm$ {write((cell.high - cell.low) / 2)}"
+
+
+def _caption(layout: _Layout, *, plus_minus: bool, cite: bool) -> str:
     results = layout.table
     level = rf"{100 * results.confidence_level:.6g}\,\%"
     of = ", of 100" if layout.percent else ""
     said = [f"Scores of {counted(len(results.models), 'model')}{of}."]
     if layout.lead == OVERALL:
-        said.append(rf"\emph{{Overall}}: {latex_text(_overall(layout))}, with {level} limits.")
+        limits = (
+            f"$\\pm$ half the width of its {level} interval" if plus_minus else f"{level} limits"
+        )
+        said.append(rf"\emph{{Overall}}: {latex_text(_overall(layout))}, with {limits}.")
     lead = list(layout.cells(layout.lead).values())
     if any(cell.best_rank is not None for cell in lead):
         pairs, at_once = pairs_at_once(max(cell.n_models for cell in lead))

@@ -74,6 +74,17 @@ def _typeset(latex: str, folder: Path) -> str:
     return done.stdout.decode(errors="replace")
 
 
+def test_half_widths_follow_a_plus_minus_sign(run: Run, tmp_path: Path) -> None:
+    """Half of high minus low, and the caption says that this is what they are."""
+    rows = json.loads(run("table", *GROUP, "--format", "json").stdout)["results"]
+    latex = run("table", *GROUP, "--format", "latex", "--plus-minus", "-q").stdout
+    lead = [row for row in rows if row["task"] == rows[0]["task"]]
+
+    assert [rf"$\pm$ {(r['high'] - r['low']) / 2:.3f}" in latex for r in lead] == [True] * len(lead)
+    assert r"$\pm$ half the width of its 95\,\% interval" in latex
+    assert "Overfull" not in _typeset(latex, tmp_path)
+
+
 def test_tex_accepts_names_that_are_markup(run: Run, hostile: Path, tmp_path: Path) -> None:
     """Nothing is read or run, and all fits."""
     said = _typeset(run("table", hostile, "--format", "latex", "-q").stdout, tmp_path)
