@@ -36,20 +36,29 @@ if TYPE_CHECKING:
 
     from evalstats_plugin.irt.model.fit import IRTFit
 
+
 TEXT_FEATURES = 256
 """Numbers that stand for a text."""
+
 
 _FEWEST = 10
 """Fewest items to learn from."""
 
+
 _MOST = 5000
 """Items by which τ and σ are estimated; the weights are estimated by all."""
+
 
 _LEAST = 0.01
 """Least share of an item's precision that comes from its answers, if it is to be learnt from."""
 
+
 _NODES = 15
 """Nodes of a sum over a normal distribution."""
+
+
+_SIGMAS = (-3.0, -1.5, -0.75, -0.35, -0.1)
+"""Logarithms of σ, in units of the spread of difficulties, at which the search looks first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +143,7 @@ def predict_items(
     """
     learnt = _learnt(fit)
     known, new = _places(fit, features)
-    numbers, names = _numbers(features, known >= 0)
+    numbers, names = feature_numbers(features, known >= 0)
     usable = np.flatnonzero(known >= 0)
     usable = usable[np.isfinite(learnt.error)[known[usable]]]
     if len(usable) < _FEWEST:
@@ -275,7 +284,7 @@ def _places(fit: IRTFit, features: pd.DataFrame) -> tuple[IntArray, list[tuple[s
     return known, new
 
 
-def _numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArray, list[str]]:
+def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArray, list[str]]:
     """Features as numbers: of the text, and columns in units of their spread over known items."""
     parts: list[FloatArray] = []
     names: list[str] = []
@@ -332,10 +341,15 @@ def _regression(x: FloatArray, new: FloatArray, y: FloatArray, error: FloatArray
         # A spread of 0 is never sure: a prior that vanishes there [CRD13]_.
         return -at[1] - _solved(x[some], y[some], noise[some], weights, sigma).log_likelihood
 
-    starts = [np.array([t, s]) for t in (-3.0, -1.0, 1.0) for s in (-3.0, -1.0, 0.0)]
+    # The likelihood can have a second maximum, where features say nothing: a grid finds the higher.
+    starts = [np.array([t, s]) for t in (-5.0, -3.0, -2.0, -1.0, 0.0, 1.5) for s in _SIGMAS]
+    best = min(starts, key=cost)
     found = optimize.minimize(
-        cost, min(starts, key=cost), method="Nelder-Mead",
-        bounds=[(-7, 4), (-7, 2)], options={"xatol": 0.01, "fatol": 0.01, "maxfev": 120},
+        cost, best, method="Nelder-Mead", bounds=[(-7, 4), (-7, 2)],
+        options={
+            "xatol": 0.01, "fatol": 0.01, "maxfev": 120,
+            "initial_simplex": best + np.array([[0, 0], [-0.5, 0], [0, -0.25]]),
+        },
     )  # fmt: skip
     weights, sigma = scale * np.exp(found.x)
     fit = _solved(x, y, noise, weights, sigma)

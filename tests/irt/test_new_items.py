@@ -10,6 +10,7 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt import IRTFit, NewItems, fit_irt, predict_items, text_features
+from evalstats_plugin.irt.new_items import _regression
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -139,3 +140,17 @@ def test_estimates_that_a_prior_pulls_are_refused() -> None:
     fit = fit_irt(ResponseMatrix.from_array(rng.integers(0, 2, (5, 20)) * 1.0), "rasch", "map")
     with pytest.raises(SelectionError, match="fit by mml-items or mml"):
         predict_items(fit, pd.DataFrame({"item": ["x"], "a": [1.0]}))
+
+
+@pytest.mark.parametrize("seed", [1, 5, 8, 13])
+def test_many_weak_features_are_not_taken_for_none(seed: int) -> None:
+    """Three hundred numbers that tell a seventeenth of the variance, as embeddings of texts do."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(700, 300)) * np.geomspace(1, 0.05, 300)
+    x /= np.sqrt((x**2).sum(axis=1).mean())
+    line = 0.5 * x @ rng.normal(size=300)
+    y = line + 2 * rng.normal(size=700) + 0.9 * rng.normal(size=700)
+    found = _regression(x[:600], x[600:], y[:600], np.full(600, 0.9))
+
+    assert np.corrcoef(found.mean, line[600:])[0, 1] > 0.2
+    assert np.std(found.mean) > 0.05
