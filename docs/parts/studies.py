@@ -211,6 +211,61 @@ def held_by_items() -> str:
     return "\n".join(lines)
 
 
+def new_items() -> str:
+    """Return how well features predict items that no model answered."""
+    sets = {
+        "digits": "797 digits, 150 classifiers",
+        "alpaca_eval": "AlpacaEval, 805 instructions, 58 models",
+    }
+    shown = {
+        "nothing": "none (random numbers)", "pixels": "64 pixels", "text": "hashed words of the text",
+        "embedding": "all-MiniLM-L6-v2, 384 numbers", "its answers": "*its own answers*",
+    }  # fmt: skip
+    head = ("New items of", "Features", "explained", "correlation", "95 % held", "log loss")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for name, what in sets.items():
+        for row in read_study("new_items")[name]:
+            keys = ("explained", "correlation", "held", "log_loss")
+            cells = [short(row[key] + 0.0) if key in row else "–" for key in keys]
+            lines.append(f"| {what} | {shown[row['features']]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def livebench_dimensions() -> str:
+    """Return how well factor models of LiveBench predict answers held out."""
+    lines = ["| Abilities | log loss per answer held out | less than with one |", "|---|---|---|"]
+    for row in read_study("dimensions_livebench")["held_out"]:
+        gain = "–"
+        if row["abilities"] > 1:
+            gain = _plus_minus(row["gain"], row["gain_std_error"])
+        loss = _plus_minus(row["log_loss"], row["std_error"])
+        lines.append(f"| {row['abilities']} | {loss} | {gain} |")
+    return "\n".join(lines)
+
+
+def several_abilities() -> str:
+    """Return the errors of adaptive tests of LiveBench by the number of abilities."""
+    found = {(r["bank"], r["rule"], r["n"]): r for r in read_study("adaptive_abilities")["replay"]}
+    named = {
+        ("2pl", "auto"): "one (2pl, the default)", ("1", "auto"): "one (factor model)",
+        ("2", "auto"): "two, D-optimal", ("2", "full-score"): "two, `full-score`",
+        ("3", "auto"): "three, D-optimal", ("3", "full-score"): "three, `full-score`",
+    }  # fmt: skip
+    lines = ["| Abilities of the bank | error, 25 items | error, 50 items | held, 25 / 50 items |"]
+    lines.append("|---" * 4 + "|")
+    for key, shown in named.items():
+        rows = [found[(*key, n)] for n in (25, 50)]
+        errors = [_plus_minus(r["score_mae"], r["score_mae_half_width"]) for r in rows]
+        held = " / ".join(short(r["score_coverage"]) for r in rows)
+        lines.append(f"| {shown} | {' | '.join(errors)} | {held} |")
+    return "\n".join(lines)
+
+
+def _plus_minus(figure: float, error: float) -> str:
+    """Write a small figure with four digits, and its error."""
+    return " ± ".join(f"{value:.4f}".removeprefix("0") for value in (figure, error))
+
+
 def battles() -> str:
     """Return how programs for Bradley–Terry do on a million battles."""
     return _beside("ranking", {"rmse": "off by", "coverage": "coverage"})

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.adaptive.curves import Items
+from evalstats_plugin.adaptive.several import check_axes
 from evalstats_plugin.errors import DesignError, ItemConflictError, counted, few
 from evalstats_plugin.runtime.files import (
     numbers_in,
@@ -71,6 +72,9 @@ class ItemBank:
     θ is the ability. f are K misfit factors, each N(0, 1) over models: how much better or worse a
     model is than its ability predicts, on the items that load on the factor. They matter little
     for θ and much for the score on items not asked.
+
+    In a bank of several abilities, from a factor model, θ is the items' main direction and f are
+    the directions across it; `axes` turns them into the abilities of the fit.
     """
 
     item_ids: NDArray[Any]
@@ -88,6 +92,9 @@ class ItemBank:
     """Variance of scores as a share of that of right or wrong answers; 1 if None."""
     misfit_loadings: FloatArray
     """λ, shape (M, K); K may be 0."""
+    axes: FloatArray | None = None
+    """Shape (1 + K, 1 + K), rows of length 1: each ability as a sum of (θ, f), with variance 1 over
+    models; None for one ability."""
     misfit: Mapping[str, float] = field(default_factory=dict[str, float])
     """Standard deviation of models' scores around the bank's predictions, by task; see `ALL_TASKS`.
     Intervals of the full score include it."""
@@ -116,17 +123,27 @@ class ItemBank:
     def __post_init__(self) -> None:
         m, n = len(self.item_ids), len(self.models)
         vectors = [name for name in _PER_ITEM if name != "misfit_loadings"]
-        shapes = {"abilities": (n,), "scores": (n,)} | dict.fromkeys(vectors, (m,))
+        shapes: dict[str, tuple[int, ...]] = {"abilities": (n,), "scores": (n,)}
+        shapes |= dict.fromkeys(vectors, (m,))
+        shapes["misfit_loadings"] = (m, *np.shape(self.misfit_loadings)[1:2])
+        if self.item_covariance is not None:
+            size = max(2, *self.item_covariance.shape[-1:])
+            shapes["item_covariance"] = (m, size, size)
         for name, expected in shapes.items():
             found = np.shape(getattr(self, name))
             if found != expected:
                 msg = f"{name} has shape {found}, not {expected}: give one value each"
                 raise ValueError(msg)
         parameters = (self.discrimination, self.intercept, self.guessing, self.upper)
-        if not all(np.isfinite(values).all() for values in parameters):
+        if not all(np.isfinite(values).all() for values in (*parameters, self.misfit_loadings)):
             raise ValueError("some item parameters are not finite: leave these items out")
         if not self.ability_sd > 0:
             raise ValueError(f"ability_sd {self.ability_sd} is not above 0: give a larger one")
+        if self.axes is not None:
+            check_axes(self.axes, self.misfit_loadings.shape[1])
+            if (self.ability_mean, self.ability_sd) != (0.0, 1.0):
+                msg = "several abilities have ability_mean 0 and ability_sd 1: leave both out"
+                raise ValueError(msg)
 
     @classmethod
     def from_arrays(
@@ -164,6 +181,18 @@ class ItemBank:
 
     def __len__(self) -> int:
         return len(self.item_ids)
+
+    @property
+    def n_abilities(self) -> int:
+        """K, the number of abilities that a test estimates."""
+        return 1 if self.axes is None else len(self.axes)
+
+    @property
+    def loading(self) -> FloatArray:
+        """Slopes of the logits in the abilities, shape (M, K)."""
+        if self.axes is None:
+            return self.discrimination[:, None]
+        return np.asarray(self.items.directions @ np.linalg.inv(self.axes), dtype=np.float64)
 
     @cached_property
     def items(self) -> Items:
@@ -290,6 +319,8 @@ class ItemBank:
             "usable": self.usable,
             "reason": self.reasons,
         }
+        if self.axes is not None:
+            table |= {f"loading_{k}": values for k, values in enumerate(self.loading.T, 1)}
         if self.cost is not None:
             table["cost"] = self.cost
         return pd.DataFrame(table | dict(self.item_fit))
@@ -330,6 +361,8 @@ class ItemBank:
             "provenance": dict(self.provenance),
             "notes": list(self.notes),
         }
+        if self.axes is not None:
+            meta["axes"] = self.axes.tolist()
         return write_signed(pa.table(columns), Path(path), _META, meta)
 
     @classmethod
@@ -372,6 +405,7 @@ def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
     ids = np.asarray(texts_in(table, "item"))
     scores = [np.nan if score is None else score for score in meta["scores"]]
     values = {name: numbers(name) if name in names else None for name in _NUMBERS}
+    axes = meta.get("axes")
     usable = numbers("usable")
     if np.isnan(usable).any():
         raise ValueError("the column 'usable' does not hold true or false")
@@ -384,6 +418,7 @@ def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
         item_fit={
             name.removeprefix(_FIT): numbers(name) for name in names if name.startswith(_FIT)
         },
+        axes=None if axes is None else np.asarray(axes, dtype=np.float64),
         misfit=meta["misfit"],
         ability_mean=meta["ability_mean"],
         ability_sd=meta["ability_sd"],
@@ -422,10 +457,13 @@ def merge(
     Raises
     ------
     DesignError
-        Fewer than 3 items or models in common.
+        Fewer than 3 items or models in common, or a bank of several abilities.
     ItemConflictError
         A common item has another hash.
     """
+    if max(bank_a.n_abilities, bank_b.n_abilities) > 1:
+        msg = "abilities of two factor models are not the same ones, so their banks do not merge"
+        raise DesignError(f"{msg}: make one bank from the logs of both")
     i, j = _common(bank_a.keys(), bank_b.keys())
     _check_common_hashes(bank_a, bank_b, i, j)
     scale = _scale(bank_a, bank_b, (i, j), through)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import DRIFT, ItemBank
-from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.curves import expit, respond
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -38,6 +38,9 @@ _WIDEST_FIT = 1.4
 _SURE = 3.0
 """z value beyond which a deviation is not put down to chance."""
 
+_POPULATION_STEPS = 30
+"""Of EM for the covariance of several abilities: it changes by less than 1 % after 20."""
+
 _FEW = 30
 """Number of models below which item parameters are still rough."""
 
@@ -57,7 +60,7 @@ class BankTask:
     """Median over usable items, as `discrimination`."""
     discrimination: float | None
     std_error: float | None
-    """Of the ability of an average model after all usable items."""
+    """Of the ability of an average model after all usable items; of several the largest."""
     cost: float | None
     """Of asking all usable items."""
     left_out: tuple[str, ...]
@@ -78,8 +81,8 @@ def item_bank(
     Parameters
     ----------
     fit
-        Of any item model. A factor model's main direction becomes the ability, the others become
-        misfit factors.
+        Of any item model. A factor model of K dimensions makes a bank of K abilities, each with
+        variance 1 over models.
     matrix
         The answers, from which item fit, misfit factors and the error of predicted scores are
         estimated, by cross-validation over models. Item parameters are those of `fit`.
@@ -109,6 +112,8 @@ def item_bank(
     bank.require_usable()
     if fit.item_model == "factor":
         note = "a factor model's misfit is its own dimensions; intervals hold no more than these"
+        if bank.n_abilities > 1:
+            note = f"{bank.n_abilities} abilities of each model; intervals hold no misfit but these"
         return replace(bank, notes=(*bank.notes, note))
     right, trials = _counts(matrix)
     found = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
@@ -180,8 +185,6 @@ def _row(own: ItemBank, task: str) -> BankTask:
     asked = own.usable
     known = asked.any()
     safe = np.where(own.discrimination == 0, np.nan, own.discrimination)
-    items = own.items.take(np.flatnonzero(asked))
-    information = float(respond(items, np.array([[own.ability_mean]])).information.sum())
     left = zip(own.item_ids[~asked].tolist(), own.reasons[~asked].tolist(), strict=True)
     return BankTask(
         task=task,
@@ -191,10 +194,21 @@ def _row(own: ItemBank, task: str) -> BankTask:
         n_models=len(own.models),
         difficulty=float(np.median((-own.intercept / safe)[asked])) if known else None,
         discrimination=float(np.median(own.discrimination[asked])) if known else None,
-        std_error=float((information + own.ability_sd**-2) ** -0.5) if known else None,
+        std_error=_std_error(own) if known else None,
         cost=None if own.cost is None else float(own.cost[asked].sum()),
         left_out=tuple(f"{item}: {reason}" for item, reason in left),
     )
+
+
+def _std_error(bank: ItemBank) -> float:
+    """Standard error of an average model's ability after all usable items."""
+    items = bank.items.take(np.flatnonzero(bank.usable))
+    found = respond(items, np.array([[bank.ability_mean]]))
+    if bank.axes is None:
+        return float((found.information.sum() + bank.ability_sd**-2) ** -0.5)
+    weighed = items.directions * (found.scale**2 / found.variance).T
+    covariance = np.linalg.inv(weighed.T @ items.directions + np.eye(len(bank.axes)))
+    return float(np.sqrt(np.diagonal(bank.axes @ covariance @ bank.axes.T).max()))
 
 
 def recent_models(matrix: ResponseMatrix, responses: ResponseSet) -> list[str]:
@@ -251,8 +265,9 @@ def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
 
 
 def _of_factors(fit: FactorFit, matrix: ResponseMatrix) -> ItemBank:
-    """Bank of a factor model, rotated so that the first dimension is the items' mean direction."""
-    root = np.linalg.cholesky(np.linalg.inv(fit.prior_precision))
+    """Bank of a factor model, rotated so that the first dimension is the items' main direction."""
+    population, ability = _population(fit, *_counts(matrix))
+    root = np.linalg.cholesky(population)
     loading = fit.loading @ root
     k = loading.shape[1]
     main = loading.mean(axis=0)
@@ -260,12 +275,40 @@ def _of_factors(fit: FactorFit, matrix: ResponseMatrix) -> ItemBank:
     basis = np.linalg.qr(np.column_stack([main, np.eye(k)]))[0][:, :k]
     basis[:, 0] = main
     turned = loading @ basis
-    ability = np.linalg.solve(root, fit.ability.T).T @ basis
     project = np.zeros((2, k + 1))
     project[0, :k], project[1, k] = root @ main, 1.0
     covariance = project @ fit.item_covariance @ project.T
+    # Errors of the other loadings matter as much as errors of the intercept: f has variance 1.
+    across = (root @ basis[:, 1:]).T
+    covariance[:, 1, 1] += np.einsum("ki,mij,kj->m", across, fit.item_covariance[:, :k, :k], across)
     bank = _raw_bank(fit, matrix, turned[:, 0], fit.intercept, covariance)
-    return replace(bank, misfit_loadings=turned[:, 1:], abilities=ability[:, 0])
+    along = np.linalg.solve(root, ability.T).T @ main
+    bank = replace(bank, misfit_loadings=turned[:, 1:], abilities=along)
+    if k == 1:
+        return bank
+    axes = root @ basis
+    return replace(bank, axes=axes / np.linalg.norm(axes, axis=1, keepdims=True))
+
+
+def _population(
+    fit: FactorFit, right: FloatArray, trials: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Covariance of the abilities over models, (K, K), and abilities with it as their prior.
+
+    By EM with a Laplace approximation, items as the fit has them: modes of a joint fit vary less
+    or more than the abilities do, by the strength of its priors.
+    """
+    ability, population, loading = fit.ability, np.asarray(fit.correlation), fit.loading
+    squares = (loading[:, :, None] * loading[:, None, :]).reshape(len(loading), -1)
+    for _ in range(_POPULATION_STEPS):
+        precision = np.linalg.inv(population)
+        p = expit(ability @ loading.T + fit.intercept)
+        curvature = (trials * p * (1 - p)) @ squares
+        curvature = curvature.reshape(-1, *population.shape) + precision
+        gradient = (right - trials * p) @ loading - ability @ precision
+        ability = ability + np.clip(np.linalg.solve(curvature, gradient[..., None])[..., 0], -1, 1)
+        population = ability.T @ ability / len(ability) + np.linalg.inv(curvature).mean(axis=0)
+    return population, ability
 
 
 def _raw_bank(

@@ -17,6 +17,7 @@ from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Clear,
     Cost,
+    Information,
     Items,
     Reliability,
     ScoreWidth,
@@ -41,6 +42,7 @@ _STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
     {
         "stop_at": StdError,
         "reliability": Reliability,
+        "information": Information,
         "score_width": ScoreWidth,
         "max_items": Items,
         "budget": Cost,
@@ -70,6 +72,8 @@ class Plan:
     """Standard error of the ability; `STD_ERROR` if no stop rule is given."""
     reliability: float | None = None
     """Share of the ability's variance that is not error."""
+    information: float | None = None
+    """Log determinant of the precision of the abilities; see `stopping.Information`."""
     score_width: float | None = None
     """Width of the interval of the full score."""
     max_items: int | None = None
@@ -146,7 +150,7 @@ class Plan:
         SelectionError
             A model that is not in the bank.
         DesignError
-            A budget for a bank without costs.
+            A budget for a bank without costs, or a comparison with one of several abilities.
         """
         given = [(made, getattr(self, name)) for name, made in _STOP_RULES.items()]
         found = [made(value) for made, value in given if value is not None]
@@ -168,9 +172,14 @@ class Plan:
         ------
         SelectionError
             A model that is not in the bank.
+        DesignError
+            The bank has several abilities.
         """
         if self.goal is None or not self.goal.startswith(COMPARE):
             return None
+        if bank.n_abilities > 1:
+            msg = f"the bank has {bank.n_abilities} abilities, and more able needs one to compare"
+            raise DesignError(f"{msg}: choose another goal, or make a bank of one ability")
         if self._rival not in bank.models:
             raise SelectionError(no_such("model", self._rival, bank.models, few(bank.models)))
         return float(bank.abilities[bank.models.index(self._rival)])
@@ -183,10 +192,13 @@ class Plan:
 
     def session(self, bank: ItemBank, answers: Sequence[str] = ()) -> AdaptiveSession:
         """Begin a session, or resume one from its answers."""
+        by_goal = GOALS.get(self.goal or "", "auto")
+        if self.goal == "ability" and bank.n_abilities > 1:
+            by_goal = "auto"
         return AdaptiveSession.resume(
             bank,
             answers,
-            rule=GOALS.get(self.goal or "", "auto") if self.rule == "auto" else self.rule,
+            rule=by_goal if self.rule == "auto" else self.rule,
             against=self.against(bank),
             stop=self.rules(bank),
             scoring=self.scoring,

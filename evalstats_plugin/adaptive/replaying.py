@@ -48,6 +48,10 @@ class AdaptiveTest:
     low: float
     high: float
     std_error: float | None
+    abilities: tuple[float, ...] = ()
+    """Of a bank of several, of which `ability` is the items' main direction; empty for one."""
+    abilities_std_error: tuple[float, ...] = ()
+    ability_covariance: tuple[tuple[float, ...], ...] = ()
     full_score: float
     """Predicted."""
     full_score_low: float
@@ -267,6 +271,9 @@ def test_of(
         task=task,
         metric=metric,
         **{name: found[name] for name in _SAME},
+        abilities=tuple(each["ability"] for each in found.get("abilities", ())),
+        abilities_std_error=tuple(each["std_error"] for each in found.get("abilities", ())),
+        ability_covariance=tuple(map(tuple, found.get("ability_covariance", ()))),
         full_score=full["estimate"],
         full_score_low=full["low"],
         full_score_high=full["high"],

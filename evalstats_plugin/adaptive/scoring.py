@@ -4,6 +4,7 @@
   have answered equally many items, and arrays have an axis of sessions first
 * `score`: abilities with standard errors, by a name of `SCORINGS`
 * `laplace`, `project`: ability and misfit factors jointly, and from them the score on all items
+* `abilities`: those of a bank of several, from the same joint posterior
 * `predict`: the same, allowing for models that do not fit the bank (`KINDS`)
 * `anchor_points`, `anchor_scores`: tinyBenchmarks' fixed weighted set of items [Pol24]_
 """
@@ -21,6 +22,7 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import Items, Response, log_likelihood, respond
+from evalstats_plugin.adaptive.several import Abilities, on_axes, quadrature
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile, tail_probability
@@ -70,6 +72,9 @@ class Belief:
     """Shape (S, 3): share of answers right and share wrong whatever the item, and how many times
     more abilities vary; None for models like those of the bank. `posterior` is that of the latter
     all the same."""
+    axes: FloatArray | None = None
+    """Of `ItemBank`: with several abilities, estimates are from the joint posterior, and the grid
+    serves as a first look along the items' main direction."""
 
     @classmethod
     def prior(cls, bank: ItemBank, n_sessions: int = 1) -> Belief:
@@ -85,6 +90,7 @@ class Belief:
             empty.astype(np.int64),
             empty,
             empty,
+            axes=bank.axes,
         )
 
     def answered(self, places: IntArray, right: FloatArray, trials: FloatArray) -> Belief:
@@ -131,8 +137,37 @@ class Belief:
         chances = np.exp(values - values.max(axis=-1, keepdims=True))
         return chances / chances.sum(axis=-1, keepdims=True)
 
+    @cached_property
+    def joint(self) -> State:
+        """Mean and covariance of (θ, f), by quadrature for up to three abilities."""
+        near = laplace(self)
+        pairs = [
+            quadrature(self._log_density(s), near.mean[s], near.covariance[s])
+            for s in range(len(self.places))
+        ]
+        mean, covariance = zip(*pairs, strict=True)
+        return State(np.stack(mean), np.stack(covariance))
+
+    def _log_density(self, session: int) -> Callable[[FloatArray], FloatArray]:
+        """Log posterior density of (θ, f) in one session, at points of shape (Q, D)."""
+        centre, variance = self.ability_prior()
+        items = Items(*(values[session] for values in self.asked))
+        right, trials = self.right[session], self.trials[session]
+
+        def at(points: FloatArray) -> FloatArray:
+            shifted = items._replace(intercept=items.intercept + points[:, 1:] @ items.loadings.T)
+            answers = log_likelihood(shifted, points[:, :1], right, trials).sum(axis=1)
+            squares = (points[:, 0] - centre) ** 2 / variance[session]
+            return answers - (squares + (points[:, 1:] ** 2).sum(axis=1)) / 2
+
+        return at
+
     def interval(self, confidence_level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Equal-tailed limits of the abilities, each of shape (S,)."""
+        if self.axes is not None:
+            ability, error = score(self)
+            half = normal_quantile(confidence_level) * error
+            return ability - half, ability + half
         tail = tail_probability(confidence_level)
         at = self.posterior
         # A node stands for the interval around it: half of it lies below.
@@ -148,16 +183,39 @@ class Scored(NamedTuple):
 
 
 def score(belief: Belief, scoring: str = "eap") -> Scored:
-    """Estimate abilities by a name of `SCORINGS`.
+    """Estimate abilities by a name of `SCORINGS`; of several, the items' main direction.
 
     Raises
     ------
     SelectionError
-        No such name.
+        No such name, or one that cannot estimate several abilities.
     """
     if scoring not in SCORINGS:
         raise SelectionError(no_such("scoring", scoring, SCORINGS, ", ".join(SCORINGS)))
-    return SCORINGS[scoring](belief)
+    if belief.axes is None:
+        return SCORINGS[scoring](belief)
+    state = _joint(belief, scoring)
+    return Scored(state.mean[:, 0], np.sqrt(state.covariance[:, 0, 0]))
+
+
+def abilities(belief: Belief, scoring: str = "eap") -> Abilities:
+    """Estimate the abilities of a bank of several: posterior means (`"eap"`) or modes (`"map"`).
+
+    Raises
+    ------
+    SelectionError
+        A scoring without a prior.
+    """
+    if belief.axes is None:
+        raise ValueError("the bank has one ability: use score")
+    return on_axes(*_joint(belief, scoring), belief.axes)
+
+
+def _joint(belief: Belief, scoring: str) -> State:
+    if scoring == "wle":
+        msg = "scoring wle estimates one ability, and the bank has several: choose eap or map"
+        raise SelectionError(msg)
+    return laplace(belief) if scoring == "map" else belief.joint
 
 
 def eap(belief: Belief) -> Scored:

@@ -230,11 +230,15 @@ RULE_NAMES = (*RULES, MIXED)
 def rule_for(bank: ItemBank, rule: str) -> str:
     """Resolve a rule's name; ``"auto"`` depends on whether the bank has misfit factors.
 
+    For several abilities it is ``"d-optimal"``: what narrows their joint posterior most.
+
     Raises
     ------
     SelectionError
         No such rule.
     """
+    if rule == "auto" and bank.axes is not None:
+        return "d-optimal"
     if rule == "auto":
         return "full-score" if bank.misfit_loadings.shape[1] else "posterior-information"
     if rule not in RULE_NAMES:

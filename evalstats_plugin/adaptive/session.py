@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
@@ -29,6 +29,7 @@ from evalstats_plugin.adaptive.scoring import (
     Belief,
     Predicted,
     Scored,
+    abilities,
     expected,
     laplace,
     score,
@@ -48,6 +49,7 @@ from evalstats_plugin.adaptive.selection import (
     rule_for,
     worth,
 )
+from evalstats_plugin.adaptive.several import Abilities, AbilityEstimate
 from evalstats_plugin.adaptive.stopping import (
     LIMITS,
     Answer,
@@ -86,6 +88,9 @@ _KEY = "evalstats_adaptive"
 """Key of the format version in the header of an answers file."""
 
 _FACTS = "facts"
+
+_OF_SEVERAL = ("abilities", "ability_covariance")
+"""Fields that records of one ability do not have."""
 
 
 class Settings(TypedDict, total=False):
@@ -132,10 +137,15 @@ class SessionResult:
     """Shares of the tasks in words; None without content balancing."""
     scoring: str
     ability: float
+    """Of several, the items' main direction."""
     std_error: float | None
     low: float
     high: float
     confidence_level: float
+    abilities: tuple[AbilityEstimate, ...] = ()
+    """Of a bank of several abilities; empty for one."""
+    ability_covariance: tuple[tuple[float, ...], ...] = ()
+    """Of `abilities`."""
     full_score: ScoreEstimate
     full_score_by_task: Mapping[str, ScoreEstimate]
     """Empty for a single task."""
@@ -153,7 +163,14 @@ class SessionResult:
         plain = {"full_score": self.full_score._asdict(), "full_score_by_task": by_task}
         named = [list(key) for key in self.person_fit.surprising]
         fit = self.person_fit._asdict() | {"surprising": named}
-        return vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
+        found = vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
+        if not self.abilities:
+            return {name: value for name, value in found.items() if name not in _OF_SEVERAL}
+        covariance = [list(row) for row in self.ability_covariance]
+        return found | {
+            "abilities": [asdict(each) for each in self.abilities],
+            "ability_covariance": covariance,
+        }
 
 
 class AdaptiveSession(Drawable):
@@ -350,6 +367,10 @@ class AdaptiveSession(Drawable):
         low, high = self._belief.interval(self.confidence_level)
         return float(low[0]), float(high[0])
 
+    def abilities(self) -> Abilities:
+        """Abilities of a bank of several with their covariance; arrays of one session."""
+        return abilities(self._belief, self.scoring)
+
     def full_score(self) -> dict[str, ScoreEstimate]:
         """Predicted score on all items, by task; "" is over all tasks.
 
@@ -365,6 +386,7 @@ class AdaptiveSession(Drawable):
         """Return the estimates so far."""
         low, high = self.interval()
         scores = self.full_score()
+        several = None if self.bank.axes is None else self.abilities()
         return SessionResult(
             n_items=self.n,
             n_in_bank=len(self.bank),
@@ -377,6 +399,10 @@ class AdaptiveSession(Drawable):
             low=low,
             high=high,
             confidence_level=self.confidence_level,
+            abilities=() if several is None else several.estimates(self.confidence_level),
+            ability_covariance=(
+                () if several is None else tuple(map(tuple, several.covariance[0].tolist()))
+            ),
             full_score=scores.pop(ALL_TASKS),
             full_score_by_task=scores,
             cost=None if self.bank.cost is None else self._cost,
@@ -399,9 +425,12 @@ class AdaptiveSession(Drawable):
         p, scale = (np.take_along_axis(x, at, axis=1) for x in (curve.probability, curve.scale))
         cells = Cells(belief.right, belief.trials, p)
         centre, variance = belief.ability_prior()
-        pull = -(state.mean[:, 0] - centre) / variance
+        away = state.mean - np.eye(1, state.mean.shape[1]) * centre
+        pull = -away / np.r_[variance, np.ones(away.shape[1] - 1)]
         # The slope of a curve by ability is that by its logit times the item's discrimination.
-        slope = scale * belief.items.directions[at[0], 0]
+        slope = scale[..., None] * belief.items.directions[at[0]]
+        if belief.axes is None:
+            pull, slope = pull[:, 0], slope[..., 0]
         random_z = None
         if chance.sum() > 1 and not chance.all():
             random_z = self._random_z(chance)
@@ -567,11 +596,18 @@ class AdaptiveSession(Drawable):
 
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
+        belief = self._belief
+        error, prior_sd = float(score(belief).std_error[0]), self.bank.ability_sd
+        told = 2 * float(np.log(prior_sd / error))
+        if belief.axes is not None:
+            error = float(abilities(belief).std_error.max())
+            told = -float(np.linalg.slogdet(belief.joint.covariance[0])[1])
         return Standing(
             n=self.n,
             ability=self.ability,
-            std_error=float(score(self._belief).std_error[0]),
-            prior_sd=self.bank.ability_sd,
+            std_error=error,
+            prior_sd=prior_sd,
+            information=told,
             cost=self._cost,
             seconds=monotonic() - self._began,
             outlook=self._outlook,

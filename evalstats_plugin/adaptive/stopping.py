@@ -74,13 +74,15 @@ class Standing:
     n: int
     ability: float
     std_error: float
-    """Posterior standard deviation."""
+    """Posterior standard deviation; of several abilities the largest."""
     prior_sd: float
     cost: float
     """Cost of all items asked."""
     seconds: float
     outlook: Outlook
     """Of this one session."""
+    information: float
+    """Log determinant of the abilities' posterior precision, less that of their prior."""
 
 
 class StopRule(Protocol):
@@ -130,6 +132,21 @@ class Reliability(_Threshold):
         if standing.n < self.min_items or found < self.value:
             return None
         return f"reliability {found:.3f} ≥ {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Information(_Threshold):
+    """The answers have told enough of the abilities: the log determinant of their precision.
+
+    Of one ability, ``log(prior variance / SE²)``. Each ability with reliability r adds
+    ``-log(1 - r)``: 2.3 at .9.
+    """
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        if standing.n < self.min_items or standing.information < self.value:
+            return None
+        return f"information {standing.information:.2f} ≥ {self.value:g}"
 
 
 @dataclass(frozen=True)

@@ -494,11 +494,13 @@ def log_likelihood_z(
     ----------
     cells
         Answers, and P(right) at the estimated abilities.
-    slope : shape (N, M)
-        Derivative of P(right) by ability.
-    prior_score : shape (N,)
+    slope : shape (N, M) or (N, M, K)
+        Derivative of P(right) by ability, or by each of K abilities.
+    prior_score : shape (N,) or (N, K)
         Derivative of the log prior of ability at the estimate; 0 for maximum likelihood.
     """
+    slopes = slope if slope.ndim > 2 else slope[..., None]
+    pulls = np.asarray(prior_score) if slope.ndim > 2 else np.asarray(prior_score)[..., None]
     p = cells.probability
     used = (cells.trials > 0) & (p > 0) & (p < 1)
     p = np.where(used, p, 0.5)
@@ -508,12 +510,20 @@ def log_likelihood_z(
     residual = np.where(used, cells.residual, 0.0)
     surprise = (residual * weight).sum(axis=1)
     # Ability solves Σ residual · score + prior_score = 0: project that direction out.
-    score = np.where(used, slope / one, 0.0)
+    scores = np.where(used, np.moveaxis(slopes, -1, 0) / one, 0.0)
+    prior = np.broadcast_to(np.moveaxis(pulls, -1, 0), scores.shape[:1] + p.shape[:1]).copy()
+    left, known = weight, surprise
     with np.errstate(invalid="ignore", divide="ignore"):
         lz = surprise / np.sqrt((variance * weight**2).sum(axis=1))
-        share = (variance * weight * score).sum(axis=1) / (variance * score**2).sum(axis=1)
-        left = weight - share[:, None] * score
+        for k, score in enumerate(scores):
+            size = (variance * score**2).sum(axis=1)
+            share = (variance * left * score).sum(axis=1) / size
+            left, known = left - share[:, None] * score, known + share * prior[k]
+            # The other directions, without this one (Gram–Schmidt).
+            common = (variance * scores[k + 1 :] * score).sum(axis=2) / size
+            scores[k + 1 :] -= common[..., None] * score
+            prior[k + 1 :] -= common * prior[k]
         rest, whole = ((variance * w**2).sum(axis=1) for w in (left, weight))
         # Where all answers but one are certain, no variance is left.
         spread = np.sqrt(np.where(rest > 1e-8 * whole, rest, np.nan))
-        return LogLikelihoodZ(lz, (surprise + share * prior_score) / spread)
+        return LogLikelihoodZ(lz, known / spread)

@@ -69,10 +69,21 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
         said.append(RULES_LEGEND)
     stops: list[str] = []
     if len(results.rows) <= _MOST_REASONS:
-        stops = [f"{row.model}: stopped, {row.stopped}" for row in results.rows]
+        stops = [line for row in results.rows for line in _said(row)]
     print_all(
         tables, report_text.note_lines(results), [*stops, *said, heading], file=file, width=width
     )
+
+
+def _said(row: AdaptiveTest) -> list[str]:
+    """Why a test stopped, and several abilities with their errors."""
+    lines = [f"{row.model}: stopped, {row.stopped}"]
+    if row.abilities:
+        pairs = zip(row.abilities, row.abilities_std_error, strict=True)
+        each = [f"{ability:+.2f} ± {error:.2f}" for ability, error in pairs]
+        shown = ", ".join(f"{k}: {found}" for k, found in enumerate(each, 1))
+        lines.append(f"{row.model}: abilities {shown} (standard errors)")
+    return lines
 
 
 def _legend(rows: Sequence[AdaptiveTest]) -> str:

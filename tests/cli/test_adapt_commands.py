@@ -98,6 +98,27 @@ def test_costs_of_a_file_are_kept_and_budgets_go_by_them(
     assert "no cost of 0 or above for 1 item" in _adapt(*anew).stderr
 
 
+def test_a_bank_of_two_abilities_is_tested_until_enough_is_known(
+    logs: Path, others: Path, tmp_path: Path
+) -> None:
+    """Every form has both abilities; a contradiction is refused before the logs are read."""
+    path = tmp_path / "two.parquet"
+    contradiction = _adapt("bank", logs, "-o", path, "--item-model", "rasch", "--dimensions", 2)
+    assert "has one ability per model: leave --dimensions out" in contradiction.stderr
+    _json("bank", logs, "-o", path, "--dimensions", 2)
+
+    asked = ("replay", others, "--bank", path, "--information", 1.5)
+    rows = _json(*asked)["results"]
+    table = _adapt(*asked, "--quiet").stdout
+    lines = csv.DictReader(StringIO(_adapt(*asked, "--quiet", "--format", "csv").stdout))
+
+    assert all(row["stopped"].startswith("information ") for row in rows)
+    assert all(2 == len(row["abilities"]) == len(row["ability_covariance"]) for row in rows)
+    first, error = rows[0]["abilities"][0], rows[0]["abilities_std_error"][0]
+    assert f"abilities 1: {first:+.2f} ± {error:.2f}, 2: " in table
+    assert [row["abilities"] for row in rows] == [json.loads(line["abilities"]) for line in lines]
+
+
 def test_items_that_changed_over_time_are_left_out(logs: Path, tmp_path: Path) -> None:
     """Models logged later all know item 20 of task_a; logs of one time are refused."""
     refused = _adapt("bank", logs, "-o", tmp_path / "x.parquet", "--drift")

@@ -45,7 +45,7 @@ SAME = {
     "irt fit": Same((es.fit_irt, es.read), 9, apart={"item_model": (None, "2pl")}),
     "rank stats": Same((es.rank,), 4, {"method": "model"}),
     "rank models": Same((es.rank, es.read), 10, {"method": "model"}),
-    "adapt bank": Same((es.fit_irt, es.read), 8),
+    "adapt bank": Same((es.fit_irt, es.read), 8, apart={"item_model": (None, "2pl")}),
     "adapt replay": Same((Plan, es.read), 15, apart=BATCH),
     "adapt run inspect": Same((Plan,), 10, apart=BATCH),
     "adapt run lm-eval": Same((Plan,), 10, apart=BATCH),

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Name, file, paths, seed, takes, under
+from evalstats_plugin.cli.irt import parse_dimensions
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Name,
+    Parsed,
+    file,
+    paths,
+    seed,
+    takes,
+    under,
+)
 from evalstats_plugin.cli.shell.running import (
     Output,
     Reading,
@@ -48,13 +58,18 @@ class Target:
 class Options(Target):
     """How a bank is made."""
 
-    item_model: str = _written(
-        f"How items differ: {', '.join(ITEM_MODELS)}, as in `irt fit`.",
-        default="2pl", type=Name("item model", ITEM_MODELS), metavar="NAME",
+    item_model: str | None = _written(
+        f"How items differ: {', '.join(ITEM_MODELS)}, as in `irt fit`.  [default: 2pl]",
+        type=Name("item model", ITEM_MODELS), metavar="NAME",
     )  # fmt: skip
     estimator: str = _written(
         "How it is fitted, as in `irt fit`.",
         default="auto", type=Name("estimator", ("auto", *ESTIMATORS)), metavar="NAME",
+    )  # fmt: skip
+    dimensions: int | Literal["auto"] | None = _written(
+        "Number of abilities of each model (item model factor), as in `irt fit`; auto: the number "
+        "that predicts held-out answers best.",
+        type=Parsed(parse_dimensions), metavar="K|auto",
     )  # fmt: skip
     cost: str | None = _written(
         "CSV file with the columns item, cost (for example tokens per item) and, with several "
@@ -66,6 +81,15 @@ class Options(Target):
         default=False,
     )
     seed: int = seed()
+
+    def fitted_model(self) -> str:
+        """Return the item model with what the options imply."""
+        if self.dimensions is None:
+            return self.item_model or "2pl"
+        if self.item_model not in (None, "factor"):
+            msg = f"item model {self.item_model} has one ability per model: leave --dimensions out"
+            raise SelectionError(f"{msg}, or pass --item-model factor")
+        return "factor"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,26 +119,34 @@ def bank(
     from evalstats_plugin.adaptive.calibrate import item_bank, recent_models, without_drift
     from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.irt.fitting import fit_irt
+    from evalstats_plugin.irt.methods import FactorOptions
 
-    file = asked.place()
+    file, item_model = asked.place(), asked.fitted_model()
     responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
     matrix = ability_matrix(responses)
     costs = None if asked.cost is None else _costs(asked.cost, matrix)
     recent = recent_models(matrix, responses) if asked.drift else []
-    if recent and asked.item_model == "factor":
+    if recent and item_model == "factor":
         msg = (
             "--drift compares abilities, and a factor model has several: choose another item model"
         )
         raise SelectionError(msg)
     output.tell(f"calibrating {len(matrix.item_ids)} items on {len(matrix.models)} models")
     with progress_on_work("calibrating", quiet=output.quiet):
-        fit = fit_irt(matrix, asked.item_model, asked.estimator, rng=asked.seed)
+        options = FactorOptions(dimensions=asked.dimensions or "auto")
+        fit = fit_irt(
+            matrix,
+            item_model,
+            asked.estimator,
+            rng=asked.seed,
+            options=options if item_model == "factor" else None,
+        )
         origin = _origin(responses)
         made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
         if recent:
             made = without_drift(made, cast("IRTFit", fit), matrix, recent)
             made.require_usable()
-    how = {"item_model": asked.item_model, "estimator": fit.estimator, "seed": asked.seed}
+    how = {"item_model": item_model, "estimator": fit.estimator, "seed": asked.seed}
     _save(ctx, made, file, output, how, responses.notes)
 
 

@@ -75,6 +75,11 @@ class Planning:
     reliability: float | None = _stops(
         "Stop once the reliability of the ability reaches this, such as 0.9.", metavar="R"
     )
+    information: float | None = _stops(
+        "Stop once the log determinant of the abilities' precision has grown by this, such as 2.3 "
+        "for each ability of the bank (reliability .9).",
+        metavar="X",
+    )
     score_width: float | None = _stops(
         "Stop once the interval of the full score is at most this wide.", metavar="W"
     )
