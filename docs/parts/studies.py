@@ -218,8 +218,9 @@ def new_items() -> str:
         "alpaca_eval": "AlpacaEval, 805 instructions, 58 models",
     }
     shown = {
-        "nothing": "none (random numbers)", "pixels": "64 pixels", "text": "hashed words of the text",
-        "embedding": "all-MiniLM-L6-v2, 384 numbers", "its answers": "*its own answers*",
+        "nothing": "none (random numbers)", "pixels": "64 pixels",
+        "text": "hashed words of the text", "embedding": "all-MiniLM-L6-v2, 384 numbers",
+        "its answers": "*its own answers*",
     }  # fmt: skip
     head = ("New items of", "Features", "explained", "correlation", "95 % held", "log loss")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
