@@ -4,8 +4,11 @@
 the prior; ours integrates the same posterior. HiBayES fits its two-level model of groups by NUTS;
 ours takes it as nested plates. 20 models crossed with 30 tasks of 100 questions, drawn from the
 model with known effects, are fitted by `fit_hierarchical` and by NUTS of NumPyro, under the same
-priors; a long run of NUTS is the posterior that both are held against. HiBayES is on no package
-index: its model and settings are written out in `hierarchical_fits`, from its version 1.0.0.
+priors; a long run of NUTS is the posterior that both are held against. 30 models that answered the
+same 100 questions of each of 20 tasks are fitted by `fit_hierarchical`, which lets questions
+differ, by HiBayES's two-level model, in which every model on every task is a group, and by NUTS of
+the crossed model with the questions summed. HiBayES is on no package index: its model and settings
+are written out in `hierarchical_fits`, from its version 1.0.0.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import OURS, Job, Program, digits, install, keep, run, side_by_side
+from benchmarks.peers import OURS, Job, Program, asked, digits, install, keep, run, side_by_side
 from evalstats_plugin.stats.grid_posteriors import beta_binomial
 
 REQUIREMENT = "numpyro==0.22.0"
@@ -30,6 +33,9 @@ SCALES = (0.1, 1.0)
 MODELS, TASKS, QUESTIONS = 20, 30, 100
 EFFECTS = (0.8, 0.8, 0.4)
 """Standard deviations of models, of tasks and of cells."""
+QUESTION = 0.8
+"""Standard deviation of questions that all models share."""
+SHARED_MODELS, SHARED_TASKS = 30, 20
 ROUNDS = 2
 
 Found = Mapping[str, np.ndarray]
@@ -45,6 +51,7 @@ def main() -> None:
         for scale in SCALES:
             rows += two_level(folder, scale)
         rows += crossed(folder)
+        rows += shared(folder)
     keep("hierarchical", rows)
 
 
@@ -135,6 +142,8 @@ def crossed(folder: Path) -> list[dict[str, Any]]:
         return told
 
     name = f"{MODELS} models × {TASKS} tasks × {QUESTIONS} questions"
+    if not asked(name):
+        return []
     job = Job(name, "hierarchical_fits", folder, judge, ROUNDS)
     nuts = Program("NumPyro", REQUIREMENT, ("crossed", "1000"))
     broken = install([REQUIREMENT]).get(REQUIREMENT)
@@ -142,6 +151,35 @@ def crossed(folder: Path) -> list[dict[str, Any]]:
     exact = run(job._replace(judge=judge_long), longer, broken)
     rows = side_by_side(job, [Program(OURS, None, ("crossed",)), nuts])
     return [*rows, {"job": name, "program": "NumPyro, long run"} | exact]
+
+
+def shared(folder: Path) -> list[dict[str, Any]]:
+    """Every model on the same questions of every task."""
+    rng = np.random.default_rng(SEED)
+    shape = SHARED_MODELS, SHARED_TASKS
+    model, task, cell = (
+        sd * rng.standard_normal(size)
+        for sd, size in zip(EFFECTS, ((shape[0], 1), (1, shape[1]), shape), strict=True)
+    )
+    level = (0.3 + model - task + cell)[..., None]
+    hard = QUESTION * rng.standard_normal((1, SHARED_TASKS, QUESTIONS))
+    answers = rng.random((*shape, QUESTIONS)) < 1 / (1 + np.exp(hard - level))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    chance = 1 / (1 + np.exp(QUESTION * nodes - level)) @ (weights / weights.sum())
+    np.savez(
+        folder / "data.npz", answers=answers.astype(float), total=float(QUESTIONS), scale=SCALES[1]
+    )
+
+    def judge(found: Found) -> dict[str, Any]:
+        ess = {name: digits(float(found[name])) for name in ("least_ess", "rate_ess", "mean_ess")}
+        lost = {key: int(found[key]) for key in ("divergences",) if key in found}
+        return {**_against(found, chance), **ess, **lost}
+
+    names = ("HiBayES's way, NumPyro", "NumPyro")
+    others = [Program(name, REQUIREMENT, ("shared", "1000")) for name in names]
+    name = f"{shape[0]} models × {shape[1]} tasks × {QUESTIONS} shared questions"
+    job = Job(name, "hierarchical_fits", folder, judge, ROUNDS)
+    return side_by_side(job, [Program(OURS, None, ("shared",)), *others])
 
 
 def _against(found: Found, chance: np.ndarray) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 ``python hierarchical_fits.py PROGRAM FOLDER CPU_LIMIT JOB [DRAWS]`` reads ``data.npz`` from the
 folder and writes means, standard deviations, 95 % limits and effective draws to ``found.npz``. JOB
-is ``clustered``, ``two-level`` or ``crossed``; DRAWS are those of each chain of NUTS. Programs are
-imported before the clock starts; compiling counts.
+is ``clustered``, ``two-level``, ``crossed`` or ``shared``; DRAWS are those of each chain of NUTS.
+Programs are imported before the clock starts; compiling counts.
 """
 
 from __future__ import annotations
@@ -148,6 +148,39 @@ def two_level(data: Data, draws: int) -> Fit:
     return _nuts(model, draws, told, "effect", 0.95, chains="vectorized")
 
 
+def cells(data: Data, draws: int) -> Fit:
+    """HiBayES's two-level model with every model on every task as a group of its own."""
+    right = data["answers"].sum(axis=2)
+    groups = {
+        "right": right.ravel(),
+        "total": np.full(right.size, float(data["total"])),
+        "scale": data["scale"],
+    }
+    return _with_means(two_level(groups, draws), "effect", right.shape)
+
+
+def sums(data: Data, draws: int) -> Fit:
+    """Models crossed with tasks, the questions summed."""
+    right = data["answers"].sum(axis=2)
+    fit = crossed({"right": right, "total": data["total"]}, draws)
+    return _with_means(fit, "effect", right.shape)
+
+
+def _with_means(fit: Fit, site: str, shape: tuple[int, int]) -> Fit:
+    """Tell of rates in this shape, and effective draws of their means over tasks."""
+
+    def tell(found: Any) -> dict[str, Any]:
+        from numpyro.diagnostics import effective_sample_size
+
+        told, rate = fit.tell(found), _rate(found[0][site])
+        for name in ("mean", "sd", "low", "high"):
+            told[f"rate_{name}"] = told[f"rate_{name}"].reshape(shape)
+        means = rate.reshape(*rate.shape[:2], *shape).mean(axis=3)
+        return told | {"mean_ess": effective_sample_size(means).min()}
+
+    return Fit(fit.run, tell)
+
+
 def gibbs(data: Data, _: int) -> Fit:
     """Models crossed with tasks, as `fit_hierarchical` has it from the answers."""
     import torch
@@ -155,17 +188,21 @@ def gibbs(data: Data, _: int) -> Fit:
     from evalstats_plugin import ResponseMatrix, fit_hierarchical
 
     torch.set_num_threads(1)
-    right, n = data["right"], int(data["total"])
-    # Which questions were right is drawn anew for each model: none is harder than another.
-    answers = np.random.default_rng(0).permuted(np.arange(n) < right[:, :, None], axis=2)
-    tasks = np.repeat([f"task {k}" for k in range(right.shape[1])], n).tolist()
-    matrix = ResponseMatrix.from_array(answers.reshape(len(right), -1), tasks=tasks)
+    n = int(data["total"])
+    if "answers" in data:
+        answers = data["answers"]
+    else:
+        # Which questions were right is drawn anew for each model: none is harder than another.
+        right = np.arange(n) < data["right"][:, :, None]
+        answers = np.random.default_rng(0).permuted(right, axis=2)
+    tasks = np.repeat([f"task {k}" for k in range(answers.shape[1])], n).tolist()
+    matrix = ResponseMatrix.from_array(answers.reshape(len(answers), -1), tasks=tasks)
 
     def tell(fit: Any) -> dict[str, Any]:
-        kept = fit.posterior.accuracy
+        kept, ess = fit.posterior.accuracy, fit.diagnostics["ess"]
         rate = _summary("rate", kept.reshape(-1, *kept.shape[2:]))
-        ess = {"least_ess": fit.diagnostics["least_ess"]}
-        return rate | ess | {"rate_ess": fit.diagnostics["ess"]["accuracy"]}
+        rate |= {"rate_ess": ess["accuracy"], "mean_ess": ess["overall"]}
+        return rate | {"least_ess": fit.diagnostics["least_ess"]}
 
     return Fit(lambda: fit_hierarchical(matrix, rng=0, device="cpu"), tell)
 
@@ -263,6 +300,9 @@ FITS: Mapping[tuple[str, str], tuple[str, Callable[[Data, int], Fit]]] = Mapping
         ("two-level", "HiBayES's way, NumPyro"): ("numpyro", two_level),
         ("crossed", "evalstats-plugin"): ("evalstats-plugin", gibbs),
         ("crossed", "NumPyro"): ("numpyro", crossed),
+        ("shared", "evalstats-plugin"): ("evalstats-plugin", gibbs),
+        ("shared", "HiBayES's way, NumPyro"): ("numpyro", cells),
+        ("shared", "NumPyro"): ("numpyro", sums),
     }
 )
 """By job and program: the distribution, and what prepares a fit."""

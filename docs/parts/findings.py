@@ -75,6 +75,8 @@ def _about_pooling(name: str) -> str:
         wanted = ("normal", "normal", name.replace("_", " "))
         rows = {(r["interactions"], r["fitted"], r["intervals"]): r["coverage"] for r in known}
         return short(rows[wanted])
+    if name.startswith("unlike_"):
+        return _where_the_truth_is_unlike(name.removeprefix("unlike_"))
     study = read_study("hierarchical_coverage")
     rows = {(row["intervals"], row["contrast"]): row for row in study["rows"]}
     contrast, _, what = name.partition("_")
@@ -82,6 +84,18 @@ def _about_pooling(name: str) -> str:
     if what == "coverage":
         return short(pooled["coverage"])
     return f"{100 * (1 - pooled['width'] / alone['width']):.0f}"
+
+
+def _where_the_truth_is_unlike(what: str) -> str:
+    """Return the least or most coverage where effects are not as assumed, or the worst error."""
+    known = read_study("hierarchical_predictions")["rows"]
+    rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
+    if what == "new":
+        return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
+    old = [r for r in rows if "new" not in r["intervals"]]
+    if what == "error":
+        return f"{100 * max(r['rmse'] / r['rmse_of_scores'] for r in old):.0f}"
+    return short((min if what == "least" else max)(r["coverage"] for r in old))
 
 
 def _sure_of_near_ties(p_better: str) -> str:

@@ -21,6 +21,7 @@ from evalstats_plugin.cli.shell.options import (
     device,
     file,
     level,
+    parse_dimensions,
     paths,
     seed,
     takes,
@@ -34,6 +35,7 @@ from evalstats_plugin.cli.shell.running import (
     output,
     plugins_of,
     progress_on_work,
+    read_features,
     reading,
 )
 from evalstats_plugin.errors import LogError, SelectionError, no_such
@@ -67,16 +69,19 @@ _SUMMARIES = {
     "new-items": "Predict the difficulty of items that no model answered, from their texts.",
     "score": "Score models on the fixed items of a saved fit.",
     "link": "Fit, and put the abilities on the scale of a saved fit.",
+    "capabilities": "Find what items need beyond one ability, and which models have it.",
     "dif": "Find items that are harder for some models than for others of equal ability.",
     "holdout": "Predict answers that the fit did not see.",
 }
+
+_MODULES = {"capabilities": "evalstats_plugin.cli.pool"}
 
 
 @click.group(
     cls=LazyGroup,
     sections={
         "Commands": {
-            name: (f"{__name__}:{name.replace('-', '_')}", text)
+            name: (f"{_MODULES.get(name, __name__)}:{name.replace('-', '_')}", text)
             for name, text in _SUMMARIES.items()
         }
     },
@@ -88,16 +93,6 @@ def irt() -> None:
     All tasks of the logs make one scale; a task with several metrics needs --metric. Models that
     answered different items can be compared where their items overlap.
     """
-
-
-def parse_dimensions(text: str) -> int | str:
-    """Read a number of dimensions, or ``auto``."""
-    if text == "auto":
-        return text
-    if not text.isdigit() or int(text) == 0:
-        msg = f"--dimensions {text!r} is not a number of dimensions: give one, or 'auto'"
-        raise SelectionError(msg)
-    return int(text)
 
 
 def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["choices"]:
@@ -687,30 +682,6 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
             f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
         )
         raise LogError(msg) from error
-    return found
-
-
-def read_features(path: str) -> pd.DataFrame:
-    """Read features of items from a CSV file; columns in which every cell is a number are numbers.
-
-    Raises
-    ------
-    LogError
-        There is no such file, it has no rows, or no column item.
-    """
-    import pandas as pd
-
-    rows = csv_rows(path, "features of items")
-    if not rows or "item" not in rows[0]:
-        there = ", ".join(rows[0]) if rows else "none"
-        raise LogError(f"{path} has the columns {there}: it needs the column item")
-    found = pd.DataFrame(rows)
-    for name in found.columns.difference(["item", "task", "text"]):
-        try:
-            found[name] = found[name].astype(float)
-        except ValueError:
-            msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
-            raise LogError(msg) from None
     return found
 
 

@@ -344,13 +344,15 @@ def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None)
         "confidence_level": fit.confidence_level,
         "method": fit.model,
     }
-    # One row of pairs at a time: all differences would be many times as large as the draws.
+    overall = accuracy.mean(axis=3)
+    # One row of pairs at a time: all comparisons would be many times as large as the draws.
     for first in dict.fromkeys(a.tolist()):
         others = b[a == first]
-        difference = accuracy[:, :, others] - accuracy[:, :, first : first + 1]
-        found = spread(difference.mean(axis=3), fit.confidence_level)
-        ahead = (difference.mean(axis=3) > 0).mean(axis=(0, 1))
-        on_task = (difference > 0).mean(axis=(0, 1, 3))
+        difference = overall[:, :, others] - overall[:, :, first : first + 1]
+        found = spread(difference, fit.confidence_level)
+        ahead = (difference > 0).mean(axis=(0, 1))
+        higher = accuracy[:, :, others] > accuracy[:, :, first : first + 1]
+        on_task = higher.mean(axis=(0, 1, 3))
         columns: dict[str, Sequence[Any]] = {
             "model_a": [fit.models[first]] * len(others),
             "model_b": [fit.models[i] for i in others],

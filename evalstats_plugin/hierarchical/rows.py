@@ -1,4 +1,4 @@
-"""Records of hierarchical models: performance, difficulty, contrasts, effects, and checks."""
+"""Records: performance, difficulty, contrasts, effects, checks, and capabilities."""
 
 from __future__ import annotations
 
@@ -211,3 +211,29 @@ class Evidence:
 
 PooledScores = Results[Performance]
 """Estimates with partial pooling, as exporters receive them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """What answers have in common beyond how good a model is and how hard an item."""
+
+    shown: ClassVar[tuple[str, ...]] = ("capability", "tasks", "n_items", "found_again")
+
+    capability: int
+    """From 1, the one that explains most first."""
+    variance: float
+    """That it gives the logits of answers, averaged over items."""
+    n_items: int
+    """Items that need it."""
+    found_again: float | None
+    """Cosine of the models' levels when they are estimated from either half of the items; None
+    where items are too few to halve."""
+    by_chance: float | None
+    """Cosine that random levels would exceed in 1 of 20 cases."""
+    tasks: tuple[str, ...]
+    """Those that need it most, the first most."""
+    items: tuple[str, ...]
+    """The same."""
+    strongest: tuple[str, ...]
+    """Models, the best first."""
+    weakest: tuple[str, ...]

@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
-from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
 from evalstats_plugin.irt.methods import MASKS
-from evalstats_plugin.irt.new_items import NewItems
-from evalstats_plugin.irt.rows import (
-    Abilities,
-    Ability,
-    FactorAbilities,
-    FactorAbility,
-    FactorLoading,
-    ItemEstimate,
-)
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import percent, print_all, titled
 
 if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.rows import Comparison
     from evalstats_plugin.irt.bootstrap import Uncertainties
+    from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
+    from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
+    from evalstats_plugin.irt.new_items import NewItems
+    from evalstats_plugin.irt.rows import (
+        Abilities,
+        Ability,
+        FactorAbilities,
+        FactorAbility,
+        FactorLoading,
+        ItemEstimate,
+    )
 
 MOST_ITEMS = 25
 """Lines of a table of items; items to inspect come first."""

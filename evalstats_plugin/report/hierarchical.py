@@ -1,17 +1,21 @@
-"""Tables of hierarchical models: observed and pooled scores, contrasts, effects and evidence."""
+"""Tables of hierarchical models: scores, contrasts, effects, evidence; and of capabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, TextIO
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import numpy as np
 
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import counted
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, has_evidence
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
 from evalstats_plugin.hierarchical.rows import (
+    Capability,
     Contrast,
     Effect,
     Evidence,
@@ -20,9 +24,20 @@ from evalstats_plugin.hierarchical.rows import (
     Performance,
 )
 from evalstats_plugin.report import text
-from evalstats_plugin.report.abilities import Lines, Page, page_markdown, print_page, signed
+from evalstats_plugin.report.abilities import (
+    Lines,
+    Page,
+    page_markdown,
+    plain,
+    print_page,
+    signed,
+)
 from evalstats_plugin.report.comparisons import probability
 from evalstats_plugin.report.text import percent
+
+if TYPE_CHECKING:
+    from evalstats_plugin.hierarchical.engines.capabilities import HeldOutScore, Stability
+    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -285,3 +300,147 @@ def _ran(fit: HierarchicalFit) -> str:
         found = f"{how['least_ess']:.0f} effective particles of {how['particles']}"
         return f"{reason} {how['draws']} draws, at least {found}."
     return reason
+
+
+_CAPABILITIES = (
+    "A capability is what the answers to some items have in common beyond how good a model is and "
+    "how hard an item: read its items before you name it. Found again: correlation of the models' "
+    "levels when they are estimated from either half of the items; by chance: what random levels "
+    "exceed in 1 of 20 cases. Levels have mean 0 and variance 1 over these models; Overall is what "
+    "helps on all items, in logits. Strength: how much a model's logit rises with its level."
+)
+_HELD_OUT = (
+    "Held-out answers: a fifth of the answers, predicted from the others. Gain: how much lower the "
+    "log loss of an answer is than by the plain hierarchical model, with its standard error over "
+    "items."
+)
+AS_GOOD = (
+    "a plain hierarchical model predicts as well: these answers do not show more than how good a "
+    "model is, overall and on each task, and how hard an item"
+)
+BETTER = "capabilities predict held-out answers better than a plain hierarchical model"
+_NAMES_OF_MODELS = {
+    "hierarchical": "plain hierarchical", "l1": "sparse (l1)",
+    "topk": "sparse (topk)", "topk+features": "sparse (topk), texts or features",
+}  # fmt: skip
+_SHOWN_ITEMS, _QUESTION = 3, 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapabilityReport(Results[Capability]):
+    """Capabilities, the fit they are of, and how well it predicts."""
+
+    fit: CapabilityFit
+    compared: tuple[HeldOutScore, ...]
+    plain_is_as_good: bool
+    questions: Mapping[tuple[str, str], str]
+    """By task and item, where the logs have them."""
+
+
+_LISTED = 5
+"""Tasks, items and models that are listed for a capability."""
+
+
+def capability_rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]:
+    """Describe the capabilities that items need, without those that none does."""
+    names, place = np.unique(fit.tasks.astype(str), return_inverse=True)
+    of_tasks = np.zeros((len(names), fit.n_features))
+    np.add.at(of_tasks, place, fit.code)
+    of_tasks /= np.bincount(place)[:, None]
+    rows: list[Capability] = []
+    for f in (k for k in range(fit.n_features) if k + 1 not in fit.empty):
+        tasks = [k for k in np.argsort(-of_tasks[:, f], kind="stable") if of_tasks[k, f] > 0]
+        models = fit.strongest_models(f)
+        found = (None, None) if again is None else (again.halves[f], again.chance[f])
+        rows.append(
+            Capability(
+                capability=f + 1,
+                variance=float(fit.use[f]),
+                n_items=int((fit.code[:, f] > 0).sum()),
+                found_again=None if found[0] is None else float(found[0]),
+                by_chance=None if found[1] is None else float(found[1]),
+                tasks=tuple(names[tasks[:_LISTED]].tolist()),
+                items=tuple(fit.strongest_items(f)[:_LISTED]),
+                strongest=tuple(models[:_LISTED]),
+                weakest=tuple(models[: -_LISTED - 1 : -1]),
+            )
+        )
+    return tuple(rows)
+
+
+def print_capabilities(
+    results: CapabilityReport, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print capabilities, models, items and predictions, the notes, and a legend."""
+    said = Results(results.rows, _said_of_capabilities(results))
+    print_page(_capability_page(results), said, file, heading=heading, width=width)
+
+
+def capabilities_markdown(results: CapabilityReport, heading: str) -> str:
+    """Return the same in Markdown."""
+    said = Results(results.rows, _said_of_capabilities(results))
+    return page_markdown(_capability_page(results), said, heading)
+
+
+def capabilities_json(results: CapabilityReport, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, capabilities, models, items, and predictions."""
+    return text.to_json(
+        replace(results, notes=_said_of_capabilities(results)),
+        about,
+        held_out=[score._asdict() for score in results.compared],
+        plain_is_as_good=results.plain_is_as_good,
+        fit=results.fit.to_dict(),
+    )
+
+
+def _said_of_capabilities(results: CapabilityReport) -> tuple[str, ...]:
+    return (AS_GOOD if results.plain_is_as_good else BETTER, *results.notes)
+
+
+def _capability_page(results: CapabilityReport) -> Page:
+    fit = results.fit
+    size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
+    tables: list[tuple[str, Lines, Sequence[int]]] = []
+    if results.rows:
+        tables = [
+            (f"Capabilities of {size}", _capability_lines(results), (0,)),
+            ("Levels of models", _level_lines(results), (0,)),
+            ("Items that need them most", _need_lines(results), (0, 1)),
+        ]
+    tables.append(("Held-out answers", _held_out_lines(results), (0,)))
+    return Page(tables, [_CAPABILITIES, _HELD_OUT] if results.rows else [_HELD_OUT])
+
+
+def _capability_lines(results: CapabilityReport) -> Lines:
+    return [["Capability", "Items", "Variance", "Found again", "By chance"], *([
+        f"{row.capability}: {few(row.tasks, _SHOWN_ITEMS)}", f"{row.n_items:,}",
+        plain(row.variance), signed(row.found_again), signed(row.by_chance),
+    ] for row in results.rows)]  # fmt: skip
+
+
+def _level_lines(results: CapabilityReport) -> Lines:
+    fit, shown = results.fit, [row.capability - 1 for row in results.rows]
+    lines = [["Model", "Overall", *(str(k + 1) for k in shown)]]
+    for i in np.argsort(-fit.performance, kind="stable").tolist():
+        levels = [signed(value) for value in fit.capability[i, shown].tolist()]
+        lines.append([fit.models[i], signed(float(fit.performance[i])), *levels])
+    return lines
+
+
+def _need_lines(results: CapabilityReport) -> Lines:
+    fit, lines = results.fit, [["Item", "Task", "Capability", "Strength"]]
+    for row in results.rows:
+        code = fit.code[:, row.capability - 1]
+        for j in np.argsort(-code, kind="stable")[: min(_SHOWN_ITEMS, row.n_items)].tolist():
+            task, item = str(fit.tasks[j]), str(fit.item_ids[j])
+            question = " ".join(results.questions.get((task, item), "").split())
+            about = f": {shorten(question, _QUESTION, placeholder='…')}" if question else ""
+            lines.append([f"{item}{about}", task, str(row.capability), plain(float(code[j]))])
+    return lines
+
+
+def _held_out_lines(results: CapabilityReport) -> Lines:
+    return [["Model", "Log loss", "Gain", "Std. error", "AUC"], *([
+        _NAMES_OF_MODELS[row.item_model], f"{row.log_loss:.4f}",
+        f"{row.gain:+.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
+    ] for k, row in enumerate(results.compared))]  # fmt: skip

@@ -145,14 +145,17 @@ def _normal_scores(x: FloatArray) -> FloatArray:
     size = flat.shape[1]
     order = np.argsort(flat, axis=1)
     ordered = np.take_along_axis(flat, order, axis=1)
+    # By twice the rank less 1, so that mean ranks of ties are among them.
+    scores = special.ndtri((np.arange(2 * size - 1) / 2 + 0.625) / (size + 0.25))
     place, differs = np.arange(size), ordered[:, 1:] != ordered[:, :-1]
-    edge = np.ones((len(x), 1), dtype=bool)
-    first = np.maximum.accumulate(np.where(np.hstack([edge, differs]), place, 0), axis=1)
-    ends = np.where(np.hstack([differs, edge]), place, size)
-    last = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    rank = np.empty_like(flat)
-    np.put_along_axis(rank, order, (first + last) / 2 + 1, axis=1)
-    return np.asarray(special.ndtri((rank - 0.375) / (size + 0.25)), np.float64).reshape(x.shape)
+    found, twice = np.empty_like(flat), 2 * place[None]
+    if not differs.all():
+        edge = np.ones((len(x), 1), dtype=bool)
+        first = np.maximum.accumulate(np.where(np.hstack([edge, differs]), place, 0), axis=1)
+        ends = np.where(np.hstack([differs, edge]), place, size)
+        twice = first + np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    np.put_along_axis(found, order, scores[twice], axis=1)
+    return found.reshape(x.shape)
 
 
 def _r_hat(x: FloatArray) -> FloatArray:

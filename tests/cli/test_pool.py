@@ -319,3 +319,74 @@ def test_predictions_and_compared_models_stand_below_the_scores(seven: Path) -> 
     assert "Left-out scores" in shown
     assert "A new task, in percent" in shown
     assert "no prediction is called 'taks'" in _refused(seven, "--predict", "taks")
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a table of 40 models, and features; a third of the questions need one capability."""
+    rng = np.random.default_rng(0)
+    needs = np.arange(90) % 3 == 0
+    logit = rng.normal(size=(40, 1)) + 2.5 * rng.normal(size=(40, 1)) * needs
+    right = rng.random((40, 90)) < 1 / (1 + np.exp(-logit))
+    folder = tmp_path_factory.mktemp("planted")
+    lines = [f"m{i},quiz,q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
+    (folder / "answers.csv").write_text("\n".join(["model,task,item,score", *lines]))
+    about = [f"q{j},{x:d},{rng.random():.3f}" for j, x in enumerate(needs)]
+    (folder / "about.csv").write_text("\n".join(["item,asked,noise", *about]))
+    (folder / "others.csv").write_text("item,asked\nelsewhere,1\n")
+    return folder
+
+
+def _capabilities(*arguments: str | Path) -> Result:
+    asked = ["irt", "capabilities", "-q", "--seed", "1", "--dimensions", "1", *map(str, arguments)]
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, asked, catch_exceptions=False)
+
+
+def test_a_planted_capability_is_found_with_its_questions(planted: Path) -> None:
+    """And predicts better than the plain model."""
+    done = _capabilities(planted / "answers.csv", "--method", "l1", "--format", "json")
+    found = json.loads(done.stdout)
+    (row,) = found["results"]
+    strong = {item["item"]: item["feature_1"] for item in found["fit"]["items"]}
+    plain, sparse = found["held_out"]
+
+    assert not found["plain_is_as_good"]
+    assert "predict held-out answers better" in found["evalstats"]["notes"][0]
+    assert row["found_again"] > 0.9
+    assert row["by_chance"] < 0.5
+    asked = [strong[f"q{j}"] > 0.5 for j in range(0, 90, 3)]
+    spared = [strong[f"q{j}"] > 0.5 for j in range(90) if j % 3]
+    assert np.mean(asked) > 0.9
+    assert np.mean(spared) < 0.3
+    assert sparse["gain"] == pytest.approx(plain["log_loss"] - sparse["log_loss"])
+    assert sparse["gain"] > 4 * sparse["gain_error"] > 0
+    assert plain["gain"] == 0
+
+
+def test_a_plain_hierarchical_model_predicts_as_well_where_tasks_are_all(tmp_path: Path) -> None:
+    """How good models are on each task is all that answers have in common."""
+    rng = np.random.default_rng(1)
+    logit = rng.normal(size=(8, 1)) + rng.normal(size=(8, 3))[:, np.arange(45) % 3]
+    right = rng.random((8, 45)) < 1 / (1 + np.exp(-logit))
+    lines = [f"m{i},t{j % 3},q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
+    table = tmp_path / "answers.csv"
+    table.write_text("\n".join(["model,task,item,score", *lines]))
+    done = _capabilities(table, "--method", "l1")
+
+    assert 0 == done.exit_code
+    assert "a plain hierarchical model predicts as well" in done.stdout
+
+
+def test_features_of_items_are_read_by_the_encoder(planted: Path) -> None:
+    """They need rows of these items; codes fitted to each item read none."""
+    table = planted / "answers.csv"
+    shown = _capabilities(table, "--method", "topk", "--features", planted / "about.csv").stdout
+    refused = _capabilities(table, "--features", planted / "others.csv")
+
+    assert "method topk" in shown
+    assert "sparse (topk), texts or features" in shown
+    assert "predict held-out answers better" in shown
+    assert "1: quiz" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert 2 == refused.exit_code
+    assert "has no row of an item of these logs" in refused.stderr

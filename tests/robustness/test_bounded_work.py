@@ -115,6 +115,7 @@ def test_extreme_scores_give_results_or_a_clear_error(scores: str, function: str
 GIVEN = {
     "gate": ("--baseline", "m0"),
     "judge": ("--human", "score", "--judge", "score"),
+    "irt capabilities": ("--method", "topk", "--dimensions", "1"),
     "irt dif": ("--focal", "m0"),
     "irt holdout": ("--draws", "1"),
     "irt link": ("--to", "none.parquet"),

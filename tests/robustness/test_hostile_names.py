@@ -266,6 +266,7 @@ GIVEN = {
     "irt score": ("--bank", "\x1b[2Jnone.parquet"),
     "irt link": ("--to", "\x1b[2Jnone.parquet"),
     "irt new-items": ("--features", "features.csv", "--item-model", "rasch"),
+    "irt capabilities": ("--method", "topk", "--dimensions", "1"),
     "irt dif": ("--focal", MODELS[0]),
     "irt holdout": ("--draws", "1", "--item-model", "rasch"),
     "adapt bank": ("--item-model", "rasch", "-o", "bank.parquet"),
@@ -276,7 +277,7 @@ GIVEN = {
 }
 """What a command needs; a new one that needs more is added here."""
 
-SLOW = {"pool", "judge", "irt holdout"}
+SLOW = {"pool", "judge", "irt holdout", "irt capabilities"}
 """Commands of which one form is enough."""
 
 

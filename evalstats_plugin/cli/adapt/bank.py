@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.irt import parse_dimensions
 from evalstats_plugin.cli.shell.options import (
     Command,
     Name,
     Parsed,
     file,
+    parse_dimensions,
     paths,
     seed,
     takes,

@@ -400,6 +400,16 @@ def family(heading: str) -> Any:
     )  # fmt: skip
 
 
+def parse_dimensions(text: str) -> int | str:
+    """Read a number of dimensions, or ``auto``."""
+    if text == "auto":
+        return text
+    if not text.isdigit() or int(text) == 0:
+        msg = f"--dimensions {text!r} is not a number of dimensions: give one, or 'auto'"
+        raise SelectionError(msg)
+    return int(text)
+
+
 def parse_pair(
     text: str, option: str = "--prior", example: str = "--prior 1,1"
 ) -> tuple[float, float]:

@@ -34,6 +34,8 @@ from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evalstats_plugin.data.results import Results
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.data.store import ResponseStore
@@ -238,6 +240,30 @@ def csv_rows(path: str, what: str) -> list[dict[str, str]]:
             raise LogError(msg)
         rows.append(row)
     return rows
+
+
+def read_features(path: str) -> pd.DataFrame:
+    """Read features of items from a CSV file; columns in which every cell is a number are numbers.
+
+    Raises
+    ------
+    LogError
+        There is no such file, it has no rows, or no column item.
+    """
+    import pandas as pd
+
+    rows = csv_rows(path, "features of items")
+    if not rows or "item" not in rows[0]:
+        there = ", ".join(rows[0]) if rows else "none"
+        raise LogError(f"{path} has the columns {there}: it needs the column item")
+    found = pd.DataFrame(rows)
+    for name in found.columns.difference(["item", "task", "text"]):
+        try:
+            found[name] = found[name].astype(float)
+        except ValueError:
+            msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
+            raise LogError(msg) from None
+    return found
 
 
 def text_of(path: str, what: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, special
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -56,10 +56,6 @@ Level = Literal["item", "task"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-FEATURES_NOTE = (
-    "features are what answers have in common, not skills by name: see how stable they are"
-)
-
 PENALTIES = (13.0, 9.0, 6.0, 4.0, 2.5, 1.5, 1.0, 0.5, 0.25)
 """Candidates for the penalty, from strong to weak."""
 
@@ -77,8 +73,18 @@ _HELD_OUT_CELLS = 10_000
 _ROUGH_TOLERANCE = 1e-5
 """Tolerance while candidates are compared."""
 
-COMPARED = ("rasch", "dense", *KINDS)
+PLAIN, WITH_FEATURES = "hierarchical", "topk+features"
+
+COMPARED = (PLAIN, "rasch", "dense", *KINDS)
 """Models of `compare_held_out`; ``"dense"`` is the factor model."""
+
+_COMPONENTS = 32
+"""Most principal components that stand for features of items."""
+
+_ROUNDS, _STILL = 200, 1e-4
+"""Most rounds of the plain model, and the change of probabilities at which it ends."""
+
+_LEAST_VARIANCE = 1e-3
 
 _SHUFFLES = 1000
 """Permutations for the cosines expected by chance."""
@@ -100,6 +106,7 @@ def fit_capabilities(
     *,
     kind: Kind = "l1",
     penalty: float | Literal["auto"] = "auto",
+    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
     options: CodeOptions | None = None,
@@ -118,12 +125,16 @@ def fit_capabilities(
     penalty
         Penalty of the sum of all codes; ``"auto"`` chooses it by held-out log loss, or is 3 for
         top-k codes, which are sparse by rule.
+    features
+        Numbers known of each item, such as `irt.text_features` of its question or an embedding,
+        shape (M, D): the encoder of kind ``"topk"`` reads them beside the answers.
 
     Raises
     ------
     DesignError
         Scores outside [0, 1], models without a common item, more features than models and items
-        can identify, an invalid penalty or number of active features, not enough memory.
+        can identify, an invalid penalty or number of active features, not enough memory, features
+        of items without an encoder or of another shape.
     SelectionError
         No such kind, level or device.
 
@@ -138,7 +149,11 @@ def fit_capabilities(
     chosen = options or CodeOptions()
     rule = _rule(kind, penalty, chosen.active, n_features)
     counts, ids, tasks = _columns(matrix, chosen.level, device)
-    found = _find_codes(counts, n_features, rule, np.random.default_rng(rng))
+    if features is not None and kind != "topk":
+        msg = f"kind {kind!r} has no encoder that reads features of items: use kind 'topk'"
+        raise DesignError(msg)
+    about = None if features is None else _about(counts, features)
+    found = _find_codes(counts, n_features, rule, np.random.default_rng(rng), about)
     encoder = found.encoder
     fit = CapabilityFit(
         kind=kind,
@@ -223,17 +238,17 @@ def _columns(
 
 
 def _notes(fit: CapabilityFit) -> list[str]:
-    notes = [FEATURES_NOTE]
+    notes: list[str] = []
     used = fit.n_features - len(fit.empty)
     if used < fit.n_features:
         notes.append(
-            f"{used} of {fit.n_features} features are used: these answers do not support more "
+            f"{used} of {fit.n_features} capabilities are used: these answers do not support more "
             "under this penalty"
         )
     if not fit.diagnostics.get("converged", True):
         notes.append(
             f"not converged after {fit.diagnostics['iterations']} steps: these are the last "
-            "estimates; use fewer features or a stronger penalty"
+            "estimates; look for fewer capabilities, or use a stronger penalty"
         )
     return notes
 
@@ -248,7 +263,24 @@ class _Found(NamedTuple):
     active: int | None
 
 
-def _find_codes(counts: Counts, n_features: int, rule: _Rule, rng: np.random.Generator) -> _Found:
+def _about(counts: Counts, features: FloatArray) -> Tensor:
+    """Principal components (M, D') of features of items, as large as a model's answers."""
+    if features.ndim != 2 or len(features) != counts.right.shape[1] or not features.shape[1]:
+        msg = f"features of shape {features.shape} are not those of {counts.right.shape[1]} items"
+        raise DesignError(f"{msg}: give one row of numbers for each item (or task)")
+    left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+    found = (left * size)[:, :_COMPONENTS]
+    scale = max(float(found.std(axis=0).max()), 1e-300)
+    return torch.as_tensor(found / scale / 2).to(counts.right)
+
+
+def _find_codes(
+    counts: Counts,
+    n_features: int,
+    rule: _Rule,
+    rng: np.random.Generator,
+    about: Tensor | None = None,
+) -> _Found:
     """Fit codes, choosing the sparsity by held-out log loss where the rule leaves it open."""
     check_dimensions(counts, n_features)
     n, m = counts.right.shape
@@ -256,7 +288,7 @@ def _find_codes(counts: Counts, n_features: int, rule: _Rule, rng: np.random.Gen
     rules, tried = candidates(rule.kind, n_features, *rule[1:]), tuple[_Tried, ...]()
     best = rules[0]
     if len(rules) > 1:
-        tried = held_out_losses(counts, n_features, rules, rng)
+        tried = held_out_losses(counts, n_features, rules, rng, about)
         best = rules[min(range(len(tried)), key=lambda k: tried[k].log_loss)]
     diagnostics: dict[str, Any] = {"choices": [t._asdict() for t in tried]}
     first = start(counts, n_features)
@@ -265,7 +297,7 @@ def _find_codes(counts: Counts, n_features: int, rule: _Rule, rng: np.random.Gen
         diagnostics |= {"objective": search.objective, "iterations": search.steps}
         diagnostics["converged"] = search.converged
         return _Found(standardised(search.codes).codes, None, diagnostics, *best)
-    learnt = fit_amortised_codes(counts, first, best.penalty, best.active)
+    learnt = fit_amortised_codes(counts, first, best.penalty, best.active, features=about)
     diagnostics |= {"objective": learnt.objective, "iterations": learnt.steps}
     codes, order, scale = standardised(learnt.codes)
     return _Found(codes, learnt.encoder.reordered(order, scale), diagnostics, *best)
@@ -300,7 +332,11 @@ def candidates(
 
 
 def held_out_losses(
-    counts: Counts, n_features: int, tried: Sequence[_Sparsity], rng: np.random.Generator
+    counts: Counts,
+    n_features: int,
+    tried: Sequence[_Sparsity],
+    rng: np.random.Generator,
+    about: Tensor | None = None,
 ) -> tuple[_Tried, ...]:
     """Cross-validated log loss of candidates in order, until it has risen twice.
 
@@ -315,7 +351,7 @@ def held_out_losses(
     ready = list(zip(held_out, starts, strict=True))
     found: list[_Tried] = []
     for sparsity in tried:
-        losses = list(parallel_map(partial(_loss, counts, sparsity), ready))
+        losses = list(parallel_map(partial(_loss, counts, sparsity, about), ready))
         found.append(_Tried(*sparsity, float(np.mean(losses))))
         best = min(range(len(found)), key=lambda k: found[k].log_loss)
         if len(found) - 1 - best >= 2:
@@ -327,14 +363,18 @@ def _start(counts: Counts, n_features: int, held_out: Tensor) -> SparseCodes:
     return start(_without(counts, held_out), n_features)
 
 
-def _loss(counts: Counts, sparsity: _Sparsity, fold: tuple[Tensor, SparseCodes]) -> float:
+def _loss(
+    counts: Counts, sparsity: _Sparsity, about: Tensor | None, fold: tuple[Tensor, SparseCodes]
+) -> float:
     """Log loss of a fold, for codes fitted to the other cells."""
     held_out, first = fold
     kept, (penalty, active) = _without(counts, held_out), sparsity
     if active is None:
         codes = fit_sparse_codes(kept, first, penalty, tolerance=_ROUGH_TOLERANCE).codes
     else:
-        codes = fit_amortised_codes(kept, first, penalty, active, steps=ROUGH_STEPS).codes
+        codes = fit_amortised_codes(
+            kept, first, penalty, active, features=about, steps=ROUGH_STEPS
+        ).codes
     return held_out_loss(counts, codes.probability(), held_out)
 
 
@@ -346,13 +386,18 @@ class HeldOutScore(NamedTuple):
     """Accuracy of one model's predictions of a fifth of the cells from the others."""
 
     item_model: str
-    """``"rasch"``, ``"dense"`` (the factor model), ``"l1"`` or ``"topk"``."""
+    """``"hierarchical"`` (models, items, and models on tasks), ``"rasch"``, ``"dense"`` (the factor
+    model), ``"l1"``, ``"topk"``, or ``"topk+features"``."""
     auc: float
     """Area under the ROC curve; NaN where all held-out answers are right, or all wrong."""
     log_loss: float
     """Per answer, in nats."""
     n_cells: int
     seconds: float
+    gain: float
+    """By how much the log loss is lower than that of the first model."""
+    gain_error: float
+    """Standard error of the gain, over items."""
 
 
 def compare_held_out(
@@ -361,6 +406,7 @@ def compare_held_out(
     item_models: Sequence[str] = COMPARED,
     *,
     level: str = "item",
+    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
 ) -> tuple[HeldOutScore, ...]:
@@ -372,6 +418,8 @@ def compare_held_out(
     ----------
     item_models
         Names of `COMPARED`. The dense model has as many dimensions as there are features.
+    features
+        As of `fit_capabilities`: a model ``"topk+features"`` is compared, too.
 
     Raises
     ------
@@ -383,34 +431,112 @@ def compare_held_out(
     for name in item_models:
         if name not in COMPARED:
             raise SelectionError(no_such("model", name, COMPARED, ", ".join(COMPARED)))
+    names = (*item_models, *([] if features is None else [WITH_FEATURES]))
     generator = np.random.default_rng(rng)
-    counts, _, _ = _columns(matrix, level, device)
+    counts, _, tasks = _columns(matrix, level, device)
+    about = None if features is None else _about(counts, features)
+    place = np.unique(tasks.astype(str), return_inverse=True)[1]
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
-    asked = zip(item_models, generator.spawn(len(item_models)), strict=True)
-    return tuple(parallel_map(partial(_scored, counts, split, n_features), asked))
+    asked = zip(names, generator.spawn(len(names)), strict=True)
+    run = partial(_scored, counts, split, n_features, torch.as_tensor(place), about)
+    found, losses = zip(*parallel_map(run, asked), strict=True)
+    trials = (as_array(counts.trials) * split.test).sum(axis=0)
+    return tuple(
+        score._replace(**_gain(losses[0] - loss, trials))
+        for score, loss in zip(found, losses, strict=True)
+    )
+
+
+def _gain(by_item: FloatArray, trials: FloatArray) -> dict[str, float]:
+    """Return what is gained per answer, and its standard error, items being drawn."""
+    gain = float(by_item.sum() / trials.sum())
+    used = trials > 0
+    off, n = (by_item - gain * trials)[used], int(used.sum())
+    error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
+    return {"gain": gain, "gain_error": error}
+
+
+def plain_is_as_good(scores: Sequence[HeldOutScore]) -> bool:
+    """Return whether no sparse model predicts better than the first by two standard errors."""
+    sparse = [score for score in scores if score.item_model in (*KINDS, WITH_FEATURES)]
+    return not any(score.gain > 2 * score.gain_error for score in sparse)
 
 
 def _scored(
-    counts: Counts, split: Split, n_features: int, asked: tuple[str, np.random.Generator]
-) -> HeldOutScore:
+    counts: Counts,
+    split: Split,
+    n_features: int,
+    task: Tensor,
+    about: Tensor | None,
+    asked: tuple[str, np.random.Generator],
+) -> tuple[HeldOutScore, FloatArray]:
+    """Return the scores of a model, and its log loss by item."""
     name, rng = asked
     began = time.perf_counter()
-    found = predict_held_out(_estimator(name, n_features, rng), counts, split)
+    estimator = _estimator(name, n_features, task, about, rng)
+    found = predict_held_out(estimator, counts, split)
     scores = score_held_out(counts, found, split.test)
+    right, trials = as_array(counts.right), as_array(counts.trials)
+    loss = -(special.xlogy(right, found) + special.xlog1py(trials - right, -found))
     spent = time.perf_counter() - began
-    return HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent)
+    score = HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent, 0.0, 0.0)
+    return score, np.where(split.test, loss, 0.0).sum(axis=0)
 
 
-def _estimator(name: str, n_features: int, rng: np.random.Generator) -> Estimator:
+def _estimator(
+    name: str, n_features: int, task: Tensor, about: Tensor | None, rng: np.random.Generator
+) -> Estimator:
+    if name == PLAIN:
+        return partial(fit_plain, task=task)
     if name == "rasch":
         return partial(fit_curves, kind="rasch")
     if name == "dense":
         return partial(fit_factor, n_dimensions=n_features, ridge="auto", rng=rng)
+    known, rule = (about, _Rule("topk")) if name == WITH_FEATURES else (None, _Rule(name))
 
     def predicted(counts: Counts) -> Tensor:
-        return _find_codes(counts, n_features, _Rule(name), rng).codes.probability()
+        return _find_codes(counts, n_features, rule, rng, known).codes.probability()
 
     return predicted
+
+
+def fit_plain(counts: Counts, task: Tensor) -> Tensor:
+    """Fit models, items, and models on tasks, and return P(right), shape (N, M).
+
+    logit P(right) = u_nt + d_i with u_nt ~ N(c_n, .), c_n ~ N(0, .) and d_i ~ N(b_t, .): posterior
+    modes, with variances that maximise their marginal likelihood by Laplace's method.
+    """
+    right, trials = counts.right, counts.trials
+    n, t = len(right), int(task.max()) + 1
+    task = task.to(right.device)
+
+    def by_task(values: Tensor) -> Tensor:
+        return values.new_zeros(*values.shape[:-1], t).index_add_(-1, task, values)
+
+    size = by_task(torch.ones_like(right[0]))
+    level, easy = right.new_zeros(n, t), torch.zeros_like(right[0])
+    of_models, of_cells, of_items = (right.new_ones(()) for _ in range(3))
+    p = torch.full_like(right, 0.5)
+    for _ in range(_ROUNDS):
+        before = p
+        middle = (by_task(easy) / size)[task]
+        curve = (trials * p * (1 - p)).sum(0) + 1 / of_items
+        slope = (right - trials * p).sum(0) - (easy - middle) / of_items
+        easy = easy + (slope / curve).clamp(-1, 1)
+        of_items = ((easy - middle).square() + 1 / curve).mean().clamp_min(_LEAST_VARIANCE)
+        p = torch.sigmoid(level[:, task] + easy)
+        precision = t / of_cells + 1 / of_models
+        model = level.sum(1) / of_cells / precision
+        of_models = (model.square() + 1 / precision).mean().clamp_min(_LEAST_VARIANCE)
+        off = level - model[:, None]
+        curve = by_task(trials * p * (1 - p)) + 1 / of_cells
+        slope = by_task(right - trials * p) - off / of_cells
+        of_cells = (off.square() + 1 / curve).mean().clamp_min(_LEAST_VARIANCE)
+        level = level + (slope / curve).clamp(-1, 1)
+        p = torch.sigmoid(level[:, task] + easy)
+        if float((p - before).abs().max()) < _STILL:
+            break
+    return p
 
 
 class Stability(NamedTuple):
@@ -432,6 +558,7 @@ def stability(
     fit: CapabilityFit,
     matrix: ResponseMatrix,
     *,
+    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
 ) -> Stability:
@@ -441,8 +568,8 @@ def stability(
 
     Parameters
     ----------
-    matrix
-        The scores that were fitted.
+    matrix, features
+        The scores that were fitted, and the features of items, if there were any.
 
     Raises
     ------
@@ -463,7 +590,8 @@ def stability(
         raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} {fit.level}s")
     rule = _Rule(fit.kind, fit.hyperparameters["penalty"], fit.hyperparameters["active"])
     split = np.array_split(generator.permutation(len(ids)), 2)
-    halves = parallel_map(partial(_half, counts, fit.n_features, rule, generator), split)
+    about = None if features is None else _about(counts, features)
+    halves = parallel_map(partial(_half, counts, fit.n_features, rule, generator, about), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)
     whole = [np.diagonal(cosines(half, fit.capability)) for half in (first, second)]
     used = fit.capability.any(axis=0)
@@ -479,12 +607,14 @@ def _half(
     n_features: int,
     rule: _Rule,
     rng: np.random.Generator,
+    about: Tensor | None,
     items: IntArray,
 ) -> FloatArray:
     # The rule is complete: nothing is chosen, and the generator is not used.
     place = torch.as_tensor(items, device=counts.right.device)
     part = Counts(counts.right[:, place], counts.trials[:, place])
-    return as_array(_find_codes(part, n_features, rule, rng).codes.capability)
+    of_part = None if about is None else about[place]
+    return as_array(_find_codes(part, n_features, rule, rng, of_part).codes.capability)
 
 
 def _chance(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -183,7 +183,8 @@ class CapabilityFit:
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
     encoder: FloatArray | None = None
-    """For top-k codes: E, e and the scale of codes, shape (N + 2, F)."""
+    """For top-k codes: E, e and the scale of codes, shape (N + 2, F), or (N + D + 2, F) with
+    features of items."""
     usual: FloatArray | None = None
     """For top-k codes: share of right answers of each model, shape (N,)."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -234,10 +235,13 @@ class CapabilityFit:
         Raises
         ------
         DesignError
-            A fit without an encoder, or another number of models.
+            A fit without an encoder or with features of items, or another number of models.
         """
         if self.encoder is None or self.usual is None:
             msg = f"codes of kind {self.kind!r} have no encoder: fit kind 'topk'"
+            raise DesignError(msg)
+        if len(self.encoder) != len(self.models) + 2:
+            msg = "the encoder of this fit also reads features of items: fit without features"
             raise DesignError(msg)
         if scores.ndim != 2 or len(scores) != len(self.models):
             msg = f"scores of shape {scores.shape} are not those of {len(self.models)} models"

@@ -49,8 +49,8 @@ _ACCEPTANCE = 0.4
 """Target acceptance rate of stretches."""
 
 _OTHER_SIDE, _WIDER = -0.5, 1.1
-"""Correlation of proposed log standard deviations with the current ones, and how much wider than
-those of the warm-up they spread."""
+"""Correlation of proposed levels and log standard deviations with the current ones, and how much
+wider than those of the warm-up the latter spread."""
 
 _ATTENUATION = 0.346
 """Slopes of a logistic function shrink by √(1 + this · variance) when noise is integrated out."""
@@ -213,18 +213,21 @@ class Surrogate(NamedTuple):
     values: FloatArray
     """Its eigenvalues, (T, N)."""
     vectors: FloatArray
+    turned_pull: FloatArray
+    """h in their coordinates, (T, N)."""
 
     @staticmethod
     def of(pull: FloatArray, curve: FloatArray) -> Surrogate:
         """Decompose H."""
         values, vectors = np.linalg.eigh(curve)
-        return Surrogate(pull, curve, np.maximum(values, 1e-8), vectors)
+        along = (pull.T[:, None] @ vectors)[:, 0]
+        return Surrogate(pull, curve, np.maximum(values, 1e-8), vectors, along)
 
-    def __call__(self, level: FloatArray, shrink: FloatArray) -> FloatArray:
-        """Log of the approximation by task, (C, T), at levels (C, N, T) times shrink (C, 1)."""
-        turned = self.times(level)
-        square = np.einsum("cnt,cnt->ct", level, turned)
-        return (self.pull * level).sum(axis=1) * shrink - square * shrink**2 / 2
+    def gain(self, level: FloatArray, old: FloatArray, shrink: FloatArray) -> FloatArray:
+        """Log ratio of the approximation by task, (C, T), at levels (C, N, T) times shrink."""
+        by = level - old
+        square = np.einsum("cnt,cnt->ct", by, self.times(level + old))
+        return np.einsum("nt,cnt->ct", self.pull, by) * shrink - square * shrink**2 / 2
 
     def turned(self, level: FloatArray) -> FloatArray:
         """Coordinates (C, T, N) of levels (C, N, T) along the eigenvectors."""
@@ -375,24 +378,25 @@ class SharedGibbs:
         near
             Whether they were proposed from the approximation.
         """
-        shrink, approximation = self._shrink(), self.surrogate
         known = self.likelihood(level, self.log_sd[_QUESTION])
         gain = known - self.known
         if near:
-            gain = gain - (approximation(level, shrink) - approximation(self.level, shrink))
+            gain = gain - self.surrogate.gain(level, self.level, self._shrink())
         if whole:
             gain = gain.sum(axis=1)
         taken = self._accept(gain if more is None else gain + more)
         self._keep(taken, level, known)
         return taken
 
-    def _conditional(self, log_sd: FloatArray) -> _Conditional:
-        """Distribution of all levels given effects and σ_μ, by the approximation."""
+    def _conditional(self, log_sd: FloatArray, mean: FloatArray) -> _Conditional:
+        """Distribution of all levels given effects and σ_μ, by the approximation.
+
+        All along the eigenvectors, like the levels without interactions in `mean`.
+        """
         near, shrink = self.surrogate, self._shrink()
         precision = np.exp(-2 * log_sd)[:, None, None]
-        mean = near.turned(self.mean)
         spread = near.values * shrink[..., None] ** 2 + precision
-        pull = near.turned(near.pull[None]) * shrink[..., None] + precision * mean
+        pull = near.turned_pull * shrink[..., None] + precision * mean
         log_mass = (pull**2 / spread - precision * mean**2 - np.log(spread / precision)) / 2
         return _Conditional(pull / spread, np.sqrt(spread), log_mass.sum(axis=(1, 2)))
 
@@ -400,13 +404,15 @@ class SharedGibbs:
         """All levels of each task, proposed from the approximation times the prior."""
         near = self.surrogate
         if self.tails is None:
-            middle, root, _ = self._conditional(self.log_sd[_INTERACTION])
+            mean = near.turned(self.mean)
+            middle, root, _ = self._conditional(self.log_sd[_INTERACTION], mean)
             back = near.back(middle)
             noise = near.back(self._normal(self.chains, self.t, self.n) / root)
         else:
             back, noise = self._mixed_levels()
-        # Short steps, which leave the proposal's distribution as it is, every third time.
-        rho = 0.8 if k % 3 == 2 else 0.0
+        # To the other side of the proposal's mean, which leaves its distribution as it is and makes
+        # successive draws cancel each other's errors; every third time a short step.
+        rho = 0.8 if k % 3 == 2 else _OTHER_SIDE
         self._try(back + rho * (self.level - back) + np.sqrt(1 - rho**2) * noise, whole=False)
 
     def _mixed_levels(self) -> tuple[FloatArray, FloatArray]:
@@ -579,7 +585,8 @@ class SharedGibbs:
         by, more = self._proposed(_INTERACTION, k)
         more = more + self._log_prior(old + by, _INTERACTION) - self._log_prior(old, _INTERACTION)
         if self.tails is None:
-            here, there = self._conditional(old), self._conditional(old + by)
+            mean = near.turned(self.mean)
+            here, there = (self._conditional(x, mean) for x in (old, old + by))
             z = (near.turned(self.level) - here.middle) * here.root
             level = near.back(there.middle + z / there.root)
             taken = self._try(level, more + there.log_mass - here.log_mass)

@@ -208,7 +208,7 @@ class Encoder(NamedTuple):
     """Linear map with a top-k rule from answers to codes."""
 
     weight: Tensor
-    """E, shape (N, F)."""
+    """E, shape (N, F), or (N + D, F) with D features of items."""
     bias: Tensor
     """e, shape (F,)."""
     usual: Tensor
@@ -218,9 +218,9 @@ class Encoder(NamedTuple):
     scale: Tensor
     """Factor of the codes kept, shape (F,)."""
 
-    def codes_of(self, residual: Tensor) -> Tensor:
-        """Return codes from the residuals of answers, (N, M) to (M, F)."""
-        found = torch.relu(residual.T @ self.weight + self.bias)
+    def codes_of(self, known: Tensor) -> Tensor:
+        """Return codes from the residuals of answers and features of items, (N + D, M)."""
+        found = torch.relu(known.T @ self.weight + self.bias)
         values, place = found.topk(self.active, dim=1)
         return torch.zeros_like(found).scatter(1, place, values) * self.scale
 
@@ -239,7 +239,13 @@ class AmortisedSearch(NamedTuple):
 
 
 def fit_amortised_codes(
-    counts: Counts, codes: SparseCodes, penalty: float, active: int, *, steps: int = STEPS
+    counts: Counts,
+    codes: SparseCodes,
+    penalty: float,
+    active: int,
+    *,
+    features: Tensor | None = None,
+    steps: int = STEPS,
 ) -> AmortisedSearch:
     """Fit encoder and decoder together by Adam.
 
@@ -250,12 +256,16 @@ def fit_amortised_codes(
     penalty
         Penalty of the sum of all codes; capabilities have a ridge of 1.
     active
-        k: features that an item may have, 1 to F.
+        k: capabilities that an item may need, 1 to F.
+    features
+        Numbers known of each item, shape (M, D), which the encoder reads beside the answers.
     """
     usual = (counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1)
-    residual = _residuals(counts, usual)
+    known = _residuals(counts, usual)
+    if features is not None:
+        known = torch.cat([known, features.T])
     codes = balanced(codes, penalty)
-    first = _first_encoder(residual, codes.code)
+    first = _first_encoder(known, codes.code)
     free = (codes.capability, codes.performance, codes.intercept, *first)
     parameters = [x.detach().clone().requires_grad_() for x in free]
     # Its `step` has no type stubs.
@@ -264,7 +274,7 @@ def fit_amortised_codes(
     def assembled() -> tuple[SparseCodes, Encoder]:
         w, c, d, weight, bias = parameters
         encoder = Encoder(weight, bias, usual, active, torch.ones_like(bias))
-        return SparseCodes(w, c, encoder.codes_of(residual), d), encoder
+        return SparseCodes(w, c, encoder.codes_of(known), d), encoder
 
     for step in with_progress("step", range(steps)):
         # The learning rate falls linearly to 0 in the second half.
@@ -278,11 +288,11 @@ def fit_amortised_codes(
     return AmortisedSearch(found, encoder, float(found.objective(counts, penalty)), steps)
 
 
-def _first_encoder(residual: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-    n, m = residual.shape
-    ridge = 0.1 * m * torch.eye(n).to(residual)
-    weight: Tensor = _LINALG.solve(residual @ residual.T + ridge, residual @ (code - code.mean(0)))
-    return weight, code.mean(0) - (residual.T @ weight).mean(0)
+def _first_encoder(known: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    n, m = known.shape
+    ridge = 0.1 * m * torch.eye(n).to(known)
+    weight: Tensor = _LINALG.solve(known @ known.T + ridge, known @ (code - code.mean(0)))
+    return weight, code.mean(0) - (known.T @ weight).mean(0)
 
 
 def _residuals(counts: Counts, usual: Tensor) -> Tensor:

@@ -161,7 +161,7 @@ def test_stability_separates_features_from_noise(data):
     assert found.whole.min() > 0.9
     assert found.chance.max() < 0.45
     assert empty.empty == (1, 2, 3)
-    assert "0 of 3 features are used" in empty.notes[-1]
+    assert "0 of 3 capabilities are used" in empty.notes[-1]
     assert np.isnan(none.halves).all()
     assert (chance.halves < chance.chance).all()
 

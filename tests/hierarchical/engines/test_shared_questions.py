@@ -75,7 +75,7 @@ def test_draws_agree_with_a_sampler_that_keeps_every_question():
     counts = eval_counts(matrix(5, (20,), missing=0.1))
     one = fit_shared(counts, {}, np.random.default_rng(0), ChainLength(draws=400, warm_up=200))
     columns = counts.columns({"models": _nothing(5), "tasks": _nothing(1)}, by_question=True)
-    length = ChainLength(chains=4, draws=250, warm_up=80)
+    length = ChainLength(chains=12, draws=90, warm_up=50)
     two = fit_model(columns, CrossedModel(questions=True), np.random.default_rng(1), length, "cpu")
     a, b = (x.accuracy.reshape(-1, 5) for x in (one, two))
 
