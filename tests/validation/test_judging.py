@@ -1,8 +1,10 @@
 """Judges who favour what they are shown first: is what is claimed of the ranking right?
 
 Writes fixtures/validation/judging.json: 20 items with ratings from N(0, 1), 100 answers to pairs
-that the session chooses ten at a time, noise of sd 1. "claimed" and "right": share of pairs in the
-right order, as the session says and in truth; "held": ratings inside their 95 % intervals.
+that the session chooses ten at a time, noise of sd 1. Seeds from 100 on: earlier ones showed that
+a tie must not count as half a win, which claims .036 to .041 less than is right. "claimed" and
+"right": share of pairs in the right order, as the session says and in truth; "held": ratings inside
+their 95 % intervals.
 """
 
 import json
@@ -15,7 +17,7 @@ from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.judging.standing import Standing
 
 pytestmark = pytest.mark.validation
-N, ASKED, RUNS, AT_ONCE = 20, 100, 60, 10
+N, ASKED, RUNS, AT_ONCE, FIRST_SEED = 20, 100, 100, 10, 100
 # Name: advantage of the first by judge, and the difference below which a judge sees a tie.
 CASES = {
     "no bias": ((0.0,), 0.0),
@@ -49,7 +51,8 @@ def _judged(seed, biases, tie):
 def rows():
     found = []
     for name, (biases, tie) in CASES.items():
-        claimed, right, held, position = np.mean([_judged(s, biases, tie) for s in range(RUNS)], 0)
+        seeds = range(FIRST_SEED, FIRST_SEED + RUNS)
+        claimed, right, held, position = np.mean([_judged(s, biases, tie) for s in seeds], 0)
         found.append(
             {"case": name, "runs": RUNS, "claimed": float(claimed), "right": float(right),
              "held": float(held), "position": float(position)}
@@ -61,8 +64,5 @@ def test_what_is_claimed_of_biased_judges_is_right():
     study.write_figures("judging", {"biased": rows})
     figures = json.loads((study.FOLDER / "judging.json").read_text())["biased"]
 
-    # A tie says more than half a win for each, so that less is claimed than is right.
-    ties = [row for row in figures if "ties" in row["case"]]
-    assert all(abs(row["claimed"] - row["right"]) <= 0.02 for row in figures if row not in ties)
-    assert all(-0.05 <= row["claimed"] - row["right"] <= 0.02 for row in ties)
+    assert all(abs(row["claimed"] - row["right"]) <= 0.02 for row in figures)
     assert all(0.93 <= row["held"] <= 0.97 for row in figures)

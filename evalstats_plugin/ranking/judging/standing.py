@@ -106,8 +106,8 @@ class _Normal(NamedTuple):
 class Standing:
     """Posterior of n items' ratings, updated answer by answer, and the choice of pairs.
 
-    Thurstone's model by expectation propagation: see `EPState`. Where it is known which item was
-    shown first, the advantage of being first is estimated, too.
+    Thurstone's model by expectation propagation: see `EPState`. The width of a tie is estimated,
+    too, and the advantage of being first where it is known which item was shown first.
     """
 
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
@@ -115,7 +115,11 @@ class Standing:
         self._prior_variance = prior_variance
         self._known: tuple[Answer, ...] = ()
         self._rng = np.random.default_rng(seed)
-        self._state = EPState(n, prior_covariance=prior_variance, ordered=True)
+        self._state = self._no_answers()
+
+    def _no_answers(self) -> EPState:
+        variance = self._prior_variance
+        return EPState(self.n, prior_covariance=variance, tie="estimate", ordered=True)
 
     @property
     def position(self) -> tuple[float, float] | None:
@@ -137,7 +141,7 @@ class Standing:
         gone, new = self._known[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
         if not given:
-            self._state = EPState(self.n, prior_covariance=self._prior_variance, ordered=True)
+            self._state = self._no_answers()
         elif len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             contests = Contests.of(
                 [a.first for a in given],
@@ -147,7 +151,9 @@ class Standing:
                 weight=[a.weight for a in given],
                 ordered=ordered,
             )
-            self._state = EPState.of(contests, prior_covariance=self._prior_variance)
+            self._state = EPState.of(
+                contests, prior_covariance=self._prior_variance, tie="estimate"
+            )
         else:
             for answer in gone:
                 self._state.remove(answer.first, answer.second, answer.share, answer.weight)

@@ -4,6 +4,7 @@
   number of answers, with one-dimensional moments. All sites are updated in parallel, with damping.
 * `laplace`: the mode, and the curvature there
 * `estimate_threshold`: δ, half the width of a tie, by evidence with a half-normal(1) prior
+* `followed_threshold`: the same, from nearly the same answers, in few steps
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _NARROWEST, _WIDEST = 1e-3, 6.0
 """Bounds of δ."""
 _STEP = 0.05
 """Step in log δ of the second difference that gives its standard error."""
+_NEAR, _MOST_MOVES = 1e-3, 20
+"""Move in log δ at which `followed_threshold` stops, and the most of them."""
 
 
 class Normals(NamedTuple):
@@ -297,3 +300,41 @@ def estimate_threshold(sites: Sites, prior: Prior, by: Literal["ep", "laplace"])
     curvature = (near[0] - 2 * near[1] + near[2]) / _STEP**2
     tie = float(np.exp(best))
     return Threshold(tie, tie / curvature**0.5 if curvature > 0 else float("nan"))
+
+
+def followed_threshold(
+    sites: Sites, prior: Prior, tie: float, start: Normals, *, tolerance: float
+) -> tuple[float, Posterior]:
+    """Maximise the evidence in δ by secant steps from a known δ; also return the posterior there.
+
+    At convergence the evidence is stationary in the sites, and so changes with δ as if the cavities
+    stayed: its slope comes with every posterior, its curvature with two of them.
+    """
+    low, high = np.log(_NARROWEST), np.log(_WIDEST)
+    at, before = float(np.log(tie)), None
+    for _ in range(_MOST_MOVES):
+        found = expectation_propagation(sites, prior, np.exp(at), start, tolerance=tolerance)
+        start = found.normals
+        slope, curvature = _slope_in_tie(sites, at, found)
+        if before is not None and (secant := (slope - before[1]) / (at - before[0])) < 0:
+            curvature = secant
+        move = float(np.clip(at - slope / curvature, max(at - 1, low), min(at + 1, high))) - at
+        if abs(move) < _NEAR:
+            break
+        at, before = at + move, (at, slope)
+    return float(np.exp(at)), found
+
+
+def _slope_in_tie(sites: Sites, log_tie: float, found: Posterior) -> tuple[float, float]:
+    """Derivatives of the log posterior density of δ in log δ, with the cavities kept."""
+    m, v = sites.design @ found.mean, variances(sites.design, found.covariance)
+    precision = 1 / v - found.normals.precision
+    rest = ((m / v - found.normals.shift) / precision, 1 / precision)
+    ties = np.exp(log_tie + _STEP * np.array([-1, 0, 1]))
+    lower, here, upper = (
+        float(_tilted(sites, tie, (m, v), rest).log_scale.sum()) - tie**2 / 2 for tie in ties
+    )
+    # Never flat: δ² is the curvature of its prior.
+    return (upper - lower) / (2 * _STEP), min(
+        (lower - 2 * here + upper) / _STEP**2, -(ties[1] ** 2)
+    )

@@ -31,6 +31,7 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     Threshold,
     estimate_threshold,
     expectation_propagation,
+    followed_threshold,
     laplace,
 )
 from evalstats_plugin.ranking.thurstone.design import (
@@ -90,6 +91,10 @@ _CHAINS, _WARM_UP = 8, 50
 
 _STEP = 0.05
 """Step in log δ of a numerical derivative."""
+
+
+_FIRST_TIE = 0.3
+"""Where the search for δ begins."""
 
 
 _RESIDUAL = 1e-9
@@ -453,7 +458,8 @@ class EPState:
     prior_mean, prior_covariance
         As for `fit_thurstone`.
     tie
-        δ, half the width of a tie; without it a tie counts as half a win and half a loss.
+        δ, half the width of a tie; ``"estimate"``: that of the largest evidence, once there is a
+        tie; without it a tie counts as half a win and half a loss.
     ordered
         Whether the first of a pair was really shown first, so that there is a position effect.
     """
@@ -464,14 +470,15 @@ class EPState:
         *,
         prior_mean: ArrayLike = 0.0,
         prior_covariance: ArrayLike = 1.0,
-        tie: float | None = None,
+        tie: float | Literal["estimate"] | None = None,
         ordered: bool = False,
     ) -> None:
-        if tie is not None and not 0 < tie < np.inf:
-            msg = f"tie is {tie}: give half the width of a tie, above 0, or None"
+        self._follows = tie == "estimate"
+        self.tie = 0.0 if tie == "estimate" else tie
+        if tie is not None and tie != "estimate" and not 0 < tie < np.inf:
+            msg = f"tie is {tie}: give half the width of a tie, above 0, 'estimate' or None"
             raise DesignError(msg)
-        self.players = players
-        self.tie, self.ordered = tie, ordered
+        self.players, self.ordered = players, ordered
         self.prior = prior_of(prior_mean, prior_covariance, players, ordered=ordered)
         self._place: dict[int, int] = {}
         self._weights = np.zeros((3, 0))
@@ -485,7 +492,7 @@ class EPState:
         *,
         prior_mean: ArrayLike = 0.0,
         prior_covariance: ArrayLike = 1.0,
-        tie: float | None = None,
+        tie: float | Literal["estimate"] | None = None,
     ) -> EPState:
         """Start from existing contests, such as those of a saved session."""
         state = cls(
@@ -546,7 +553,7 @@ class EPState:
 
     def fit(self, players: tuple[str, ...]) -> RankingFit:
         """Return the current posterior as a `RankingFit`."""
-        parameters = {} if self.tie is None else {"tie": self.tie}
+        parameters = {"tie": self.tie} if self.tie else {}
         errors: dict[str, float] = {}
         if self.ordered:
             parameters["position"] = float(self._posterior.mean[-1])
@@ -602,9 +609,15 @@ class EPState:
         design = difference_rows(codes // n, codes % n, n, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         start = Normals(*self._normals[:, used])
-        found = expectation_propagation(
-            sites, self.prior, self.tie or 0.0, start, tolerance=_UPDATE_RESIDUAL
-        )
+        if self._follows and ties.any():
+            self.tie, found = followed_threshold(
+                sites, self.prior, self.tie or _FIRST_TIE, start, tolerance=_UPDATE_RESIDUAL
+            )
+        else:
+            self.tie = 0.0 if self._follows else self.tie
+            found = expectation_propagation(
+                sites, self.prior, self.tie or 0.0, start, tolerance=_UPDATE_RESIDUAL
+            )
         self._normals = np.zeros_like(self._normals)
         self._normals[:, used] = found.normals
         return found

@@ -44,6 +44,24 @@ def test_it_is_the_fit_by_expectation_propagation():
     assert named.players == contests.players
 
 
+def test_the_followed_width_of_a_tie_is_that_of_the_largest_evidence():
+    """Whether answers come one by one or at once; without ties it is 0 again."""
+    contests = simulated(8, 60, tie=0.3)
+    state = EPState(8, tie="estimate")
+    for answer in zip(contests.first, contests.second, contests.outcome, strict=True):
+        state.add(*answer)
+    whole = EPState.of(contests, tie="estimate")
+    fit = fit_thurstone(contests, estimator="ep")
+
+    assert state.tie == pytest.approx(fit.parameters["tie"], rel=3e-3)
+    assert whole.tie == pytest.approx(state.tie, rel=3e-3)
+    np.testing.assert_allclose(state.rating, fit.rating, atol=1e-3)
+    for i, j, outcome in zip(contests.first, contests.second, contests.outcome, strict=True):
+        if outcome == 0.5:
+            state.remove(i, j, outcome)
+    assert state.tie == 0
+
+
 def test_removing_all_answers_gives_the_prior():
     state, answers = EPState(5, prior_covariance=3.0, tie=0.2), [(0, 1, 1), (2, 1, 0.5), (0, 1, 0)]
     seen = [state.rating.copy()]
@@ -94,5 +112,5 @@ def test_unknown_answers_cannot_be_removed():
         state.remove(1, 2, 1)
 
     assert state.n_contests == 1
-    with pytest.raises(DesignError, match="give half the width of a tie, above 0, or None"):
+    with pytest.raises(DesignError, match="above 0, 'estimate' or None"):
         EPState(3, tie=0.0)
