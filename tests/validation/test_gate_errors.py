@@ -15,7 +15,7 @@ import evalstats_plugin as es
 from evalstats_plugin.data.responses import Group
 
 pytestmark = pytest.mark.validation
-N_TASKS, N_EQUAL, N_RUNS = 57, 150, 50
+N_TASKS, N_EQUAL, N_RUNS = 57, 1000, 50
 GROUP = Group("all", 0, "micro", N_TASKS, logged=0.0)
 # Name: items of a task, what the candidate loses everywhere and on the first task alone, options.
 DESIGNS = {
@@ -54,11 +54,13 @@ def _of_task(responses, task):
 def rows():
     found = []
     for seed, (name, (n_items, everywhere, on_one, options)) in enumerate(DESIGNS.items()):
-        rng = np.random.default_rng([20, seed])
         n_runs = N_RUNS if everywhere or on_one or options else N_EQUAL
         decisions = [
             es.gate(
-                _responses(rng, n_items, everywhere, on_one), baseline="model_0", rng=i, **options
+                _responses(np.random.default_rng([20, seed, i]), n_items, everywhere, on_one),
+                baseline="model_0",
+                rng=i,
+                **options,
             ).decision
             for i in range(n_runs)
         ]
