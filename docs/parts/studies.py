@@ -232,6 +232,22 @@ def new_items() -> str:
     return "\n".join(lines)
 
 
+def top_models() -> str:
+    """Return how often the best of ten models were found, by the number of items."""
+    sets = {"livebench_binary": "LiveBench, right or wrong", "arc": "ARC"}
+    study = read_study("top_models")
+    at = study["arc"][0]["at"]
+    head = ("Benchmark", "K", *(f"{n} items" for n in at), "clear", "wrong")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for name, shown in sets.items():
+        for row in study[name]:
+            pairs = zip(row["together"], row["equally"], strict=True)
+            cells = [f"{a:.2f} / {b:.2f}" for a, b in pairs]
+            last = f"{row['clear']:.2f}", f"{row['wrong']} of {round(row['clear'] * row['groups'])}"
+            lines.append(f"| {shown} | {row['k']} | {' | '.join((*cells, *last))} |")
+    return "\n".join(lines)
+
+
 def livebench_dimensions() -> str:
     """Return how well factor models of LiveBench predict answers held out."""
     lines = ["| Abilities | log loss per answer held out | less than with one |", "|---|---|---|"]

@@ -30,8 +30,8 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 STD_ERROR = 0.3
 """Standard error to stop at by default: reliability .91 for abilities of variance 1."""
 
-COMPARE = "compare:"
-"""Goal of a comparison, before the model's name."""
+COMPARE, TOP = "compare:", "top:"
+"""Goals of a comparison, before the model's name, and of a selection, before the number K."""
 
 GOALS: Mapping[str, str] = MappingProxyType(
     {"score": "full-score", "ability": "posterior-information"}
@@ -81,9 +81,10 @@ class Plan:
     """Total cost, in the bank's unit."""
     max_seconds: float | None = None
     goal: str | None = None
-    """What the test is for: ``"score"`` or ``"ability"``, which choose the rule, or
+    """What the test is for: ``"score"`` or ``"ability"``, which choose the rule;
     ``"compare:MODEL"`` with a calibrated model: items at its ability, until one is clearly more
-    able; see `stopping.Clear`."""
+    able (see `stopping.Clear`); or ``"top:K"``, of several models that are tested together: until
+    it is clear which K are the best. `max_items` and `budget` are of all of them then."""
     rule: str = "auto"
     scoring: str = "eap"
     batch: int = 1
@@ -115,9 +116,21 @@ class Plan:
             if name in _POSITIVE and not 0 < value < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
         check_insurance(self.insurance)
-        if self.goal is not None and not self.goal.startswith(COMPARE) and self.goal not in GOALS:
-            known = (*GOALS, f"{COMPARE}MODEL")
+        if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
+            return
+        if self.top is None:
+            known = (*GOALS, f"{COMPARE}MODEL", f"{TOP}K")
             raise SelectionError(no_such("goal", self.goal, known, ", ".join(known)))
+        for name in ("stop_at", "reliability", "information", "score_width", "max_seconds"):
+            if getattr(self, name) is not None:
+                msg = f"goal {self.goal} stops when it is clear which models are the best"
+                raise SelectionError(f"{msg}: limit it by max_items or budget, not by {name}")
+
+    @property
+    def top(self) -> int | None:
+        """How many models are wanted of those tested together; None for other goals."""
+        k = (self.goal or "").removeprefix(TOP)
+        return int(k) if (self.goal or "").startswith(TOP) and k.isdecimal() and int(k) else None
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -135,15 +148,18 @@ class Plan:
         # Numbers are checked by the plan itself.
         return cls(**named)  # type: ignore[arg-type]
 
-    def load(self) -> ItemBank:
-        """Read the bank and check that the plan suits it."""
+    def load(self, *, several: bool = False) -> ItemBank:
+        """Read the bank and check that the plan suits it, and a test of one model or `several`."""
+        if self.top is not None and not several:
+            msg = f"goal {self.goal} is of several models that are tested together"
+            raise SelectionError(f"{msg}: use adapt replay, or TopK in Python")
         bank = ItemBank.load(self.bank)
         bank.require_usable()
         self.rules(bank)
         return bank
 
     def rules(self, bank: ItemBank) -> tuple[StopRule, ...]:
-        """Return the stop rules.
+        """Return the stop rules of one model's test.
 
         Raises
         ------
@@ -152,6 +168,8 @@ class Plan:
         DesignError
             A budget for a bank without costs, or a comparison with one of several abilities.
         """
+        if self.top is not None:
+            return ()
         given = [(made, getattr(self, name)) for name, made in _STOP_RULES.items()]
         found = [made(value) for made, value in given if value is not None]
         if self.budget is not None and bank.cost is None:

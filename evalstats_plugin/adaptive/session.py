@@ -249,7 +249,7 @@ class AdaptiveSession(Drawable):
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
         self._random: set[int] = set()
         self._began = monotonic()
-        self._cost = 0.0
+        self.cost = 0.0
         self.stopped: str | None = None
         self._precise_after: int | None = None
         self._believe(Belief.prior(bank))
@@ -311,21 +311,21 @@ class AdaptiveSession(Drawable):
             raise ValueError(f"place {place} is not in the bank of {len(self.bank)} items")
         key = str(self.bank.tasks[place]), str(self.bank.item_ids[place])
         named = " / ".join(key)
-        if place in self._belief.places[0]:
+        if place in self.belief.places[0]:
             raise DesignError(f"item {named} has been answered already: record each item once")
         if not 0 <= score <= 1 or trials < 1:
             msg = f"item {named} has the score {score} over {trials} epochs, which is not possible"
             raise DesignError(f"{msg}: scale the metric to 0 to 1, and run 1 epoch or more")
         self._out[place] = True
         self._believe(
-            self._belief.answered(
+            self.belief.answered(
                 np.array([[place]]), np.array([[score * trials]]), np.array([[float(trials)]])
             )
         )
-        self._cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
+        self.cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
         by_chance = random or place in self._random
         answer = Answer(
-            *key, float(score), trials, by_chance, self._scored, self._belief.log_likelihood
+            *key, float(score), trials, by_chance, self._scored, self.belief.log_likelihood
         )
         self._trace.answers.append(answer)
         self.stopped = self.stopped or self._reason()
@@ -333,7 +333,7 @@ class AdaptiveSession(Drawable):
 
     def give_back(self, place: int) -> None:
         """Take back an item that was given out and could not be asked: it may be given again."""
-        if place not in self._belief.places[0]:
+        if place not in self.belief.places[0]:
             self._out[place] = False
             self._random.discard(place)
 
@@ -350,7 +350,7 @@ class AdaptiveSession(Drawable):
     @property
     def n(self) -> int:
         """Items answered."""
-        return self._belief.places.shape[1]
+        return self.belief.places.shape[1]
 
     @property
     def ability(self) -> float:
@@ -364,12 +364,12 @@ class AdaptiveSession(Drawable):
 
     def interval(self) -> tuple[float, float]:
         """Limits of the ability at the session's confidence level, of equal tails."""
-        low, high = self._belief.interval(self.confidence_level)
+        low, high = self.belief.interval(self.confidence_level)
         return float(low[0]), float(high[0])
 
     def abilities(self) -> Abilities:
         """Abilities of a bank of several with their covariance; arrays of one session."""
-        return abilities(self._belief, self.scoring)
+        return abilities(self.belief, self.scoring)
 
     def full_score(self) -> dict[str, ScoreEstimate]:
         """Predicted score on all items, by task; "" is over all tasks.
@@ -405,7 +405,7 @@ class AdaptiveSession(Drawable):
             ),
             full_score=scores.pop(ALL_TASKS),
             full_score_by_task=scores,
-            cost=None if self.bank.cost is None else self._cost,
+            cost=None if self.bank.cost is None else self.cost,
             n_random=sum(answer.random for answer in self.answers),
             fits=float(self._outlook.predicted.fits[0]),
             person_fit=self.person_fit(),
@@ -416,7 +416,7 @@ class AdaptiveSession(Drawable):
         """Compare the answers so far with what the bank makes of the model."""
         from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, mean_squares
 
-        belief, chance = self._belief, np.array([a.random for a in self.answers], dtype=np.bool_)
+        belief, chance = self.belief, np.array([a.random for a in self.answers], dtype=np.bool_)
         if not self.n:
             return PersonFit(None, None, None, (), 1.0)
         state = self._outlook.state
@@ -453,7 +453,7 @@ class AdaptiveSession(Drawable):
 
     def _random_z(self, chance: NDArray[np.bool_]) -> float:
         """Mean of the random items' scores, against what the chosen ones predict."""
-        belief = self._belief
+        belief = self.belief
         chosen = Belief.prior(self.bank).answered(
             belief.places[:, ~chance], belief.right[:, ~chance], belief.trials[:, ~chance]
         )
@@ -546,7 +546,8 @@ class AdaptiveSession(Drawable):
         return session
 
     @property
-    def _belief(self) -> Belief:
+    def belief(self) -> Belief:
+        """Answers, and the posterior of the ability, on a grid."""
         return self._outlook.belief
 
     def _believe(self, belief: Belief) -> None:
@@ -564,8 +565,8 @@ class AdaptiveSession(Drawable):
         budgets = [rule.value for rule in self._stop if isinstance(rule, Cost)]
         if budgets and self.bank.cost is not None:
             waiting = self._out.copy()
-            waiting[self._belief.places[0]] = False
-            spent = self._cost + float(self.bank.cost[waiting].sum())
+            waiting[self.belief.places[0]] = False
+            spent = self.cost + float(self.bank.cost[waiting].sum())
             found &= self.bank.cost <= min(budgets) - spent
         return found
 
@@ -596,7 +597,7 @@ class AdaptiveSession(Drawable):
 
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
-        belief = self._belief
+        belief = self.belief
         error, prior_sd = float(score(belief).std_error[0]), self.bank.ability_sd
         told = 2 * float(np.log(prior_sd / error))
         if belief.axes is not None:
@@ -608,7 +609,7 @@ class AdaptiveSession(Drawable):
             std_error=error,
             prior_sd=prior_sd,
             information=told,
-            cost=self._cost,
+            cost=self.cost,
             seconds=monotonic() - self._began,
             outlook=self._outlook,
         )

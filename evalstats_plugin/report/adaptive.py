@@ -33,6 +33,7 @@ TESTS_LEGEND = (
     "them, predicted from those asked{log}."
 )
 _LOG = "; Log: what all answers in the log say"
+_TOP = "P top: probability to be among the best."
 _MOST_REASONS = 10
 """Number of tests up to which stop reasons are shown; JSON and CSV always have them."""
 
@@ -77,7 +78,8 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
 
 def _said(row: AdaptiveTest) -> list[str]:
     """Why a test stopped, and several abilities with their errors."""
-    lines = [f"{row.model}: stopped, {row.stopped}"]
+    # Of models tested together the notes say it once.
+    lines = [f"{row.model}: stopped, {row.stopped}"] if row.prob_top is None else []
     if row.abilities:
         pairs = zip(row.abilities, row.abilities_std_error, strict=True)
         each = [f"{ability:+.2f} ± {error:.2f}" for ability, error in pairs]
@@ -87,7 +89,9 @@ def _said(row: AdaptiveTest) -> list[str]:
 
 
 def _legend(rows: Sequence[AdaptiveTest]) -> str:
-    return TESTS_LEGEND.format(log="" if all(row.observed is None for row in rows) else _LOG)
+    together = any(row.prob_top is not None for row in rows)
+    log = "" if all(row.observed is None for row in rows) else _LOG
+    return TESTS_LEGEND.format(log=log) + (f" {_TOP}" if together else "")
 
 
 def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
@@ -104,9 +108,13 @@ def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table
     logged = any(row.observed is not None for row in rows)
     if logged:
         table.add_column("Log", justify="right", no_wrap=True)
+    together = any(row.prob_top is not None for row in rows)
+    if together:
+        table.add_column("P top", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row in rows:
         cells = [Text(cell) for cell in _test_cells(row)[: None if logged else -1]]
+        cells += [Text(_chance(row))] if together else []
         mark = Text(",".join(str(marks[note]) for note in row.notes), style="dim")
         table.add_row(Text(row.rule if model else row.model), *cells, mark)
     return table
@@ -121,6 +129,10 @@ def _test_cells(row: AdaptiveTest) -> list[str]:
         f"[{number(row.full_score_low)}, {number(row.full_score_high)}]",
         number(row.observed),
     ]
+
+
+def _chance(row: AdaptiveTest) -> str:
+    return "–" if row.prob_top is None else f"{row.prob_top:.3f}"
 
 
 def _rules_table(rules: Sequence[RuleError]) -> Table:
@@ -150,15 +162,17 @@ def tests_markdown(results: AdaptiveTests, heading: str) -> str:
     marks = report_text.note_numbers(results.rows)
     level = percent(results.rows[0].confidence_level if results.rows else 0.95)
     titles = ["Model", "Task", "Rule", "Asked", "Ability", f"{level} interval", "Full score"]
-    titles += [f"{level} interval", "Log", "Stopped", ""]
+    together = any(row.prob_top is not None for row in results)
+    titles += [f"{level} interval", "Log", *(["P top"] if together else []), "Stopped", ""]
     cells = [
         [
-            *(row.model, row.task, row.rule, *_test_cells(row), row.stopped),
-            ", ".join(str(marks[note]) for note in row.notes),
+            *(row.model, row.task, row.rule, *_test_cells(row)),
+            *([_chance(row)] if together else []),
+            *(row.stopped, ", ".join(str(marks[note]) for note in row.notes)),
         ]
         for row in results
     ]
-    lines = report_text.markdown_table(titles, cells, right=range(3, 9))
+    lines = report_text.markdown_table(titles, cells, right=range(3, 9 + together))
     lines += ["", _legend(results.rows), ""]
     if results.by_rule:
         rules = map(_rule_cells, results.by_rule)

@@ -64,7 +64,7 @@ def test_a_line_that_was_being_written_is_dropped(tmp_path: Path, cut: int) -> N
     path.write_bytes(path.read_bytes()[:-cut])
     session = _answered(path, 3)
 
-    assert [2, 3] == session._belief.places[0].tolist()
+    assert [2, 3] == session.belief.places[0].tolist()
     assert path.read_text().endswith("\n")
     assert 3 == len(path.read_text().splitlines())
 
@@ -146,7 +146,7 @@ def test_a_first_line_cut_off_is_begun_anew(tmp_path: Path) -> None:
     _answered(path, 2)
     path.write_bytes(path.read_bytes()[:20])
 
-    assert [1] == _answered(path, 1)._belief.places[0].tolist()
+    assert [1] == _answered(path, 1).belief.places[0].tolist()
 
 
 def test_another_bank_is_refused(tmp_path: Path) -> None:

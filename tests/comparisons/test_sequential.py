@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Responses, Source, intervals
-from evalstats_plugin.comparisons import sequential as designs
+from evalstats_plugin.comparisons.compare import VALID
+from evalstats_plugin.comparisons.compare import sequential as sequential_tables
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.rows import SEQUENTIAL as METHOD
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.comparisons.sequential import VALID
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.methods import SEQUENTIAL
 from evalstats_plugin.stats import sequential as stats_sequential
@@ -26,7 +26,7 @@ def sequential(
     responses: Sequence[Responses], request: Request
 ) -> tuple[list[Comparison], list[str]]:
     """Return the rows, corrected by their families, and the notes."""
-    tables, notes = designs.sequential(responses, request)
+    tables, notes = sequential_tables(responses, request)
     return settle(tables, request), notes
 
 

@@ -8,6 +8,7 @@ answers of one kill that had been given, and were not on disk.
 
 import json
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import study
 
+from evalstats_plugin import read
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.cli import main
 from evalstats_plugin.ranking.judging import automatic
@@ -131,8 +133,6 @@ def _bank(keys, tasks, hashes):
 def _in_inspect():
     from inspect_ai import eval as run_eval
 
-    from evalstats_plugin import read
-
     Path("tasks.py").write_text(INSPECT_TASK)
     run_eval("tasks.py@plain", model="mockllm/model", log_dir="full", display="none")
     (full,) = read("full")
@@ -147,9 +147,19 @@ def _in_inspect():
 
 
 def _saved_by_test():
-    """Items in the answers file of the test that goes on."""
-    lines = [line for file in Path().rglob("adaptive_*.answers") for line in _lines(file)]
+    """Items in the answers file of the test that goes on, or in the log of one that has ended."""
+    files = list(Path().rglob("adaptive_*.answers"))
+    lines = [line for file in files for line in _lines(file)]
+    if not files and list(Path().glob("logs/*.eval")):
+        return [item for run in read("logs") for item in run.item_ids.astype(str)]
     return [json.loads(line)["item"] for line in lines if '"item"' in line]
+
+
+def _clear():
+    """Make way for the next test."""
+    for each in ("asked", "returned", "answers.json"):
+        Path(each).unlink(missing_ok=True)
+    shutil.rmtree("logs", ignore_errors=True)
 
 
 def _study(name, set_up, saved, kills, span):
@@ -157,8 +167,7 @@ def _study(name, set_up, saved, kills, span):
     rng = np.random.default_rng([24, len(name)])
     prepare()
     main(arguments, standalone_mode=False)  # so that all is imported, and works
-    for each in ("asked", "returned", "answers.json"):
-        Path(each).unlink(missing_ok=True)
+    _clear()
     n_saved = lost = again = in_flight = n = tests = 0
     while n < kills:
         before, n_asked, n_returned = saved(), len(_lines("asked")), len(_lines("returned"))
@@ -167,8 +176,7 @@ def _study(name, set_up, saved, kills, span):
         returned = _lines("returned")[n_returned:]
         if not was_killed:
             tests += 1
-            for each in ("asked", "returned", "answers.json"):
-                Path(each).unlink(missing_ok=True)
+            _clear()
             continue
         n += 1
         lost += len([one for one in before if one not in after])
@@ -177,6 +185,10 @@ def _study(name, set_up, saved, kills, span):
         new = len(after) - len(before)
         n_saved += new
         in_flight = max(in_flight, len(returned) - new)
+        if list(Path().glob("logs/*.eval")) and not list(Path().rglob("adaptive_*.answers")):
+            # Killed after its end: the log is whole, and the next command begins a test.
+            tests += 1
+            _clear()
     return {
         "command": name, "kills": n, "tests_ended": tests, "saved": n_saved, "lost": lost,
         "asked_again": again, "in_flight": in_flight,
@@ -185,7 +197,7 @@ def _study(name, set_up, saved, kills, span):
 
 STUDIES = {
     "rank judge --at-once 8": (_judging, _saved_by_judge, 200, (0.0, 0.4)),
-    "adapt run inspect": (_in_inspect, _saved_by_test, 50, (0.0, 1.0)),
+    "adapt run inspect": (_in_inspect, _saved_by_test, 200, (0.0, 1.0)),
 }
 
 

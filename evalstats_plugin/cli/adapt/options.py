@@ -90,7 +90,8 @@ class Planning:
     max_seconds: float | None = _stops("Stop after this number of seconds.", metavar="S")
     goal: str | None = _asked(
         "score, ability, or compare:MODEL: stop once it is clear whether the model is more able "
-        "than this one of the bank, at the confidence level whenever that is.  "
+        "than this one of the bank, at the confidence level whenever that is; adapt replay also "
+        "has top:K: test all models together until it is clear which K are the best.  "
         "[default: what the bank is good for]",
         metavar="GOAL",
     )

@@ -149,7 +149,7 @@ def replay(
     output.check("tests")
     plan = asked.plan()
     rules = RULES if asked.every_rule else ()
-    bank = plan.load()
+    bank = plan.load(several=True)
     responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
     with progress_on_work("asking", quiet=output.quiet) as on_step, listening(on_step):
         results = ask_again(bank, responses.responses, plan, rules=rules)

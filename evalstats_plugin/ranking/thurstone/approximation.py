@@ -312,9 +312,8 @@ def followed_threshold(
     """
     low, high = np.log(_NARROWEST), np.log(_WIDEST)
     at, before = float(np.log(tie)), None
+    found = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)
     for _ in range(_MOST_MOVES):
-        found = expectation_propagation(sites, prior, np.exp(at), start, tolerance=tolerance)
-        start = found.normals
         slope, curvature = _slope_in_tie(sites, at, found)
         if before is not None and (secant := (slope - before[1]) / (at - before[0])) < 0:
             curvature = secant
@@ -322,7 +321,9 @@ def followed_threshold(
         if abs(move) < _NEAR:
             break
         at, before = at + move, (at, slope)
-    return float(np.exp(at)), found
+        tie = float(np.exp(at))
+        found = expectation_propagation(sites, prior, tie, found.normals, tolerance=tolerance)
+    return tie, found
 
 
 def _slope_in_tie(sites: Sites, log_tie: float, found: Posterior) -> tuple[float, float]:
