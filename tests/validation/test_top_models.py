@@ -46,7 +46,8 @@ def equally(bank, answers, k, seed):
         for session, own in zip(sessions, answers, strict=True):
             for place in session.next(1).tolist():
                 session.record(place, float(own[place]))
-        scores[n * len(answers)] = np.array([one.full_score()[""].estimate for one in sessions])
+        if (asked := n * len(answers)) in AT:
+            scores[asked] = np.array([one.full_score()[""].estimate for one in sessions])
     return {n: np.argsort(-scores[n], kind="stable")[:k].tolist() for n in AT}
 
 
