@@ -108,7 +108,8 @@ class TopK:
         self._scores, self._errors = np.zeros(n), np.full(n, np.inf)
         self._worst, self._best = np.zeros(n), np.ones(n)
         self._ahead = np.full((n, n), -np.inf)
-        self._open = np.ones(n, dtype=np.bool_)
+        # Whether items are left, and whether any of these can be paid for.
+        self._left, self._open = np.ones((2, n), dtype=np.bool_)
         self.stopped: str | None = None
         for i in range(n):
             self._look(i)
@@ -164,11 +165,11 @@ class TopK:
 
     def record(self, model: str, place: int, score: float, trials: int = 1) -> None:
         """Record an answer, and look whether it is clear now; see `AdaptiveSession.record`."""
-        session = self.sessions[model]
+        i, session = self._models.index(model), self.sessions[model]
         session.record(place, score, trials)
-        self._look(self._models.index(model))
+        self._look(i)
         if session.n == int(session.bank.usable.sum()):
-            self._open[self._models.index(model)] = False
+            self._left[i] = self._open[i] = False
         self.stopped = self._reason()
 
     def _order(self) -> IntArray:
@@ -210,7 +211,7 @@ class TopK:
     def _settled(self, inside: IntArray, outside: IntArray) -> BoolArray:
         """Pairs whose order is clear, or known: no answer can change it, or none is left."""
         needed = np.log(len(inside) * len(outside) / (1 - self.confidence_level))
-        known = ~self._open[inside][:, None] & ~self._open[outside]
+        known = ~self._left[inside][:, None] & ~self._left[outside]
         known |= self._worst[inside][:, None] > self._best[outside]
         return (self._ahead[np.ix_(inside, outside)] >= needed) | known
 

@@ -94,6 +94,20 @@ def test_a_budget_is_of_all_models_together():
     assert top.n == sum(session.n for session in top.sessions.values())
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_cannot_be_paid_for_makes_nothing_clear(seed):
+    """Ten items are cheap and the budget ends with them: clear is what the evidence says."""
+    bank = bank_of(cost=np.where(np.arange(120) < 10, 1.0, 1000.0))
+    top = contest([2.5, 0.5, -2.0], seed=seed, bank=bank, budget=30.0)
+    beliefs = {name: session.belief for name, session in top.sessions.items()}
+    best = beliefs.pop(top.best[0])
+    others = np.array([one.log_likelihood[0] for one in beliefs.values()])
+    ahead, _ = log_evidence_ahead(best.log_likelihood[0], others, np.exp(best.log_prior))
+
+    assert top.stopped is not None
+    assert top.stopped.startswith("clear") <= bool(ahead.min() >= np.log(2 / 0.05))
+
+
 @pytest.mark.parametrize(
     ("k", "more", "message"),
     [

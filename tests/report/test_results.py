@@ -99,7 +99,8 @@ def test_pandas_shows_what_is_clear_in_bold() -> None:
         (found := es.compare(_matrix(), rng=0), [row.verdict != "unclear" for row in found]),
         (table := es.score_table(_matrix(), rng=0), [bool(row.may_be_first) for row in table]),
     ):
-        css = "".join(re.findall(r"([^{}]*)\{[^}]*font-weight: bold", rows.style().to_html()))
+        sheet = rows.style().to_html().partition("</style>")[0]
+        css = "".join(re.findall(r"([^{}]*)\{[^}]*font-weight: bold", sheet))
         bold = {int(line) for line in re.findall(r"_row(\d+)_", css)}
         assert bold == {k for k, is_clear in enumerate(clear) if is_clear}
         assert 0 < len(bold) < len(rows)
