@@ -19,6 +19,9 @@ FIRST = 5
 _DRAWS = 4000
 _SPREAD = 1e-9
 
+# A model's full score is predicted anew after so many times the items, and before it is shown.
+_GROWTH = 1.1
+
 
 class TopK:
     """Find the K best of several models with as few items as it takes.
@@ -106,6 +109,7 @@ class TopK:
         self._models = tuple(self.sessions)
         self._noise = np.random.default_rng(rng).standard_normal((_DRAWS, n))
         self._scores, self._errors = np.zeros(n), np.full(n, np.inf)
+        self._predicted_at = np.full(n, -1)
         self._worst, self._best = np.zeros(n), np.ones(n)
         self._ahead = np.full((n, n), -np.inf)
         # Whether items are left, and whether any of these can be paid for.
@@ -113,6 +117,7 @@ class TopK:
         self.stopped: str | None = None
         for i in range(n):
             self._look(i)
+        self._predict()
 
     @property
     def n(self) -> int:
@@ -127,12 +132,14 @@ class TopK:
     @property
     def best(self) -> tuple[str, ...]:
         """The K models that seem best, the best first."""
+        self._predict()
         first: list[int] = self._order()[: self.k].tolist()
         return tuple(self._models[i] for i in first)
 
     @property
     def prob_top(self) -> dict[str, float]:
         """Probability of each model to be among the K with the highest full scores."""
+        self._predict()
         drawn = self._scores + self._errors * self._noise
         top = np.argpartition(-drawn, self.k - 1, axis=1)[:, : self.k]
         counts = np.bincount(top.ravel(), minlength=len(self._models))
@@ -141,6 +148,7 @@ class TopK:
     @property
     def prob_right(self) -> float:
         """Probability that `best` are the K models with the highest full scores."""
+        self._predict()
         drawn = self._scores + self._errors * self._noise
         order = self._order()
         inside, outside = drawn[:, order[: self.k]], drawn[:, order[self.k :]]
@@ -168,6 +176,7 @@ class TopK:
         i, session = self._models.index(model), self.sessions[model]
         session.record(place, score, trials)
         self._look(i)
+        self._predict(_GROWTH)
         if session.n == int(session.bank.usable.sum()):
             self._left[i] = self._open[i] = False
         self.stopped = self._reason()
@@ -175,12 +184,18 @@ class TopK:
     def _order(self) -> IntArray:
         return np.argsort(-self._scores, kind="stable")
 
+    def _predict(self, growth: float = 1.0) -> None:
+        """Predict the full scores of models that have so many times the items of the last time."""
+        for i, session in enumerate(self.sessions.values()):
+            if session.n > self._predicted_at[i] and session.n >= growth * self._predicted_at[i]:
+                full, self._predicted_at[i] = session.expected().full, session.n
+                self._scores[i] = full.estimate[0, 0]
+                self._errors[i] = max(float(full.std_error[0, 0]), _SPREAD)
+
     def _look(self, i: int) -> None:
-        """Bring a model's score, its error, and how far it is ahead of others up to date."""
+        """Bring up to date how far a model is ahead of others, and what it may still score."""
         session = self.sessions[self._models[i]]
-        full, asked = session.expected().full, session.belief
-        self._scores[i] = full.estimate[0, 0]
-        self._errors[i] = max(float(full.std_error[0, 0]), _SPREAD)
+        asked = session.belief
         seen, n = float((asked.right / asked.trials).sum()), len(session.bank)
         self._worst[i], self._best[i] = seen / n, (seen + n - session.n) / n
         own, prior = session.belief.log_likelihood[0], np.exp(session.belief.log_prior)
@@ -233,9 +248,14 @@ class TopK:
         return spent
 
     def _is_clear(self) -> bool:
+        if not self._all_settled():
+            return False
+        self._predict()
+        return self._all_settled() and self.prob_right >= self.confidence_level
+
+    def _all_settled(self) -> bool:
         order = self._order()
-        settled = self._settled(order[: self.k], order[self.k :])
-        return bool(settled.all()) and self.prob_right >= self.confidence_level
+        return bool(self._settled(order[: self.k], order[self.k :]).all())
 
 
 def log_evidence_ahead(

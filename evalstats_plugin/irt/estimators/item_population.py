@@ -164,7 +164,12 @@ class Points(NamedTuple):
 
 
 def points(
-    population: Population, ability: Tensor, trials: Tensor, *, coarseness: float = 1.0
+    population: Population,
+    ability: Tensor,
+    trials: Tensor,
+    *,
+    coarseness: float = 1.0,
+    wider: float = 1.0,
 ) -> Points:
     """Choose points dense enough for the items on which N models are most informative.
 
@@ -177,8 +182,11 @@ def points(
         Most trials of each model on any item.
     coarseness
         Factor of the distances, above 1 in the first steps of a search.
+    wider
+        Factor of the reach, above 1 for items that lie farther out.
     """
     wide = coarseness * _SPACING
+    reach = wider * _REACH[0], wider * _REACH[1]
     m1, s1 = population.values[0], torch.exp(population.values[1])
     if population.kind == "rasch":
         x2, log_step = torch.zeros_like(m1)[None], torch.zeros_like(m1)
@@ -192,15 +200,15 @@ def points(
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
         second = own**-2 + _second_information(population, ability, trials)
         precision = second - slope**2 / own**4 / first
-        x2, log_step = _line(m2, s2, precision, wide)
+        x2, log_step = _line(m2, reach[1] * s2, precision, wide)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * torch.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
     slope = torch.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
     step = wide / torch.sqrt(spread**-2 + gain)
     step = torch.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
-    half = torch.ceil(_REACH[0] * spread / step).clamp_max(_MOST_POINTS // 2)
-    step = _REACH[0] * spread / half
+    half = torch.ceil(reach[0] * spread / step).clamp_max(_MOST_POINTS // 2)
+    step = reach[0] * spread / half
     count = (2 * half + 1).long()
     line = torch.repeat_interleave(torch.arange(len(x2), device=x2.device), count)
     start = torch.cumsum(count, 0) - count
@@ -218,12 +226,12 @@ def discrimination_of(log_discrimination: Tensor) -> Tensor:
     return torch.exp(log_discrimination.clamp_max(_STEEPEST))
 
 
-def _line(middle: Tensor, spread: Tensor, precision: Tensor, wide: float) -> tuple[Tensor, Tensor]:
+def _line(middle: Tensor, reach: Tensor, precision: Tensor, wide: float) -> tuple[Tensor, Tensor]:
     """Equally spaced values of x_2, and the log of their distance."""
     step = wide / torch.sqrt(precision)
-    half = int(torch.ceil(_REACH[1] * spread / step).clamp_max(_MOST_POINTS // 2))
-    step = _REACH[1] * spread / half
-    place = torch.arange(-half, half + 1, dtype=spread.dtype, device=spread.device)
+    half = int(torch.ceil(reach / step).clamp_max(_MOST_POINTS // 2))
+    step = reach / half
+    place = torch.arange(-half, half + 1, dtype=reach.dtype, device=reach.device)
     return middle + step * place, torch.log(step)
 
 

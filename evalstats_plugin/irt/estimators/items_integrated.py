@@ -119,9 +119,10 @@ _LAST = 5e-4
 _SPREADS, _SPREAD = (0.15, 0.5), 0.3
 # Steps after which starts are compared.
 _TRIAL = 4
-# Items on which half the spacing of points is tried, and how often it is halved if that changes
-# the log-likelihood by more than _UNSETTLED, or _UNSETTLED_ITEM for each item.
-_TRIED, _HALVINGS = 64, 2
+# Items on which half the spacing and a wider reach of the points are tried; where that changes the
+# log-likelihood by more than _UNSETTLED, or _UNSETTLED_ITEM for each item, the reach is widened,
+# because some items lie farther out, and then the spacing halved, so often.
+_TRIED, _HALVINGS, _WIDER = 64, 2, 1.5
 _UNSETTLED, _UNSETTLED_ITEM = 1e-3, 1e-6
 # Range of hyper-parameters by their place in `Population`, and distance from a bound that is none.
 _BOUNDS = {
@@ -312,27 +313,28 @@ def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Tenso
 
 
 def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tuple[_Maximum, float]:
-    """Halve the distance of the points until that does not change the log-likelihood."""
+    """Widen the reach of the points, then halve their distance, until neither changes anything."""
     m = counts.right.shape[1]
     share = counts.right.sum(0) / counts.trials.sum(0)
     order = torch.argsort(share, stable=True)
     tried = order[torch.linspace(0, m - 1, min(m, _TRIED)).round().long().to(order.device)]
     some = counts.of_items(tried)
     coarseness, error = _FINE, math.nan
-    for halving in range(_HALVINGS + 1):
+    for turn in range(_HALVINGS + 2):
         state = found.state
         at = state.ability, state.population
-        finer = points(at[1], at[0], counts.trials.amax(1), coarseness=coarseness / 2)
+        most = counts.trials.amax(1)
+        finer = points(at[1], at[0], most, coarseness=coarseness / 2, wider=_WIDER)
         there, here = (
             torch.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
             for grid in (finer, found.grid)
         )
         error = float(there - here) * m / len(tried)
-        if abs(error) <= max(_UNSETTLED, _UNSETTLED_ITEM * m) or halving == _HALVINGS:
+        if abs(error) <= max(_UNSETTLED, _UNSETTLED_ITEM * m) or turn > _HALVINGS:
             break
-        coarseness /= 2
+        coarseness /= 2 if turn else 1
         start = state.ability, state.population
-        again = _newton_search(counts, start, max_steps, finest=coarseness)
+        again = _newton_search(counts, start, max_steps, finest=coarseness, wider=_WIDER)
         found = again._replace(iterations=found.iterations + again.iterations)
     return found, error
 
@@ -819,22 +821,24 @@ def _newton_search(
     max_steps: int,
     known: Tensor | None = None,
     finest: float = _FINE,
+    wider: float = 1.0,
 ) -> _Maximum:
     """Newton steps, halved on the same points where the likelihood falls.
 
     Points are coarse at first. Coarse points misjudge a narrow population, with an error for each
     item, so the spacing shrinks as soon as a step is refused or the likelihood is not concave. With
-    `known`, the missing information near the maximum, the spacing is the finest from the start.
+    `known`, the missing information near the maximum, or a `wider` reach for a search that was made
+    before, the spacing is the finest from the start.
     """
     ability, population = start
     n, most = len(ability), counts.trials.amax(1)
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
     coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
     near = known is not None
-    if known is not None or finest < _FINE:
+    if known is not None or wider > 1:
         coarseness, length = finest, 1.0
     known = None if known is None else known[:n, :n]
-    grid: Points = points(population, ability, most, coarseness=coarseness)
+    grid: Points = points(population, ability, most, coarseness=coarseness, wider=wider)
     laid: Population = population
     state: Evaluation = evaluate(counts, ability, population, grid, known=known)
     for iteration in range(1, max_steps + 1):
@@ -850,7 +854,7 @@ def _newton_search(
         if finer != coarseness or (coarseness <= _FINE and _differ(state.population, laid)):
             # On other points the likelihood differs: it need not rise.
             coarseness, refused, length, laid = finer, False, 1.0, state.population
-            grid = points(laid, state.ability, most, coarseness=coarseness)
+            grid = points(laid, state.ability, most, coarseness=coarseness, wider=wider)
             state = evaluate(counts, state.ability, laid, grid)
             continue
         length = min(length, _LONGEST / max(size, _TOLERANCE))
@@ -859,7 +863,7 @@ def _newton_search(
         moved = _moved(state, step * length)
         there, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
         if coarseness > _FINE and not refused:
-            there = points(moved[1], moved[0], most, coarseness=coarseness)
+            there = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
         known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
         fresh = evaluate(counts, *moved, there, known=known)
         rises = (fresh.objective >= state.objective - fall) & fresh.gradient.isfinite().all()

@@ -306,6 +306,21 @@ def test_a_wrong_key_gives_a_negative_discrimination():
     assert fit.discrimination.argmin() == 7
 
 
+def test_items_with_wrong_keys_lie_farther_out_than_others(monkeypatch):
+    """No discrimination above 0 suits them: their posteriors end where the points used to end."""
+    _, data = simulated(150, 120, 8, spread=0.2)
+    right = data.right.clone()
+    right[:, :6] = 1 - right[:, :6]
+    data = Counts(right, data.trials)
+    fit = items_integrated(data)
+    monkeypatch.setattr(estimators_items_integrated, "_WIDER", 1.0 + 1e-9)
+    short = items_integrated(data)
+
+    assert fit.converged
+    assert abs(fit.node_error) < 1e-3
+    assert fit.log_likelihood != pytest.approx(short.log_likelihood, abs=2e-3)
+
+
 def test_items_all_right_or_all_wrong_have_finite_estimates():
     _, data = simulated(6, 80, 3)
     right = torch.cat([data.right, torch.ones(6, 3), torch.zeros(6, 3)], dim=1)
