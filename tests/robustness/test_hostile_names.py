@@ -367,6 +367,7 @@ def test_nothing_of_items_and_of_judges_that_are_programs_is_shown_raw(
 ) -> None:
     """Names, texts and prompts of items; the program's name, its replies and its errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalstats_plugin.ranking.judging.automatic.sleep", lambda _: None)
     judge = tmp_path / "\x1b[31mjudge"
     judge.write_text(f"#!/bin/sh\ncat > /dev/null\n{does}\n")
     judge.chmod(0o700)
