@@ -402,7 +402,10 @@ def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) 
         if at < 2 or float(here.values[at]) > 0:
             what = f"the {names[at]} is at the end of its range"
     if abs(node_error) > max(_UNSETTLED, _UNSETTLED_ITEM * m):
-        what = f"with points twice as dense the log-likelihood is {node_error:+.2g} other"
+        what = (
+            f"more points change the log-likelihood by {node_error:+.2g}, as where an item is "
+            "unlike all others (`irt items` shows it)"
+        )
     if rasch is None:
         return f"not converged: {what}" if what else ""
     spread, other = (float(torch.exp(x.state.population.values[1])) for x in (found, rasch))
