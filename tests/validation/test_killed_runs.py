@@ -1,6 +1,6 @@
 """Are answers lost, or asked for twice, when a run is killed? Writes killed_runs.json.
 
-``kill -9`` at random moments of `rank judge --at-once 8` and of `adapt run inspect`, each in a copy
+``kill -9`` at random moments of `rank judge --at-once 8` and of both `adapt run`, each in a copy
 of this process; then the same command again, until the test is over, and the next test. "saved":
 answers that were on disk; of these "lost" and "asked again" must be none. "in_flight": the most
 answers of one kill that had been given, and were not on disk.
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import study
+from counted_lm_eval import few_tasks
 
 from evalstats_plugin import read
 from evalstats_plugin.adaptive.bank import ItemBank
@@ -146,11 +147,60 @@ def _in_inspect():
     return arguments, lambda: None
 
 
+LM_EVAL_TASK = """task: plain
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+output_type: multiple_choice
+test_split: test
+doc_to_text: "{{question}}"
+doc_to_target: 0
+doc_to_choice: ["42", "7"]
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1.0}
+"""
+
+
+def _in_lm_eval():
+    from lm_eval.models.dummy import DummyLM
+    from lm_eval.utils import hash_string
+
+    docs = [{"id": i, "question": f"What is {i}?"} for i in range(60)]
+    Path("plain.yaml").write_text(LM_EVAL_TASK)
+    Path("questions.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
+    hashes = [hash_string(json.dumps(doc, indent=2)) for doc in docs]
+    _bank([str(i) for i in range(60)], "plain", hashes)
+
+    def loglikelihood(_, requests, **__):
+        for request in requests:
+            _note("asked", request.doc["id"])
+            time.sleep(0.01)
+        for doc in {request.doc["id"] for request in requests}:
+            _note("returned", doc)
+        return [(-float((r.doc["id"] % 3 == 0) == (r.idx == 0)), False) for r in requests]
+
+    def prepare():
+        DummyLM.loglikelihood = loglikelihood
+
+    arguments = [
+        "adapt", "run", "lm-eval", "--model", "dummy", "--include_path", ".", "--tasks", "plain",
+        "--bootstrap_iters", "0", "--bank", "bank.parquet", "--output_path", "logs",
+        "--max-items", "40", "-q",
+    ]  # fmt: skip
+    return arguments, prepare
+
+
+LOGS = "logs/*.eval", "logs/**/results_*.json"
+
+
+def _ended():
+    return any(list(Path().glob(each)) for each in LOGS)
+
+
 def _saved_by_test():
     """Items in the answers file of the test that goes on, or in the log of one that has ended."""
     files = list(Path().rglob("adaptive_*.answers"))
     lines = [line for file in files for line in _lines(file)]
-    if not files and list(Path().glob("logs/*.eval")):
+    if not files and _ended():
         return [item for run in read("logs") for item in run.item_ids.astype(str)]
     return [json.loads(line)["item"] for line in lines if '"item"' in line]
 
@@ -165,8 +215,7 @@ def _clear():
 def _study(name, set_up, saved, kills, span):
     arguments, prepare = set_up()
     rng = np.random.default_rng([24, len(name)])
-    prepare()
-    main(arguments, standalone_mode=False)  # so that all is imported, and works
+    assert not _killed(arguments, prepare, np.inf)  # it works, and ends
     _clear()
     n_saved = lost = again = in_flight = n = tests = 0
     while n < kills:
@@ -185,7 +234,7 @@ def _study(name, set_up, saved, kills, span):
         new = len(after) - len(before)
         n_saved += new
         in_flight = max(in_flight, len(returned) - new)
-        if list(Path().glob("logs/*.eval")) and not list(Path().rglob("adaptive_*.answers")):
+        if _ended() and not list(Path().rglob("adaptive_*.answers")):
             # Killed after its end: the log is whole, and the next command begins a test.
             tests += 1
             _clear()
@@ -198,17 +247,22 @@ def _study(name, set_up, saved, kills, span):
 STUDIES = {
     "rank judge --at-once 8": (_judging, _saved_by_judge, 200, (0.0, 0.4)),
     "adapt run inspect": (_in_inspect, _saved_by_test, 200, (0.0, 1.0)),
+    "adapt run lm-eval": (_in_lm_eval, _saved_by_test, 200, (0.0, 1.0)),
 }
 
 
 @pytest.mark.needs("inspect_ai>=0.3.285")
 def test_no_answer_is_lost_and_none_asked_again(tmp_path, monkeypatch):
+    for name in ("DISABLE_MULTIPROC", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "sets"))
     found = []
-    for name, how in STUDIES.items():
-        folder = tmp_path / name.replace(" ", "_")
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        found.append(_study(name, *how))
+    with few_tasks():
+        for name, how in STUDIES.items():
+            folder = tmp_path / name.replace(" ", "_")
+            folder.mkdir()
+            monkeypatch.chdir(folder)
+            found.append(_study(name, *how))
     study.write_figures("killed_runs", {"runs": lambda: found})
 
     assert all(row["lost"] == row["asked_again"] == 0 for row in found)

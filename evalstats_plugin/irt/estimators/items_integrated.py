@@ -868,7 +868,7 @@ def _newton_search(
         if coarseness > _FINE and not refused:
             there = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
         known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
-        fresh = evaluate(counts, *moved, there, known=known)
+        fresh: Evaluation = evaluate(counts, *moved, there, known=known)
         rises = (fresh.objective >= state.objective - fall) & fresh.gradient.isfinite().all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
