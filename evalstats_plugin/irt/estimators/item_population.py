@@ -41,6 +41,10 @@ _REACH = (5.5, 5.5)
 # Largest log discrimination: steeper curves are indistinguishable from steps.
 _STEEPEST = math.log(25.0)
 
+FINE = 0.85
+"""Coarseness of the points on which a search ends."""
+
+# Of a line of this coarseness and the usual reach.
 _MOST_POINTS = 801
 
 # Difficulties at which the information of an item is evaluated.
@@ -187,6 +191,7 @@ def points(
     """
     wide = coarseness * _SPACING
     reach = wider * _REACH[0], wider * _REACH[1]
+    most = math.floor(_MOST_POINTS // 2 * wider * max(1.0, FINE / coarseness))
     m1, s1 = population.values[0], torch.exp(population.values[1])
     if population.kind == "rasch":
         x2, log_step = torch.zeros_like(m1)[None], torch.zeros_like(m1)
@@ -200,14 +205,14 @@ def points(
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
         second = own**-2 + _second_information(population, ability, trials)
         precision = second - slope**2 / own**4 / first
-        x2, log_step = _line(m2, reach[1] * s2, precision, wide)
+        x2, log_step = _line(m2, reach[1] * s2, wide / torch.sqrt(precision), most)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * torch.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
     slope = torch.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
     step = wide / torch.sqrt(spread**-2 + gain)
     step = torch.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
-    half = torch.ceil(reach[0] * spread / step).clamp_max(_MOST_POINTS // 2)
+    half = torch.ceil(reach[0] * spread / step).clamp_max(most)
     step = reach[0] * spread / half
     count = (2 * half + 1).long()
     line = torch.repeat_interleave(torch.arange(len(x2), device=x2.device), count)
@@ -226,10 +231,9 @@ def discrimination_of(log_discrimination: Tensor) -> Tensor:
     return torch.exp(log_discrimination.clamp_max(_STEEPEST))
 
 
-def _line(middle: Tensor, reach: Tensor, precision: Tensor, wide: float) -> tuple[Tensor, Tensor]:
+def _line(middle: Tensor, reach: Tensor, step: Tensor, most: int) -> tuple[Tensor, Tensor]:
     """Equally spaced values of x_2, and the log of their distance."""
-    step = wide / torch.sqrt(precision)
-    half = int(torch.ceil(reach / step).clamp_max(_MOST_POINTS // 2))
+    half = int(torch.ceil(reach / step).clamp_max(most))
     step = reach / half
     place = torch.arange(-half, half + 1, dtype=reach.dtype, device=reach.device)
     return middle + step * place, torch.log(step)

@@ -36,6 +36,7 @@ from evalstats_plugin.irt.estimators.fitted import (
     suspects_note,
 )
 from evalstats_plugin.irt.estimators.item_population import (
+    FINE,
     SEGMENT_RISE,
     Kind,
     Points,
@@ -89,7 +90,7 @@ _LONGEST, _FIRST = 1.0, 0.5
 _SHORTEST = 1e-7
 # Spacing of points at first and at last, relative to the usual one; up to _FEW models there are
 # so few points that the search starts with the usual spacing.
-_COARSE, _FINE, _FEW = 1.6, 0.85, 10
+_COARSE, _FINE, _FEW = 1.6, FINE, 10
 # Predicted rise below which coarse points get the usual spacing.
 _CLOSE = 1.0
 # Predicted rise and change of every hyper-parameter below which points get the finest spacing and
@@ -119,10 +120,10 @@ _LAST = 5e-4
 _SPREADS, _SPREAD = (0.15, 0.5), 0.3
 # Steps after which starts are compared.
 _TRIAL = 4
-# Items on which half the spacing and a wider reach of the points are tried; where that changes the
+# Items on which points of less spacing and wider reach are tried; where these change the
 # log-likelihood by more than _UNSETTLED, or _UNSETTLED_ITEM for each item, the reach is widened,
 # because some items lie farther out, and then the spacing halved, so often.
-_TRIED, _HALVINGS, _WIDER = 64, 2, 1.5
+_TRIED, _DENSER, _HALVINGS, _WIDER = 64, 0.7, 2, 1.5
 _UNSETTLED, _UNSETTLED_ITEM = 1e-3, 1e-6
 # Range of hyper-parameters by their place in `Population`, and distance from a bound that is none.
 _BOUNDS = {
@@ -212,7 +213,7 @@ class ItemsIntegratedFit(NamedTuple):
     """Of a Rasch model with the same dispersion; None if this is one."""
     dispersion: float
     node_error: float
-    """Change of the log-likelihood at half the distance of the points."""
+    """Change of the log-likelihood with denser points that reach farther."""
     iterations: int
     converged: bool
     reason: str
@@ -324,7 +325,7 @@ def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tup
         state = found.state
         at = state.ability, state.population
         most = counts.trials.amax(1)
-        finer = points(at[1], at[0], most, coarseness=coarseness / 2, wider=_WIDER)
+        finer = points(at[1], at[0], most, coarseness=_DENSER * coarseness, wider=_WIDER)
         there, here = (
             torch.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
             for grid in (finer, found.grid)
