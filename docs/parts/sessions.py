@@ -21,6 +21,7 @@ from parts import ROOT
 _SESSION = re.compile(r"(?:(<!-- nearly: draws -->)\n)?```console\n(.*?)```", re.DOTALL)
 _EXAMPLES = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?")
+_DECIMAL = re.compile(r"(?<![\w.])[+-]?\d*\.\d+(?![\w.])")
 
 
 @contextlib.contextmanager
@@ -92,18 +93,33 @@ def run_examples(text: str, folder: Path, name: str) -> str:
 
 
 def same(found: str, expected: str) -> bool:
-    """Whether a page is up to date: to the letter, sessions that show draws of chains nearly.
+    """Whether a page is up to date: sessions to a unit of a number's last decimal, draws nearly.
 
     Another processor rounds otherwise, and a chain that rounds otherwise ends elsewhere.
     """
-    texts, drawn = zip(*(_parted(page) for page in (found, expected)), strict=True)
-    return texts[0] == texts[1] and all(_near(a, b) for a, b in zip(*drawn, strict=True))
+    texts, sessions = zip(*(_parted(page) for page in (found, expected)), strict=True)
+    return texts[0] == texts[1] and all(
+        _near(a, b) if drawn else _rounded_alike(a, b)
+        for (drawn, a), (_, b) in zip(*sessions, strict=True)
+    )
 
 
-def _parted(page: str) -> tuple[str, list[str]]:
-    """Return a page without the sessions that are compared nearly, and these."""
-    drawn = [match[2] for match in _SESSION.finditer(page) if match[1]]
-    return _SESSION.sub(lambda match: match[1] or match[0], page), drawn
+def _parted(page: str) -> tuple[str, list[tuple[bool, str]]]:
+    """Return a page without its sessions, and these: whether they show draws, and what is shown."""
+    sessions = [(bool(match[1]), match[2]) for match in _SESSION.finditer(page)]
+    return _SESSION.sub(lambda match: f"{match[1]}```console", page), sessions
+
+
+def _rounded_alike(found: str, expected: str) -> bool:
+    """Whether two sessions are the same but for the last decimal of a number, by one."""
+    if _DECIMAL.sub("#", found) != _DECIMAL.sub("#", expected):
+        return False
+    pairs = zip(_DECIMAL.findall(found), _DECIMAL.findall(expected), strict=True)
+    return all(
+        len(a.partition(".")[2]) == len(decimals := b.partition(".")[2])
+        and abs(float(a) - float(b)) < 1.5 * 10 ** -len(decimals)
+        for a, b in pairs
+    )
 
 
 def _near(found: str, expected: str) -> bool:

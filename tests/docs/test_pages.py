@@ -107,6 +107,9 @@ def copied(tmp_path: Path) -> Path:
             "differs from what the program gives",
         ),
         ("```console\n$ evalstats-plugin report nowhere\n```\n", "ended with 2"),
+        ("```console\n$ echo found 7.52\nfound 7.54\n```\n", "differs from what"),
+        ("```console\n$ echo found 7\nfound 8\n```\n", "differs from what"),
+        ("```console\n$ echo found 7.5\nfound 7.50\n```\n", "differs from what"),
         ("<!-- nearly: draws -->\n```console\n$ echo found 7.5\nfound 9.5\n```\n", "differs from"),
         ("<!-- nearly: draws -->\n```console\n$ echo found 7.5\nlost 7.5\n```\n", "differs from"),
     ],
@@ -133,6 +136,20 @@ def test_sessions_that_show_draws_may_differ_a_little(
     monkeypatch.setattr(render, "ROOT", tmp_path)
     page = tmp_path / "near.md"
     page.write_text("<!-- nearly: draws -->\n```console\n$ echo found 7.5\nfound 7.8\n```\n")
+
+    assert render.problem(page) == ""
+
+
+def test_last_decimals_may_be_rounded_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one, as on another processor; `pages that say something else` holds the controls."""
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    page = tmp_path / "rounded.md"
+    page.write_text(
+        "```console\n$ echo 'p .004, [-0.500, 1.2], 12 items'\n"
+        "p .005, [-0.499, 1.3], 12 items\n```\n"
+    )
 
     assert render.problem(page) == ""
 
