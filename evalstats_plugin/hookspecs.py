@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparisons, RankSets
     from evalstats_plugin.data.methods import Method
     from evalstats_plugin.data.responses import Responses, Selection
-    from evalstats_plugin.hierarchical.rows import PooledScores
+    from evalstats_plugin.data.results import Results
+    from evalstats_plugin.hierarchical.rows import CapabilityLevel, PooledScores
     from evalstats_plugin.irt.rows import Abilities
     from evalstats_plugin.ranking.contests.contests import Contests
     from evalstats_plugin.runtime.files import LogFile
@@ -175,6 +176,11 @@ _POOLED = (
     "notes",
 )  # fmt: skip
 
+_CAPABILITY = (
+    "metric", "model", "capability", "level", "overall", "n_items", "n_models", "found_again",
+    "by_chance", "tasks", "items", "method",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class PartialScores:
@@ -209,6 +215,8 @@ class Annotation:
 
     pooled: PooledScores | None = None
     """Of this log's models, on its tasks and over all tasks of all logs."""
+    capabilities: Results[CapabilityLevel] | None = None
+    """What some items need beyond one ability, and how much of it this log's models have."""
     partial: Sequence[PartialScores] = ()
     """What this log holds in part only: its logged values are never replaced."""
     baseline: str = ""
@@ -221,7 +229,7 @@ class Annotation:
         """
         rows = self.intervals.rows
         flagged = self.abilities.flagged if self.abilities else ()
-        noted = (self.intervals, self.abilities, self.pooled)
+        noted = (self.intervals, self.abilities, self.pooled, self.capabilities)
         return {
             "schema_version": SCHEMA_VERSION,
             "evalstats_plugin_version": self.version,
@@ -235,6 +243,7 @@ class Annotation:
                 {**_written(item, _ITEM), "reasons": list(item.notes)} for item in flagged
             ],
             "pooled": [_written(row, _POOLED) for row in self.pooled or ()],
+            "capabilities": [_written(row, _CAPABILITY) for row in self.capabilities or ()],
             "partial": [_written(row, _PARTIAL) for row in self.partial],
             "notes": [note for results in noted if results is not None for note in results.notes],
         }

@@ -38,7 +38,9 @@ Span = tuple[int, int]
 _BOM = b"\xef\xbb\xbf"
 
 # The parts of an annotation whose rows are about one task and metric.
-_OF_RESULT = ("intervals", "comparisons", "ranks", "abilities", "suspect_items", "pooled")
+_OF_RESULT = (
+    "intervals", "comparisons", "ranks", "abilities", "suspect_items", "pooled", "capabilities",
+)  # fmt: skip
 _INDENT = 4
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -66,7 +68,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
         msg = (
             f"{path}: files of instances have a checksum and are never changed, so items cannot be "
-            "annotated; with --irt (in Python: irt=True) results list the items to look at"
+            "annotated; with --fit irt (in Python: fits=['irt']) results list the items to look at"
         )
         raise WriteError(msg)
     content = path.read_bytes()
@@ -126,7 +128,7 @@ def _annotated(text: str, path: Path, annotation: Annotation) -> str:
 
 def _is_about(row: Mapping[str, Any], key: tuple[str, str]) -> bool:
     """Whether a row is about a task and metric; rows over all tasks are about each task."""
-    return row["metric"] == key[1] and row["task"] in (key[0], None, "")
+    return row["metric"] == key[1] and row.get("task") in (key[0], None, "")
 
 
 def _with_uncertainty(

@@ -25,7 +25,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, of_result
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.runs import is_model
-from evalstats_plugin.errors import counted
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.scores.items import AGAINST
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, LogUpdate
     from inspect_ai.viewer import ViewerConfig
 
-    from evalstats_plugin.hierarchical.rows import Performance
+    from evalstats_plugin.hierarchical.rows import CapabilityLevel, Performance
     from evalstats_plugin.irt.rows import Ability
 
 
@@ -66,6 +66,7 @@ _LEGENDS = {
     "z": "standard deviations from the mean item",
     "difficulty": "ability at which half of the answers are right",
     "discrimination": "how sharply the item tells models apart",
+    "capability": "how strongly the item needs it",
     AGAINST: "this model's answer, set against that of",
 }
 """What the statistics of items mean, by the end of their names."""
@@ -289,6 +290,7 @@ def summary(annotation: Annotation, headline: str | None) -> str:
     texts = [text for _, text in sorted(sentences, key=lambda each: each[0])]
     texts += [_ability(row) for row in annotation.abilities or ()]
     texts += [_pooled(row) for row in annotation.pooled or ()]
+    texts += [_capability(row) for row in annotation.capabilities or ()]
     shown = texts[:_MOST_IN_SUMMARY]
     if len(texts) > len(shown):
         shown.append(f"and {len(texts) - len(shown)} more")
@@ -353,6 +355,12 @@ def _pooled(row: Performance) -> str:
     return f"{what} {row.estimate:.3f} {limits} (hierarchical {row.method})"
 
 
+def _capability(row: CapabilityLevel) -> str:
+    again = "" if row.found_again is None else f", found again {row.found_again:.2f}"
+    what = f"capability {row.capability} of {few(row.tasks)} on {row.metric}"
+    return f"{what} {row.level:+.2f} ({counted(row.n_models, 'model')}{again})"
+
+
 def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> Sample:
     """Return a sample, or the summary of one, with its statistics and without earlier ones."""
     statistics: dict[str, Any] = dict(items.get(str(sample["id"]), {}))
@@ -402,7 +410,7 @@ def legend_of(names: Iterable[str], baseline: str) -> str:
     meanings = {
         name: f"{text} {baseline}" if end == AGAINST else text
         for name in names
-        if (text := _LEGENDS.get(end := name.rpartition("_")[2]))
+        if (text := _LEGENDS.get(end := name.rpartition("_")[2].rstrip("0123456789")))
     }
     listed = "; ".join(f"{name}: {text}" for name, text in meanings.items())
     return f"Statistics of this item over all its epochs, by evalstats_plugin. {listed}".strip()

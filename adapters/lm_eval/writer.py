@@ -72,7 +72,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
         msg = (
             f"{path}: lm-eval's samples files are never changed, so items cannot be annotated; "
-            "with --irt (in Python: irt=True) the results file lists the items to look at"
+            "with --fit irt (in Python: fits=['irt']) the results file lists the items to look at"
         )
         raise WriteError(msg)
     original = original_bytes(path)

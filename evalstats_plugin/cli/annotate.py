@@ -65,14 +65,12 @@ class Options:
         "Item statistics, into each sample's metadata, or also as columns (Inspect).",
         default="no", type=click.Choice(["no", "metadata", "columns"]),
     )  # fmt: skip
-    irt: bool = _written(
-        "Abilities from an item response model (IRT) over all these logs; with --items also item "
-        "difficulties and flags.",
-        default=False,
-    )
-    hierarchical: bool = _written(
-        "Pooled scores from a hierarchical model over all these logs.", default=False
-    )
+    fit: tuple[str, ...] = _written(
+        "Fit a model over all these logs: irt (abilities; with --items also item difficulties and "
+        "flags), pool (pooled scores) or capabilities (what some items need beyond one ability); "
+        "may be repeated.",
+        default=(), metavar="NAME", type=Name("model to fit", ("irt", "pool", "capabilities")),
+    )  # fmt: skip
     at_k: tuple[str, ...] = _written(
         "Also scores at k answers per item: pass@K, pass^K or maj@K; may be repeated.",
         default=(), metavar="NAME",
@@ -102,8 +100,7 @@ class Options:
         """Refuse what cannot be written while annotations are removed."""
         given = {
             "rescore": self.rescore, "compare": self.compare != "no", "baseline": self.baseline,
-            "irt": self.irt, "hierarchical": self.hierarchical, "items": self.items != "no",
-            "at-k": self.at_k,
+            "fit": self.fit, "items": self.items != "no", "at-k": self.at_k,
         }  # fmt: skip
         for name, value in given.items():
             if value:
@@ -170,8 +167,7 @@ def annotate(
                 compare=asked.comparison(),
                 baseline=asked.baseline,
                 items=asked.items,
-                irt=asked.irt,
-                hierarchical=asked.hierarchical,
+                fits=asked.fit,
                 selection=Selection(
                     reading.task,
                     reading.metric,

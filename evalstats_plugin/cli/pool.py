@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -30,18 +30,15 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
     reading,
 )
-from evalstats_plugin.errors import LogError, counted
+from evalstats_plugin.errors import LogError
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.hierarchical.data import EvalCounts
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
     from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
-    from evalstats_plugin.report.hierarchical import CapabilityReport
     from evalstats_plugin.stats.arrays import FloatArray
 
 LONG = 20.0
@@ -210,20 +207,16 @@ def _number(text: str | None, where: str) -> float:
         raise LogError(f"{where}: {text!r} is not a number") from None
 
 
-MOST_CAPABILITIES = 3
-"""Most capabilities that are looked for unless more are asked for."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class CapabilityOptions:
     """What capabilities are looked for, and how."""
 
     dimensions: int | None = _model(
         "Number of capabilities, at most: those that the answers do not support stay empty.  "
-        f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
+        "[default: half the number of models, at most 3]",
         type=POSITIVE, metavar="K",
     )  # fmt: skip
-    method: str = _model(
+    method: Literal["auto", "l1", "topk"] = _model(
         "How items get what they need: auto, l1 (each item its own estimates), topk (an encoder, "
         "as in sparse autoencoders).  [default: auto, by held-out answers]",
         default="auto", show_default=False, metavar="NAME",
@@ -259,122 +252,50 @@ def capabilities(
     hierarchical model by answers that neither has seen, and says so if that predicts as well. PATHS
     are results files, folders or patterns.
     """
+    from evalstats_plugin.hierarchical.capabilities import find_capabilities
     from evalstats_plugin.irt.answers import ability_matrix
+    from evalstats_plugin.logs.texts import questions_of
     from evalstats_plugin.report import hierarchical
     from evalstats_plugin.runtime.lazy import need_torch
+    from evalstats_plugin.runtime.workers import listening
 
     need_torch("capabilities")
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    plugins = plugins_of(ctx)
+    responses = reading.read(paths, plugins, quiet=output.quiet)
     matrix = ability_matrix(responses)
-    found = _found_capabilities(ctx, responses, matrix, asked, output)
+    questions = questions_of(responses, plugins)
+    features, notes = _features(matrix, questions, asked)
+    size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
+    with progress_on_work(f"fitting {size}", quiet=output.quiet) as on_step, listening(on_step):
+        found = find_capabilities(
+            matrix,
+            asked.dimensions,
+            kind=asked.method,
+            features=features,
+            rng=asked.seed,
+            device=asked.device,
+        )
+    found = replace(found, notes=tuple(dict.fromkeys((*found.notes, *notes, *responses.notes))))
     output.show(
         ctx,
         found,
         {"method": found.fit.kind, "device": found.fit.diagnostics["device"], "seed": asked.seed},
-        print_table=hierarchical.print_capabilities,
-        to_markdown=hierarchical.capabilities_markdown,
+        print_table=partial(hierarchical.print_capabilities, questions=questions),
+        to_markdown=partial(hierarchical.capabilities_markdown, questions=questions),
         to_json=hierarchical.capabilities_json,
     )
 
 
-def _found_capabilities(
-    ctx: click.Context,
-    responses: ResponseSet,
-    matrix: ResponseMatrix,
-    asked: CapabilityOptions,
-    output: Output,
-) -> CapabilityReport:
-    """Compare on held-out answers, fit the sparse model that predicts best, and look again."""
-    from evalstats_plugin.hierarchical.engines import capabilities as engine
-    from evalstats_plugin.report.hierarchical import CapabilityReport, capability_rows
-    from evalstats_plugin.runtime.workers import listening
-
-    asked_for = asked.dimensions or min(MOST_CAPABILITIES, max(1, len(matrix.models) // 2))
-    questions = _questions(ctx, responses, matrix)
-    features, notes = _features_of_items(matrix, questions, asked)
-    kinds = ("l1", "topk") if asked.method == "auto" else (asked.method,)
-    if features is not None:
-        # The encoder with features stands for the one without.
-        kinds = tuple(kind for kind in kinds if kind != "topk")
-    size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    same: dict[str, Any] = {"rng": asked.seed, "device": asked.device}
-    with (
-        progress_on_work(f"fitting {size}", quiet=output.quiet) as on_step,
-        listening(on_step),
-    ):
-        compared = engine.compare_held_out(
-            matrix, asked_for, (engine.PLAIN, *kinds), features=features, **same
-        )
-        best = min(compared[1:], key=lambda score: score.log_loss).item_model
-        used = features if best == engine.WITH_FEATURES else None
-        kind = "l1" if best == "l1" else "topk"
-        fit = engine.fit_capabilities(matrix, asked_for, kind=kind, features=used, **same)
-        again = None
-        if len(matrix.item_ids) >= 2 * asked_for:
-            again = engine.stability(fit, matrix, features=used, **same)
-    return CapabilityReport(
-        rows=capability_rows(fit, again),
-        notes=tuple(dict.fromkeys((*fit.notes, *notes, *responses.notes))),
-        seed=asked.seed,
-        fit=fit,
-        compared=compared,
-        plain_is_as_good=engine.plain_is_as_good(compared),
-        questions=questions,
-    )
-
-
-def _questions(
-    ctx: click.Context, responses: ResponseSet, matrix: ResponseMatrix
-) -> dict[tuple[str, str], str]:
-    """Return the questions of the first log that has them, by task and item."""
-    from evalstats_plugin.irt.answers import item_keys
-    from evalstats_plugin.logs.texts import item_texts
-
-    wanted: dict[str, list[str]] = {}
-    for task, item in item_keys(matrix):
-        wanted.setdefault(task, []).append(item)
-    texts = item_texts(responses, wanted, plugins_of(ctx))
-    return {(t, i): text.question for (_, t, i), text in reversed(texts.items()) if text.question}
-
-
-def _features_of_items(
-    matrix: ResponseMatrix, questions: dict[tuple[str, str], str], asked: CapabilityOptions
+def _features(
+    matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str], asked: CapabilityOptions
 ) -> tuple[FloatArray | None, list[str]]:
-    """Return numbers known of each item, the mean where none are, and notes."""
-    import numpy as np
-
-    from evalstats_plugin.irt.answers import item_keys
-    from evalstats_plugin.irt.new_items import feature_numbers
+    """Return numbers known of each item for the encoder, and notes: of a file, or of questions."""
+    from evalstats_plugin.irt.new_items import features_of_items, table_of_texts
 
     if asked.method == "l1" or (asked.features is None and not questions):
         return None, []
-    table = _table_of_features(questions, asked.features)
-    tasks = table["task"].astype(str) if "task" in table else [""] * len(table)
-    known = dict(
-        zip(zip(tasks, table["item"].astype(str), strict=True), range(len(table)), strict=True)
-    )
-    place = np.array([
-        known.get((task if "task" in table else "", item), -1) for task, item in item_keys(matrix)
-    ])  # fmt: skip
-    there = place >= 0
-    if not there.any():
-        msg = f"{asked.features} has no row of an item of these logs: name items as the logs do"
-        raise LogError(msg)
-    used = np.zeros(len(table), dtype=bool)
-    used[place[there]] = True
-    numbers, _ = feature_numbers(table, used)
-    found = np.where(there[:, None], numbers[place], numbers[used].mean(axis=0))
-    n = int((~there).sum())
-    return found, [f"{counted(n, 'item')} without features"] if n else []
+    if asked.features is None:
+        return features_of_items(matrix, table_of_texts(questions))
+    from evalstats_plugin.cli.shell.running import read_features
 
-
-def _table_of_features(questions: dict[tuple[str, str], str], path: str | None) -> pd.DataFrame:
-    if path is not None:
-        from evalstats_plugin.cli.shell.running import read_features
-
-        return read_features(path)
-    import pandas as pd
-
-    return pd.DataFrame(
-        [{"task": t, "item": i, "text": text} for (t, i), text in questions.items()]
-    )
+    return features_of_items(matrix, read_features(asked.features), asked.features)

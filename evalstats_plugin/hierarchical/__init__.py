@@ -1,13 +1,15 @@
 """Hierarchical models: accuracies of models on tasks with partial pooling, and capabilities.
 
 * `fitting`: `fit_hierarchical`, and how it chooses model and engine; `methods`: their names
+* `capabilities`: what some items need beyond one ability, chosen, fitted, and looked for again
 * `data`: counts by model and task; `fit`: the fit, its checks and evidence; `rows`: its records
-* `engines`: inference (torch): crossed effects, nested effects, capabilities, plates
+* `engines`: inference (torch): crossed effects, nested effects, sparse codes, plates
 
 `Model` of `Plate`, `Latent` and `Observed` declares a model of one's own, and `infer` fits it.
 
-`fit_capabilities` fits sparse capabilities to items; `compare_held_out` compares its predictions
-with simpler models, `stability` checks whether the capabilities are found again from other items.
+`find_capabilities` looks for sparse capabilities of items: `fit_capabilities` fits them,
+`compare_held_out` compares their predictions with simpler models, `stability` checks whether they
+are found again from other items.
 """
 
 from evalstats_plugin.runtime.lazy import public_names

@@ -1,8 +1,9 @@
 """Public names, which load on first use: `runtime.lazy.public_names` reads this list."""
 
-from evalstats_plugin.hierarchical.engines.capabilities import compare_held_out as compare_held_out
-from evalstats_plugin.hierarchical.engines.capabilities import fit_capabilities as fit_capabilities
-from evalstats_plugin.hierarchical.engines.capabilities import stability as stability
+from evalstats_plugin.hierarchical.capabilities import compare_held_out as compare_held_out
+from evalstats_plugin.hierarchical.capabilities import find_capabilities as find_capabilities
+from evalstats_plugin.hierarchical.capabilities import fit_capabilities as fit_capabilities
+from evalstats_plugin.hierarchical.capabilities import stability as stability
 from evalstats_plugin.hierarchical.engines.plates.fit import infer as infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent as Latent
 from evalstats_plugin.hierarchical.engines.plates.model import Model as Model
@@ -13,3 +14,4 @@ from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit as Cap
 from evalstats_plugin.hierarchical.fit import HierarchicalFit as HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions as HierarchicalOptions
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical as fit_hierarchical
+from evalstats_plugin.hierarchical.rows import Capabilities as Capabilities

@@ -1,5 +1,6 @@
 """Capability models: fit sparse codes to responses, and check the fit.
 
+* `find_capabilities`: choose the kind by held-out answers, fit, and look again in halves
 * `fit_capabilities`: choose the sparsity by held-out log loss, fit, and return a `CapabilityFit`
 * `compare_held_out`: predict held-out answers by sparse codes and by simpler models
 * `stability`: compare the capabilities found from two halves of the items
@@ -32,6 +33,7 @@ from evalstats_plugin.hierarchical.engines.sparse_codes import (
     standardised,
     start,
 )
+from evalstats_plugin.hierarchical.rows import Capabilities, Capability, HeldOutScore, Stability
 from evalstats_plugin.irt.estimators.factor import (
     check_dimensions,
     fit_factor,
@@ -77,6 +79,18 @@ PLAIN, WITH_FEATURES = "hierarchical", "topk+features"
 
 COMPARED = (PLAIN, "rasch", "dense", *KINDS)
 """Models of `compare_held_out`; ``"dense"`` is the factor model."""
+
+MOST_CAPABILITIES = 3
+"""Most capabilities that are looked for unless more are asked for."""
+
+AS_GOOD = (
+    "a plain hierarchical model predicts as well: these answers do not show more than how good a "
+    "model is, overall and on each task, and how hard an item"
+)
+BETTER = "capabilities predict held-out answers better than a plain hierarchical model"
+
+_LISTED = 5
+"""Tasks, items and models that are listed for a capability."""
 
 _COMPONENTS = 32
 """Most principal components that stand for features of items."""
@@ -173,6 +187,101 @@ def fit_capabilities(
         diagnostics=found.diagnostics | run_facts(counts, began),
     )
     return replace(fit, notes=(*counts.notes, *_notes(fit)))
+
+
+def find_capabilities(
+    matrix: ResponseMatrix,
+    n_features: int | None = None,
+    *,
+    kind: Kind | Literal["auto"] = "auto",
+    features: FloatArray | None = None,
+    rng: np.random.Generator | int | None = None,
+    device: str | torch.device = "auto",
+) -> Capabilities:
+    """Find what answers have in common beyond how good models are and how hard items.
+
+    Sparse models and a plain hierarchical one predict a fifth of the answers from the others; the
+    best sparse one is fitted to all, and again to either half of the items. This is what the
+    command ``irt capabilities`` prints and ``annotate --fit capabilities`` writes.
+
+    Parameters
+    ----------
+    matrix
+        Scores in [0, 1], as of `fit_capabilities`.
+    n_features
+        F, at most; by default half the number of models, at most 3.
+    kind
+        Of `fit_capabilities`; ``"auto"`` takes what predicts best.
+    features
+        Numbers known of each item, shape (M, D), for the encoder of kind ``"topk"``.
+
+    Returns
+    -------
+    One row for each capability that items need, and a first note that says whether the plain model
+    predicts as well.
+
+    Raises
+    ------
+    DesignError, SelectionError
+        See `fit_capabilities` and `compare_held_out`.
+
+    Examples
+    --------
+    >>> scores = np.random.default_rng(0).integers(0, 2, (8, 40))
+    >>> found = find_capabilities(ResponseMatrix.from_array(scores), 1, kind="l1", rng=0)
+    >>> len(found.rows), found.plain_is_as_good
+    (0, True)
+    """
+    most = n_features or min(MOST_CAPABILITIES, max(1, len(matrix.models) // 2))
+    kinds = KINDS if kind == "auto" else (kind,)
+    if features is not None:
+        # The encoder with features stands for the one without.
+        kinds = tuple(each for each in kinds if each != "topk")
+    compared = compare_held_out(
+        matrix, most, (PLAIN, *kinds), features=features, rng=rng, device=device
+    )
+    best = min(compared[1:], key=lambda score: score.log_loss).item_model
+    used = features if best == WITH_FEATURES else None
+    chosen: Kind = "l1" if best == "l1" else "topk"
+    fit = fit_capabilities(matrix, most, kind=chosen, features=used, rng=rng, device=device)
+    again = None
+    if len(matrix.item_ids) >= 2 * most:
+        again = stability(fit, matrix, features=used, rng=rng, device=device)
+    plain_is_as_good = not any(score.gain > 2 * score.gain_error for score in compared[1:])
+    return Capabilities(
+        rows=_rows(fit, again),
+        notes=(AS_GOOD if plain_is_as_good else BETTER, *fit.notes),
+        seed=rng if isinstance(rng, int) else None,
+        fit=fit,
+        compared=compared,
+        plain_is_as_good=plain_is_as_good,
+    )
+
+
+def _rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]:
+    """Describe the capabilities that items need, without those that none does."""
+    names, place = np.unique(fit.tasks.astype(str), return_inverse=True)
+    of_tasks = np.zeros((len(names), fit.n_features))
+    np.add.at(of_tasks, place, fit.code)
+    of_tasks /= np.bincount(place)[:, None]
+    rows: list[Capability] = []
+    for f in (k for k in range(fit.n_features) if k + 1 not in fit.empty):
+        tasks = [k for k in np.argsort(-of_tasks[:, f], kind="stable") if of_tasks[k, f] > 0]
+        models = fit.strongest_models(f)
+        rows.append(
+            Capability(
+                capability=f + 1,
+                variance=float(fit.use[f]),
+                n_items=int((fit.code[:, f] > 0).sum()),
+                found_again=None if again is None else float(again.halves[f]),
+                by_chance=None if again is None else float(again.chance[f]),
+                tasks=tuple(names[tasks[:_LISTED]].tolist()),
+                items=tuple(fit.strongest_items(f)[:_LISTED]),
+                strongest=tuple(models[:_LISTED]),
+                weakest=tuple(models[: -_LISTED - 1 : -1]),
+            )
+        )
+    return tuple(rows)
 
 
 class _Rule(NamedTuple):
@@ -382,24 +491,6 @@ def _without(counts: Counts, held_out: Tensor) -> Counts:
     return Counts(counts.right * ~held_out, counts.trials * ~held_out)
 
 
-class HeldOutScore(NamedTuple):
-    """Accuracy of one model's predictions of a fifth of the cells from the others."""
-
-    item_model: str
-    """``"hierarchical"`` (models, items, and models on tasks), ``"rasch"``, ``"dense"`` (the factor
-    model), ``"l1"``, ``"topk"``, or ``"topk+features"``."""
-    auc: float
-    """Area under the ROC curve; NaN where all held-out answers are right, or all wrong."""
-    log_loss: float
-    """Per answer, in nats."""
-    n_cells: int
-    seconds: float
-    gain: float
-    """By how much the log loss is lower than that of the first model."""
-    gain_error: float
-    """Standard error of the gain, over items."""
-
-
 def compare_held_out(
     matrix: ResponseMatrix,
     n_features: int,
@@ -454,12 +545,6 @@ def _gain(by_item: FloatArray, trials: FloatArray) -> dict[str, float]:
     off, n = (by_item - gain * trials)[used], int(used.sum())
     error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
     return {"gain": gain, "gain_error": error}
-
-
-def plain_is_as_good(scores: Sequence[HeldOutScore]) -> bool:
-    """Return whether no sparse model predicts better than the first by two standard errors."""
-    sparse = [score for score in scores if score.item_model in (*KINDS, WITH_FEATURES)]
-    return not any(score.gain > 2 * score.gain_error for score in sparse)
 
 
 def _scored(
@@ -537,21 +622,6 @@ def fit_plain(counts: Counts, task: Tensor) -> Tensor:
         if float((p - before).abs().max()) < _STILL:
             break
     return p
-
-
-class Stability(NamedTuple):
-    """Agreement of the features of two halves of the items, each of shape (F,).
-
-    Features have the order of the whole fit. Cosines are signed, between models' capabilities; NaN
-    for unused features.
-    """
-
-    halves: FloatArray
-    """Cosine of a feature of one half with the matching feature of the other half."""
-    whole: FloatArray
-    """The smaller of the cosines with the feature of the whole fit."""
-    chance: FloatArray
-    """95 % quantile of the best cosine with the other half after shuffling the models."""
 
 
 def stability(

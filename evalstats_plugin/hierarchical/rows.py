@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalstats_plugin.data.results import Results
+
+if TYPE_CHECKING:
+    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
+    from evalstats_plugin.stats.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,3 +241,93 @@ class Capability:
     strongest: tuple[str, ...]
     """Models, the best first."""
     weakest: tuple[str, ...]
+
+
+class HeldOutScore(NamedTuple):
+    """Accuracy of one model's predictions of a fifth of the cells from the others."""
+
+    item_model: str
+    """``"hierarchical"`` (models, items, and models on tasks), ``"rasch"``, ``"dense"`` (the factor
+    model), ``"l1"``, ``"topk"``, or ``"topk+features"``."""
+    auc: float
+    """Area under the ROC curve; NaN where all held-out answers are right, or all wrong."""
+    log_loss: float
+    """Per answer, in nats."""
+    n_cells: int
+    seconds: float
+    gain: float
+    """By how much the log loss is lower than that of the first model."""
+    gain_error: float
+    """Standard error of the gain, over items."""
+
+
+class Stability(NamedTuple):
+    """Agreement of the features of two halves of the items, each of shape (F,).
+
+    Features have the order of the whole fit. Cosines are signed, between models' capabilities; NaN
+    for unused features.
+    """
+
+    halves: FloatArray
+    """Cosine of a feature of one half with the matching feature of the other half."""
+    whole: FloatArray
+    """The smaller of the cosines with the feature of the whole fit."""
+    chance: FloatArray
+    """95 % quantile of the best cosine with the other half after shuffling the models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities(Results[Capability]):
+    """Capabilities that items need, the fit they are of, and how well it predicts."""
+
+    fit: CapabilityFit
+    compared: tuple[HeldOutScore, ...]
+    """Held-out predictions of the plain hierarchical model, then of sparse ones."""
+    plain_is_as_good: bool
+    """Whether no sparse model predicts better than the plain one by two standard errors."""
+
+    def levels(self, model: str, metric: str = "") -> tuple[CapabilityLevel, ...]:
+        """Return a model's level of each capability; none of a model that is not in the fit."""
+        if model not in self.fit.models:
+            return ()
+        i = self.fit.models.index(model)
+        return tuple(
+            CapabilityLevel(
+                model=model,
+                metric=metric,
+                capability=row.capability,
+                level=float(self.fit.capability[i, row.capability - 1]),
+                overall=float(self.fit.performance[i]),
+                n_items=row.n_items,
+                n_models=len(self.fit.models),
+                found_again=row.found_again,
+                by_chance=row.by_chance,
+                tasks=row.tasks,
+                items=row.items,
+                method=self.fit.kind,
+            )
+            for row in self.rows
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityLevel:
+    """How much of a capability a model has, beyond how good it is on all items."""
+
+    model: str
+    metric: str
+    capability: int
+    """As of `Capability`."""
+    level: float
+    """Mean 0 and variance 1 over the models of the fit."""
+    overall: float
+    """What helps the model on all items, in logits; mean 0 over models."""
+    n_items: int
+    """Items that need the capability."""
+    n_models: int
+    found_again: float | None
+    by_chance: float | None
+    tasks: tuple[str, ...]
+    items: tuple[str, ...]
+    method: str
+    """``"l1"`` or ``"topk"``."""

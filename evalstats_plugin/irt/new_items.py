@@ -17,7 +17,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -34,6 +34,7 @@ from evalstats_plugin.stats.interval import normal_quantile
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.irt.model.fit import IRTFit
 
 
@@ -309,6 +310,53 @@ def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArra
     if not sum(part.shape[1] for part in parts):
         raise DesignError("there are no features: add the column text, or columns of numbers")
     return np.concatenate(parts, axis=1), names
+
+
+def table_of_texts(questions: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """Return the texts of items, by task and item, as a table of features."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [{"task": t, "item": i, "text": text} for (t, i), text in questions.items()]
+    )
+
+
+def features_of_items(
+    matrix: ResponseMatrix, table: pd.DataFrame, name: str = "the table"
+) -> tuple[FloatArray, list[str]]:
+    """Return features of a matrix's items as numbers (M, D), and notes.
+
+    Parameters
+    ----------
+    table
+        As of `predict_items`; an item without a row has the mean of the others.
+    name
+        What the table is called in messages.
+
+    Raises
+    ------
+    DesignError
+        No row is of an item of the matrix; features with gaps, or none.
+    """
+    by_task = "task" in table
+    keys = zip(
+        table["task"].astype(str) if by_task else [""] * len(table), table["item"].astype(str),
+        strict=True,
+    )  # fmt: skip
+    known = {key: i for i, key in enumerate(keys)}
+    place = np.array([
+        known.get((task if by_task else "", item), -1) for task, item in item_keys(matrix)
+    ])  # fmt: skip
+    there = place >= 0
+    if not there.any():
+        msg = f"{name} has no row of an item of these logs: name items as the logs do"
+        raise DesignError(msg)
+    used = np.zeros(len(table), dtype=bool)
+    used[place[there]] = True
+    numbers, _ = feature_numbers(table, used)
+    found = np.where(there[:, None], numbers[place], numbers[used].mean(axis=0))
+    n = int((~there).sum())
+    return found, [f"{counted(n, 'item')} without features"] if n else []
 
 
 def _compressed(x: FloatArray, new: FloatArray) -> tuple[FloatArray, FloatArray]:

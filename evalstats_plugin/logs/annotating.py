@@ -7,7 +7,7 @@ written stops none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -19,9 +19,11 @@ from evalstats_plugin.errors import (
     EvalStatsError,
     IncompleteLogError,
     LogError,
+    SelectionError,
     WriteError,
     counted,
     few,
+    no_such,
 )
 from evalstats_plugin.hookspecs import Annotation, PartialScores
 from evalstats_plugin.logs.reading import (
@@ -45,11 +47,14 @@ from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
-    from evalstats_plugin.logs.together import Crossed, CrossedAbilities
+    from evalstats_plugin.logs.together import Crossed, CrossedAbilities, CrossedCapabilities
 
 
 ItemStatistics = Mapping[str, Mapping[str, float | str]]
 """By item: statistics by name."""
+
+FITS = ("irt", "pool", "capabilities")
+"""Models that can be fitted over all logs."""
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
@@ -68,8 +73,7 @@ def annotate(
     compare: bool | Mapping[str, Any] = False,
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
-    irt: bool = False,
-    hierarchical: bool = False,
+    fits: Collection[str] = (),
     at_k: Sequence[str] = (),
     selection: Selection | None = None,
     analysis: Analysis | None = None,
@@ -106,13 +110,13 @@ def annotate(
         Also write statistics of each item over all models, and with a baseline whether the log's
         model won, lost or tied on it: into its metadata, or in addition as columns of the
         harness's list of items.
-    irt
-        Also write the ability of each log's model, on one scale per metric over all logs; with
-        `items` also difficulty, discrimination and why to inspect an item. In lm-eval's logs the
-        results file lists the items to inspect.
-    hierarchical
-        Also write pooled scores, from a hierarchical model per metric over all logs: of each log's
-        model on each of its tasks, and over all tasks.
+    fits
+        Models to fit per metric over all logs, of which each log gets what concerns its model.
+        ``"irt"``: its ability; with `items` also difficulty, discrimination and why to inspect an
+        item; in lm-eval's logs the results file lists the items to inspect. ``"pool"``: pooled
+        scores from a hierarchical model, on each of its tasks and over all tasks.
+        ``"capabilities"``: how much it has of what some items need beyond one ability; with `items`
+        also how strongly an item needs it.
     at_k
         Also write scores at k answers per item, such as ``"pass@4"``, as of `at_k`.
     selection
@@ -132,7 +136,12 @@ def annotate(
         was scored, a copy exists, or writing fails.
     LogError
         A log cannot be read. With ``on_broken`` only if no log could be annotated.
+    SelectionError
+        No such model to fit.
     """
+    for name in fits:
+        if name not in FITS:
+            raise SelectionError(no_such("model to fit", name, FITS, ", ".join(FITS)))
     from evalstats_plugin.runtime import VERSION
 
     plugins = plugins or load_plugins()
@@ -140,7 +149,7 @@ def annotate(
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     states = {log: _revision(log) for log in targets}
     # Analyses across logs need all responses; without them one log at a time is in memory.
-    together = bool(compare or baseline or irt or hierarchical or items != "no")
+    together = bool(compare or baseline or fits or items != "no")
     run = partial(_analyse, selection or Selection(), tuple(at_k), analysis, plugins, keep=together)
     seen, broken = _analyse_all(list(targets), run, plugins=plugins)
     if not allow_partial:
@@ -164,17 +173,20 @@ def annotate(
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
     crossed = _crossed(labelled, baseline, options) if compare or baseline else None
     results = {log: one.intervals for log, one in seen.items()}
-    scales = pooled = None
-    if irt or hierarchical:
-        # Both load SciPy and torch.
-        from evalstats_plugin.logs.together import CrossedAbilities, CrossedScores
+    scales = pooled = capabilities = None
+    if fits:
+        # They load SciPy and torch.
+        from evalstats_plugin.logs import together as fitted
 
         level = next((row.confidence_level for each in results.values() for row in each), 0.95)
-        if irt:
-            scales = CrossedAbilities(labelled, confidence_level=level, items=items != "no")
-        if hierarchical:
-            pooled = CrossedScores(labelled, confidence_level=level)
-    statistics = _items(found, scales) if items != "no" else {}
+        if "irt" in fits:
+            scales = fitted.CrossedAbilities(labelled, confidence_level=level, items=items != "no")
+        if "pool" in fits:
+            pooled = fitted.CrossedScores(labelled, confidence_level=level)
+        if "capabilities" in fits:
+            capabilities = fitted.CrossedCapabilities(labelled, plugins)
+    of_fits = [fit for fit in (scales, capabilities) if fit is not None]
+    statistics = _items(found, of_fits) if items != "no" else {}
     annotations = {
         log: Annotation(
             results[log],
@@ -186,6 +198,7 @@ def annotate(
             items == "columns",
             scales.of_log(str(log)) if scales else None,
             pooled.of_log(str(log)) if pooled else None,
+            capabilities.of_log(str(log)) if capabilities else None,
             seen[log].partial,
             crossed.baseline if crossed else "",
         )
@@ -424,7 +437,8 @@ def _of_items(statistics: ItemStatistics, crossed: Crossed | None, log: str) -> 
 
 
 def _items(
-    found: Mapping[Path, Sequence[Responses]], scales: CrossedAbilities | None
+    found: Mapping[Path, Sequence[Responses]],
+    fits: Sequence[CrossedAbilities | CrossedCapabilities],
 ) -> dict[frozenset[str], dict[str, dict[str, float | str]]]:
     """Statistics of items by the set of tasks that a log holds, over all logs of these tasks."""
     from evalstats_plugin.scores.items import item_statistics
@@ -434,9 +448,10 @@ def _items(
     statistics: dict[frozenset[str], dict[str, dict[str, float | str]]] = {}
     for tasks in held:
         classical = item_statistics([r for r in every if r.task in tasks])
-        fitted = scales.of_items(tasks) if scales else {}
+        fitted = [fit.of_items(tasks) for fit in fits]
         statistics[tasks] = {
-            item: {**values, **fitted.get(item, {})} for item, values in classical.items()
+            item: {**values, **{k: v for each in fitted for k, v in each.get(item, {}).items()}}
+            for item, values in classical.items()
         }
     return statistics
 

@@ -146,6 +146,24 @@ def item_texts(
     return texts
 
 
+def questions_of(
+    responses: Iterable[Responses], plugins: Plugins | None = None
+) -> dict[tuple[str, str], str]:
+    """Return the questions of all items, by task and item, of the first log that has them.
+
+    Raises
+    ------
+    LogError
+        A log was damaged since it was read.
+    """
+    listed = list(responses)
+    wanted: dict[str, set[str]] = {}
+    for r in listed:
+        wanted.setdefault(r.task, set()).update(map(str, r.item_ids.tolist()))
+    texts = item_texts(listed, wanted, plugins)
+    return {(t, i): text.question for (_, t, i), text in reversed(texts.items()) if text.question}
+
+
 def together(answers: Mapping[str, str]) -> str:
     r"""Return what several filters or epochs made of an answer: once, or each with its name.
 

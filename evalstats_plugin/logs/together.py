@@ -3,7 +3,8 @@
 * `Crossed`: comparisons of models and their ranks
 * `CrossedAbilities`: item response models, one scale per metric
 * `CrossedScores`: hierarchical models, one fit per metric
-* `MetricFits`: what the last two share: one fit per metric over all models and tasks
+* `CrossedCapabilities`: sparse capabilities of items, one fit per metric
+* `MetricFits`: what the last three share: one fit per metric over all models and tasks
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.ranks import rank_sets
 from evalstats_plugin.comparisons.rows import Comparisons, RankSets
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet, choose_runs, is_model
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical
-from evalstats_plugin.hierarchical.rows import PooledScores
+from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.new_items import features_of_items, table_of_texts
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
+from evalstats_plugin.logs.texts import questions_of
+from evalstats_plugin.plugins import Plugins
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.items import item_outcomes, prefixes
@@ -228,6 +233,69 @@ class CrossedScores:
             for note in (fit.reason, *fit.notes)
         ]  # fmt: skip
         return PooledScores(rows, (*notes, *self._fits.notes))
+
+
+class CrossedCapabilities:
+    """Capabilities of items over several logs: one fit per metric, over all models and tasks.
+
+    The encoder reads the questions of logs that have them, as the command does.
+
+    Raises
+    ------
+    DesignError
+        No metric can be fitted, or torch is not installed.
+    """
+
+    def __init__(self, found: Mapping[str, Sequence[Responses]], plugins: Plugins) -> None:
+        # With torch loaded, fits in worker processes keep to one thread.
+        need_torch("capabilities")
+        from evalstats_plugin.hierarchical.capabilities import find_capabilities
+
+        questions = questions_of((r for each in found.values() for r in each), plugins)
+
+        def fitted(under: ResponseSet) -> Capabilities:
+            matrix = scored_part(under.matrix())
+            features, notes = None, list[str]()
+            if questions:
+                features, notes = features_of_items(matrix, table_of_texts(questions))
+            capabilities = find_capabilities(matrix, features=features, rng=0)
+            return replace(capabilities, notes=(*capabilities.notes, *notes))
+
+        self._found = found
+        self._fits = MetricFits(
+            found, fitted, nothing="no metric has capabilities", missing="no capabilities"
+        )
+
+    def of_log(self, location: str) -> Results[CapabilityLevel]:
+        """Return how much of each capability a log's models have."""
+        own, fits = self._fits.of_log(location)
+        rows = tuple(
+            row
+            for metric, found in fits.items()
+            for model in dict.fromkeys(r.model for r in own if short_metric(r.metric) == metric)
+            for row in found.levels(model, metric)
+        )
+        notes = [
+            f"capabilities on {m}: {note}" for m, found in fits.items() for note in found.notes
+        ]
+        return Results(rows, (*notes, *self._fits.notes))
+
+    def of_items(self, tasks: frozenset[str]) -> dict[str, dict[str, float | str]]:
+        """Return how strongly items of some tasks need each capability, by their ids as text.
+
+        Names are ``evalstats_capability1`` and so on; 0 where an item does not need it.
+        """
+        every = [r for each in self._found.values() for r in each if r.task in tasks]
+        start = {short_metric(metric): prefix for metric, prefix in prefixes(every).items()}
+        written: dict[str, dict[str, float | str]] = {}
+        for metric, found in self._fits.by_metric.items():
+            names = {row.capability - 1: f"capability{row.capability}" for row in found.rows}
+            fit = found.fit
+            for task, item, code in zip(fit.tasks, fit.item_ids, fit.code.tolist(), strict=True):
+                if task in tasks:
+                    of = written.setdefault(str(item), {})
+                    of |= {start[metric] + name: code[f] for f, name in names.items()}
+        return written
 
 
 class MetricFits(Generic[FitT]):

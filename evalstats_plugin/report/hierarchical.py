@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, has_evidence
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
 from evalstats_plugin.hierarchical.rows import (
-    Capability,
+    Capabilities,
     Contrast,
     Effect,
     Evidence,
@@ -34,10 +34,6 @@ from evalstats_plugin.report.abilities import (
 )
 from evalstats_plugin.report.comparisons import probability
 from evalstats_plugin.report.text import percent
-
-if TYPE_CHECKING:
-    from evalstats_plugin.hierarchical.engines.capabilities import HeldOutScore, Stability
-    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -314,78 +310,40 @@ _HELD_OUT = (
     "log loss of an answer is than by the plain hierarchical model, with its standard error over "
     "items."
 )
-AS_GOOD = (
-    "a plain hierarchical model predicts as well: these answers do not show more than how good a "
-    "model is, overall and on each task, and how hard an item"
-)
-BETTER = "capabilities predict held-out answers better than a plain hierarchical model"
 _NAMES_OF_MODELS = {
     "hierarchical": "plain hierarchical", "l1": "sparse (l1)",
     "topk": "sparse (topk)", "topk+features": "sparse (topk), texts or features",
 }  # fmt: skip
 _SHOWN_ITEMS, _QUESTION = 3, 60
 
-
-@dataclass(frozen=True, kw_only=True)
-class CapabilityReport(Results[Capability]):
-    """Capabilities, the fit they are of, and how well it predicts."""
-
-    fit: CapabilityFit
-    compared: tuple[HeldOutScore, ...]
-    plain_is_as_good: bool
-    questions: Mapping[tuple[str, str], str]
-    """By task and item, where the logs have them."""
-
-
-_LISTED = 5
-"""Tasks, items and models that are listed for a capability."""
-
-
-def capability_rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]:
-    """Describe the capabilities that items need, without those that none does."""
-    names, place = np.unique(fit.tasks.astype(str), return_inverse=True)
-    of_tasks = np.zeros((len(names), fit.n_features))
-    np.add.at(of_tasks, place, fit.code)
-    of_tasks /= np.bincount(place)[:, None]
-    rows: list[Capability] = []
-    for f in (k for k in range(fit.n_features) if k + 1 not in fit.empty):
-        tasks = [k for k in np.argsort(-of_tasks[:, f], kind="stable") if of_tasks[k, f] > 0]
-        models = fit.strongest_models(f)
-        found = (None, None) if again is None else (again.halves[f], again.chance[f])
-        rows.append(
-            Capability(
-                capability=f + 1,
-                variance=float(fit.use[f]),
-                n_items=int((fit.code[:, f] > 0).sum()),
-                found_again=None if found[0] is None else float(found[0]),
-                by_chance=None if found[1] is None else float(found[1]),
-                tasks=tuple(names[tasks[:_LISTED]].tolist()),
-                items=tuple(fit.strongest_items(f)[:_LISTED]),
-                strongest=tuple(models[:_LISTED]),
-                weakest=tuple(models[: -_LISTED - 1 : -1]),
-            )
-        )
-    return tuple(rows)
+Questions = Mapping[tuple[str, str], str]
+"""By task and item, where the logs have them."""
 
 
 def print_capabilities(
-    results: CapabilityReport, file: TextIO, *, heading: str, width: int | None
+    results: Capabilities,
+    file: TextIO,
+    *,
+    heading: str,
+    width: int | None,
+    questions: Questions | None = None,
 ) -> None:
     """Print capabilities, models, items and predictions, the notes, and a legend."""
-    said = Results(results.rows, _said_of_capabilities(results))
-    print_page(_capability_page(results), said, file, heading=heading, width=width)
+    page = _capability_page(results, questions or {})
+    print_page(page, results, file, heading=heading, width=width)
 
 
-def capabilities_markdown(results: CapabilityReport, heading: str) -> str:
+def capabilities_markdown(
+    results: Capabilities, heading: str, *, questions: Questions | None = None
+) -> str:
     """Return the same in Markdown."""
-    said = Results(results.rows, _said_of_capabilities(results))
-    return page_markdown(_capability_page(results), said, heading)
+    return page_markdown(_capability_page(results, questions or {}), results, heading)
 
 
-def capabilities_json(results: CapabilityReport, about: Mapping[str, Any]) -> str:
+def capabilities_json(results: Capabilities, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, capabilities, models, items, and predictions."""
     return text.to_json(
-        replace(results, notes=_said_of_capabilities(results)),
+        results,
         about,
         held_out=[score._asdict() for score in results.compared],
         plain_is_as_good=results.plain_is_as_good,
@@ -393,11 +351,7 @@ def capabilities_json(results: CapabilityReport, about: Mapping[str, Any]) -> st
     )
 
 
-def _said_of_capabilities(results: CapabilityReport) -> tuple[str, ...]:
-    return (AS_GOOD if results.plain_is_as_good else BETTER, *results.notes)
-
-
-def _capability_page(results: CapabilityReport) -> Page:
+def _capability_page(results: Capabilities, questions: Questions) -> Page:
     fit = results.fit
     size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
     tables: list[tuple[str, Lines, Sequence[int]]] = []
@@ -405,20 +359,20 @@ def _capability_page(results: CapabilityReport) -> Page:
         tables = [
             (f"Capabilities of {size}", _capability_lines(results), (0,)),
             ("Levels of models", _level_lines(results), (0,)),
-            ("Items that need them most", _need_lines(results), (0, 1)),
+            ("Items that need them most", _need_lines(results, questions), (0, 1)),
         ]
     tables.append(("Held-out answers", _held_out_lines(results), (0,)))
     return Page(tables, [_CAPABILITIES, _HELD_OUT] if results.rows else [_HELD_OUT])
 
 
-def _capability_lines(results: CapabilityReport) -> Lines:
+def _capability_lines(results: Capabilities) -> Lines:
     return [["Capability", "Items", "Variance", "Found again", "By chance"], *([
         f"{row.capability}: {few(row.tasks, _SHOWN_ITEMS)}", f"{row.n_items:,}",
         plain(row.variance), signed(row.found_again), signed(row.by_chance),
     ] for row in results.rows)]  # fmt: skip
 
 
-def _level_lines(results: CapabilityReport) -> Lines:
+def _level_lines(results: Capabilities) -> Lines:
     fit, shown = results.fit, [row.capability - 1 for row in results.rows]
     lines = [["Model", "Overall", *(str(k + 1) for k in shown)]]
     for i in np.argsort(-fit.performance, kind="stable").tolist():
@@ -427,19 +381,19 @@ def _level_lines(results: CapabilityReport) -> Lines:
     return lines
 
 
-def _need_lines(results: CapabilityReport) -> Lines:
+def _need_lines(results: Capabilities, questions: Questions) -> Lines:
     fit, lines = results.fit, [["Item", "Task", "Capability", "Strength"]]
     for row in results.rows:
         code = fit.code[:, row.capability - 1]
         for j in np.argsort(-code, kind="stable")[: min(_SHOWN_ITEMS, row.n_items)].tolist():
             task, item = str(fit.tasks[j]), str(fit.item_ids[j])
-            question = " ".join(results.questions.get((task, item), "").split())
+            question = " ".join(questions.get((task, item), "").split())
             about = f": {shorten(question, _QUESTION, placeholder='…')}" if question else ""
             lines.append([f"{item}{about}", task, str(row.capability), plain(float(code[j]))])
     return lines
 
 
-def _held_out_lines(results: CapabilityReport) -> Lines:
+def _held_out_lines(results: Capabilities) -> Lines:
     return [["Model", "Log loss", "Gain", "Std. error", "AUC"], *([
         _NAMES_OF_MODELS[row.item_model], f"{row.log_loss:.4f}",
         f"{row.gain:+.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",

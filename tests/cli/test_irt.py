@@ -1,4 +1,4 @@
-"""`evalstats-plugin irt`, `annotate --irt`, and what importing costs."""
+"""`evalstats-plugin irt`, `annotate --fit irt`, and what importing costs."""
 
 from __future__ import annotations
 
@@ -316,9 +316,9 @@ def _digests(folder: Path) -> dict[str, str]:
 def test_lm_eval_logs_carry_ability_and_items_to_look_at_and_lose_them_again(seven: Path) -> None:
     """Twice is the same; samples are not touched; stripping gives the original to the byte."""
     before = _digests(seven)
-    logs = annotate(seven, in_place=True, irt=True, items="metadata")
+    logs = annotate(seven, in_place=True, fits=["irt"], items="metadata")
     once = _digests(seven)
-    annotate(seven, in_place=True, irt=True, items="metadata")
+    annotate(seven, in_place=True, fits=["irt"], items="metadata")
     twice = _digests(seven)
     blocks = {log.parent.name: json.loads(log.read_text())["evalstats"] for log in logs}
     strip(seven, in_place=True)
@@ -350,7 +350,7 @@ def test_inspect_samples_carry_their_parameters_and_lose_them_again(tmp_path: Pa
         shutil.copy(log, tmp_path)
     before = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
     done = CliRunner().invoke(
-        main, ["annotate", str(tmp_path), "--in-place", "--irt", "--items", "columns"]
+        main, ["annotate", str(tmp_path), "--in-place", "--fit", "irt", "--items", "columns"]
     )
     rows = {row["model"]: row for row in _json("fit", tmp_path)["results"]}
     items = {item["item"]: item for item in _json("items", tmp_path)["results"]}
@@ -381,7 +381,7 @@ def test_inspect_samples_carry_their_parameters_and_lose_them_again(tmp_path: Pa
 def test_annotating_a_single_model_is_refused(seven: Path) -> None:
     """Ability is only defined in comparison; nothing is written."""
     before = _digests(seven)
-    done = CliRunner().invoke(main, ["annotate", str(seven / "m0"), "--in-place", "--irt"])
+    done = CliRunner().invoke(main, ["annotate", str(seven / "m0"), "--in-place", "--fit", "irt"])
 
     assert 2 == done.exit_code
     assert "acc: ability is only defined in comparison, and there is 1 model" in done.stderr
@@ -392,7 +392,7 @@ def test_a_metric_without_a_scale_is_told_in_the_log(tmp_path: Path) -> None:
     """The others are annotated."""
     folder = tmp_path / "models"
     shutil.copytree(LM_EVAL, folder)
-    log = annotate(folder, in_place=True, irt=True)[-1]
+    log = annotate(folder, in_place=True, fits=["irt"])[-1]
     block = json.loads(log.read_text())["evalstats"]
 
     assert "acc" in {row["metric"] for row in block["abilities"]}

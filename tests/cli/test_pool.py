@@ -1,4 +1,4 @@
-"""`evalstats-plugin pool` and `annotate --hierarchical`."""
+"""`evalstats-plugin pool`, `irt capabilities`, and `annotate` with what they find."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lm_eval_logs import write_log
 
 from evalstats_plugin import annotate, fit_hierarchical, read, strip
 from evalstats_plugin.cli import main, pool
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
@@ -235,9 +236,9 @@ def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
     for file in (LM_EVAL / "models__m2").glob("*2026-11-21T07-08-19.905174*"):
         shutil.copy(file, folder)
     before = _digests(folder)
-    logs = annotate(folder, in_place=True, hierarchical=True)
+    logs = annotate(folder, in_place=True, fits=["pool"])
     once = _digests(folder)
-    done = CliRunner().invoke(main, ["annotate", str(folder), "--in-place", "--hierarchical"])
+    done = CliRunner().invoke(main, ["annotate", str(folder), "--in-place", "--fit", "pool"])
     blocks = [json.loads(log.read_text())["evalstats"] for log in logs]
     rows = [row for block in blocks for row in block["pooled"] if row["metric"] == "acc"]
     fit = fit_hierarchical(read(folder, metric="acc"), rng=0)
@@ -264,7 +265,7 @@ def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
         shutil.copy(log, tmp_path)
     whole = fit_hierarchical(read(tmp_path), rng=0)
     samples = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
-    annotate(tmp_path, in_place=True, hierarchical=True)
+    annotate(tmp_path, in_place=True, fits=["pool"])
 
     assert 4 == len(samples)
     for log in samples:
@@ -282,21 +283,95 @@ def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
         assert kept == found.samples
 
 
+@pytest.fixture
+def solvers(tmp_path: Path) -> Path:
+    """Give the logs of twelve models on one task, every third question of which needs one skill."""
+    rng = np.random.default_rng(0)
+    needs = np.arange(90) % 3 == 0
+    logit = rng.normal(size=(12, 1)) + 3 * rng.normal(size=(12, 1)) * needs
+    right = rng.random((12, 90)) < 1 / (1 + np.exp(-logit))
+    for i, row in enumerate(right.astype(float).tolist()):
+        write_log(tmp_path / "logs", f"m{i:02}", {"quiz": row})
+    return tmp_path / "logs"
+
+
+def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solvers: Path) -> None:
+    """Levels of each log's own model, and whether a plain model predicts as well."""
+    before = _digests(solvers)
+    asked = ["irt", "capabilities", str(solvers), "-q", "--format", "json"]
+    found = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)
+    done = CliRunner().invoke(
+        main, ["annotate", str(solvers), "--in-place", "--fit", "capabilities"]
+    )
+    models = {row["model"]: row for row in found["fit"]["models"]}
+
+    assert 0 == done.exit_code, done.output
+    assert found["results"]
+    for log in map(Path, done.stdout.splitlines()):
+        block = json.loads(log.read_text())["evalstats"]
+        (model,) = {r.model for r in read(log)}
+        assert [row["capability"] for row in found["results"]] == [
+            row["capability"] for row in block["capabilities"]
+        ]
+        for row in block["capabilities"]:
+            assert row["model"] == model
+            assert row["level"] == models[model][f"feature_{row['capability']}"]
+            assert row["overall"] == models[model]["performance"]
+        assert f"capabilities on acc: {found['evalstats']['notes'][0]}" in block["notes"]
+    strip(solvers, in_place=True)
+    assert before == _digests(solvers)
+
+
+def test_inspect_logs_carry_capabilities_and_items_what_they_need(tmp_path: Path) -> None:
+    """The samples' metadata hold how strongly each item needs them; stripping restores all."""
+    from inspect_ai.log import read_eval_log
+
+    for log in INSPECT.glob("*_arith_*.eval"):
+        shutil.copy(log, tmp_path)
+    samples = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
+    annotate(tmp_path, in_place=True, fits=["capabilities"], items="metadata")
+
+    for log in samples:
+        found = read_eval_log(str(log))
+        block = found.metadata["evalstats"]
+        notes = [note for note in block["notes"] if note.startswith("capabilities on match: ")]
+        assert any("hierarchical model" in note for note in notes)
+        for row in block["capabilities"]:
+            assert row["model"] == found.eval.model
+            needs = {s.metadata[f"evalstats_capability{row['capability']}"] for s in found.samples}
+            assert len(needs) > 1
+            assert 0 <= min(needs)
+            assert f"capability {row['capability']} of arith" in found.metadata["evalstats_summary"]
+    strip(tmp_path, in_place=True)
+    for log, kept in samples.items():
+        assert kept == read_eval_log(str(log)).samples
+
+
+def test_a_model_that_cannot_be_fitted_over_logs_is_named(tmp_path: Path) -> None:
+    """In Python as by the command."""
+    done = CliRunner().invoke(main, ["annotate", str(LM_EVAL), "-o", str(tmp_path), "--fit", "pol"])
+
+    assert 2 == done.exit_code
+    assert "did you mean pool?" in done.stderr.lower()
+    with pytest.raises(SelectionError, match="irt, pool, capabilities"):
+        annotate(LM_EVAL, output=tmp_path, fits=["2pl"])
+
+
 def test_stripping_and_pooling_do_not_go_together(tmp_path: Path) -> None:
     """One message."""
     done = CliRunner().invoke(
-        main, ["annotate", str(LM_EVAL), "-o", str(tmp_path), "--strip", "--hierarchical"]
+        main, ["annotate", str(LM_EVAL), "-o", str(tmp_path), "--strip", "--fit", "pool"]
     )
 
     assert 2 == done.exit_code
-    assert "--strip and --hierarchical do not go together" in done.stderr
+    assert "--strip and --fit do not go together" in done.stderr
 
 
 def test_a_metric_that_cannot_be_pooled_is_told_in_the_log(tmp_path: Path) -> None:
     """Scores beyond 1; if there is nothing else, nothing is written."""
     write_log(tmp_path / "logs", "m0", {"a": [0.0, 50.0, 100.0]})
     before = _digests(tmp_path)
-    done = CliRunner().invoke(main, ["annotate", str(tmp_path), "--in-place", "--hierarchical"])
+    done = CliRunner().invoke(main, ["annotate", str(tmp_path), "--in-place", "--fit", "pool"])
 
     assert 2 == done.exit_code
     assert "no metric can be pooled: acc: score 50 of model 'm0' on item 1" in done.stderr

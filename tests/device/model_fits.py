@@ -15,7 +15,7 @@ from evalstats_plugin import fit_hierarchical, fit_irt, score_models
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import HierarchicalOptions, fit_capabilities
-from evalstats_plugin.hierarchical.engines.capabilities import CodeOptions, compare_held_out
+from evalstats_plugin.hierarchical.capabilities import CodeOptions, compare_held_out
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
     Gamma,

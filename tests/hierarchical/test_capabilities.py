@@ -10,7 +10,7 @@ from scipy import optimize, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.hierarchical.engines.capabilities import (
+from evalstats_plugin.hierarchical.capabilities import (
     CodeOptions,
     candidates,
     compare_held_out,
@@ -30,7 +30,7 @@ from evalstats_plugin.hierarchical.engines.sparse_codes import (
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE
 from evalstats_plugin.irt.model.data import counts_of
 
-FIGURES = Path(__file__).parents[3] / "fixtures" / "validation" / "capabilities.json"
+FIGURES = Path(__file__).parents[2] / "fixtures" / "validation" / "capabilities.json"
 
 
 def answers(n=40, m=240, n_features=3, *, seed=0, planted=True, epochs=1):

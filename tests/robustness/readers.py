@@ -213,7 +213,7 @@ def make_store(path: Path) -> Path:
 
 def make_capabilities(path: Path) -> Path:
     """Save a fit of capabilities."""
-    from evalstats_plugin.hierarchical.engines.capabilities import fit_capabilities
+    from evalstats_plugin.hierarchical.capabilities import fit_capabilities
 
     fit_capabilities(matrix(), 2, penalty=2.0, device="cpu", rng=0).save(path)
     return path

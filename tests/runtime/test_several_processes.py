@@ -23,7 +23,7 @@ from evalstats_plugin.adaptive.simulation import ANCHORS, RAW, simulate
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.hierarchical.engines.capabilities import (
+from evalstats_plugin.hierarchical.capabilities import (
     compare_held_out,
     fit_capabilities,
     stability,
@@ -187,9 +187,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_logs_are_annotated_with_the_same_bytes(tmp_path: Path):
-    alone = annotate(LM_EVAL, output=tmp_path / "alone", compare=True, irt=True)
+    alone = annotate(LM_EVAL, output=tmp_path / "alone", compare=True, fits=["irt"])
     with workers(2):
-        found = annotate(LM_EVAL, output=tmp_path / "found", compare=True, irt=True)
+        found = annotate(LM_EVAL, output=tmp_path / "found", compare=True, fits=["irt"])
 
     names = [[str(p.relative_to(tmp_path / folder)) for p in paths]
              for folder, paths in (("alone", alone), ("found", found))]  # fmt: skip

@@ -12,7 +12,7 @@ from scipy import special
 from study import write_figures
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.hierarchical.engines.capabilities import (
+from evalstats_plugin.hierarchical.capabilities import (
     COMPARED,
     compare_held_out,
     fit_capabilities,

@@ -142,7 +142,7 @@ def test_comparisons_and_abilities_are_in_the_block(tmp_path: Path) -> None:
     other = shutil.copytree(copy, tmp_path / "two")
     for path in other.rglob("*.*"):
         path.write_text(path.read_text().replace("acme/tiny-1b", "acme/large-9b"))
-    annotate(tmp_path, in_place=True, compare=True, irt=True)
+    annotate(tmp_path, in_place=True, compare=True, fits=["irt"])
     [log] = other.rglob("*.json")
     block = json.loads(_result(log)["score_details"]["details"]["evalstats"])
 
