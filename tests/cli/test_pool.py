@@ -22,6 +22,8 @@ from evalstats_plugin.cli import main, pool
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
+from evalstats_plugin.logs.together import CrossedCapabilities
+from evalstats_plugin.plugins import load_plugins
 
 ROOT = Path(__file__).parents[2]
 INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
@@ -322,29 +324,16 @@ def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solver
     assert before == _digests(solvers)
 
 
-def test_inspect_logs_carry_capabilities_and_items_what_they_need(tmp_path: Path) -> None:
-    """The samples' metadata hold how strongly each item needs them; stripping restores all."""
-    from inspect_ai.log import read_eval_log
+def test_items_carry_how_strongly_they_need_a_capability(solvers: Path) -> None:
+    """Every third one; a log of another task carries nothing of them."""
+    responses = list(read(solvers))
+    found = CrossedCapabilities({"all": responses}, load_plugins())
+    needs = found.of_items(frozenset({"quiz"}))
 
-    for log in INSPECT.glob("*_arith_*.eval"):
-        shutil.copy(log, tmp_path)
-    samples = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
-    annotate(tmp_path, in_place=True, fits=["capabilities"], items="metadata")
-
-    for log in samples:
-        found = read_eval_log(str(log))
-        block = found.metadata["evalstats"]
-        notes = [note for note in block["notes"] if note.startswith("capabilities on match: ")]
-        assert any("hierarchical model" in note for note in notes)
-        for row in block["capabilities"]:
-            assert row["model"] == found.eval.model
-            needs = {s.metadata[f"evalstats_capability{row['capability']}"] for s in found.samples}
-            assert len(needs) > 1
-            assert 0 <= min(needs)
-            assert f"capability {row['capability']} of arith" in found.metadata["evalstats_summary"]
-    strip(tmp_path, in_place=True)
-    for log, kept in samples.items():
-        assert kept == read_eval_log(str(log)).samples
+    strong = [needs[str(i)]["evalstats_capability1"] > 0.5 for i in range(90)]
+    assert np.mean(strong[::3]) > 0.9
+    assert np.mean(strong[1::3] + strong[2::3]) < 0.2
+    assert {} == found.of_items(frozenset({"other"}))
 
 
 def test_a_model_that_cannot_be_fitted_over_logs_is_named(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
-from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
+from evalstats_plugin.adapters.inspect_ai.writer import SCORE, annotate_log
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.hierarchical.rows import CapabilityLevel
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
@@ -137,6 +139,38 @@ def test_comparisons_are_written_too(log: Path) -> None:
     line = metadata["evalstats_summary"]
     verdict = "better than base: +0.250 [+0.125, +0.375] (95 %, adjusted p 0.002)"
     assert line.endswith(f"items); {verdict}")
+
+
+def test_capabilities_are_written_too(log: Path) -> None:
+    """The level of the log's model, and how strongly each item needs it; none after stripping."""
+    from inspect_ai.log import read_eval_log
+
+    row = CapabilityLevel(
+        model="mockllm/alpha", metric="match", capability=1, level=1.25, overall=-0.5, n_items=7,
+        n_models=12, found_again=0.875, by_chance=0.5, tasks=("arith",), items=("3",), method="l1",
+    )  # fmt: skip
+    before = read_eval_log(str(log)).samples
+    items = {str(sample.id): {"evalstats_capability1": 0.5} for sample in before}
+    annotation = dataclasses.replace(
+        _annotation(),
+        capabilities=Results((row,), ("capabilities on match: a note",)),
+        items=items,
+        item_columns=True,
+    )
+    annotate_log(log, annotation, log)
+    found = read_eval_log(str(log))
+    block, line = (found.metadata[name] for name in ("evalstats", "evalstats_summary"))
+
+    assert dataclasses.asdict(row) == {
+        k: tuple(v) if isinstance(v, list) else v for k, v in block["capabilities"][0].items()
+    }
+    assert "capabilities on match: a note" in block["notes"]
+    assert line.endswith("; capability 1 of arith on match +1.25 (12 models, found again 0.88)")
+    assert {0.5} == {sample.metadata["evalstats_capability1"] for sample in found.samples}
+    legend = found.samples[0].scores[SCORE].explanation
+    assert "capability1: how strongly the item needs it" in legend
+    annotate_log(log, None, log)
+    assert before == read_eval_log(str(log)).samples
 
 
 @pytest.mark.parametrize(
