@@ -70,6 +70,8 @@ def _about_pooling(name: str) -> str:
         study = read_study("hierarchical_engine")["nested"]
         errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
+    if name in ("calibrated", "narrowed"):
+        return _calibration(control=name == "narrowed")
     if name.startswith("new_"):
         known = read_study("hierarchical_predictions")["rows"]
         wanted = ("normal", "normal", name.replace("_", " "))
@@ -81,9 +83,17 @@ def _about_pooling(name: str) -> str:
     rows = {(row["intervals"], row["contrast"]): row for row in study["rows"]}
     contrast, _, what = name.partition("_")
     pooled, alone = rows["pooled", contrast], rows["per-task", contrast]
-    if what == "coverage":
-        return short(pooled["coverage"])
-    return f"{100 * (1 - pooled['width'] / alone['width']):.0f}"
+    narrower = f"{100 * (1 - pooled['width'] / alone['width']):.0f}"
+    return short(pooled["coverage"]) if what == "coverage" else narrower
+
+
+def _calibration(*, control: bool) -> str:
+    """Return the least p-value of uniform ranks, or the largest of draws that are too close."""
+    engines = read_study("hierarchical_calibration").values()
+    quantities = [x for engine in engines for x in engine["quantities"].values()]
+    if control:
+        return f"{max(x['p_value_of_control'] for x in quantities):.0e}"
+    return _figure(min(x["p_value"] for x in quantities))
 
 
 def _where_the_truth_is_unlike(what: str) -> str:

@@ -1,7 +1,8 @@
 """Simulation-based calibration: ranks of true values among posterior draws are uniform.
 
 Writes fixtures/validation/hierarchical_calibration.json: for each engine and quantity, counts of
-ranks in four bins, and the p-value of a chi-square test. True values come from the priors.
+ranks in eight bins, and the p-value of a chi-square test [TBV18]_; also for draws half as far from
+their mean, as a control. True values come from the priors.
 """
 
 import json
@@ -16,19 +17,19 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
 from evalstats_plugin.hierarchical.data import Counts, eval_counts
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
-from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 from evalstats_plugin.hierarchical.engines.shared_questions import fit_shared
 from evalstats_plugin.runtime.chain_length import ChainLength
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_calibration.json"
-BINS = 4
+BINS = 8
 
 
 def rank(truth, draws, rng):
-    """Bin of the true value's rank among 63 draws."""
+    """Bin of the true value's rank among 63 draws, and among draws that are half as far apart."""
     kept = rng.permutation(draws)[:63]
-    return int((kept < truth).sum()) * BINS // 64
+    halved = (kept + kept.mean()) / 2
+    return [int((x < truth).sum()) * BINS // 64 for x in (kept, halved)]
 
 
 def shared(seed):
@@ -93,9 +94,7 @@ def plated(method):
         if method == "hmc":
             fit = infer(MODEL, {"right": right}, method, n_particles=4, steps=60, rng=rng)
         else:
-            few = FitOptions(sets=15, draws=100)
-            fit = infer(MODEL, {"right": right}, method, n_particles=20, steps=15, options=few,
-                        rng=rng)  # fmt: skip
+            fit = infer(MODEL, {"right": right}, method, rng=rng)
         truth = {"mu": mu, "sd": sd, "z": z[0]}
         draws = {"mu": fit.draws["mu"], "sd": fit.draws["sd"], "z": fit.draws["z"][:, 0]}
         return {name: rank(value, draws[name], rng) for name, value in truth.items()}
@@ -104,14 +103,14 @@ def plated(method):
 
 
 ENGINES = {
-    "shared questions": (shared, 80),
-    "qem": (plated("qem"), 60),
-    "mp-vi": (plated("mp-vi"), 40),
-    "hmc": (plated("hmc"), 32),
-    "mp-is": (plated("mp-is"), 60),
-    "iwae": (plated("iwae"), 60),
-    "vi": (plated("vi"), 60),
-    "gibbs": (crossed, 60),
+    "shared questions": (shared, 640),
+    "qem": (plated("qem"), 640),
+    "mp-vi": (plated("mp-vi"), 640),
+    "hmc": (plated("hmc"), 160),
+    "mp-is": (plated("mp-is"), 640),
+    "iwae": (plated("iwae"), 640),
+    "vi": (plated("vi"), 640),
+    "gibbs": (crossed, 320),
 }
 
 
@@ -121,13 +120,17 @@ def test_ranks_of_true_values_are_uniform(engine):
     ranks = [run(1000 + i) for i in range(count)]
     found = {}
     for name in ranks[0]:
-        counts = np.bincount([r[name] for r in ranks], minlength=BINS)
+        counts, control = (
+            np.bincount([r[name][k] for r in ranks], minlength=BINS) for k in range(2)
+        )
         found[name] = {
             "counts": counts.tolist(),
             "p_value": round(float(stats.chisquare(counts).pvalue), 4),
+            "p_value_of_control": float(f"{stats.chisquare(control).pvalue:.1g}"),
         }
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     known[engine] = {"replications": count, "quantities": found}
     FILE.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
     assert min(x["p_value"] for x in found.values()) > 0.002
+    assert max(x["p_value_of_control"] for x in found.values()) < 0.002

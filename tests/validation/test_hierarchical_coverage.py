@@ -19,14 +19,14 @@ from evalstats_plugin.runtime.chain_length import ChainLength
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
 SIZES = np.array([10, 15, 20, 30, 40, 60])
-N, REPLICATIONS = 8, 100
+N, REPLICATIONS = 8, 500
 A, B = np.triu_indices(N, 1)
 
 
 def simulated(rng):
     level = 0.3 + 0.4 * rng.normal(size=(N, 1)) - 0.8 * rng.normal(size=len(SIZES))
     p = special.expit(level + 0.25 * rng.normal(size=(N, len(SIZES))))
-    return p, rng.binomial(SIZES, p).astype(float), np.broadcast_to(1.0 * SIZES, p.shape)
+    return p, rng.binomial(SIZES, p).astype(float), np.tile(1.0 * SIZES, (N, 1))
 
 
 def pooled(right, trials, rng):

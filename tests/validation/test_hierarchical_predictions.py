@@ -24,7 +24,7 @@ from evalstats_plugin.hierarchical import HierarchicalOptions, fit_hierarchical
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_predictions.json"
 DONE = Path(tempfile.gettempdir()) / "evalstats_hierarchical_predictions.jsonl"
-N, T, REPLICATIONS = 6, 5, 100
+N, T, REPLICATIONS = 6, 5, 500
 MODELS, TASKS, CELLS, QUESTIONS = 0.8, 1.0, 0.4, 1.5
 NORMAL, SKEWED = stats.norm(), stats.expon(-1)
 DESIGNS = {

@@ -91,6 +91,9 @@ METHODS: Mapping[str, str] = MappingProxyType(
 )
 """Methods of `infer`. All but ``"hmc"`` weigh fresh particles massively parallel at the end."""
 
+_WIDENING = 5
+"""Steps towards the posterior's moments, after which proposals of `"vi"` cover its tails."""
+
 _RATE = 0.1
 """First step of Adam in the methods that maximise a bound."""
 
@@ -181,6 +184,9 @@ def infer(
         proposals, history = qem(proposals, scene_of, options.iterations, options.step)
     else:
         proposals, history = _ascend(method, bound, proposals, scene_of, options, generator)
+    if method == "vi":
+        # The evidence lower bound leaves tails of the posterior without particles.
+        proposals, _ = qem(proposals, scene_of, _WIDENING, options.step)
     sets = [
         WeighedSet(scene, *weigh(scene))
         for scene in (scene_of(proposals) for _ in range(options.sets))
