@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy import optimize, special
+from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -1028,6 +1028,9 @@ def with_common_guessing(
 
     Its logit has the prior N(logit .2, .5²). Errors of abilities allow for it.
     """
+    # Loaded where it is used: it takes a fifth of a second.
+    from scipy import optimize
+
     middle, wide = _GUESSING_PRIOR
 
     def at(logit: float) -> ItemsIntegratedFit:
