@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -121,7 +122,7 @@ def read_samples(
     cluster
         Field of the doc to read too, as a dotted path; lines are then parsed in full.
     likelihoods
-        Also read the log-likelihoods that Brier scores come from; parses lines in full too.
+        Also read the log-likelihoods that Brier scores come from.
     choices
         Also count the choices of each item: of multiple choice.
 
@@ -130,9 +131,8 @@ def read_samples(
     LogError
         A line is cut off, not JSON, not UTF-8, too long, or a duplicate.
     """
-    in_full = likelihoods or cluster is not None
-    tail = _TAIL_WITH_RESPONSES if choices else _TAIL
-    records = _records(path, in_full=in_full, tail=tail)
+    tail = _TAIL_WITH_RESPONSES if choices or likelihoods else _TAIL
+    records = _records(path, in_full=cluster is not None, tail=tail)
     return collect(records, filters, str(path), cluster, choices=choices)
 
 
@@ -486,23 +486,27 @@ def brier_scores(values: Sequence[Any]) -> NDArray[np.float64] | None:
     values are no such pairs.
     """
     scores = np.full(len(values), np.nan)
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        try:
-            target, given = value
-            numbers = np.array(given, dtype=np.float64)
-            if numbers.ndim != 1 or not 0 <= target < len(numbers):
+    of_size: dict[int, list[tuple[int, int, Any]]] = {}
+    try:
+        for i, value in enumerate(values):
+            if value is not None:
+                target, given = value
+                if not 0 <= target < len(given):
+                    return None
+                of_size.setdefault(len(given), []).append((i, index(target), given))
+        for rows in of_size.values():
+            places, targets, all_given = zip(*rows, strict=True)
+            numbers = np.array(all_given, dtype=np.float64)
+            # Probabilities are never all 0.
+            logs = (numbers <= 0).all(axis=1)
+            if ((numbers < 0) | (numbers > 1))[~logs].any():
                 return None
-        except (OverflowError, TypeError, ValueError):
-            return None
-        if (numbers <= 0).all():  # log-likelihoods: probabilities are never all 0
-            numbers = np.exp(numbers - numbers.max())
-            numbers /= numbers.sum()
-        elif (numbers < 0).any() or (numbers > 1).any():
-            return None
-        numbers[target] -= 1
-        scores[i] = numbers @ numbers
+            exponents = np.exp(numbers[logs] - numbers[logs].max(axis=1, keepdims=True))
+            numbers[logs] = exponents / exponents.sum(axis=1, keepdims=True)
+            numbers[np.arange(len(rows)), targets] -= 1
+            scores[list(places)] = np.einsum("mk,mk->m", numbers, numbers)
+    except (IndexError, OverflowError, TypeError, ValueError):
+        return None
     return scores
 
 
