@@ -73,7 +73,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/comparisons/test_power_curve.py",
         "tests/cli/test_pool.py",
         "tests/cli/test_power.py",
-        "tests/hierarchical/engines/test_capabilities.py",
+        "tests/hierarchical/test_capabilities.py",
         "tests/hierarchical/engines/test_crossed_gibbs.py",
         "tests/hierarchical/engines/test_nested.py",
         "tests/hierarchical/engines/test_peers.py",

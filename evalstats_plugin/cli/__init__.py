@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from contextlib import suppress
 
@@ -70,9 +69,6 @@ class _Main(LazyGroup):
         return {**SECTIONS, "From plugins": offers} if offers else SECTIONS
 
     def invoke(self, ctx: click.Context) -> object:
-        # Libraries make hundreds of thousands of objects that stay, among which to look for garbage
-        # takes a tenth of a short command's time.
-        gc.set_threshold(20_000)
         try:
             return super().invoke(ctx)
         except EvalStatsError as error:
