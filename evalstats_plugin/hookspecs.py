@@ -143,6 +143,9 @@ class Exporter:
     """``"module:function"``, loaded when it is used."""
 
 
+FITS = ("irt", "pool", "capabilities")
+"""Models that `annotate` fits over all logs, by name."""
+
 SCHEMA_VERSION = 1
 """Version of the layout of the annotation block."""
 

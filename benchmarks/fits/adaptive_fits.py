@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -37,19 +38,17 @@ Tester = Callable[[NDArray[np.bool_], int], tuple[float, float, float]]
 """Gives a model's ability and its limits from its answers, shape (M,), and a number of items."""
 
 
-def ours(rule: str, data: Data) -> Tester:
-    """Sessions by a rule, and a share of items at random; the prior of abilities is N(0, 1)."""
+def ours(rule: str, data: Data, *, insured: bool = False) -> Tester:
+    """Sessions by a rule; limits of the posterior, whose prior is N(0, 1)."""
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.session import INSURANCE, AdaptiveSession
     from evalstats_plugin.adaptive.stopping import Items
 
     bank = ItemBank.from_arrays(data.a, -data.a * data.b)
-    rule, _, share = rule.partition(" ")
+    share = INSURANCE if insured else 0.0
 
     def test(right: NDArray[np.bool_], n: int) -> tuple[float, float, float]:
-        session = AdaptiveSession(
-            bank, rule=rule, stop=(Items(n),), rng=0, insurance=float(share or INSURANCE)
-        )
+        session = AdaptiveSession(bank, rule=rule, stop=(Items(n),), rng=0, insurance=share)
         while session.stopped is None:
             place = int(session.next()[0])
             session.record(place, float(right[place]))
@@ -123,9 +122,9 @@ def adaptivetesting(_: str, data: Data) -> Tester:
 
 FITS: Mapping[str, tuple[str, Callable[[str, Data], Tester], str]] = MappingProxyType(
     {
-        "evalstats-plugin": ("evalstats-plugin", ours, "auto 0"),
-        "evalstats-plugin, information": ("evalstats-plugin", ours, "information 0"),
-        "evalstats-plugin, insured": ("evalstats-plugin", ours, "auto"),
+        "evalstats-plugin": ("evalstats-plugin", ours, "auto"),
+        "evalstats-plugin, information": ("evalstats-plugin", ours, "information"),
+        "evalstats-plugin, insured": ("evalstats-plugin", partial(ours, insured=True), "auto"),
         "catsim": ("catsim", catsim, "MaxInfoSelector"),
         "catsim, Urry's rule": ("catsim", catsim, "UrrySelector"),
         "catsim, a-stratified": ("catsim", catsim, "AStratSelector"),

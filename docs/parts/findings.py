@@ -88,7 +88,7 @@ def _about_pooling(name: str) -> str:
 
 
 def _calibration(*, control: bool) -> str:
-    """Return the least p-value of uniform ranks, or the largest of draws that are too close."""
+    """Return the smallest p-value of the engines, or the largest p-value of the controls."""
     engines = read_study("hierarchical_calibration").values()
     quantities = [x for engine in engines for x in engine["quantities"].values()]
     if control:

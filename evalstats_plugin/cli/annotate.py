@@ -28,6 +28,7 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import Reading, plugins_of
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo
 
@@ -69,7 +70,7 @@ class Options:
         "Fit a model over all these logs: irt (abilities; with --items also item difficulties and "
         "flags), pool (pooled scores) or capabilities (what some items need beyond one ability); "
         "may be repeated.",
-        default=(), metavar="NAME", type=Name("model to fit", ("irt", "pool", "capabilities")),
+        default=(), metavar="NAME", type=Name("model to fit", FITS),
     )  # fmt: skip
     at_k: tuple[str, ...] = _written(
         "Also scores at k answers per item: pass@K, pass^K or maj@K; may be repeated.",

@@ -31,7 +31,11 @@ from evalstats_plugin.cli.shell.running import (
     reading,
 )
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
+from evalstats_plugin.hierarchical.methods import (
+    HIERARCHICAL_MODELS,
+    INFERENCES,
+    MOST_CAPABILITIES,
+)
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.matrix import ResponseMatrix
@@ -213,7 +217,7 @@ class CapabilityOptions:
 
     dimensions: int | None = _model(
         "Number of capabilities, at most: those that the answers do not support stay empty.  "
-        "[default: half the number of models, at most 3]",
+        f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
         type=POSITIVE, metavar="K",
     )  # fmt: skip
     method: Literal["auto", "l1", "topk"] = _model(
@@ -290,12 +294,12 @@ def _features(
     matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str], asked: CapabilityOptions
 ) -> tuple[FloatArray | None, list[str]]:
     """Return numbers known of each item for the encoder, and notes: of a file, or of questions."""
-    from evalstats_plugin.irt.new_items import features_of_items, table_of_texts
+    from evalstats_plugin.irt.new_items import features_of_items, features_of_questions
 
-    if asked.method == "l1" or (asked.features is None and not questions):
+    if asked.method == "l1":
         return None, []
     if asked.features is None:
-        return features_of_items(matrix, table_of_texts(questions))
+        return features_of_questions(matrix, questions)
     from evalstats_plugin.cli.shell.running import read_features
 
     return features_of_items(matrix, read_features(asked.features), asked.features)

@@ -33,6 +33,7 @@ from evalstats_plugin.hierarchical.engines.sparse_codes import (
     standardised,
     start,
 )
+from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES
 from evalstats_plugin.hierarchical.rows import Capabilities, Capability, HeldOutScore, Stability
 from evalstats_plugin.irt.estimators.factor import (
     check_dimensions,
@@ -79,9 +80,6 @@ PLAIN, WITH_FEATURES = "hierarchical", "topk+features"
 
 COMPARED = (PLAIN, "rasch", "dense", *KINDS)
 """Models of `compare_held_out`; ``"dense"`` is the factor model."""
-
-MOST_CAPABILITIES = 3
-"""Most capabilities that are looked for unless more are asked for."""
 
 AS_GOOD = (
     "a plain hierarchical model predicts as well: these answers do not show more than how good a "

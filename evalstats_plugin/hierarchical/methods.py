@@ -41,3 +41,6 @@ DEFAULT_PRIOR: Prior = ("gamma", 2.0, 2.0)
 
 SCALES = ("model", "task", "interaction", "question")
 """Effects whose standard deviation has a prior of its own."""
+
+MOST_CAPABILITIES = 3
+"""Default of the largest number of capabilities."""

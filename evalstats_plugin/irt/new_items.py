@@ -312,13 +312,16 @@ def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArra
     return np.concatenate(parts, axis=1), names
 
 
-def table_of_texts(questions: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """Return the texts of items, by task and item, as a table of features."""
+def features_of_questions(
+    matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str]
+) -> tuple[FloatArray | None, list[str]]:
+    """Return `features_of_items` from texts by task and item; None without any text."""
     import pandas as pd
 
-    return pd.DataFrame(
-        [{"task": t, "item": i, "text": text} for (t, i), text in questions.items()]
-    )
+    if not questions:
+        return None, []
+    texts = [{"task": t, "item": i, "text": text} for (t, i), text in questions.items()]
+    return features_of_items(matrix, pd.DataFrame(texts))
 
 
 def features_of_items(

@@ -25,7 +25,7 @@ from evalstats_plugin.errors import (
     few,
     no_such,
 )
-from evalstats_plugin.hookspecs import Annotation, PartialScores
+from evalstats_plugin.hookspecs import FITS, Annotation, PartialScores
 from evalstats_plugin.logs.reading import (
     adapters,
     as_path,
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 ItemStatistics = Mapping[str, Mapping[str, float | str]]
 """By item: statistics by name."""
-
-FITS = ("irt", "pool", "capabilities")
-"""Models that can be fitted over all logs."""
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 

@@ -27,7 +27,7 @@ from evalstats_plugin.hierarchical.fitting import fit_hierarchical
 from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.new_items import features_of_items, table_of_texts
+from evalstats_plugin.irt.new_items import features_of_questions
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
 from evalstats_plugin.logs.texts import questions_of
 from evalstats_plugin.plugins import Plugins
@@ -171,8 +171,7 @@ class CrossedAbilities:
         Names are as those of `item_statistics`: ``evalstats_difficulty``,
         ``evalstats_discrimination``, and ``evalstats_suspect`` for items to inspect.
         """
-        every = [r for each in self._found.values() for r in each if r.task in tasks]
-        start = {short_metric(metric): prefix for metric, prefix in prefixes(every).items()}
+        start = self._scales.prefixes(tasks)
         written: dict[str, dict[str, float | str]] = {}
         for metric, scale in self._scales.by_metric.items():
             for item in scale.items:
@@ -255,9 +254,7 @@ class CrossedCapabilities:
 
         def fitted(under: ResponseSet) -> Capabilities:
             matrix = scored_part(under.matrix())
-            features, notes = None, list[str]()
-            if questions:
-                features, notes = features_of_items(matrix, table_of_texts(questions))
+            features, notes = features_of_questions(matrix, questions)
             capabilities = find_capabilities(matrix, features=features, rng=0)
             return replace(capabilities, notes=(*capabilities.notes, *notes))
 
@@ -285,8 +282,7 @@ class CrossedCapabilities:
 
         Names are ``evalstats_capability1`` and so on; 0 where an item does not need it.
         """
-        every = [r for each in self._found.values() for r in each if r.task in tasks]
-        start = {short_metric(metric): prefix for metric, prefix in prefixes(every).items()}
+        start = self._fits.prefixes(tasks)
         written: dict[str, dict[str, float | str]] = {}
         for metric, found in self._fits.by_metric.items():
             names = {row.capability - 1: f"capability{row.capability}" for row in found.rows}
@@ -354,6 +350,11 @@ class MetricFits(Generic[FitT]):
         own = [r for r in self._found[location] if id(r) in self._kept]
         metrics = dict.fromkeys(short_metric(r.metric) for r in own)
         return own, {m: self.by_metric[m] for m in metrics if m in self.by_metric}
+
+    def prefixes(self, tasks: frozenset[str]) -> dict[str, str]:
+        """Return by metric how the names of statistics of these tasks' items begin."""
+        every = [r for each in self._found.values() for r in each if r.task in tasks]
+        return {short_metric(metric): prefix for metric, prefix in prefixes(every).items()}
 
 
 def _outcome(fit: Callable[[ResponseSet], FitT], under: ResponseSet) -> FitT | DesignError:

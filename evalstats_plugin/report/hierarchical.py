@@ -326,18 +326,16 @@ def print_capabilities(
     *,
     heading: str,
     width: int | None,
-    questions: Questions | None = None,
+    questions: Questions,
 ) -> None:
     """Print capabilities, models, items and predictions, the notes, and a legend."""
-    page = _capability_page(results, questions or {})
+    page = _capability_page(results, questions)
     print_page(page, results, file, heading=heading, width=width)
 
 
-def capabilities_markdown(
-    results: Capabilities, heading: str, *, questions: Questions | None = None
-) -> str:
+def capabilities_markdown(results: Capabilities, heading: str, *, questions: Questions) -> str:
     """Return the same in Markdown."""
-    return page_markdown(_capability_page(results, questions or {}), results, heading)
+    return page_markdown(_capability_page(results, questions), results, heading)
 
 
 def capabilities_json(results: Capabilities, about: Mapping[str, Any]) -> str:
