@@ -315,13 +315,15 @@ def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArra
 def features_of_questions(
     matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str]
 ) -> tuple[FloatArray | None, list[str]]:
-    """Return `features_of_items` from texts by task and item; None without any text."""
+    """Return `features_of_items` from texts by task and item; None without a text of an item."""
     import pandas as pd
 
-    if not questions:
-        return None, []
-    texts = [{"task": t, "item": i, "text": text} for (t, i), text in questions.items()]
-    return features_of_items(matrix, pd.DataFrame(texts))
+    keys = set(item_keys(matrix))
+    texts = [
+        {"task": t, "item": i, "text": text}
+        for (t, i), text in questions.items() if (t, i) in keys
+    ]  # fmt: skip
+    return features_of_items(matrix, pd.DataFrame(texts)) if texts else (None, [])
 
 
 def features_of_items(
