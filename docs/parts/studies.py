@@ -211,6 +211,64 @@ def held_by_items() -> str:
     return "\n".join(lines)
 
 
+def unlike_models() -> str:
+    """Return how often limits hold full scores of models unlike the bank's, and how wide."""
+    kinds = {
+        "none": "as they are", "above": "stronger than the bank's",
+        "leak10": "10 % of items leaked", "leak30": "30 % leaked",
+        "keys5": "5 % of keys changed", "guess": "guessing, a quarter right",
+        "coin": "tossing coins", "reversed": "easy and hard exchanged",
+    }  # fmt: skip
+    rows = _unlike_rows()
+    lines = ["| Models tested | ARC | LiveBench | AlpacaEval |", "|---|---|---|---|"]
+    for kind, shown in kinds.items():
+        cells = [
+            " / ".join(_hundredths(row["held"]) for row in found[kind, 0.1, "all kinds"])
+            + " *("
+            + " / ".join(_hundredths(row["held"]) for row in found[kind, 0.1, "curves alone"])
+            + ")*"
+            for found in rows.values()
+        ]
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def insured_widths() -> str:
+    """Return coverage, width and error with and without random items, for models as they are."""
+    ways = {
+        "10 % random items, every kind of model (default)": (0.1, "all kinds"),
+        "`--insurance 0`: models like the bank's": (0.0, "bank's"),
+        "*curves of the bank alone*": (0.0, "curves alone"),
+        "*simple random sample*": (0.0, "random"),
+    }
+    rows = _unlike_rows()
+    lines = ["| Interval | ARC | LiveBench | AlpacaEval |", "|---|---|---|---|"]
+    for shown, (share, how) in ways.items():
+        cells = [
+            "; ".join(
+                " / ".join(_hundredths(row[key]) for row in found["none", share, how])
+                for key in ("held", "width", "mae")
+            )
+            for found in rows.values()
+        ]
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _hundredths(figure: float) -> str:
+    return f"{figure:.2f}".removeprefix("0")
+
+
+def _unlike_rows() -> dict[str, dict[tuple[str, float, str], list[dict[str, Any]]]]:
+    """Rows of the study by benchmark and by kind, share of random items and interval."""
+    found: dict[str, dict[tuple[str, float, str], list[dict[str, Any]]]] = {}
+    for name in ("arc", "livebench", "alpaca_eval"):
+        for row in read_study(f"adaptive_unlike_{name}")[name]:
+            key = row["kind"], row["insurance"], row["how"]
+            found.setdefault(name, {}).setdefault(key, []).append(row)
+    return found
+
+
 def new_items() -> str:
     """Return how well features predict items that no model answered."""
     sets = {

@@ -387,38 +387,54 @@ def project(
 
 
 class Kind(NamedTuple):
-    """A kind of model that a new one may be: how its answers differ from those the bank knows."""
+    """A kind of model that a new one may be: how its answers differ from those the bank knows.
+
+    P(right) = right + (1 - right - wrong) · (the item's curve): asymptotes of a model, as those of
+    a four-parameter item are of an item.
+    """
 
     described: str
     right: float
     """Share of its answers that are right whatever the item: leaked or guessed."""
     wrong: float
     """Share that are wrong whatever the item. With both at 1 hard items are the easy ones."""
-    prior: float
+    misfit: float = 0.0
+    """Standard deviation of full scores, over the share not asked, beyond that of the bank."""
     wider: float = 1.0
     """How many times larger the standard deviation of abilities is."""
 
 
+_LEAKED = "right where its ability says wrong (leaked items?)"
+_FAILING = "wrong where its ability says right"
+_PARTLY = "partly guessing, or marked with other keys"
+_GUESSING = "guessing, {} of it right"
+_STRANGE = 0.03
+"""Misfit of most kinds; see tests/validation/test_adaptive_unlike.py."""
+
 KINDS = (
-    Kind("a model like those of the bank", 0.0, 0.0, 0.80),
-    Kind("a model unlike those of the bank in ability", 0.0, 0.0, 0.05, wider=2.5),
-    Kind("right where its ability says wrong (leaked items?)", 0.1, 0.0, 0.03),
-    Kind("right where its ability says wrong (leaked items?)", 0.3, 0.0, 0.03),
-    Kind("wrong where its ability says right", 0.0, 0.15, 0.02),
-    Kind("partly guessing", 0.25, 0.25, 0.02),
-    Kind("guessing, half of it right", 0.5, 0.5, 0.02),
-    Kind("guessing, a quarter of it right", 0.25, 0.75, 0.02),
-    Kind("wrong on easy items and right on hard ones", 1.0, 1.0, 0.01),
+    Kind("a model like those of the bank", 0.0, 0.0),
+    Kind("a model unlike those of the bank in ability", 0.0, 0.0, wider=3.0),
+    *(Kind(_LEAKED, right, 0.0, _STRANGE) for right in (0.1, 0.2, 0.3, 0.5)),
+    *(Kind(_FAILING, 0.0, wrong, _STRANGE) for wrong in (0.15, 0.3)),
+    *(Kind(_PARTLY, share, share, _STRANGE) for share in (0.1, 0.25, 0.4)),
+    *(Kind(_PARTLY, *each, _STRANGE) for each in ((0.4, 0.2), (0.2, 0.4), (0.2, 0.6))),
+    Kind(_GUESSING.format("half"), 0.5, 0.5, _STRANGE),
+    Kind(_GUESSING.format("a quarter"), 0.25, 0.75, _STRANGE),
+    Kind("wrong on easy items and right on hard ones", 1.0, 1.0, 0.08),
 )
-"""Prior probabilities sum to 1; the first two fit the bank."""
+"""The first two fit the bank."""
 
 N_FITTING = 2
 
-_PRIOR = np.array([kind.prior for kind in KINDS])
-_DOUBT = 0.05
-_SCEPTICAL = np.r_[1 - _DOUBT, _DOUBT * _PRIOR[1:] / _PRIOR[1:].sum()]
-"""Prior probabilities for estimates: those for limits draw the scores of models that fit towards
-those of models that do not."""
+
+def _prior(fitting: float) -> FloatArray:
+    """Probabilities of `KINDS`: of models like the bank's, and the others alike."""
+    others = len(KINDS) - 1
+    return np.r_[fitting, np.full(others, (1 - fitting) / others)]
+
+
+_TRUSTING, _USUAL, _WARY = _prior(0.98), _prior(0.8), _prior(0.2)
+"""For estimates, for what is said of a model, and for limits that hold for every kind."""
 
 
 class Predicted(NamedTuple):
@@ -426,7 +442,7 @@ class Predicted(NamedTuple):
 
     full: FullScore
     kinds: FloatArray
-    """Posterior probabilities of `KINDS`, shape (S, K)."""
+    """Posterior probabilities of `KINDS`, of which 80 % are like the bank's: shape (S, K)."""
     scores: FloatArray
     """Expected score of each item, of items asked their mean score; shape (S, M)."""
     variances: FloatArray
@@ -440,12 +456,25 @@ class Predicted(NamedTuple):
         return self.kinds[:, :N_FITTING].sum(axis=1)
 
 
-def predict(belief: Belief, shares: Shares, *, confidence_level: float = 0.95) -> Predicted:
+def predict(
+    belief: Belief, shares: Shares, *, insured: bool = True, confidence_level: float = 0.95
+) -> Predicted:
     """Full scores as by `project`, allowing for models that do not fit the bank.
 
     Each of `KINDS` has its own curves, posterior and projection, weighted by how probable it makes
-    the answers (Laplace's approximation). Estimates leave those of models that fit only on stronger
-    evidence than limits do.
+    the answers (Laplace's approximation). Answers that vary more than the kind that explains them
+    best says count for less, by that factor (ĉ of quasi-likelihoods [BA02]_).
+
+    Parameters
+    ----------
+    insured
+        Whether limits and standard errors are to hold for every kind of model, however rare; else
+        for models of which 98 % are like those of the bank. Estimates do not depend on it.
+
+    Returns
+    -------
+    Predicted
+        With standard errors that make normal limits hold at least what the limits do.
     """
     n_sessions = len(belief.places)
     several = _of_each_kind(belief)
@@ -456,30 +485,39 @@ def predict(belief: Belief, shares: Shares, *, confidence_level: float = 0.95) -
     def by_kind(values: FloatArray) -> FloatArray:
         return values.reshape(len(KINDS), n_sessions, *values.shape[1:])
 
-    evidence = _TEMPER * by_kind(_log_evidence(several, at))
-    weights, sceptical = (
-        special.softmax(np.log(prior)[:, None] + evidence, axis=0) for prior in (_PRIOR, _SCEPTICAL)
+    excess = np.maximum(by_kind(_dispersion(several, at)).min(axis=0), 1.0)
+    evidence = _TEMPER * by_kind(_log_evidence(several, at)) / excess
+    trusting, usual, weights = (
+        special.softmax(np.log(prior)[:, None] + evidence, axis=0)
+        for prior in (_TRUSTING, _USUAL, _WARY if insured else _TRUSTING)
     )
     asked = shares.weights[belief.places]
     scores = belief.right / np.maximum(belief.trials, 1e-9)
     seen = np.einsum("sn,snt->st", scores, asked)
     left = np.maximum(1 - asked.sum(axis=1), 0.0)
-    more = shares.optimism**2 * _TRIED / max(belief.places.shape[1], 1) * left**2
+    centre, of_abilities = belief.ability_prior()
+    # Full scores of abilities far from those of the calibration are the less certain.
+    reach = (1 + (by_kind(at.mean[:, 0]) - centre) ** 2 / of_abilities) / 2
+    more = shares.optimism**2 * _TRIED / max(belief.places.shape[1], 1) * reach
+    more = more + np.array([kind.misfit**2 for kind in KINDS])[:, None]
     means, share = by_kind(found.estimate), weights[:, :, None]
-    errors = np.sqrt(by_kind(found.std_error) ** 2 + more)
+    errors = np.sqrt(by_kind(found.std_error) ** 2 * excess[:, None] + more[:, :, None] * left**2)
     # The estimate leaves that of models that fit only on strong evidence; the limits hold more.
-    estimate = (sceptical[:, :, None] * means).sum(axis=0)
+    estimate = (trusting[:, :, None] * means).sum(axis=0)
     variance = (share * (errors**2 + (means - estimate) ** 2)).sum(axis=0)
     tail = tail_probability(confidence_level)
     low, high = (_quantile(share, means, errors, p) for p in (tail, 1 - tail))
     low = np.minimum(np.maximum(low, seen), estimate)
     high = np.maximum(np.minimum(high, seen + left), estimate)
+    # Differences between models take limits of equal width: those of the farther side.
+    farther = np.maximum(estimate - low, high - estimate) / normal_quantile(confidence_level)
+    variance = np.maximum(variance, farther**2)
     full = FullScore(estimate, low, high, np.sqrt(variance))
-    of_items = (sceptical[:, :, None] * by_kind(curves)).sum(axis=0)
+    of_items = (trusting[:, :, None] * by_kind(curves)).sum(axis=0)
     variances = rest_of(belief) * belief.items.dispersion * of_items * (1 - of_items)
     np.put_along_axis(of_items, belief.places, scores, axis=1)
     common = np.sqrt(np.maximum(variance - variances @ shares.squares, 0.0))
-    return Predicted(full, weights.T, of_items, variances, common)
+    return Predicted(full, usual.T, of_items, variances, common)
 
 
 def _of_each_kind(belief: Belief) -> Belief:
@@ -522,6 +560,16 @@ def _log_evidence(belief: Belief, state: State) -> FloatArray:
     squares = (state.mean[:, 0] - centre) ** 2 / variance + (state.mean[:, 1:] ** 2).sum(axis=1)
     volume = np.linalg.slogdet(state.covariance)[1] - np.log(variance)
     return answers - squares / 2 + volume / 2
+
+
+def _dispersion(belief: Belief, state: State) -> FloatArray:
+    """Mean squared residual of the answers over its expectation, shape (S,); 1 without answers."""
+    items = belief.asked
+    shift = (items.loadings @ state.mean[:, 1:, None])[..., 0]
+    found = respond(items, state.mean[:, :1], shift)
+    away = belief.right - belief.trials * found.probability
+    squares = away**2 / np.maximum(belief.trials * found.variance, 1e-12)
+    return squares.mean(axis=1) if squares.shape[1] else np.ones(len(squares))
 
 
 def _logit_variance(belief: Belief, state: State) -> FloatArray:

@@ -246,7 +246,7 @@ def rule_for(bank: ItemBank, rule: str) -> str:
     return rule
 
 
-INSURANCE = 0.15
+INSURANCE = 0.1
 """Share of items drawn at random by default; see the study in tests/validation."""
 
 

@@ -199,7 +199,8 @@ class AdaptiveSession(Drawable):
         `selection.Randomesque` or `selection.SympsonHetter`.
     insurance
         Share of the items that are drawn at random. They show a model that does not fit the bank,
-        for which chosen items alone give a wrong score with a narrow interval.
+        and with them limits of the full score hold for such models too; with 0 they hold for models
+        like the bank's, and are narrower.
     confidence_level
         Of the intervals.
     against
@@ -481,7 +482,7 @@ class AdaptiveSession(Drawable):
         if not self.insurance and self.n < len(self.bank):
             notes.append(
                 "no item is drawn at random (insurance 0): a model that does not fit the bank may "
-                "go unseen, and its score and interval be wrong"
+                "go unseen; the score and its interval are those of a model like the bank's"
             )
         return notes
 
@@ -552,7 +553,7 @@ class AdaptiveSession(Drawable):
 
     def _believe(self, belief: Belief) -> None:
         level = self.confidence_level
-        self._outlook = Outlook(belief, self._tables.shares, level)
+        self._outlook = Outlook(belief, self._tables.shares, self.insurance > 0, level)
         self._scored: Scored = score(belief, self.scoring)
 
     def _waiting(self) -> bool:

@@ -418,11 +418,11 @@ def checkpoint(belief: Belief, tables: Tables, options: Options) -> Checkpoint:
     """Estimate abilities and full scores of sessions as they are."""
     level = options.confidence_level
     low, high = belief.interval(level)
-    full = (
-        project(belief, tables.shares, confidence_level=level)
-        if options.fitting
-        else predict(belief, tables.shares, confidence_level=level).full
-    )
+    if options.fitting:
+        full = project(belief, tables.shares, confidence_level=level)
+    else:
+        insured = options.insurance > 0
+        full = predict(belief, tables.shares, insured=insured, confidence_level=level).full
     return Checkpoint(belief.places.shape[1], score(belief, options.scoring), low, high, full)
 
 

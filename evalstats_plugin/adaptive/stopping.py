@@ -42,6 +42,8 @@ class Outlook:
 
     belief: Belief
     shares: Shares
+    insured: bool
+    """See `scoring.predict`."""
     confidence_level: float
 
     @cached_property
@@ -52,7 +54,12 @@ class Outlook:
     @cached_property
     def predicted(self) -> Predicted:
         """Scores on all items, and how well the answers fit the bank."""
-        return predict(self.belief, self.shares, confidence_level=self.confidence_level)
+        return predict(
+            self.belief,
+            self.shares,
+            insured=self.insured,
+            confidence_level=self.confidence_level,
+        )
 
     @property
     def full(self) -> FullScore:

@@ -95,7 +95,8 @@ def split(scores, tasks, seed):
         )
         bank = item_bank(fit, matrix, rng=seed)
         for rule in rules:
-            for found in run_sessions(bank, answers, AT, Options(rule=rule), rng=seed).checkpoints:
+            own = Options(rule=rule, insurance=0.0)
+            for found in run_sessions(bank, answers, AT, own, rng=seed).checkpoints:
                 estimate, low, high = (values[:, 0] for values in found.full[:3])
                 holds = (low - 1e-9 <= truth) & (truth <= high + 1e-9)
                 rows.append({

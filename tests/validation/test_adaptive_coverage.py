@@ -38,6 +38,10 @@ def calibrated(rng):
     return bank, unit * (theta[MODELS:] - theta[:MODELS].mean()), answers[MODELS:]
 
 
+# Models are drawn from the bank: chosen items alone, and limits by its curves.
+FITTING = {"insurance": 0.0, "fitting": True}
+
+
 def score_width(each):
     return each.full.high[:, 0] - each.full.low[:, 0]
 
@@ -62,7 +66,7 @@ def inside(low, high, truth):
 def sessions_to_stopping(rule, bank, abilities, answers, seed):
     """Whether intervals of ability and full score hold the truth, and items, by stop rule."""
     at = tuple(range(LEAST, MOST + 1))
-    run = run_sessions(bank, answers, at, Options(rule=rule), rng=seed)
+    run = run_sessions(bank, answers, at, Options(rule=rule, **FITTING), rng=seed)
     own, truth = np.arange(len(answers)), answers.mean(axis=1)
     low, high = (np.stack([getattr(each, k) for each in run.checkpoints]) for k in ("low", "high"))
     full = [np.stack([each.full[k][:, 0] for each in run.checkpoints]) for k in (1, 2)]
@@ -120,7 +124,8 @@ def misspecified():
     rows = []
     for size in (0.0, 1.0, 2.0, 3.0):
         drawn = draw_models(bank, 500, misspecified=size, rng=rng)
-        run = run_sessions(bank, drawn.answers, (30,), Options(rule="auto"), rng=1).checkpoints[0]
+        options = Options(rule="auto", **FITTING)
+        run = run_sessions(bank, drawn.answers, (30,), options, rng=1).checkpoints[0]
         truth = drawn.answers.mean(axis=1)
         own = inside(run.low, run.high, drawn.abilities)
         score = inside(run.full.low[:, 0], run.full.high[:, 0], truth)

@@ -116,9 +116,11 @@ def split(scores, tasks, seed):
     answers = answers[np.isfinite(answers).all(axis=1)]
     abilities = by_all_answers(bank, answers)
     at = tuple(n for n in AT if n <= bank.usable.sum() * 0.6)
-    cases = {rule: Options(rule=rule) for rule in (*RULE_NAMES, "auto")}
+    own = {"insurance": 0.0, "fitting": True}
+    cases = {rule: Options(rule=rule, **own) for rule in (*RULE_NAMES, "auto")}
     if tasks is not None:
-        cases |= {f"{rule}, balanced": Options(rule=rule, content="tasks") for rule in BALANCED}
+        for rule in BALANCED:
+            cases[f"{rule}, balanced"] = Options(rule=rule, content="tasks", **own)
     truth = answers.mean(axis=1)
     rows = [
         {"rule": name, "n": found.n} | figures(found.full, found.scored.ability, abilities, truth)

@@ -106,9 +106,10 @@ class Planning:
         "Exposure control: choose at random among the K best items.", metavar="K"
     )
     insurance: float = _goes(
-        "Share of the items drawn at random, which show a model that does not fit the bank; with "
-        "0 such a model gets a wrong score and a narrow interval.",
-        default=0.15, metavar="SHARE",
+        "Share of the items drawn at random, which show a model that does not fit the bank; "
+        "intervals of the score then hold for such models too. With 0 they are narrower, and wrong "
+        "for these.",
+        default=0.1, metavar="SHARE",
     )  # fmt: skip
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
