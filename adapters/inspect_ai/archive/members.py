@@ -36,7 +36,7 @@ _LOCAL_EXTRA = 28
 """Offset of the length of the extra fields in the header of an archive's member."""
 
 _PART = 200
-"""Summaries that are in memory at a time."""
+"""Summaries that are in memory at a time while they are edited."""
 
 _BLOCK = 1 << 16
 """Bytes unpacked at a time."""
@@ -120,7 +120,7 @@ def _edited(
         if kind in _SUMMARIES and kind not in layouts and _is_compact(archive, info):
             layouts[kind] = to_bytes
         if kind in _SUMMARIES and layouts.get(kind) is to_bytes:
-            parts = in_parts(elements(_blocks(archive, info)))
+            parts = in_parts(elements(_blocks(archive, info)), _PART)
             yield from _listed([edit(summary) for summary in part] for part in parts)
             return
         content = _content(archive, info)
@@ -135,7 +135,7 @@ def _edited(
 def _is_compact(archive: ZipFile, info: ZipInfo) -> bool:
     """Whether a member is a list as `to_bytes` writes it, so that parts of it keep every byte."""
     size = checksum = 0
-    for part in _listed(in_parts(elements(_blocks(archive, info)))):
+    for part in _listed(in_parts(elements(_blocks(archive, info)), _PART)):
         size, checksum = size + len(part), crc32(part, checksum)
     return (size, checksum) == (info.file_size, info.CRC)
 
@@ -236,10 +236,10 @@ def _longer(text: str, more: Iterator[str]) -> str:
     return "".join(parts)
 
 
-def in_parts(each: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield elements in lists of as many as are in memory at a time."""
+def in_parts(each: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield elements in lists of this size, the last of which may be shorter."""
     rest = iter(each)
-    while part := list(islice(rest, _PART)):
+    while part := list(islice(rest, size)):
         yield part
 
 

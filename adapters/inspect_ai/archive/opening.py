@@ -64,6 +64,9 @@ _BLOCK = 1 << 16
 _BLOCK_ZSTANDARD = 1 << 12
 """Bytes at a time of zstandard, which unpacks a whole block, up to 32,000 times as many bytes."""
 
+_PART = 1000
+"""Summaries that Inspect reads at a time; most logs have fewer."""
+
 _BATCH = 1 << 26
 """Bytes of samples that are unpacked at a time."""
 
@@ -208,10 +211,12 @@ def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
     kept = {f for field in fields for f in (field, field.partition(".")[0])}
     every = EVERY in kept
 
-    def edit(summary: Any) -> Any:
-        if isinstance(summary, dict):
-            _slim_one(cast("dict[str, Any]", summary), None if every else kept)
-        return summary
+    def edit(summary: object) -> object:
+        if not isinstance(summary, dict):
+            return summary
+        found = cast("dict[str, Any]", summary)
+        _slim_one(found, None if every else kept)
+        return found
 
     return edit
 
@@ -300,7 +305,7 @@ class Archive:
         total = sum(m.file_size for m in members)
         guard.check_size(total, guard.MAX_SUMMARIES, "summaries", self.path)
         if SUMMARIES in self._members:
-            for part in in_parts(map(edit, self._elements(*members))):
+            for part in in_parts(map(edit, self._elements(*members)), _PART):
                 yield self._copied({}, edited={SUMMARIES: part})
         elif members:
             # All in one log, because Inspect finds out whether one of a journal is missing.
