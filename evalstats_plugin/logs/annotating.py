@@ -429,7 +429,9 @@ def _crossed(
 
 def _of_items(statistics: ItemStatistics, crossed: Crossed | None, log: str) -> ItemStatistics:
     """Add to the statistics of items how a log's own model did against the baseline."""
-    outcomes = crossed.outcomes_of_log(log) if crossed else {}
+    if crossed is None:
+        return statistics
+    outcomes = crossed.outcomes_of_log(log)
     return {item: {**values, **outcomes.get(item, {})} for item, values in statistics.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -183,9 +183,16 @@ def check_member(member: ZipInfo, limit: int, path: Path) -> None:
         check_size(member.file_size, most, member.filename, path)
 
 
-def check_density(content: bytes, what: str, path: Path) -> None:
-    """Raise `LogError` on JSON that is mostly brackets, which would fill the memory."""
-    containers = content.count(b"{") + content.count(b"[")
-    if containers * MIN_PER_CONTAINER > max(len(content), RATIO_FROM):
-        msg = f"{path}: {what} holds {containers} objects in {len(content)} bytes; it may be a trap"
-        raise LogError(msg)
+def without_traps(blocks: Iterable[bytes], what: str, path: Path) -> Iterator[bytes]:
+    """Yield the blocks of a text in JSON; raise `LogError` if it is mostly brackets.
+
+    Those would fill the memory.
+    """
+    containers = size = 0
+    for block in blocks:
+        containers += block.count(b"{") + block.count(b"[")
+        size += len(block)
+        if containers * MIN_PER_CONTAINER > max(size, RATIO_FROM):
+            msg = f"{path}: {what} holds {containers} objects in {size} bytes; it may be a trap"
+            raise LogError(msg)
+        yield block

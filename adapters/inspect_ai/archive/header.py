@@ -192,7 +192,7 @@ def _replace(file: Path, content: bytes) -> None:
         archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
         if old is last:
             archive.start_dir = old.header_offset
-        archive.writestr(member_like(old, content), content)
+        archive.writestr(member_like(old), content)
 
 
 def _samples_in(file: Path) -> dict[str, tuple[int, int]]:

@@ -12,6 +12,7 @@ import copy
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -25,7 +26,13 @@ from evalstats_plugin.adapters.inspect_ai.archive.guard import (
     SUMMARIES,
     Form,
 )
-from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, to_bytes
+from evalstats_plugin.adapters.inspect_ai.archive.members import (
+    Edit,
+    elements,
+    from_bytes,
+    in_parts,
+    to_bytes,
+)
 from evalstats_plugin.adapters.inspect_ai.archive.samples import (
     EVERY,
     EXCLUDED,
@@ -48,7 +55,6 @@ Fields = Collection[str]
 ReadSamples = Callable[[Fields], list[LoggedSample]]
 """Reads the samples, with some fields of their metadata."""
 
-EditBytes = Callable[[bytes], bytes]
 _CONFIG = "_journal/config_updates/"
 _CHUNKED = "/sample.json"
 
@@ -57,6 +63,9 @@ _BLOCK = 1 << 16
 
 _BLOCK_ZSTANDARD = 1 << 12
 """Bytes at a time of zstandard, which unpacks a whole block, up to 32,000 times as many bytes."""
+
+_PART = 1000
+"""Summaries that Inspect reads at a time; most logs have fewer."""
 
 _BATCH = 1 << 26
 """Bytes of samples that are unpacked at a time."""
@@ -134,8 +143,8 @@ def json_copy(log: LogFile) -> Generator[str, None, None]:
     with scratch_folder() as folder:
         copy = folder / "log.json"
         with log.open() as source, copy.open("wb") as target:
-            while block := source.read(_JSON_BLOCK):
-                guard.check_density(block, "the file", path)
+            blocks = iter(partial(source.read, _JSON_BLOCK), b"")
+            for block in guard.without_traps(blocks, "the file", path):
                 target.write(block)
         if not guard.IN_ORDER.match(log.head):
             found: dict[str, Any] = from_bytes(copy.read_bytes())
@@ -185,26 +194,29 @@ def _read_samples(archive: Archive, log: EvalLog, fields: Fields) -> list[Logged
 
 def _from_summaries(archive: Archive, fields: Fields) -> list[LoggedSample]:
     inspect = guard.load_inspect()
-    with archive.summaries(slim(fields)) as copy:
-        return [from_summary(s, fields) for s in inspect.read_eval_log_sample_summaries(copy)]
+    # Of a sample that was run again the last summary counts, as for Inspect.
+    found: dict[tuple[str, int], LoggedSample] = {}
+    for part in archive.summaries(slim(fields)):
+        with part as copy:
+            for summary in inspect.read_eval_log_sample_summaries(copy):
+                found[str(summary.id), summary.epoch] = from_summary(summary, fields)
+    return list(found.values())
 
 
-def slim(fields: Iterable[str]) -> EditBytes:
-    """Return an edit that keeps of summaries only scores and some metadata fields.
+def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
+    """Return an edit that keeps of a summary only scores and some metadata fields.
 
-    Content of another shape is left as it is; Inspect then reports the error.
+    A summary of another shape is left as it is; Inspect then reports the error.
     """
     kept = {f for field in fields for f in (field, field.partition(".")[0])}
     every = EVERY in kept
 
-    def edit(content: bytes) -> bytes:
-        found: Any = from_bytes(content)
-        if not isinstance(found, list):
-            return content
-        for summary in cast("list[Any]", found):
-            if isinstance(summary, dict):
-                _slim_one(cast("dict[str, Any]", summary), None if every else kept)
-        return to_bytes(cast("list[Any]", found))
+    def edit(summary: object) -> object:
+        if not isinstance(summary, dict):
+            return summary
+        found = cast("dict[str, Any]", summary)
+        _slim_one(found, None if every else kept)
+        return found
 
     return edit
 
@@ -287,14 +299,22 @@ class Archive:
         with self._copied({}) as log:
             yield log
 
-    @contextmanager
-    def summaries(self, edit: EditBytes) -> Generator[str, None, None]:
-        """Give a temporary log that holds the summaries, each file of them edited."""
+    def summaries(self, edit: Edit) -> Iterator[AbstractContextManager[str]]:
+        """Give temporary logs, each with a part of the summaries, which are edited."""
         members = self.summary_members
         total = sum(m.file_size for m in members)
         guard.check_size(total, guard.MAX_SUMMARIES, "summaries", self.path)
-        with self._copied({m.filename: m for m in members}, guard.MAX_SUMMARIES, edit) as log:
-            yield log
+        if SUMMARIES in self._members:
+            for part in in_parts(map(edit, self._elements(*members)), _PART):
+                yield self._copied({}, edited={SUMMARIES: part})
+        elif members:
+            # All in one log, because Inspect finds out whether one of a journal is missing.
+            edited = {m.filename: [*map(edit, self._elements(m))] for m in members}
+            yield self._copied({}, edited=edited)
+
+    def _elements(self, member: ZipInfo) -> Iterator[Any]:
+        content = self._content(member, guard.MAX_SUMMARIES)
+        return elements(guard.without_traps(content, member.filename, self.path))
 
     def sample_batches(
         self, wanted: Collection[str] | None = None
@@ -316,27 +336,24 @@ class Archive:
 
     @contextmanager
     def _copied(
-        self, members: dict[str, ZipInfo], limit: int = 0, edit: EditBytes | None = None
+        self,
+        members: dict[str, ZipInfo],
+        limit: int = 0,
+        edited: Mapping[str, object] | None = None,
     ) -> Generator[str, None, None]:
         with scratch_folder() as folder:
             log = folder / "log.eval"
             with ZipFile(log, "w", ZIP_STORED) as target:
-                self._copy(self.header_members, target, guard.MAX_HEADER, None)
-                self._copy(members.values(), target, limit, edit)
+                self._copy(self.header_members, target, guard.MAX_HEADER)
+                self._copy(members.values(), target, limit)
+                for name, value in (edited or {}).items():
+                    target.writestr(name, to_bytes(value))
             yield str(log)
 
-    def _copy(
-        self, members: Iterable[ZipInfo], target: ZipFile, limit: int, edit: EditBytes | None
-    ) -> None:
+    def _copy(self, members: Iterable[ZipInfo], target: ZipFile, limit: int) -> None:
         for member in members:
-            content = self._content(member, limit)
-            if edit is not None:
-                whole = b"".join(content)
-                guard.check_density(whole, member.filename, self.path)
-                target.writestr(member.filename, edit(whole))
-                continue
             with target.open(member.filename, "w", force_zip64=True) as out:
-                for block in content:
+                for block in self._content(member, limit):
                     out.write(block)
 
     def _content(self, member: ZipInfo, limit: int) -> Iterator[bytes]:

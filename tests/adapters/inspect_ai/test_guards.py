@@ -7,18 +7,22 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalstats_plugin import read
 from evalstats_plugin.adapters.inspect_ai.archive import guard
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
+from evalstats_plugin.adapters.inspect_ai.archive.members import elements
 from evalstats_plugin.adapters.inspect_ai.reader import read_log
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
@@ -321,6 +325,58 @@ def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None
 
         assert "mock[2Jllm" == r.model
         assert text.isprintable()
+
+
+@settings(deadline=None)
+@given(
+    values=st.lists(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+            lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+        )
+    ),
+    indent=st.sampled_from([None, 0, 3]),
+    ascii_only=st.booleans(),
+    data=st.data(),
+)
+def test_a_list_is_read_as_a_whole_would_be(
+    values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
+) -> None:
+    """Wherever its text is cut, also inside a letter or a number."""
+    text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
+    content = f" {text}\n".encode()
+    places = data.draw(st.lists(st.integers(0, len(content))))
+    cuts = [0, *sorted(places), len(content)]
+    blocks = [content[a:b] for a, b in pairwise(cuts)]
+
+    assert values == list(elements(blocks))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1]]", "[1] 2", "[]x", "{}", '["a', "a"],
+)
+def test_what_is_no_list_is_refused(text: str) -> None:
+    """As a whole, and letter by letter."""
+    for blocks in ([text.encode()], [bytes([each]) for each in text.encode()]):
+        with pytest.raises(ValueError, match=r"list in JSON|Expecting|Unterminated"):
+            list(elements(blocks))
+
+
+def test_elements_are_read_one_at_a_time() -> None:
+    """The next blocks are asked for when the elements of the first are used up."""
+    asked: list[int] = []
+
+    def blocks() -> Iterator[bytes]:
+        for i in range(100):
+            asked.append(i)
+            yield b"[" if i == 0 else b"{},"
+
+    found = elements(blocks())
+    for _ in range(10):
+        next(found)
+
+    assert len(asked) < 20
 
 
 def test_epochs_that_make_no_table(written: Write, members: Members) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from importlib import import_module
@@ -15,12 +16,16 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import annotate, compare
+from evalstats_plugin.adapters.inspect_ai.archive import members as archive_members
+from evalstats_plugin.adapters.inspect_ai.archive.members import rewrite
+from evalstats_plugin.adapters.inspect_ai.reader import read_log
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.cli import main
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.logs.reading import read
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.items import item_outcomes, item_statistics
 from evalstats_plugin.scores.rows import Intervals
 
@@ -172,6 +177,60 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
     found = json.loads(_members(log)["samples/1_epoch_1.json"])["metadata"]
 
     assert str(odd["metadata"] | ITEMS["1"]) == str(found)
+
+
+@pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 1}])
+def test_summaries_in_parts_are_written_as_a_whole_would_be(
+    layout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also as other tools lay them out; afterwards every byte is what it was."""
+    log = Path(shutil.copy(ARITH, tmp_path))
+    summaries = json.loads(_members(log)["summaries.json"])
+    duplicate = pytest.warns(UserWarning, match="Duplicate name")
+    with zipfile.ZipFile(log, "a") as archive, duplicate:
+        archive.writestr("summaries.json", json.dumps(summaries, ensure_ascii=False, **layout))
+    before, found = _members(log), list[dict[str, bytes]]()
+    for size in (1, 2, 1000):
+        monkeypatch.setattr(archive_members, "_PART", size)
+        _with_items(log, columns=True)
+        found.append(_members(log))
+        annotate_log(log, None, log)
+
+        assert before == _members(log)
+    assert found[0] == found[1] == found[2]
+    for old, new in zip(summaries, json.loads(found[0]["summaries.json"]), strict=True):
+        assert old["metadata"] | ITEMS.get(str(old["id"]), {}) == new["metadata"]
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_memory_hardly_grows_with_the_samples(what: str, tmp_path: Path) -> None:
+    """A summary of 4 kB is not kept: neither its text nor what it says but scores."""
+
+    def peak(n: int) -> int:
+        log = tmp_path / f"{n}.eval"
+        with zipfile.ZipFile(log, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, content in {**members, "header.json": header}.items():
+                if name == "summaries.json":
+                    each = [{**one, "id": f"{i}", "metadata": {"text": text}} for i in range(n)]
+                    archive.writestr(name, json.dumps(each, separators=(",", ":")))
+                else:
+                    archive.writestr(name, content)
+        tracemalloc.start()
+        if what == "read":
+            read_log(LogFile(log), Selection())
+        else:
+            rewrite(log, log.with_suffix(".new"), "eval", lambda s: {**s, "epoch": 2})
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    members = _members(ARITH)
+    with zipfile.ZipFile(ARITH) as archive:
+        header = archive.read("header.json")
+    one, text = json.loads(members["summaries.json"])[0], "word " * 800
+    peak(10)
+
+    assert peak(4000) - peak(1000) < 1500 * 3000
 
 
 @pytest.mark.parametrize("statistics", [{"p": 0.5}, {"evalstats_p": float("nan")}])
