@@ -2,40 +2,24 @@
 
 * `Posterior`: draws of every engine, and their `Predictions`
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
-* `CapabilityFit`: a fitted capability model, its tables and its file
+* `CapabilityFit`: a fitted capability model
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from io import BytesIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
-from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 NODES = 31
 """Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
-
-Table = Literal["models", "items", "features"]
-TABLES: tuple[Table, ...] = get_args(Table)
-
-_NAMED = 5
-"""Items and models that are listed for a feature in its table."""
 
 
 class Predictions(NamedTuple):
@@ -168,11 +152,9 @@ class CapabilityFit:
 
     kind: str
     """``"l1"`` or ``"topk"``."""
-    level: str
-    """``"item"``, or ``"task"`` where the items of a task were summed."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
-    """Shape (M,), like `tasks`; names of tasks at level ``"task"``."""
+    """Shape (M,), like `tasks`."""
     tasks: NDArray[Any]
     capability: FloatArray
     """w, shape (N, F)."""
@@ -182,11 +164,6 @@ class CapabilityFit:
     """s ≥ 0, shape (M, F)."""
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
-    encoder: FloatArray | None = None
-    """For top-k codes: E, e and the scale of codes, shape (N + 2, F), or (N + D + 2, F) with
-    features of items."""
-    usual: FloatArray | None = None
-    """For top-k codes: share of right answers of each model, shape (N,)."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """penalty; active, the features that an item may have."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -224,59 +201,6 @@ class CapabilityFit:
         level = self.performance[:, None] + self.intercept
         return special.expit(level + self.capability @ self.code.T)
 
-    def encode(self, scores: FloatArray) -> FloatArray:
-        """Return codes of other items, from the answers of these models to them.
-
-        Parameters
-        ----------
-        scores : shape (N, m)
-            Shares of right answers, NaN where missing.
-
-        Raises
-        ------
-        DesignError
-            A fit without an encoder or with features of items, or another number of models.
-        """
-        if self.encoder is None or self.usual is None:
-            msg = f"codes of kind {self.kind!r} have no encoder: fit kind 'topk'"
-            raise DesignError(msg)
-        if len(self.encoder) != len(self.models) + 2:
-            msg = "the encoder of this fit also reads features of items: fit without features"
-            raise DesignError(msg)
-        if scores.ndim != 2 or len(scores) != len(self.models):
-            msg = f"scores of shape {scores.shape} are not those of {len(self.models)} models"
-            raise DesignError(f"{msg}: give one row for each model of the fit")
-        weight, bias, scale = self.encoder[:-2], self.encoder[-2], self.encoder[-1]
-        surprise = np.nan_to_num(scores - self.usual[:, None])
-        found = np.maximum(surprise.T @ weight + bias, 0.0)
-        kept = np.argsort(-found, axis=1, kind="stable")[:, : self.hyperparameters["active"]]
-        codes = np.zeros_like(found)
-        np.put_along_axis(codes, kept, np.take_along_axis(found, kept, axis=1), axis=1)
-        return codes * scale
-
-    def to_frame(self, of: Table = "features") -> pd.DataFrame:
-        """Return one line per feature with its items and models, per model, or per item."""
-        import pandas as pd
-
-        if of not in TABLES:
-            raise SelectionError(no_such("table", of, TABLES, ", ".join(TABLES)))
-        names = [f"feature_{f + 1}" for f in range(self.n_features)]
-        if of == "models":
-            columns = {"model": self.models, "performance": self.performance}
-            return pd.DataFrame(columns | dict(zip(names, self.capability.T, strict=True)))
-        if of == "items":
-            columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
-            return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
-        models = [self.strongest_models(f) for f in range(self.n_features)]
-        return pd.DataFrame({
-            "feature": np.arange(1, self.n_features + 1),
-            "use": self.use,
-            "n_items": (self.code > 0).sum(axis=0),
-            "items": [few(self.strongest_items(f), _NAMED) for f in range(self.n_features)],
-            "strong": [", ".join(names[:_NAMED]) for names in models],
-            "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
-        })  # fmt: skip
-
     def strongest_items(self, feature: int) -> list[str]:
         """Return the items that have a feature (from 0), the largest code first."""
         codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
@@ -287,44 +211,3 @@ class CapabilityFit:
         """Return all models, the one with most of a feature (from 0) first."""
         place = np.argsort(-self.capability[:, feature], kind="stable")
         return [self.models[i] for i in place.tolist()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the encoder, ready for JSON: finite numbers, strings, lists, None."""
-        scalars = ("kind", "level", "n_features", "hyperparameters", "diagnostics")
-        tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
-        return {name: plain(getattr(self, name)) for name in scalars} | tables | {
-            "notes": list(self.notes)
-        }  # fmt: skip
-
-    def save(self, path: str | Path) -> Path:
-        """Write to one NumPy archive: the arrays, and the rest as JSON."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
-        arrays |= {k: arrays[k].astype(str) for k in ("item_ids", "tasks")}
-        rest = {k: plain(v) for k, v in values.items() if k not in arrays}
-        buffer = BytesIO()
-        np.savez_compressed(buffer, capability_fit=np.array(json.dumps(rest)), **arrays)
-        return write_bytes(Path(path), buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: str | Path) -> CapabilityFit:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        LogError
-            No such file, or not a capability fit.
-        """
-        try:
-            # Opened here, because NumPy leaves the file of a broken archive open.
-            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            rest = json.loads(str(arrays.pop("capability_fit")))
-        except Exception as error:
-            # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
-            msg = f"{path}: no such file, or not a capability fit"
-            raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
-        with reporting_damage(Path(path)):
-            check_fields(rest, kinds_of(cls))
-            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
-            return cls(**rest, **arrays)
