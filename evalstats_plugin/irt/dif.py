@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,10 +27,6 @@ from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import benjamini_hochberg, holm
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Method = Literal["logistic", "mantel-haenszel"]
 
@@ -257,14 +253,6 @@ class DIF:
         large = (delta >= 1.5) & (delta - 1.645 * ETS_SCALE * self.std_error > 1)
         return np.where(negligible, "A", np.where(large, "C", "B"))
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a table with one line per item."""
-        import pandas as pd
-
-        names = ("log_odds", "std_error", "delta", "p_value", "p_adjusted", "size", "flagged")
-        table = {"item": self.item_ids, "task": self.tasks}
-        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
-
 
 class _Data(NamedTuple):
     right: FloatArray
@@ -470,9 +458,8 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
             + (share_agree * differ + share_differ * agree).sum(axis=-1) / (2 * up * down)
             + (share_differ * differ).sum(axis=-1) / (2 * down**2)
         )
-        return MantelHaenszel(
-            np.log(up) - np.log(down), np.sqrt(squared), chi_square, special.chdtrc(1, chi_square)
-        )
+        p_value = special.chdtrc(1, chi_square)
+        return MantelHaenszel(np.log(up) - np.log(down), np.sqrt(squared), p_value)
 
 
 class MantelHaenszel(NamedTuple):
@@ -482,7 +469,5 @@ class MantelHaenszel(NamedTuple):
     """Log of the common odds ratio, first group over second."""
     std_error: FloatArray
     """By Robins, Breslow and Greenland [RBG86]_."""
-    chi_square: FloatArray
-    """Continuity-corrected, one degree of freedom."""
     p_value: FloatArray
-    """Two-sided, for equal odds."""
+    """Two-sided, for equal odds, with continuity correction."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimensions, fit_factor
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
+from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import report_progress, with_progress
 
@@ -121,9 +122,13 @@ def start(counts: Counts, n_features: int) -> SparseCodes:
     """
     check_dimensions(counts, n_features)
     fit = fit_factor(counts, n_features, _RIDGE, tolerance=_TOLERANCE)
-    turned = fit.rotated("varimax") if n_features > 1 else fit
-    performance = torch.zeros_like(turned.ability[:, 0])
-    return SparseCodes(turned.ability, performance, turned.loading.clamp_min(0), turned.intercept)
+    ability, loading = fit.ability, fit.loading
+    if n_features > 1:
+        turn = torch.as_tensor(rotation_matrix(loading.cpu().numpy(), "varimax")).to(loading)
+        ability, loading = ability @ _LINALG.inv(turn).T, loading @ turn
+    return SparseCodes(
+        ability, torch.zeros_like(ability[:, 0]), loading.clamp_min(0), fit.intercept
+    )
 
 
 def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCodes:
