@@ -22,7 +22,7 @@ from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
-from evalstats_plugin.irt.rows import Abilities, abilities
+from evalstats_plugin.irt.rows import Abilities, abilities, check_level
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
@@ -156,8 +156,7 @@ def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
 
     if over not in OVER:
         raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
-    if not 0 < level < 1:
-        raise DesignError(f"confidence level {level} is not between 0 and 1: try 0.95")
+    check_level(level)
     if n_resamples * (1 - level) / 2 < 1:
         least = int(np.ceil(2 / (1 - level)))
         msg = f"{n_resamples} resamples are too few for limits at this level: take {least} or more"
@@ -316,8 +315,7 @@ def uncertainty(
     need_torch("item response models")
     names = list(RECIPES) if recipes == "all" else list(recipes)
     check_recipes(names)
-    if not 0 < confidence_level < 1:
-        raise DesignError(f"confidence level {confidence_level} is not between 0 and 1: try 0.95")
+    check_level(confidence_level)
     from evalstats_plugin.irt.model.data import counts_of
 
     counts, seed = counts_of(matrix, device=device), int(np.random.default_rng(rng).integers(2**31))
