@@ -458,8 +458,9 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
             + (share_agree * differ + share_differ * agree).sum(axis=-1) / (2 * up * down)
             + (share_differ * differ).sum(axis=-1) / (2 * down**2)
         )
-        p_value = special.chdtrc(1, chi_square)
-        return MantelHaenszel(np.log(up) - np.log(down), np.sqrt(squared), p_value)
+        return MantelHaenszel(
+            np.log(up) - np.log(down), np.sqrt(squared), chi_square, special.chdtrc(1, chi_square)
+        )
 
 
 class MantelHaenszel(NamedTuple):
@@ -469,5 +470,7 @@ class MantelHaenszel(NamedTuple):
     """Log of the common odds ratio, first group over second."""
     std_error: FloatArray
     """By Robins, Breslow and Greenland [RBG86]_."""
+    chi_square: FloatArray
+    """Continuity-corrected, one degree of freedom."""
     p_value: FloatArray
-    """Two-sided, for equal odds, with continuity correction."""
+    """Two-sided, for equal odds."""

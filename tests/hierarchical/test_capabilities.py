@@ -129,6 +129,20 @@ def test_standardising_keeps_predictions_and_puts_unused_features_last():
     assert float(found.performance.mean()) == pytest.approx(0, abs=1e-12)
 
 
+def test_a_fit_is_exported(fit):
+    exported = json.loads(json.dumps(fit.to_dict()))
+    features = fit.to_frame()
+
+    assert exported["kind"] == fit.kind
+    assert len(exported["items"]) == 240
+    assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
+    first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
+    assert features["items"][0].startswith(f"{first},")
+    assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
+    with pytest.raises(SelectionError, match="modles"):
+        fit.to_frame("modles")
+
+
 def test_planted_capabilities_are_found_again(data, fit):
     _, capability, code = data
     place, cosine = matched(fit.capability, capability)

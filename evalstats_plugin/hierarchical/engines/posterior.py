@@ -10,13 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.irt.model.fit import plain
 from evalstats_plugin.stats.arrays import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Table = Literal["models", "items", "features"]
+TABLES: tuple[Table, ...] = get_args(Table)
+
+_NAMED = 5
+"""Items and models that are listed for a feature in its table."""
 
 NODES = 31
 """Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
@@ -211,3 +223,34 @@ class CapabilityFit:
         """Return all models, the one with most of a feature (from 0) first."""
         place = np.argsort(-self.capability[:, feature], kind="stable")
         return [self.models[i] for i in place.tolist()]
+
+    def to_frame(self, of: Table = "features") -> pd.DataFrame:
+        """Return one line per feature with its items and models, per model, or per item."""
+        import pandas as pd
+
+        if of not in TABLES:
+            raise SelectionError(no_such("table", of, TABLES, ", ".join(TABLES)))
+        names = [f"feature_{f + 1}" for f in range(self.n_features)]
+        if of == "models":
+            columns = {"model": self.models, "performance": self.performance}
+            return pd.DataFrame(columns | dict(zip(names, self.capability.T, strict=True)))
+        if of == "items":
+            columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
+            return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
+        models = [self.strongest_models(f) for f in range(self.n_features)]
+        return pd.DataFrame({
+            "feature": np.arange(1, self.n_features + 1),
+            "use": self.use,
+            "n_items": (self.code > 0).sum(axis=0),
+            "items": [few(self.strongest_items(f), _NAMED) for f in range(self.n_features)],
+            "strong": [", ".join(names[:_NAMED]) for names in models],
+            "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
+        })  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all, ready for JSON: finite numbers, strings, lists, None."""
+        scalars = ("kind", "n_features", "hyperparameters", "diagnostics")
+        tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
+        return {name: plain(getattr(self, name)) for name in scalars} | tables | {
+            "notes": list(self.notes)
+        }  # fmt: skip

@@ -314,4 +314,4 @@ def _record(answer: Answer) -> dict[str, Any]:
         record["judge"] = answer.judge
     if answer.time is not None:
         record["time"] = answer.time
-    return record | answer.more
+    return {**record, **answer.more}
