@@ -9,7 +9,7 @@ import torch
 from scipy import optimize, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hierarchical.capabilities import (
     candidates,
     compare_held_out,
@@ -19,6 +19,7 @@ from evalstats_plugin.hierarchical.capabilities import (
     matched,
     stability,
 )
+from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 from evalstats_plugin.hierarchical.engines.sparse_codes import (
     balanced,
     fit_sparse_codes,
@@ -129,10 +130,13 @@ def test_standardising_keeps_predictions_and_puts_unused_features_last():
     assert float(found.performance.mean()) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_fit_is_exported(fit):
+def test_a_fit_is_saved_and_exported(fit, tmp_path):
+    again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
     exported = json.loads(json.dumps(fit.to_dict()))
     features = fit.to_frame()
 
+    assert again.to_dict() == fit.to_dict()
+    np.testing.assert_array_equal(again.predict(), fit.predict())
     assert exported["kind"] == fit.kind
     assert len(exported["items"]) == 240
     assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
@@ -141,6 +145,10 @@ def test_a_fit_is_exported(fit):
     assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
     with pytest.raises(SelectionError, match="modles"):
         fit.to_frame("modles")
+    (tmp_path / "other").write_text("no fit")
+    for name in ("other", "missing"):
+        with pytest.raises(LogError, match="not a capability fit"):
+            CapabilityFit.load(tmp_path / name)
 
 
 def test_planted_capabilities_are_found_again(data, fit):

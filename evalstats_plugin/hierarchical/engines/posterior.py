@@ -2,22 +2,26 @@
 
 * `Posterior`: draws of every engine, and their `Predictions`
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
-* `CapabilityFit`: a fitted capability model
+* `CapabilityFit`: a fitted capability model, its tables and its file
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.errors import LogError, SelectionError, few, no_such
 from evalstats_plugin.irt.model.fit import plain
+from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -254,3 +258,36 @@ class CapabilityFit:
         return {name: plain(getattr(self, name)) for name in scalars} | tables | {
             "notes": list(self.notes)
         }  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write to one NumPy archive: the arrays, and the rest as JSON."""
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
+        arrays |= {k: arrays[k].astype(str) for k in ("item_ids", "tasks")}
+        rest = {k: plain(v) for k, v in values.items() if k not in arrays}
+        buffer = BytesIO()
+        np.savez_compressed(buffer, capability_fit=np.array(json.dumps(rest)), **arrays)
+        return write_bytes(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> CapabilityFit:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        LogError
+            No such file, or not a capability fit.
+        """
+        try:
+            # Opened here, because NumPy leaves the file of a broken archive open.
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            rest = json.loads(str(arrays.pop("capability_fit")))
+        except Exception as error:
+            # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
+            msg = f"{path}: no such file, or not a capability fit"
+            raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
+        with reporting_damage(Path(path)):
+            check_fields(rest, kinds_of(cls))
+            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
+            return cls(**rest, **arrays)
