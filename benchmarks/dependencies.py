@@ -84,7 +84,6 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/irt/test_sum_score_fit.py",
         "tests/irt/estimators/test_variational.py",
         "tests/ranking/thurstone/test_thurstone.py",
-        "tests/ranking/thurstone/test_thurstone_judges.py",
     ),
 }  # fmt: skip
 """Tests that are left out, by why."""

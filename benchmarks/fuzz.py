@@ -29,7 +29,7 @@ SLOW = 30
 """Of readers that load Inspect's own, so many times fewer."""
 _INSTRUMENTED = (
     "adapters.inspect_ai.reader", "adapters.lm_eval.reader", "logs.annotating", "logs.reading",
-    "ranking.judging.session",
+    "ranking.contests.fullrank", "ranking.judging.session",
 )  # fmt: skip
 _LONGEST = 64
 _SECONDS = 10

@@ -280,6 +280,22 @@ def is_model(label: str, model: str) -> bool:
     return label == model or label.startswith(f"{model} (")
 
 
+def place_of(name: str, names: Sequence[str], what: str = "model") -> int:
+    """Return the place of a model or task among their names; of a model, its first label does.
+
+    Raises
+    ------
+    SelectionError
+        None has the name.
+    """
+    found = next((x for x in names if x == name), None)
+    if found is None and what == "model":
+        found = next((x for x in names if is_model(x, name)), None)
+    if found is None:
+        raise SelectionError(no_such(what, name, names, few(names)))
+    return names.index(found)
+
+
 def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
     """Return the models that match any of the patterns, in which ``*`` and ``?`` are wildcards.
 

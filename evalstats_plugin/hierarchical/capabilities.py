@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import optimize, special
 from torch import Tensor
 
@@ -26,7 +25,6 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 from evalstats_plugin.hierarchical.engines.sparse_codes import (
     ROUGH_STEPS,
-    Encoder,
     SparseCodes,
     fit_amortised_codes,
     fit_sparse_codes,
@@ -55,9 +53,7 @@ from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 Kind = Literal["l1", "topk"]
-Level = Literal["item", "task"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-LEVELS: tuple[Level, ...] = get_args(Level)
 
 PENALTIES = (13.0, 9.0, 6.0, 4.0, 2.5, 1.5, 1.0, 0.5, 0.25)
 """Candidates for the penalty, from strong to weak."""
@@ -102,26 +98,16 @@ _SHUFFLES = 1000
 """Permutations for the cosines expected by chance."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeOptions:
-    """Less common options of `fit_capabilities`."""
-
-    active: int | Literal["auto"] = "auto"
-    """Features that an item may have in top-k codes; ``"auto"`` is chosen by held-out log loss."""
-    level: Level = "item"
-    """``"task"`` sums the answers of a task: tasks have codes instead of items."""
-
-
 def fit_capabilities(
     matrix: ResponseMatrix,
     n_features: int,
     *,
     kind: Kind = "l1",
     penalty: float | Literal["auto"] = "auto",
+    active: int | Literal["auto"] = "auto",
     features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
-    options: CodeOptions | None = None,
 ) -> CapabilityFit:
     """Fit a capability model: sparse item codes on F features, and model capabilities.
 
@@ -132,11 +118,12 @@ def fit_capabilities(
     n_features
         F, at most N - 1. Features that the answers do not support stay empty.
     kind
-        ``"l1"`` fits the code of every item; ``"topk"`` fits an encoder from answers to codes,
-        which also applies to other items.
+        ``"l1"`` fits the code of every item; ``"topk"`` fits an encoder from answers to codes.
     penalty
         Penalty of the sum of all codes; ``"auto"`` chooses it by held-out log loss, or is 3 for
         top-k codes, which are sparse by rule.
+    active
+        Features that an item may have in top-k codes; ``"auto"`` is chosen by held-out log loss.
     features
         Numbers known of each item, such as `irt.text_features` of its question or an embedding,
         shape (M, D): the encoder of kind ``"topk"`` reads them beside the answers.
@@ -148,7 +135,7 @@ def fit_capabilities(
         can identify, an invalid penalty or number of active features, not enough memory, features
         of items without an encoder or of another shape.
     SelectionError
-        No such kind, level or device.
+        No such kind or device.
 
     Examples
     --------
@@ -158,29 +145,22 @@ def fit_capabilities(
     ((40, 2), True)
     """
     began = time.perf_counter()
-    chosen = options or CodeOptions()
-    rule = _rule(kind, penalty, chosen.active, n_features)
-    counts, ids, tasks = _columns(matrix, chosen.level, device)
+    rule = _rule(kind, penalty, active, n_features)
+    counts = counts_of(matrix, device=device)
     if features is not None and kind != "topk":
         msg = f"kind {kind!r} has no encoder that reads features of items: use kind 'topk'"
         raise DesignError(msg)
     about = None if features is None else _about(counts, features)
     found = _find_codes(counts, n_features, rule, np.random.default_rng(rng), about)
-    encoder = found.encoder
     fit = CapabilityFit(
         kind=kind,
-        level=chosen.level,
         models=matrix.models,
-        item_ids=ids,
-        tasks=tasks,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
         capability=as_array(found.codes.capability),
         performance=as_array(found.codes.performance),
         code=as_array(found.codes.code),
         intercept=as_array(found.codes.intercept),
-        encoder=None
-        if encoder is None
-        else as_array(torch.cat([encoder.weight, encoder.bias[None], encoder.scale[None]])),
-        usual=None if encoder is None else as_array(encoder.usual),
         hyperparameters={"penalty": found.penalty, "active": found.active},
         diagnostics=found.diagnostics | run_facts(counts, began),
     )
@@ -314,36 +294,6 @@ def _rule(
     return _Rule(kind, known, None if active == "auto" else active)
 
 
-def _columns(
-    matrix: ResponseMatrix, level: str, device: str | torch.device
-) -> tuple[Counts, NDArray[Any], NDArray[Any]]:
-    """Return counts of items or of tasks, their names, and the names of their tasks.
-
-    Raises
-    ------
-    DesignError
-        See `counts_of`.
-    SelectionError
-        No such level or device.
-    """
-    if level not in LEVELS:
-        raise SelectionError(no_such("level", level, LEVELS, ", ".join(LEVELS)))
-    counts = counts_of(matrix, device=device)
-    if level == "item":
-        return counts, matrix.item_ids, matrix.tasks
-    names, first, place = np.unique(
-        matrix.tasks.astype(str), return_index=True, return_inverse=True
-    )
-    # In order of first appearance.
-    order = np.argsort(first)
-    task = torch.as_tensor(np.argsort(order)[place], device=counts.right.device)
-    right, trials = (
-        x.new_zeros(len(x), len(names)).index_add_(1, task, x)
-        for x in (counts.right, counts.trials)
-    )
-    return Counts(right, trials, counts.notes), names[order], names[order]
-
-
 def _notes(fit: CapabilityFit) -> list[str]:
     notes: list[str] = []
     used = fit.n_features - len(fit.empty)
@@ -364,7 +314,6 @@ class _Found(NamedTuple):
     """Codes in the order and on the scale of results, and how they were found."""
 
     codes: SparseCodes
-    encoder: Encoder | None
     diagnostics: dict[str, Any]
     penalty: float
     active: int | None
@@ -374,7 +323,7 @@ def _about(counts: Counts, features: FloatArray) -> Tensor:
     """Principal components (M, D') of features of items, as large as a model's answers."""
     if features.ndim != 2 or len(features) != counts.right.shape[1] or not features.shape[1]:
         msg = f"features of shape {features.shape} are not those of {counts.right.shape[1]} items"
-        raise DesignError(f"{msg}: give one row of numbers for each item (or task)")
+        raise DesignError(f"{msg}: give one row of numbers for each item")
     left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
     found = (left * size)[:, :_COMPONENTS]
     scale = max(float(found.std(axis=0).max()), 1e-300)
@@ -401,13 +350,11 @@ def _find_codes(
     first = start(counts, n_features)
     if best.active is None:
         search = fit_sparse_codes(counts, first, best.penalty)
-        diagnostics |= {"objective": search.objective, "iterations": search.steps}
         diagnostics["converged"] = search.converged
-        return _Found(standardised(search.codes).codes, None, diagnostics, *best)
-    learnt = fit_amortised_codes(counts, first, best.penalty, best.active, features=about)
-    diagnostics |= {"objective": learnt.objective, "iterations": learnt.steps}
-    codes, order, scale = standardised(learnt.codes)
-    return _Found(codes, learnt.encoder.reordered(order, scale), diagnostics, *best)
+    else:
+        search = fit_amortised_codes(counts, first, best.penalty, best.active, features=about)
+    diagnostics |= {"objective": search.objective, "iterations": search.steps}
+    return _Found(standardised(search.codes), diagnostics, *best)
 
 
 class _Sparsity(NamedTuple):
@@ -494,7 +441,6 @@ def compare_held_out(
     n_features: int,
     item_models: Sequence[str] = COMPARED,
     *,
-    level: str = "item",
     features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
@@ -515,16 +461,16 @@ def compare_held_out(
     DesignError
         See `fit_capabilities`; or too few cells to fit or to predict.
     SelectionError
-        No such model, level or device.
+        No such model or device.
     """
     for name in item_models:
         if name not in COMPARED:
             raise SelectionError(no_such("model", name, COMPARED, ", ".join(COMPARED)))
     names = (*item_models, *([] if features is None else [WITH_FEATURES]))
     generator = np.random.default_rng(rng)
-    counts, _, tasks = _columns(matrix, level, device)
+    counts = counts_of(matrix, device=device)
     about = None if features is None else _about(counts, features)
-    place = np.unique(tasks.astype(str), return_inverse=True)[1]
+    place = np.unique(matrix.tasks.astype(str), return_inverse=True)[1]
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
     asked = zip(names, generator.spawn(len(names)), strict=True)
     run = partial(_scored, counts, split, n_features, torch.as_tensor(place), about)
@@ -632,7 +578,7 @@ def stability(
 ) -> Stability:
     """Split-half stability of capabilities: are they found again from other items?
 
-    Two random halves of the items, or of the tasks, are fitted with the penalty of the fit.
+    Two random halves of the items are fitted with the penalty of the fit.
 
     Parameters
     ----------
@@ -645,19 +591,20 @@ def stability(
         Another matrix, or fewer items in a half than features.
     """
     generator = np.random.default_rng(rng)
-    counts, ids, _ = _columns(matrix, fit.level, device)
-    if matrix.models != fit.models or not np.array_equal(ids.astype(str), fit.item_ids.astype(str)):
+    counts, m = counts_of(matrix, device=device), len(matrix.item_ids)
+    same = np.array_equal(matrix.item_ids.astype(str), fit.item_ids.astype(str))
+    if matrix.models != fit.models or not same:
         msg = (
-            f"the fit has {len(fit.models)} models and {len(fit.item_ids)} {fit.level}s, and the "
-            f"matrix {len(matrix.models)} and {len(ids)}, or others by name: give the matrix that "
+            f"the fit has {len(fit.models)} models and {len(fit.item_ids)} items, and the "
+            f"matrix {len(matrix.models)} and {m}, or others by name: give the matrix that "
             "was fitted"
         )
         raise DesignError(msg)
-    if len(ids) < 2 * fit.n_features:
-        msg = f"{len(ids)} {fit.level}s in two halves are too few for {fit.n_features} features"
-        raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} {fit.level}s")
+    if m < 2 * fit.n_features:
+        msg = f"{m} items in two halves are too few for {fit.n_features} features"
+        raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} items")
     rule = _Rule(fit.kind, fit.hyperparameters["penalty"], fit.hyperparameters["active"])
-    split = np.array_split(generator.permutation(len(ids)), 2)
+    split = np.array_split(generator.permutation(m), 2)
     about = None if features is None else _about(counts, features)
     halves = parallel_map(partial(_half, counts, fit.n_features, rule, generator, about), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from evalstats_plugin.data.results import Results, finite, records
-from evalstats_plugin.data.runs import is_model
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.data.runs import place_of
+from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised
 from evalstats_plugin.hierarchical.methods import (
     BY_QUESTION,
@@ -330,12 +330,12 @@ def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None)
     if baseline is None:
         a, b = np.triu_indices(n, 1)
     else:
-        base = _index_of(baseline, fit.models, "model")
+        base = place_of(baseline, fit.models)
         b = np.delete(np.arange(n), base)
         a = np.full(n - 1, base)
     accuracy = fit.posterior.accuracy
     if task is not None:
-        at = _index_of(task, fit.tasks, "task")
+        at = place_of(task, fit.tasks, "task")
         accuracy = accuracy[:, :, :, at : at + 1]
     made: list[Contrast] = []
     same = {
@@ -460,15 +460,6 @@ def _prob_best(share: FloatArray, others: FloatArray | None = None) -> FloatArra
         best = np.maximum(best, others.max(axis=2, keepdims=True))
     first = share == best
     return (first / np.maximum(first.sum(axis=2, keepdims=True), 1)).mean(axis=(0, 1))
-
-
-def _index_of(name: str, names: Sequence[str], what: str) -> int:
-    found = next((x for x in names if x == name), None)
-    if found is None and what == "model":
-        found = next((x for x in names if is_model(x, name)), None)
-    if found is None:
-        raise SelectionError(no_such(what, name, names, few(names)))
-    return names.index(found)
 
 
 def _effect_rows(fit: HierarchicalFit) -> list[Effect]:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
-from evalstats_plugin.irt.rows import Abilities, abilities
+from evalstats_plugin.irt.rows import Abilities, abilities, check_level
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
@@ -156,8 +156,7 @@ def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
 
     if over not in OVER:
         raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
-    if not 0 < level < 1:
-        raise DesignError(f"confidence level {level} is not between 0 and 1: try 0.95")
+    check_level(level)
     if n_resamples * (1 - level) / 2 < 1:
         least = int(np.ceil(2 / (1 - level)))
         msg = f"{n_resamples} resamples are too few for limits at this level: take {least} or more"
@@ -316,9 +315,11 @@ def uncertainty(
     need_torch("item response models")
     names = list(RECIPES) if recipes == "all" else list(recipes)
     check_recipes(names)
-    if not 0 < confidence_level < 1:
-        raise DesignError(f"confidence level {confidence_level} is not between 0 and 1: try 0.95")
-    work = _Recipes(fit, matrix, n_resamples, n_seeds, confidence_level, device, rng)
+    check_level(confidence_level)
+    from evalstats_plugin.irt.model.data import counts_of
+
+    counts, seed = counts_of(matrix, device=device), int(np.random.default_rng(rng).integers(2**31))
+    work = _Recipes(fit, matrix, counts, n_resamples, n_seeds, confidence_level, seed, device)
     rows, notes = list[Uncertainty](), list[str]()
     for name in names:
         began = time.perf_counter()
@@ -357,31 +358,19 @@ Limits = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Estimates, lower and upper limits, and standard errors, each of shape (N,)."""
 
 
+@dataclass(frozen=True)
 class _Recipes:
     """The recipes, each of which makes what several of them use once."""
 
-    def __init__(
-        self,
-        fit: IRTFit,
-        matrix: ResponseMatrix,
-        n_resamples: int,
-        n_seeds: int,
-        level: float,
-        device: str,
-        rng: np.random.Generator | int | None,
-    ) -> None:
-        from evalstats_plugin.irt.model.data import counts_of
-
-        self.fit, self.matrix = fit, matrix
-        self.n_resamples, self.n_seeds, self.level, self.device = (
-            n_resamples,
-            n_seeds,
-            level,
-            device,
-        )
-        self.seed = int(np.random.default_rng(rng).integers(2**31))
-        self.counts = counts_of(matrix, device=device)
-        self.made = dict[str, Any]()
+    fit: IRTFit
+    matrix: ResponseMatrix
+    counts: Counts
+    n_resamples: int
+    n_seeds: int
+    level: float
+    seed: int
+    device: str
+    made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def of(self, name: str) -> Limits:
         if name == "model":
@@ -400,7 +389,8 @@ class _Recipes:
             other = self._posterior("mcmc", McmcOptions(draws=500, warm_up=200), self.seed)
             return self._on_scale(other, partial(other.limits, self.level, kind=kind))
         if name == "seeds":
-            fits = [self._posterior("svi", SviOptions(), seed) for seed in self._seeds()]
+            seeds = range(self.seed, self.seed + self.n_seeds)
+            fits = [self._posterior("svi", SviOptions(), seed) for seed in seeds]
             each = np.array([self._on_scale(one, one.limits)[0] for one in fits])
             return self._normal(each.mean(axis=0), each.std(axis=0, ddof=1))
         guide = SviOptions(guide="lognormal" if name == "svi-lognormal" else "normal")
@@ -408,9 +398,6 @@ class _Recipes:
         other = self._posterior("svi" if stochastic else "vi", guide if stochastic else None,
                                 self.seed)  # fmt: skip
         return self._on_scale(other, partial(other.limits, self.level))
-
-    def _seeds(self) -> Iterator[int]:
-        return iter(range(self.seed, self.seed + self.n_seeds))
 
     def _normal(self, ability: FloatArray, error: FloatArray) -> Limits:
         width = normal_quantile(self.level) * error

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,10 +27,6 @@ from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import benjamini_hochberg, holm
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Method = Literal["logistic", "mantel-haenszel"]
 
@@ -256,14 +252,6 @@ class DIF:
         negligible = (delta < 1) | ~(self.p_value < 0.05)
         large = (delta >= 1.5) & (delta - 1.645 * ETS_SCALE * self.std_error > 1)
         return np.where(negligible, "A", np.where(large, "C", "B"))
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a table with one line per item."""
-        import pandas as pd
-
-        names = ("log_odds", "std_error", "delta", "p_value", "p_adjusted", "size", "flagged")
-        table = {"item": self.item_ids, "task": self.tasks}
-        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
 
 
 class _Data(NamedTuple):

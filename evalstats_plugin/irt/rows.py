@@ -17,8 +17,8 @@ from scipy import special
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite, finite_values, records
-from evalstats_plugin.data.runs import is_model
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.data.runs import place_of
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.answers import item_keys, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squares
 from evalstats_plugin.irt.suspects import suspect_items
@@ -71,8 +71,8 @@ def abilities(
     model_2 0.0 0.8 1.6
     model_0 -0.1 0.6 1.4
     """
-    _check_level(confidence_level)
-    against = None if baseline is None else _baseline(fit.models, baseline)
+    check_level(confidence_level)
+    against = None if baseline is None else place_of(baseline, fit.models)
     return Abilities(
         rows=tuple(_ability_rows(fit, matrix, confidence_level)),
         notes=(
@@ -176,7 +176,7 @@ def factor_abilities(
     DesignError
         The confidence level is not between 0 and 1, or the matrix has other models or items.
     """
-    _check_level(confidence_level)
+    check_level(confidence_level)
     # Checks that the matrix is that of the fit.
     cells_of(fit, matrix)
     totals = _totals(matrix)
@@ -263,14 +263,6 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
         "notes": [extreme.get(value, ()) for value in score[order].tolist()],
     }
     return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
-
-
-def _baseline(models: Sequence[str], name: str) -> int:
-    found = next((m for m in models if m == name), None)
-    found = found or next((m for m in models if is_model(m, name)), None)
-    if found is None:
-        raise SelectionError(no_such("model", name, models, few(models)))
-    return models.index(found)
 
 
 def _differences(
@@ -457,7 +449,8 @@ def _loading_rows(
     )
 
 
-def _check_level(confidence_level: float) -> None:
+def check_level(confidence_level: float) -> None:
+    """Raise `DesignError` for a confidence level that is not between 0 and 1."""
     if not 0 < confidence_level < 1:
         msg = f"confidence level {confidence_level} is not between 0 and 1: try 0.95"
         raise DesignError(msg)

@@ -38,6 +38,8 @@ _OWN = 0.05
 _LEAST_SPREAD = 0.5
 # Exponents at which the Chernoff bound is computed: it holds at each, the smallest is used.
 _TILTS = np.geomspace(0.1, 300, 60)
+# Q3 above the mean from which on a pair is far apart from the others.
+_FAR = 0.2
 # Pairs of items held at a time.
 _BLOCK = 2**22
 
@@ -302,28 +304,24 @@ def residual_correlations(cells: Cells) -> FloatArray:
     return np.concatenate([part for _, part, _ in _blocks(cells)])
 
 
-def local_dependence(
-    cells: Cells, *, threshold: float = 0.2, confidence_level: float = 0.95
-) -> LocalDependence:
-    """Find pairs of items whose Q3 exceeds the mean Q3 by more than `threshold` [CMH17]_.
+def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDependence:
+    """Find pairs of items whose Q3 exceeds the mean Q3 by more than 0.2 [CMH17]_.
 
     Such a pair must also be significant among all pairs by Fisher's z and by a Chernoff bound on
     the sum of the products of residuals. Fisher's z is not valid with few models or rare answers;
     the bound holds for any number of models if their abilities are known.
     """
-    count, total, square = 0, 0.0, 0.0
+    count, total = 0, 0.0
     for rows, part, _ in _blocks(cells):
         upper = _above(rows, part)
         values = part[upper & np.isfinite(part)]
         count, total = count + len(values), total + float(values.sum())
-        square += float((values**2).sum())
     mean = total / count if count else np.nan
-    sd = np.sqrt(max(square / count - mean**2, 0.0)) if count else np.nan
     found: list[tuple[NDArray[np.int64], ...]] = []
     kept: list[tuple[FloatArray, FloatArray]] = []
     for rows, part, common in _blocks(cells):
         with np.errstate(invalid="ignore"):
-            far = _above(rows, part) & (part - mean > threshold) & (common > 3)
+            far = _above(rows, part) & (part - mean > _FAR) & (common > 3)
         j, k = np.nonzero(far)
         found.append((rows.start + j, k))
         kept.append((part[far], common[far]))
@@ -334,32 +332,21 @@ def local_dependence(
     p = np.asarray(special.ndtr(-z * np.sqrt(common - 3)), dtype=np.float64)
     level = 1 - confidence_level
     likely = p * count <= level
-    first, second, value, common = (x[likely] for x in (first, second, value, common))
+    first, second, value = (x[likely] for x in (first, second, value))
     p = np.maximum(p[likely], _chance_of_products(cells, first, second))
     order = np.argsort(p, kind="stable")
     adjusted = np.maximum.accumulate(p[order] * (count - np.arange(len(p))))
-    order, adjusted = order[adjusted <= level], adjusted[adjusted <= level]
-    return LocalDependence(
-        first[order], second[order], value[order], common[order], adjusted, mean, float(sd), count
-    )
+    order = order[adjusted <= level]
+    return LocalDependence(first[order], second[order], value[order])
 
 
 class LocalDependence(NamedTuple):
     """Pairs of items with correlated residuals, the most significant first."""
 
     first: NDArray[np.int64]
-    """Index of the item, shape (P,), like the next four."""
+    """Index of the item, shape (P,), like the others."""
     second: NDArray[np.int64]
     q3: FloatArray
-    n_models: FloatArray
-    """Models that answered both."""
-    p_adjusted: FloatArray
-    """Adjusted for all pairs (Holm)."""
-    mean: float
-    """Of Q3 over all pairs; below 0, since abilities are fitted to the same answers."""
-    sd: float
-    n_pairs: int
-    """Pairs examined."""
 
 
 def _chance_of_products(

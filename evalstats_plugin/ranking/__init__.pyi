@@ -18,5 +18,4 @@ from evalstats_plugin.ranking.ratings.uncertainty import profile_interval as pro
 from evalstats_plugin.ranking.rows import Leaderboard as Leaderboard
 from evalstats_plugin.ranking.rows import RankedPlayer as RankedPlayer
 from evalstats_plugin.ranking.rows import Ranking as Ranking
-from evalstats_plugin.ranking.thurstone.judges import fit_thurstone_judges as fit_thurstone_judges
 from evalstats_plugin.ranking.thurstone.model import fit_thurstone as fit_thurstone

@@ -80,7 +80,7 @@ class PosteriorOptions:
     """Options of Bradley–Terry ``"laplace"`` and ``"hmc"``; see `bradley_terry_posterior`."""
 
     prior_mean: ArrayLike = 0.0
-    prior_covariance: ArrayLike | Literal["estimated"] = 1.0
+    prior_covariance: ArrayLike = 1.0
     ties: TieModel = "half"
 
 

@@ -45,7 +45,7 @@ MOST_WORK = 4e8
 
 _ELO = {"bradley-terry": POINTS, "thurstone": 200 * 2**0.5}
 """Elo points of one unit. In Elo's own normal model, the noise of an answer is 200√2 [Elo78]_."""
-_BY_SAMPLING = ("exact", "gibbs", "hmc")
+_BY_SAMPLING = ("exact", "hmc")
 """Estimators whose draws come from the posterior."""
 
 

@@ -130,9 +130,8 @@ def polya_gamma(n: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
     # One wait for the device for both.
     top, most = torch.stack([n.max(), torch.where(many, 0, n).max()]).tolist()
     if top > MANY:
-        noise = torch.randn(z.shape, generator=generator, dtype=z.dtype, device=z.device)
-        normal = polya_gamma_mean(n, z) + polya_gamma_variance(n, z).sqrt() * noise
-        out = torch.where(many, normal.clamp_min(1e-12), out)
+        drawn = polya_gamma_mean(n, z) + polya_gamma_variance(n, z).sqrt() * normal(z, generator)
+        out = torch.where(many, drawn.clamp_min(1e-12), out)
     for k in range(math.ceil(most)):
         at = torch.nonzero(~many & (n > k), as_tuple=True)
         out[at] += _one(z[at], generator)
@@ -149,8 +148,8 @@ def _one(z: Tensor, generator: torch.Generator) -> Tensor:
     share = right_mass / (right_mass + left_mass)
     while len(left):
         h = half[left]
-        u = _uniform(h, generator)
-        tail = _TURN - torch.log(_uniform(h, generator)) / rate[left]
+        u = uniform(h, generator)
+        tail = _TURN - torch.log(uniform(h, generator)) / rate[left]
         x = torch.where(u < share[left], tail, _truncated(h, u >= share[left], generator))
         # Rejected ones are drawn again.
         out[left] = x
@@ -158,8 +157,13 @@ def _one(z: Tensor, generator: torch.Generator) -> Tensor:
     return out / 4
 
 
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform on (0, 1), with finite logarithms."""
+def normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard normal numbers of the shape of `like`."""
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers on (0, 1) of the shape of `like`, with finite logarithms."""
     drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
     return drawn.clamp_min(1e-300)
 
@@ -180,7 +184,7 @@ def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
         slow = at * _TURN < 1
         x = torch.where(slow, _chi_tail(at, generator), _inverse_gaussian(at, generator))
         # Below its mean the density is tilted from that of h = 0.
-        kept = torch.where(slow, _uniform(at, generator) < torch.exp(-at * at * x / 2), x < _TURN)
+        kept = torch.where(slow, uniform(at, generator) < torch.exp(-at * at * x / 2), x < _TURN)
         out[left] = x
         left = left[~kept]
     return out
@@ -188,22 +192,22 @@ def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
 
 def _chi_tail(h: Tensor, generator: torch.Generator) -> Tensor:
     """1/X² of a standard normal X beyond 1/√_TURN: the truncated inverse Gaussian for h = 0."""
-    return torch.special.ndtri(_EDGE * _uniform(h, generator)) ** -2
+    return torch.special.ndtri(_EDGE * uniform(h, generator)) ** -2
 
 
 def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:
     """Inverse Gaussian of mean 1/h and shape 1 [MSH76]_."""
     m = 1 / h.clamp_min(1e-8)
-    y = torch.randn(h.shape, generator=generator, dtype=h.dtype, device=h.device).square()
+    y = normal(h, generator).square()
     # The smaller root, without subtracting nearly equal numbers.
     x = m * 2 / (2 + m * y + torch.sqrt(4 * m * y + (m * y) ** 2))
-    return torch.where(_uniform(h, generator) * (m + x) <= m, x, m * m / x)
+    return torch.where(uniform(h, generator) * (m + x) <= m, x, m * m / x)
 
 
 def _accepted(x: Tensor, generator: torch.Generator) -> Tensor:
     """Accept or reject by the alternating series, whose partial sums bound it from both sides."""
     first = _term(0, x)
-    y = _uniform(x, generator) * first
+    y = uniform(x, generator) * first
     total, decided = first, torch.zeros_like(x, dtype=torch.bool)
     accepted = torch.zeros_like(decided)
     n = 0

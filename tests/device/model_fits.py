@@ -15,7 +15,7 @@ from evalstats_plugin import fit_hierarchical, fit_irt, score_models
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import HierarchicalOptions, fit_capabilities
-from evalstats_plugin.hierarchical.capabilities import CodeOptions, compare_held_out
+from evalstats_plugin.hierarchical.capabilities import compare_held_out
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
     Gamma,
@@ -108,10 +108,10 @@ def left_out(device: str, item_model: str) -> Numbers:
 
 def capabilities(device: str, kind: str) -> Numbers:
     """Sparse codes, and whether they are found again."""
-    options = CodeOptions(active=1) if kind == "topk" else None
+    active = 1 if kind == "topk" else "auto"
     matrix = answers(4, 8)
     fit = fit_capabilities(
-        matrix, 1, kind=kind, penalty=3.0, rng=0, device=device, options=options,  # type: ignore[arg-type]
+        matrix, 1, kind=kind, penalty=3.0, active=active, rng=0, device=device,  # type: ignore[arg-type]
     )  # fmt: skip
     return {"code": fit.code, "capability": fit.capability, "intercept": fit.intercept}
 

@@ -11,7 +11,6 @@ from scipy import optimize, special
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hierarchical.capabilities import (
-    CodeOptions,
     candidates,
     compare_held_out,
     cosines,
@@ -53,9 +52,10 @@ def data():
 
 @pytest.fixture(scope="module", params=["l1", "topk"])
 def fit(request, data):
-    options = CodeOptions(active=2 if request.param == "topk" else "auto")
-    asked = {"kind": request.param, "penalty": 4.0, "device": "cpu", "options": options}
-    return fit_capabilities(data[0], 3, **asked)
+    active = 2 if request.param == "topk" else "auto"
+    return fit_capabilities(
+        data[0], 3, kind=request.param, penalty=4.0, active=active, device="cpu"
+    )
 
 
 def negative(parameters, right, trials, penalty, n_features):
@@ -118,16 +118,37 @@ def test_standardising_keeps_predictions_and_puts_unused_features_last():
     code = torch.from_numpy(r.gamma(1, 1, (30, 3)) * [0.1, 0, 1])
     codes = start(counts_of(ResponseMatrix.from_array(answers(10, 30)[0]), device="cpu"), 3)
     codes = codes._replace(code=code, capability=codes.capability + 2.0)
-    found, order, scale = standardised(codes)
+    found = standardised(codes)
 
     torch.testing.assert_close(found.logit(), codes.logit())
-    assert order.tolist() == [2, 0, 1]
+    assert (found.code > 0).all(0).tolist() == [True, True, False]
+    assert (found.code.square().sum(0).diff() <= 0).all()
     torch.testing.assert_close(found.capability.mean(0), torch.zeros(3).double())
     torch.testing.assert_close(
         found.capability.square().mean(0), torch.tensor([1.0, 1, 0]).double()
     )
-    assert scale[2] == 0
     assert float(found.performance.mean()) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_fit_is_saved_and_exported(fit, tmp_path):
+    again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
+    exported = json.loads(json.dumps(fit.to_dict()))
+    features = fit.to_frame()
+
+    assert again.to_dict() == fit.to_dict()
+    np.testing.assert_array_equal(again.predict(), fit.predict())
+    assert exported["kind"] == fit.kind
+    assert len(exported["items"]) == 240
+    assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
+    first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
+    assert features["items"][0].startswith(f"{first},")
+    assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
+    with pytest.raises(SelectionError, match="modles"):
+        fit.to_frame("modles")
+    (tmp_path / "other").write_text("no fit")
+    for name in ("other", "missing"):
+        with pytest.raises(LogError, match="not a capability fit"):
+            CapabilityFit.load(tmp_path / name)
 
 
 def test_planted_capabilities_are_found_again(data, fit):
@@ -138,6 +159,7 @@ def test_planted_capabilities_are_found_again(data, fit):
     assert cosine.min() > 0.9  # with their sign
     assert 2 * (mine & (code > 0)).sum() / (mine.sum() + (code > 0).sum()) > 0.8
     assert (np.diff(fit.use) <= 0).all()
+    assert fit.kind == "l1" or (fit.code > 0).sum(axis=1).max() <= fit.hyperparameters["active"]
     found = fit.predict()
     assert found.shape == (40, 240)
     assert 0 < found.min() < found.max() < 1
@@ -149,9 +171,7 @@ def test_stability_separates_features_from_noise(data):
     noise = ResponseMatrix.from_array(answers(planted=False)[0])
     real = fit_capabilities(matrix, 3, penalty=4.0, rng=0, device="cpu")
     empty = fit_capabilities(noise, 3, penalty=13.0, rng=0, device="cpu")
-    forced = fit_capabilities(
-        noise, 3, kind="topk", rng=0, device="cpu", options=CodeOptions(active=1)
-    )
+    forced = fit_capabilities(noise, 3, kind="topk", active=1, rng=0, device="cpu")
     found, none, chance = (
         stability(fit, of, rng=1, device="cpu")
         for fit, of in ((real, matrix), (empty, noise), (forced, noise))
@@ -191,52 +211,6 @@ def test_sparse_codes_predict_better_than_dense_ones_and_rasch():
     assert sparse.log_loss < dense.log_loss < rasch.log_loss
 
 
-def test_an_encoder_reads_the_codes_of_the_fit_and_of_other_items(data):
-    matrix, capability, _ = data
-    one = CodeOptions(active=1)
-    fit = fit_capabilities(matrix, 3, kind="topk", penalty=4.0, device="cpu", options=one)
-    shares = matrix.scores.mean(axis=2)
-    r = np.random.default_rng(5)
-    asked = np.repeat(np.arange(3), 40)
-    fresh = (r.random((40, 120)) < special.expit(1.5 * capability[:, asked])) * 1.0
-    place = matched(fit.capability, capability)[0]
-    codes = fit.encode(fresh)[:, place]
-
-    np.testing.assert_allclose(fit.encode(shares), fit.code, atol=1e-9)
-    assert (fit.code > 0).sum(axis=1).max() <= fit.hyperparameters["active"]
-    assert (codes.argmax(axis=1) == asked).mean() > 0.9
-    with pytest.raises(DesignError, match="39, 240"):
-        fit.encode(shares[1:])
-    plain = fit_capabilities(matrix, 2, penalty=6.0, device="cpu")
-    with pytest.raises(DesignError, match="no encoder"):
-        plain.encode(shares)
-
-
-def test_tasks_have_codes_where_their_answers_are_summed():
-    """Tasks in the order in which they come; the sums of answers are all that counts."""
-    r = np.random.default_rng(3)
-    names = [f"task {k}" for k in (5, 2, 9, 1, 7, 3, 8, 4)]
-    code = np.zeros((8, 2))
-    code[np.arange(8), np.arange(8) % 2] = r.gamma(4, 0.25, 8)
-    capability = r.normal(size=(20, 2))
-    p = special.expit(r.normal(size=8) + capability @ code.T)
-    scores = np.repeat(r.binomial(50, p), 50, axis=1) > np.tile(np.arange(50), 8)
-    firsts, mixed = np.arange(0, 400, 50), r.permuted(np.arange(400))
-    options = CodeOptions(level="task")
-    fits = [
-        fit_capabilities(
-            ResponseMatrix.from_array(
-                scores[:, order] * 1.0, tasks=[names[k // 50] for k in order]
-            ), 2, penalty=3.0, device="cpu", options=options,
-        )
-        for order in (np.arange(400), np.r_[firsts, mixed[mixed % 50 > 0]])
-    ]  # fmt: skip
-
-    assert fits[0].item_ids.tolist() == fits[0].tasks.tolist() == names
-    assert matched(fits[0].capability, capability)[1].min() > 0.85
-    np.testing.assert_allclose(fits[1].code, fits[0].code, atol=1e-6)
-
-
 def test_missing_cells_and_epochs_are_counts():
     """A cell with a right and a wrong answer is half a success, with the weight of two answers."""
     scores, _, _ = answers(12, 40, 2, epochs=2)
@@ -270,40 +244,13 @@ def test_matched_finds_the_best_of_all_assignments():
     )
 
 
-def test_a_fit_is_saved_and_exported(fit, tmp_path):
-    again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
-    exported = json.loads(json.dumps(fit.to_dict()))
-    features = fit.to_frame()
-
-    assert again.to_dict() == fit.to_dict()
-    np.testing.assert_array_equal(again.predict(), fit.predict())
-    assert (again.encoder is None) == (fit.kind == "l1")
-    assert exported["kind"] == fit.kind
-    assert len(exported["items"]) == 240
-    assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
-    first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
-    assert features["items"][0].startswith(f"{first},")
-    assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
-    with pytest.raises(SelectionError, match="modles"):
-        fit.to_frame("modles")
-    (tmp_path / "other").write_text("no fit")
-    for name in ("other", "missing"):
-        with pytest.raises(LogError, match="not a capability fit"):
-            CapabilityFit.load(tmp_path / name)
-
-
 @pytest.mark.parametrize(
     ("error", "message", "asked"),
     [
         (SelectionError, "did you mean topk", {"kind": "topkk"}),
-        (SelectionError, "There are: item, task", {"options": CodeOptions(level="items")}),
         (DesignError, "penalty -1 is not above 0", {"penalty": -1}),
-        (DesignError, "has no effect on kind 'l1'", {"options": CodeOptions(active=2)}),
-        (
-            DesignError,
-            "choose 1 to 2, or 'auto'",
-            {"kind": "topk", "options": CodeOptions(active=3)},
-        ),
+        (DesignError, "has no effect on kind 'l1'", {"active": 2}),
+        (DesignError, "choose 1 to 2, or 'auto'", {"kind": "topk", "active": 3}),
         (DesignError, "cannot tell 40 dimensions apart", {"n_features": 40}),
     ],
 )
@@ -314,7 +261,6 @@ def test_options_out_of_range_are_refused(data, error, message, asked):
 
 def test_stability_is_of_the_matrix_that_was_fitted(fit):
     other = ResponseMatrix.from_array(answers(40, 30)[0])
-    assert fit.level == "item"
     with pytest.raises(DesignError, match="240 items, and the matrix 40 and 30"):
         stability(fit, other)
     few = ResponseMatrix.from_array(answers(20, 5)[0])

@@ -86,8 +86,6 @@ def test_planted_copies_are_found_and_nothing_else():
         pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
         assert pairs <= {(0, 1), (2, 3)}
         assert pairs
-        assert found.n_pairs <= 150 * 149 / 2
-        assert found.mean < 0.05
 
 
 @pytest.mark.needs("torch")

@@ -21,6 +21,7 @@ from evalstats_plugin.hierarchical.capabilities import (
 )
 from evalstats_plugin.irt.estimators.factor import fit_factor
 from evalstats_plugin.irt.estimators.frozen import weighted_auc
+from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.masks import random_entries
 
@@ -68,8 +69,9 @@ def recovered():
         matrix = ResponseMatrix.from_array(scores)
         same = {"models": n, "items": m, "seed": seed}
         dense = fit_factor(counts_of(matrix, device="cpu"), FEATURES, 30.0)
-        for name, fit in (("dense", dense), ("dense, varimax", dense.rotated("varimax"))):
-            both = np.hstack([fit.ability.numpy(), -fit.ability.numpy()])
+        turned = dense.ability.numpy() @ rotation_matrix(dense.loading.numpy(), "varimax")
+        for name, ability in (("dense", dense.ability.numpy()), ("dense, varimax", turned)):
+            both = np.hstack([ability, -ability])
             cosine = matched(both, capability)[1]
             rows.append({**same, "fit": name, "mean_cosine": cosine.mean(),
                          "least_cosine": cosine.min()})  # fmt: skip

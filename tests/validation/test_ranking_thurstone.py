@@ -88,7 +88,7 @@ def updates():
     for sd in (1.0, 3.0):
         rng = np.random.default_rng(1000)
         _, contests = simulated(100, 1000, sd, rng)
-        state = EPState.of(contests, prior_covariance=sd**2)
+        state = EPState.of(contests, sd**2)
         answers = [(int(a), b, 1) for b, a in enumerate(rng.permutation(50), start=50)]
         for what in ("add", "remove"):
             change = getattr(state, what)

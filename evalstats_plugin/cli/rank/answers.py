@@ -82,8 +82,9 @@ def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
 def _known(file: str, items: str | None, variance: float | None) -> Answers:
     """Return the answers of a file of any kind, or none yet on these items."""
     from evalstats_plugin.ranking.contests.files import read_contests
+    from evalstats_plugin.ranking.contests.fullrank import answers_of
     from evalstats_plugin.ranking.judging.items import read_items
-    from evalstats_plugin.ranking.judging.session import Session, answers_of
+    from evalstats_plugin.ranking.judging.session import Session
 
     names = None if items is None else read_items(items).names
     stream, saved = opened(file)

@@ -35,7 +35,14 @@ from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior, Pr
 from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
-from evalstats_plugin.runtime.torch import check_memory, cholesky, generator_of, resolve_device
+from evalstats_plugin.runtime.torch import (
+    check_memory,
+    cholesky,
+    generator_of,
+    normal,
+    resolve_device,
+    uniform,
+)
 from evalstats_plugin.stats.arrays import FloatArray
 
 _LINALG: Any = torch.linalg
@@ -596,17 +603,6 @@ def draw(
     held = table.own + prior.models
     centre = (table.pull - (table.cross @ rest)[..., 0]) / held
     return rest[..., 0], centre + normal(centre, generator) / held.sqrt()
-
-
-def normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal numbers of the shape of `like`."""
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-
-
-def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers on (0, 1) of the shape of `like`."""
-    drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-    return drawn.clamp_min(1e-300)
 
 
 def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.errors import LogError, SelectionError, few, no_such
 from evalstats_plugin.irt.model.fit import plain
 from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-NODES = 31
-"""Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
-
 Table = Literal["models", "items", "features"]
 TABLES: tuple[Table, ...] = get_args(Table)
 
 _NAMED = 5
 """Items and models that are listed for a feature in its table."""
+
+NODES = 31
+"""Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
 
 
 class Predictions(NamedTuple):
@@ -168,11 +168,9 @@ class CapabilityFit:
 
     kind: str
     """``"l1"`` or ``"topk"``."""
-    level: str
-    """``"item"``, or ``"task"`` where the items of a task were summed."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
-    """Shape (M,), like `tasks`; names of tasks at level ``"task"``."""
+    """Shape (M,), like `tasks`."""
     tasks: NDArray[Any]
     capability: FloatArray
     """w, shape (N, F)."""
@@ -182,11 +180,6 @@ class CapabilityFit:
     """s ≥ 0, shape (M, F)."""
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
-    encoder: FloatArray | None = None
-    """For top-k codes: E, e and the scale of codes, shape (N + 2, F), or (N + D + 2, F) with
-    features of items."""
-    usual: FloatArray | None = None
-    """For top-k codes: share of right answers of each model, shape (N,)."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """penalty; active, the features that an item may have."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -224,35 +217,16 @@ class CapabilityFit:
         level = self.performance[:, None] + self.intercept
         return special.expit(level + self.capability @ self.code.T)
 
-    def encode(self, scores: FloatArray) -> FloatArray:
-        """Return codes of other items, from the answers of these models to them.
+    def strongest_items(self, feature: int) -> list[str]:
+        """Return the items that have a feature (from 0), the largest code first."""
+        codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
+        place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
+        return [names[i] for i in place.tolist()]
 
-        Parameters
-        ----------
-        scores : shape (N, m)
-            Shares of right answers, NaN where missing.
-
-        Raises
-        ------
-        DesignError
-            A fit without an encoder or with features of items, or another number of models.
-        """
-        if self.encoder is None or self.usual is None:
-            msg = f"codes of kind {self.kind!r} have no encoder: fit kind 'topk'"
-            raise DesignError(msg)
-        if len(self.encoder) != len(self.models) + 2:
-            msg = "the encoder of this fit also reads features of items: fit without features"
-            raise DesignError(msg)
-        if scores.ndim != 2 or len(scores) != len(self.models):
-            msg = f"scores of shape {scores.shape} are not those of {len(self.models)} models"
-            raise DesignError(f"{msg}: give one row for each model of the fit")
-        weight, bias, scale = self.encoder[:-2], self.encoder[-2], self.encoder[-1]
-        surprise = np.nan_to_num(scores - self.usual[:, None])
-        found = np.maximum(surprise.T @ weight + bias, 0.0)
-        kept = np.argsort(-found, axis=1, kind="stable")[:, : self.hyperparameters["active"]]
-        codes = np.zeros_like(found)
-        np.put_along_axis(codes, kept, np.take_along_axis(found, kept, axis=1), axis=1)
-        return codes * scale
+    def strongest_models(self, feature: int) -> list[str]:
+        """Return all models, the one with most of a feature (from 0) first."""
+        place = np.argsort(-self.capability[:, feature], kind="stable")
+        return [self.models[i] for i in place.tolist()]
 
     def to_frame(self, of: Table = "features") -> pd.DataFrame:
         """Return one line per feature with its items and models, per model, or per item."""
@@ -277,20 +251,9 @@ class CapabilityFit:
             "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
         })  # fmt: skip
 
-    def strongest_items(self, feature: int) -> list[str]:
-        """Return the items that have a feature (from 0), the largest code first."""
-        codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
-        place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
-        return [names[i] for i in place.tolist()]
-
-    def strongest_models(self, feature: int) -> list[str]:
-        """Return all models, the one with most of a feature (from 0) first."""
-        place = np.argsort(-self.capability[:, feature], kind="stable")
-        return [self.models[i] for i in place.tolist()]
-
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the encoder, ready for JSON: finite numbers, strings, lists, None."""
-        scalars = ("kind", "level", "n_features", "hyperparameters", "diagnostics")
+        """Return all, ready for JSON: finite numbers, strings, lists, None."""
+        scalars = ("kind", "n_features", "hyperparameters", "diagnostics")
         tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
         return {name: plain(getattr(self, name)) for name in scalars} | tables | {
             "notes": list(self.notes)

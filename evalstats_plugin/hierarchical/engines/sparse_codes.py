@@ -18,6 +18,7 @@ from torch import Tensor
 
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimensions, fit_factor
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
+from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import report_progress, with_progress
 
@@ -73,7 +74,7 @@ class SparseCodes(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Result of `fit_sparse_codes`."""
+    """Result of a search for codes."""
 
     codes: SparseCodes
     objective: float
@@ -121,9 +122,13 @@ def start(counts: Counts, n_features: int) -> SparseCodes:
     """
     check_dimensions(counts, n_features)
     fit = fit_factor(counts, n_features, _RIDGE, tolerance=_TOLERANCE)
-    turned = fit.rotated("varimax") if n_features > 1 else fit
-    performance = torch.zeros_like(turned.ability[:, 0])
-    return SparseCodes(turned.ability, performance, turned.loading.clamp_min(0), turned.intercept)
+    ability, loading = fit.ability, fit.loading
+    if n_features > 1:
+        turn = torch.as_tensor(rotation_matrix(loading.cpu().numpy(), "varimax")).to(loading)
+        ability, loading = ability @ _LINALG.inv(turn).T, loading @ turn
+    return SparseCodes(
+        ability, torch.zeros_like(ability[:, 0]), loading.clamp_min(0), fit.intercept
+    )
 
 
 def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCodes:
@@ -171,17 +176,7 @@ def balanced(codes: SparseCodes, penalty: float) -> SparseCodes:
     return codes._replace(capability=codes.capability / by, code=codes.code * by)
 
 
-class Standardised(NamedTuple):
-    """Codes on a scale on which features are comparable."""
-
-    codes: SparseCodes
-    order: Tensor
-    """Former place of each feature, shape (F,)."""
-    scale: Tensor
-    """Factor of the codes, in the new order, shape (F,): 0 for unused features."""
-
-
-def standardised(codes: SparseCodes) -> Standardised:
+def standardised(codes: SparseCodes) -> SparseCodes:
     """Scale capabilities to mean 0 and variance 1, and sort features by their use.
 
     A feature's use is the variance that it gives the logits. Performances get mean 0; predictions
@@ -195,47 +190,12 @@ def standardised(codes: SparseCodes) -> Standardised:
     away = torch.where(used, away / torch.where(used, spread, 1.0), 0.0)
     order = (codes.code * scale).square().sum(0).argsort(descending=True, stable=True)
     level = codes.performance.mean()
-    found = SparseCodes(
+    return SparseCodes(
         capability=away[:, order],
         performance=codes.performance - level,
         code=(codes.code * scale)[:, order],
         intercept=codes.intercept + level + codes.code @ middle,
     )
-    return Standardised(found, order, scale[order])
-
-
-class Encoder(NamedTuple):
-    """Linear map with a top-k rule from answers to codes."""
-
-    weight: Tensor
-    """E, shape (N, F), or (N + D, F) with D features of items."""
-    bias: Tensor
-    """e, shape (F,)."""
-    usual: Tensor
-    """Share of right answers of each model, shape (N,)."""
-    active: int
-    """Features that an item may have."""
-    scale: Tensor
-    """Factor of the codes kept, shape (F,)."""
-
-    def codes_of(self, known: Tensor) -> Tensor:
-        """Return codes from the residuals of answers and features of items, (N + D, M)."""
-        found = torch.relu(known.T @ self.weight + self.bias)
-        values, place = found.topk(self.active, dim=1)
-        return torch.zeros_like(found).scatter(1, place, values) * self.scale
-
-    def reordered(self, order: Tensor, scale: Tensor) -> Encoder:
-        """Return the encoder with features in another order and codes on another scale."""
-        return self._replace(weight=self.weight[:, order], bias=self.bias[order], scale=scale)
-
-
-class AmortisedSearch(NamedTuple):
-    """Result of `fit_amortised_codes`."""
-
-    codes: SparseCodes
-    encoder: Encoder
-    objective: float
-    steps: int
 
 
 def fit_amortised_codes(
@@ -246,8 +206,8 @@ def fit_amortised_codes(
     *,
     features: Tensor | None = None,
     steps: int = STEPS,
-) -> AmortisedSearch:
-    """Fit encoder and decoder together by Adam.
+) -> Search:
+    """Fit encoder and decoder together by Adam, for a given number of steps.
 
     Parameters
     ----------
@@ -260,8 +220,7 @@ def fit_amortised_codes(
     features
         Numbers known of each item, shape (M, D), which the encoder reads beside the answers.
     """
-    usual = (counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1)
-    known = _residuals(counts, usual)
+    known = _residuals(counts)
     if features is not None:
         known = torch.cat([known, features.T])
     codes = balanced(codes, penalty)
@@ -271,21 +230,21 @@ def fit_amortised_codes(
     # Its `step` has no type stubs.
     optimiser: Any = torch.optim.Adam(parameters, lr=_RATE)
 
-    def assembled() -> tuple[SparseCodes, Encoder]:
+    def assembled() -> SparseCodes:
         w, c, d, weight, bias = parameters
-        encoder = Encoder(weight, bias, usual, active, torch.ones_like(bias))
-        return SparseCodes(w, c, encoder.codes_of(known), d), encoder
+        found = torch.relu(known.T @ weight + bias)
+        values, place = found.topk(active, dim=1)
+        return SparseCodes(w, c, torch.zeros_like(found).scatter(1, place, values), d)
 
     for step in with_progress("step", range(steps)):
         # The learning rate falls linearly to 0 in the second half.
         optimiser.param_groups[0]["lr"] = _RATE * min(1.0, 2 * (1 - step / steps))
         optimiser.zero_grad()
-        torch.autograd.backward(-assembled()[0].objective(counts, penalty))
+        torch.autograd.backward(-assembled().objective(counts, penalty))
         optimiser.step()
     parameters = [x.detach() for x in parameters]
-    found, encoder = assembled()
-    found = fit_models(counts, found)
-    return AmortisedSearch(found, encoder, float(found.objective(counts, penalty)), steps)
+    found = fit_models(counts, assembled())
+    return Search(found, float(found.objective(counts, penalty)), steps, converged=True)
 
 
 def _first_encoder(known: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,7 +254,8 @@ def _first_encoder(known: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
     return weight, code.mean(0) - (known.T @ weight).mean(0)
 
 
-def _residuals(counts: Counts, usual: Tensor) -> Tensor:
+def _residuals(counts: Counts) -> Tensor:
     """Share of right answers less the mean of the model; 0 where missing. Shape (N, M)."""
+    usual = (counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1)
     share = counts.right / counts.trials.clamp_min(1e-300)
     return torch.where(counts.trials > 0, share - usual[:, None], 0.0)

@@ -24,7 +24,13 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
-from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
+from evalstats_plugin.irt.estimators.fitted import (
+    Estimates,
+    as_array,
+    irt_fit,
+    not_converged,
+    run_facts,
+)
 from evalstats_plugin.irt.estimators.frozen import score
 from evalstats_plugin.irt.model.algebra import linalg, split, unique
 from evalstats_plugin.irt.model.curves import Items
@@ -462,7 +468,7 @@ def fit_cml_items(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
         )
     return _record(
         matrix,
-        (ability, covariance, -easy.value, easy.variance + carried),
+        (ability, covariance, easy.value, easy.variance + carried),
         estimator="cml-items",
         diagnostics=_diagnostics(found) | run_facts(counts, began),
         notes=(*counts.notes, *notes, *_search_notes(found)),
@@ -495,7 +501,7 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     shift = able.value.mean()
     return _record(
         matrix,
-        (able.value - shift, covariance, difficulty - shift, variance),
+        (able.value - shift, covariance, shift - difficulty, variance),
         estimator="cml",
         diagnostics=_diagnostics(found) | run_facts(counts, began),
         notes=(*counts.notes, *notes, *_search_notes(found)),
@@ -558,25 +564,11 @@ def _search_notes(found: ConditionalFit) -> list[str]:
 def _record(
     matrix: ResponseMatrix, found: tuple[Tensor, Tensor, Tensor, Tensor], **rest: Any
 ) -> IRTFit:
-    ability, covariance, difficulty, variance = (as_array(part) for part in found)
-    m = len(difficulty)
-    item_covariance = np.zeros((m, 2, 2))
+    """Record abilities with their covariance, and the items' intercepts with their variances."""
+    ability, covariance, intercept, variance = (as_array(part) for part in found)
+    item_covariance = np.zeros((len(intercept), 2, 2))
     item_covariance[:, 1, 1] = variance
-    none = np.full(m, np.nan)
-    return IRTFit(
-        item_model="rasch",
-        models=matrix.models,
-        item_ids=matrix.item_ids,
-        tasks=matrix.tasks,
-        ability=ability,
-        ability_covariance=covariance,
-        discrimination=np.ones(m),
-        difficulty=difficulty,
-        guessing=np.zeros(m),
-        discrimination_std_error=none,
-        difficulty_std_error=np.sqrt(variance),
-        guessing_std_error=none,
-        item_covariance=item_covariance,
-        identification="abilities sum to 0",
-        **rest,
+    found_all = Estimates(ability, covariance, np.ones_like(intercept), intercept, item_covariance)
+    return irt_fit(
+        matrix, found_all, item_model="rasch", identification="abilities sum to 0", **rest
     )

@@ -31,7 +31,7 @@ from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
-from evalstats_plugin.runtime.torch import check_memory, generator_of, polya_gamma
+from evalstats_plugin.runtime.torch import check_memory, generator_of, normal, polya_gamma, uniform
 
 GIBBS_NOTE = (
     "posterior draws: with 10 models and 500 items that discriminate alike, abilities agreed with "
@@ -122,11 +122,11 @@ def _start(counts: Counts, kind: RaschOr2PL, chains: int, generator: torch.Gener
     one = right.new_ones(chains, 1)
 
     def apart(centre: Tensor) -> Tensor:
-        return centre + 0.5 * _normal(centre.expand(chains, -1), generator)
+        return centre + 0.5 * normal(centre.expand(chains, -1), generator)
 
     slope = right.new_ones(chains, right.shape[1])
     if kind == "2pl":
-        slope = slope * torch.exp(0.3 * _normal(slope, generator))
+        slope = slope * torch.exp(0.3 * normal(slope, generator))
     middle = item.mean() * one
     ability = apart(ability - ability.mean())
     return _State(ability, slope, apart(item), one, middle, one, one, 0.5 * one)
@@ -140,7 +140,7 @@ def _sweep(counts: Counts, kind: RaschOr2PL, state: _State, generator: torch.Gen
     a, d = state.slope, state.intercept
     precision = (omega @ (a * a)[..., None])[..., 0] + state.ability_sd**-2
     pull = a @ kappa.T - (omega @ (a * d)[..., None])[..., 0]
-    ability = pull / precision + _normal(pull, generator) / precision.sqrt()
+    ability = pull / precision + normal(pull, generator) / precision.sqrt()
     state = _draw_items(kind, state._replace(ability=ability), (omega, kappa), generator)
     state = _shift_move(state, generator)
     if kind == "2pl":
@@ -158,14 +158,14 @@ def _draw_items(
     across = (theta @ omega)[:, 0]
     if kind == "rasch":
         pull = pull - across
-        return state._replace(intercept=pull / held + _normal(pull, generator) / held.sqrt())
+        return state._replace(intercept=pull / held + normal(pull, generator) / held.sqrt())
     steep = (theta.square() @ omega)[:, 0] + state.slope_sd**-2
     by_slope = state.ability @ kappa + state.slope_mean * state.slope_sd**-2
     # The 2 × 2 normal, d first and then a given d.
     own = held - across**2 / steep
     centre = (pull - across / steep * by_slope) / own
-    d = centre + _normal(own, generator) / own.sqrt()
-    a = (by_slope - across * d) / steep + _normal(own, generator) / steep.sqrt()
+    d = centre + normal(own, generator) / own.sqrt()
+    a = (by_slope - across * d) / steep + normal(own, generator) / steep.sqrt()
     return state._replace(slope=a, intercept=d)
 
 
@@ -180,7 +180,7 @@ def _shift_move(state: _State, generator: torch.Generator) -> _State:
     precision = precision + (odd * odd).sum(1, keepdim=True) * state.sd**-2
     pull = (odd * above).sum(1, keepdim=True) * state.sd**-2 + m * state.mean / _MEAN_SD**2
     pull = pull - state.ability.sum(1, keepdim=True) * state.ability_sd**-2
-    shift = pull / precision + _normal(pull, generator) / precision.sqrt()
+    shift = pull / precision + normal(pull, generator) / precision.sqrt()
     return state._replace(
         ability=state.ability + shift,
         intercept=state.intercept - state.slope * shift,
@@ -221,7 +221,7 @@ def _draw_mean(
 ) -> Tensor:
     precision = values.shape[1] * sd**-2 + prior[1] ** -2
     pull = values.sum(1, keepdim=True) * sd**-2 + prior[0] * prior[1] ** -2
-    return pull / precision + _normal(pull, generator) / precision.sqrt()
+    return pull / precision + normal(pull, generator) / precision.sqrt()
 
 
 def _draw_sd(away: Tensor, prior: float, generator: torch.Generator) -> Tensor:
@@ -247,17 +247,9 @@ def _draw_from_table(
     """Draw by inverting the distribution function, uniformly within a cell of the table."""
     share = torch.softmax(log_density, dim=1).cumsum(1)
     like = share[:, :1].contiguous()
-    u, inside = _uniform(like, generator), _uniform(like, generator)
+    u, inside = uniform(like, generator), uniform(like, generator)
     place = torch.searchsorted(share, u * share[:, -1:]).clamp_max(_TABLE - 1)
     return table.gather(1, place) + (inside - 0.5) * step
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-
-
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
 def _item_moments(mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,7 +30,6 @@ from evalstats_plugin.irt.estimators.optimise import (
 )
 from evalstats_plugin.irt.methods import FactorOptions
 from evalstats_plugin.irt.model.algebra import linalg, split
-from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import FactorFit
 
@@ -96,7 +95,7 @@ def fit_factor(
 
 
 class FactorSolution(NamedTuple):
-    """N models and M items in K dimensions; abilities have mean 0 and, unrotated, covariance I.
+    """N models and M items in K dimensions; abilities have mean 0 and covariance I.
 
     Dimensions are in descending order of the variance of the logits that they explain, with signs
     such that their loadings have a positive sum.
@@ -108,8 +107,6 @@ class FactorSolution(NamedTuple):
     """a, shape (M, K)."""
     intercept: Tensor
     """d, shape (M,)."""
-    correlation: Tensor
-    """Correlation of the abilities, shape (K, K): I unless rotated obliquely."""
     prior_precision: Tensor
     """Prior precision of abilities on this scale, (K, K): modes vary less than their prior."""
     ridge: float
@@ -131,9 +128,9 @@ class FactorSolution(NamedTuple):
         return items.mean(0), linalg.inv(spread)
 
     def for_models(self, counts: Counts) -> FactorSolution:
-        """Other models on these items: posterior modes under N(0, correlation)."""
+        """Other models on these items: posterior modes under N(0, I)."""
         # `prior_precision`, the wider prior of the fit, predicted their other answers worse.
-        precision = linalg.inv(self.correlation)
+        precision = torch.eye(self.loading.shape[1]).to(self.loading)
         prior = (torch.zeros_like(precision[0]), precision)
         ability = posterior_mode(counts, self.loading, self.intercept, prior)
         return self._replace(ability=ability)
@@ -150,17 +147,6 @@ class FactorSolution(NamedTuple):
     def crossed(self, other: FactorSolution) -> FactorSolution:
         """These models on the items of another solution."""
         return other._replace(ability=self.ability)
-
-    def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
-        """Rotate so that most items load on few dimensions; predictions do not change."""
-        turn = torch.as_tensor(rotation_matrix(self.loading.cpu().numpy(), how)).to(self.loading)
-        back = linalg.inv(turn)
-        return self._replace(
-            ability=self.ability @ back.T,
-            loading=self.loading @ turn,
-            correlation=back @ self.correlation @ back.T,
-            prior_precision=turn.T @ self.prior_precision @ turn,
-        )
 
 
 def check_dimensions(counts: Counts, n_dimensions: int) -> None:
@@ -312,7 +298,6 @@ def _standardised(
         ability=left @ turn * n**0.5 * sign,
         loading=loading_new * sign,
         intercept=intercept + loading @ middle,
-        correlation=torch.eye(len(middle)).to(ability),
         prior_precision=raw @ raw.T + floor,
         ridge=ridge,
         log_likelihood=float(fit.sum()),
@@ -396,7 +381,7 @@ def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> Fa
 
 
 def _solution_of(fit: FactorFit, like: Tensor) -> FactorSolution:
-    arrays = (fit.ability, fit.loading, fit.intercept, fit.correlation, fit.prior_precision)
+    arrays = (fit.ability, fit.loading, fit.intercept, fit.prior_precision)
     parts = (torch.as_tensor(x).to(like) for x in arrays)
     return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
 

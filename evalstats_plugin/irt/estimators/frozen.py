@@ -116,13 +116,13 @@ def _root(counts: Counts, items: Items, start: Tensor, method: ScoreMethod) -> A
     return AbilityScores(at, information.rsqrt())
 
 
-def fit_curves(counts: Counts, kind: str = "2pl", *, max_steps: int = 200) -> CurvesFit:
+def fit_curves(counts: Counts, kind: str = "2pl") -> CurvesFit:
     """Fit with items integrated out, and keep what is needed to place models and items.
 
     `kind` is ``"rasch"``, ``"2pl"`` or ``"2pl-signed"``; see `items_integrated`.
     """
     known: Any = kind
-    found = items_integrated(counts, known, max_steps=max_steps)
+    found = items_integrated(counts, known)
     spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
     width = _REACH * float(spread)
     nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
@@ -243,11 +243,8 @@ def _check_exposed(split: Split) -> None:
     for axis, what in ((1, "models"), (0, "items")):
         bare = int((split.test.any(axis) & ~used.any(axis)).sum())
         if bare:
-            msg = (
-                f"{bare} held-out {what} have no exposed cell, from which they could be placed: "
-                "raise exposure_rate"
-            )
-            raise DesignError(msg)
+            msg = f"{bare} held-out {what} have no exposed cell, from which they could be placed"
+            raise DesignError(f"{msg}: add answers")
 
 
 def _selected(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:
@@ -297,12 +294,10 @@ def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> flo
     return float(positive @ below) / pairs if pairs else float("nan")
 
 
-def calibration(
-    counts: Counts, probability: FloatArray, test: BoolArray, *, n_bins: int = 10
-) -> Calibration:
-    """Compare P with observed shares, in bins of equally many cells; equal P share a bin."""
+def calibration(counts: Counts, probability: FloatArray, test: BoolArray) -> Calibration:
+    """Compare P with observed shares, in ten bins of equally many cells; equal P share a bin."""
     right, trials, p = _cells(counts, probability, test)
-    edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
+    edges = np.unique(np.quantile(p, np.arange(1, 10) / 10))
     _, place = np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)
     total = np.bincount(place, weights=trials)
     return Calibration(

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, counted
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
 from evalstats_plugin.irt.estimators.item_population import (
     DIFFICULTY_SPREAD,
@@ -86,7 +86,6 @@ class Bootstrap(NamedTuple):
     discrimination: Quantity | None
     """Posterior means given each refit; None where the estimator has no items."""
     difficulty: Quantity | None
-    over: Over
     notes: tuple[str, ...]
 
 
@@ -119,14 +118,7 @@ def bootstrap(
     ----------
     clusters : shape (M,)
         Items of one cluster are drawn together; numbers from 0.
-
-    Raises
-    ------
-    ValueError
-        Fewer than 2 resamples, clusters without drawing items, or options that the estimator does
-        not support.
     """
-    _check(options, counts, clusters)
     b = options.n_resamples
     if options.estimator == "cml-items":
         weights = item_weights(b, counts.right.shape[1], rng, clusters)
@@ -141,24 +133,6 @@ def bootstrap(
         for name in ("ability", "discrimination", "difficulty", "converged")
     )
     return _summary(ability, (discrimination, difficulty), converged, options)
-
-
-def _check(options: BootstrapOptions, counts: Counts, clusters: NDArray[np.int64] | None) -> None:
-    if options.n_resamples < 2:
-        msg = f"{counted(options.n_resamples, 'resample')} cannot show a spread: take 2 or more"
-        raise ValueError(msg)
-    if clusters is not None and options.over != "items":
-        msg = f"clusters are of items, not of {options.over!r}: take over='items'"
-        raise ValueError(msg)
-    if clusters is not None and clusters.shape != (counts.right.shape[1],):
-        msg = f"clusters have shape {clusters.shape}: pass one for each item"
-        raise ValueError(msg)
-    if options.estimator == "cml-items" and (options.kind, options.over) != ("rasch", "items"):
-        msg = (
-            f"'cml-items' cannot be refitted for kind {options.kind!r} over {options.over!r}: take "
-            "estimator 'mml-items'"
-        )
-        raise ValueError(msg)
 
 
 def bootstrap_by(
@@ -348,9 +322,7 @@ def _summary(
     discrimination, difficulty = None, None
     if items is not None:
         discrimination, difficulty = (_quantity(x.cpu().numpy(), level) for x in items)
-    return Bootstrap(
-        _quantity(theta, level), covariance, discrimination, difficulty, options.over, tuple(notes)
-    )
+    return Bootstrap(_quantity(theta, level), covariance, discrimination, difficulty, tuple(notes))
 
 
 def _quantity(values: FloatArray, level: float) -> Quantity:

@@ -28,117 +28,73 @@ class Split(NamedTuple):
     """Cells to predict."""
 
 
-def random_entries(
-    observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2
-) -> Split:
+TEST_SHARE, EXPOSED = 0.2, 0.3
+"""Share of the cells, models or items that is held out, and share of the cells of held-out models
+or items that is exposed."""
+
+
+def random_entries(observed: BoolArray, *, rng: np.random.Generator) -> Split:
     """Hold out cells at random; each model and item with two or more keeps at least one."""
-    test = _some_per_row(observed.reshape(1, -1), test_share, rng).reshape(observed.shape)
+    test = _some_per_row(observed.reshape(1, -1), TEST_SHARE, rng).reshape(observed.shape)
     for axis in (0, 1):
         bare = observed.any(axis) & ~(observed & ~test).any(axis)
         test &= ~(np.expand_dims(bare, axis) & observed)
     return _checked(observed & ~test, np.zeros_like(observed), test)
 
 
-def rows(
-    observed: BoolArray,
-    *,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def rows(observed: BoolArray, *, rng: np.random.Generator) -> Split:
     """Hold out models at random; a share of their answers is exposed."""
-    return _held_out_rows(observed, _some(len(observed), test_share, rng), exposure_rate, rng)
+    return _held_out_rows(observed, _some(len(observed), rng), rng)
 
 
-def columns(
-    observed: BoolArray,
-    *,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def columns(observed: BoolArray, *, rng: np.random.Generator) -> Split:
     """Hold out items at random; a share of their answers is exposed."""
-    return _turned(rows(observed.T, rng=rng, test_share=test_share, exposure_rate=exposure_rate))
+    return _turned(rows(observed.T, rng=rng))
 
 
-def l_mask(
-    observed: BoolArray,
-    *,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def l_mask(observed: BoolArray, *, rng: np.random.Generator) -> Split:
     """Train on old models × old items, predict new models on new items (the L-mask of AIMS).
 
     Cells of new models on old items, and of old models on new items, are exposed.
     """
-    new_models, new_items = _corner(observed, test_share, rng)
+    new_models, new_items = _corner(observed, rng)
     across = observed & (new_models != new_items)
-    old_items = _some_per_row(across & new_models, exposure_rate, rng)
-    old_models = _some_per_row((across & new_items).T, exposure_rate, rng).T
+    old_items = _some_per_row(across & new_models, EXPOSED, rng)
+    old_models = _some_per_row((across & new_items).T, EXPOSED, rng).T
     train = observed & ~new_models & ~new_items
     return _checked(train, old_items | old_models, observed & new_models & new_items)
 
 
-def block(observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2) -> Split:
+def block(observed: BoolArray, *, rng: np.random.Generator) -> Split:
     """Hold out new models × new items, train on all else (torch_measure's L-mask)."""
-    new_models, new_items = _corner(observed, test_share, rng)
+    new_models, new_items = _corner(observed, rng)
     test = observed & new_models & new_items
     return _checked(observed & ~test, np.zeros_like(observed), test)
 
 
-def shifted_rows(
-    observed: BoolArray,
-    *,
-    key: FloatArray,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def shifted_rows(observed: BoolArray, *, key: FloatArray, rng: np.random.Generator) -> Split:
     """Hold out the models with the largest `key`, shape (N,), such as the most able."""
-    return _held_out_rows(observed, _largest(key, len(observed), test_share), exposure_rate, rng)
+    return _held_out_rows(observed, _largest(key), rng)
 
 
-def shifted_columns(
-    observed: BoolArray,
-    *,
-    key: FloatArray,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def shifted_columns(observed: BoolArray, *, key: FloatArray, rng: np.random.Generator) -> Split:
     """Hold out the items with the largest `key`, shape (M,), such as the hardest."""
-    held_out = _largest(key, observed.shape[1], test_share)
-    return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
+    return _turned(shifted_rows(observed.T, key=key, rng=rng))
 
 
-def tasks(
-    observed: BoolArray,
-    *,
-    task: IntArray,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def tasks(observed: BoolArray, *, task: IntArray, rng: np.random.Generator) -> Split:
     """Hold out whole tasks at random; `task` numbers that of each item from 0, shape (M,)."""
-    held_out = _some(int(task.max()) + 1, test_share, rng)[task]
-    return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
+    held_out = _some(int(task.max()) + 1, rng)[task]
+    return _turned(_held_out_rows(observed.T, held_out, rng))
 
 
-def temporal(
-    observed: BoolArray,
-    *,
-    released: FloatArray,
-    rng: np.random.Generator,
-    test_share: float = 0.2,
-    exposure_rate: float = 0.3,
-) -> Split:
+def temporal(observed: BoolArray, *, released: FloatArray, rng: np.random.Generator) -> Split:
     """Hold out the models `released` last, shape (N,), and train on those before them.
 
-    Models released together stay together, so that more than `test_share` may be held out.
+    Models released together stay together, so that more of them may be held out.
     """
-    cut = np.sort(released)[-_number(len(observed), test_share)]
-    return _held_out_rows(observed, released >= cut, exposure_rate, rng)
+    cut = np.sort(released)[-_number(len(observed))]
+    return _held_out_rows(observed, released >= cut, rng)
 
 
 MASKS: Mapping[str, Callable[..., Split]] = MappingProxyType(
@@ -158,35 +114,25 @@ MASKS: Mapping[str, Callable[..., Split]] = MappingProxyType(
 """Masks by name."""
 
 
-def _number(size: int, share: float) -> int:
+def _number(size: int) -> int:
     """How many of `size` to hold out: at least one, and never all."""
-    _check_share(share)
-    return max(1, min(round(share * size), size - 1))
+    return max(1, min(round(TEST_SHARE * size), size - 1))
 
 
-def _check_share(share: float) -> None:
-    if not 0 < share < 1:
-        raise ValueError(f"a share must lie between 0 and 1, got {share}")
-
-
-def _some(size: int, share: float, rng: np.random.Generator) -> BoolArray:
+def _some(size: int, rng: np.random.Generator) -> BoolArray:
     chosen = np.zeros(size, dtype=bool)
-    chosen[rng.permutation(size)[: _number(size, share)]] = True
+    chosen[rng.permutation(size)[: _number(size)]] = True
     return chosen
 
 
-def _largest(key: FloatArray, size: int, share: float) -> BoolArray:
-    if np.shape(key) != (size,) or np.isnan(key).any():
-        msg = f"key has shape {np.shape(key)}: pass ({size},) numbers, none missing"
-        raise ValueError(msg)
-    chosen = np.zeros(size, dtype=bool)
-    chosen[np.argsort(key, kind="stable")[-_number(size, share) :]] = True
+def _largest(key: FloatArray) -> BoolArray:
+    chosen = np.zeros(len(key), dtype=bool)
+    chosen[np.argsort(key, kind="stable")[-_number(len(key)) :]] = True
     return chosen
 
 
 def _some_per_row(cells: BoolArray, share: float, rng: np.random.Generator) -> BoolArray:
     """Draw a share of the cells of each row, at least one of two or more."""
-    _check_share(share)
     size: IntArray = cells.sum(axis=1)
     least, most = np.minimum(size - 1, 1), np.maximum(size - 1, 0)
     wanted: FloatArray = np.minimum(np.maximum(np.rint(share * size), least), most)
@@ -197,20 +143,16 @@ def _some_per_row(cells: BoolArray, share: float, rng: np.random.Generator) -> B
     return drawn
 
 
-def _held_out_rows(
-    observed: BoolArray, new: BoolArray, exposure_rate: float, rng: np.random.Generator
-) -> Split:
+def _held_out_rows(observed: BoolArray, new: BoolArray, rng: np.random.Generator) -> Split:
     cells = observed & new[:, None]
-    exposed = _some_per_row(cells, exposure_rate, rng)
+    exposed = _some_per_row(cells, EXPOSED, rng)
     return _checked(observed & ~new[:, None], exposed, cells & ~exposed)
 
 
-def _corner(
-    observed: BoolArray, share: float, rng: np.random.Generator
-) -> tuple[BoolArray, BoolArray]:
+def _corner(observed: BoolArray, rng: np.random.Generator) -> tuple[BoolArray, BoolArray]:
     """Draw new models, shape (N, 1), and new items, (1, M)."""
     n, m = observed.shape
-    return _some(n, share, rng)[:, None], _some(m, share, rng)[None]
+    return _some(n, rng)[:, None], _some(m, rng)[None]
 
 
 def _turned(split: Split) -> Split:
@@ -221,7 +163,7 @@ def _checked(train: BoolArray, exposed: BoolArray, test: BoolArray) -> Split:
     if not train.any() or not test.any():
         msg = (
             f"{int(train.sum())} cells are left to train on and {int(test.sum())} to predict: "
-            "change test_share, or add models or items"
+            "add models or items"
         )
         raise DesignError(msg)
     return Split(train, exposed, test)

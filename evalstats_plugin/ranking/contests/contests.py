@@ -215,29 +215,13 @@ class Contests:
 
     def wins(self) -> FloatArray:
         """Total weight of i's wins against j, ties counted half for each; shape (n, n)."""
-        won = self._summed(self.weight * self.outcome)
-        return won + self._summed(self.weight * (1 - self.outcome)).T
-
-    def wins_and_ties(self) -> tuple[FloatArray, FloatArray]:
-        """Total weight of i's wins against j, and of their ties (symmetric); shapes (n, n).
-
-        Raises
-        ------
-        DesignError
-            Outcomes other than 1, 0 and ½.
-        """
-        if not self.outcomes_are_whole:
-            msg = "a model of ties needs wins, losses and ties, but some outcomes are between"
-            raise DesignError(msg)
-        ties = self._summed(self.weight * self.tied)
-        ties = ties + ties.T
-        return self.wins() - ties / 2, ties
-
-    def _summed(self, values: FloatArray) -> FloatArray:
-        """Sum values over the contests of each pair (first, second), shape (n, n)."""
         n = len(self.players)
         cells = self.first * n + self.second
-        return np.bincount(cells, values, n * n).astype(np.float64).reshape(n, n)
+        won, lost = (
+            np.bincount(cells, self.weight * share, n * n).astype(np.float64).reshape(n, n)
+            for share in (self.outcome, 1 - self.outcome)
+        )
+        return won + lost.T
 
     def components(self) -> IntArray:
         """Connected component of each player, shape (n,); players never compared are alone."""
@@ -530,7 +514,8 @@ def count_contests(
     extra, names = _extra(contests, len(first_of), position=position, features=features)
     if ties in WITH_TIES:
         if not np.isin(rows.outcome, OUTCOMES).all():
-            contests.wins_and_ties()  # raises the error
+            msg = "a model of ties needs wins, losses and ties, but some outcomes are between"
+            raise DesignError(msg)
         names = (*names, "tie")
     n, first, second = len(contests.players), rows.first[first_of], rows.second[first_of]
     design = Design(n=n, first=first, second=second, extra=extra, names=names, ties=ties)

@@ -1,7 +1,6 @@
 """Read, write and merge files of comparisons: CSV, JSONL, JSON, Parquet and Fullrank's format.
 
 * `read_contests`: recognises the format by the content; `write_contests`: by the ending
-* `contests_from_fullrank`: the value of a Fullrank file, ``comparisons.json``
 * `merge`, `with_players`: match players, judges and items of several files by name
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.tables import (
-    Column,
     Table,
     csv_table,
     parquet_table,
@@ -41,20 +38,16 @@ from evalstats_plugin.ranking.contests.assembly import (
     UNKNOWN_JUDGE,
     contests_from_table,
     contradictions,
-    groups_of,
 )
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.fullrank import (
+    answers_from,
+    contests_of,
+    is_fullrank,
+)
 from evalstats_plugin.runtime.files import parse_json, write_bytes
 from evalstats_plugin.runtime.untrusted import csv_cell
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-_FULLRANK = (
-    'Write {"items": [names], "prior_var": number, "comparisons": [{"winner": place, "loser": '
-    "place}]}."
-)
-
-_PARTS = ("winner", "loser", "first", "tie", "outcome", "weight", "time", "judge", "item")
-"""Parts of a comparison in Fullrank's format, of which it needs the first two."""
+from evalstats_plugin.stats.arrays import IntArray
 
 _PARQUET = b"PAR1"
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
@@ -111,7 +104,7 @@ def read_contests(
     if columns:
         msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
         raise SelectionError(msg)
-    made = contests_from_fullrank(found, where)
+    made = contests_of(answers_from(found, where))
     return made if players is None else with_players(made, players)
 
 
@@ -313,59 +306,6 @@ def _is_jsonl(content: bytes, where: str) -> bool:
     return not (is_fullrank(value) or columns)
 
 
-def is_fullrank(value: Any) -> bool:
-    """Whether a JSON value has the layout of a Fullrank file."""
-    return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
-
-
-def contests_from_fullrank(value: Mapping[str, Any], where: str) -> Contests:
-    """Make contests from the JSON value of a Fullrank file; its prior is only checked.
-
-    Raises
-    ------
-    LogError
-        The value has another layout.
-    DesignError
-        There are no comparisons, or invalid ones.
-    """
-    players = _players(value["items"], where)
-    comparisons = value["comparisons"]
-    if not isinstance(comparisons, list):
-        msg = f"{where}: comparisons are no list of objects. {_FULLRANK}"
-        raise LogError(msg)
-    table = record_table(records_of(comparisons, where), where)
-    part = table.load(_PARTS)
-    winner, loser = (_places(part[name], name, len(players), where) for name in _PARTS[:2])
-    known = ~part["first"].empty
-    places = part["first"].numbers("first", where, "a place in the list of items")
-    shown = np.where(known, places, winner)
-    neither = (shown != winner) & (shown != loser)
-    part["first"].refuse(neither, "first", where, "the place of the winner or of the loser")
-    first = shown.astype(np.int64)
-    tied = part["tie"].translated({"true": 1.0}) == 1
-    share = np.where(tied, 0.5, _numbers(part["outcome"], "outcome", where))
-    lacking = int((~known).sum())
-    mixed = f"{lacking} of {len(known)} comparisons do not tell who was shown first: unused"
-    time = part["time"]
-    made = Contests(
-        players=players,
-        first=first,
-        second=np.where(first == winner, loser, winner),
-        outcome=np.where(first == winner, share, 1 - share),
-        weight=_numbers(part["weight"], "weight", where),
-        ordered=bool(known.all()),
-        time=None if time.empty.all() else time.texts(),
-        notes=(mixed,) if known.any() and lacking else (),
-        **groups_of(part["judge"], part["item"]),
-    )
-    made.check()
-    prior = value.get("prior_var", 1.0)
-    if not (isinstance(prior, (int, float)) and math.isfinite(prior) and prior > 0):
-        msg = f"{where}: prior_var is {prior!r}. Write a number above 0."
-        raise DesignError(msg)
-    return made
-
-
 def _fullrank_value(contests: Contests) -> dict[str, Any]:
     """Contests as the JSON value of a Fullrank file."""
     if contests.features is not None:
@@ -397,27 +337,3 @@ def _fullrank_value(contests: Contests) -> dict[str, Any]:
         "prior_var": 1.0,
         "comparisons": comparisons,
     }
-
-
-def _players(items: Any, where: str) -> tuple[str, ...]:
-    names = cast("list[Any]", items) if isinstance(items, list) else []
-    if not names or not all(isinstance(name, str) for name in names):
-        msg = f"{where}: items are no list of names. {_FULLRANK}"
-        raise LogError(msg)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        msg = f"{where}: two items are called {twice!r}. Rename one."
-        raise DesignError(msg)
-    return tuple(names)
-
-
-def _places(column: Column, name: str, n: int, where: str) -> IntArray:
-    expected = f"a place from 0 to {n - 1} in the list of items"
-    found = column.numbers(name, where, expected)
-    column.refuse(~((found >= 0) & (found < n) & (found == np.floor(found))), name, where, expected)
-    return found.astype(np.int64)
-
-
-def _numbers(column: Column, name: str, where: str) -> FloatArray:
-    """Return the numbers of a part, 1 where it is empty."""
-    return np.where(column.empty, 1.0, column.numbers(name, where, "a number"))

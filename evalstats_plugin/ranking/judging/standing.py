@@ -115,22 +115,12 @@ class Standing:
         self._prior_variance = prior_variance
         self._known: tuple[Answer, ...] = ()
         self._rng = np.random.default_rng(seed)
-        self._state = self._no_answers()
-
-    def _no_answers(self) -> EPState:
-        variance = self._prior_variance
-        return EPState(self.n, prior_covariance=variance, tie="estimate", ordered=True)
+        self._state = EPState(n, prior_variance, ordered=True)
 
     @property
     def position(self) -> tuple[float, float] | None:
-        """Advantage of the item shown first, in units of the noise of an answer, and its error.
-
-        None where it is not known which item was shown first.
-        """
-        if not self._state.ordered:
-            return None
-        found = self._state.fit(tuple(map(str, range(self.n))))
-        return found.parameters["position"], found.parameter_std_errors["position"]
+        """Advantage of the item shown first, and its error; see `EPState.position`."""
+        return self._state.position
 
     def update(self, given: Sequence[Answer]) -> None:
         """Add new answers to the posterior, and remove those that were undone."""
@@ -141,7 +131,7 @@ class Standing:
         gone, new = self._known[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
         if not given:
-            self._state = self._no_answers()
+            self._state = EPState(self.n, self._prior_variance, ordered=True)
         elif len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             contests = Contests.of(
                 [a.first for a in given],
@@ -151,9 +141,7 @@ class Standing:
                 weight=[a.weight for a in given],
                 ordered=ordered,
             )
-            self._state = EPState.of(
-                contests, prior_covariance=self._prior_variance, tie="estimate"
-            )
+            self._state = EPState.of(contests, self._prior_variance)
         else:
             for answer in gone:
                 self._state.remove(answer.first, answer.second, answer.share, answer.weight)

@@ -31,7 +31,7 @@ class RankingFit:
     model: str
     """``"bradley-terry"``, ``"thurstone"`` or ``"plackett-luce"``."""
     estimator: str
-    """``"ml"``, ``"laplace"``, ``"ep"``, ``"gibbs"``, ``"hmc"`` or ``"exact"``."""
+    """``"ml"``, ``"laplace"``, ``"ep"``, ``"hmc"`` or ``"exact"``."""
     players: tuple[str, ...]
     rating: FloatArray
     """Estimates or posterior means, shape (n,); their mean is 0 unless there is a prior."""

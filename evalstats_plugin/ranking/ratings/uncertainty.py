@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,7 +68,7 @@ def bradley_terry_posterior(
     contests: Contests,
     *,
     prior_mean: ArrayLike = 0.0,
-    prior_covariance: ArrayLike | Literal["estimated"] = 1.0,
+    prior_covariance: ArrayLike = 1.0,
     estimator: Estimator = "hmc",
     ties: TieModel = "half",
     length: ChainLength = LENGTH,
@@ -82,8 +82,7 @@ def bradley_terry_posterior(
         If these are ordered, a position effect with prior N(0, 1) is estimated.
     prior_mean : a number, or shape (n,)
     prior_covariance
-        In squared logits: a variance, n variances, or shape (n, n); or ``"estimated"``: s² for all
-        ratings, where s has a half-Cauchy(0, 1) prior.
+        In squared logits: a variance, n variances, or shape (n, n).
     estimator
         ``"hmc"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
         standard deviations from about a hundred contests per player.
@@ -109,22 +108,17 @@ def bradley_terry_posterior(
         msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
         raise SelectionError(msg)
     found = count_contests(contests, ties, position=contests.ordered)
-    estimated = isinstance(prior_covariance, str)
-    if estimated and prior_covariance != "estimated":
-        raise SelectionError(no_such("prior", str(prior_covariance), ["estimated"], "estimated"))
-    covariance: Any = 1.0 if estimated else prior_covariance
-    prior = _prior(found, prior_mean, np.asarray(covariance, dtype=np.float64))
+    prior = _prior(found, prior_mean, prior_covariance)
     if estimator == "laplace":
-        fit = _laplace_fit(found, prior, estimated=estimated)
+        fit = _laplace_fit(found, prior)
     else:
-        drawn = np.random.default_rng(rng)
-        fit = _hmc_fit(found, prior, estimated=estimated, length=length, rng=drawn)
+        fit = _hmc_fit(found, prior, length, np.random.default_rng(rng))
     about = {"n_contests": len(found.contests), "ties": ties}
     fit.diagnostics.update(about, seconds=perf_counter() - start)
     return fit
 
 
-def _prior(found: CountedContests, mean: ArrayLike, covariance: FloatArray) -> Prior:
+def _prior(found: CountedContests, mean: ArrayLike, covariance: ArrayLike) -> Prior:
     """Check the prior of the ratings, and add those of the other parameters."""
     design = found.design
     n, size = design.n, design.size
@@ -138,19 +132,8 @@ def _prior(found: CountedContests, mean: ArrayLike, covariance: FloatArray) -> P
     return Prior(centre, precision)
 
 
-def _laplace_fit(found: CountedContests, prior: Prior, *, estimated: bool) -> RankingFit:
+def _laplace_fit(found: CountedContests, prior: Prior) -> RankingFit:
     n, design = found.design.n, found.design
-    diagnostics: dict[str, Any] = {}
-    if estimated:
-
-        def objective(log_sd: float) -> float:
-            """Minus the log posterior density of log s, up to a constant."""
-            evidence = _laplace(found, _rescaled(prior, n, math.exp(log_sd))).log_evidence
-            return -evidence - log_sd + math.log1p(math.exp(2 * log_sd))
-
-        best = optimize.minimize_scalar(objective, bounds=(-4.0, 4.0), method="bounded")
-        diagnostics["prior_sd"] = math.exp(float(best.x))
-        prior = _rescaled(prior, n, diagnostics["prior_sd"])
     normal = _laplace(found, prior)
     errors = np.sqrt(np.diagonal(normal.covariance))
     return RankingFit(
@@ -162,8 +145,7 @@ def _laplace_fit(found: CountedContests, prior: Prior, *, estimated: bool) -> Ra
         parameters=dict(zip(design.names, normal.mode[n:].tolist(), strict=True)),
         parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
         log_likelihood=normal.log_likelihood,
-        diagnostics={"log_evidence": normal.log_evidence, "converged": normal.converged}
-        | diagnostics,
+        diagnostics={"log_evidence": normal.log_evidence, "converged": normal.converged},
         notes=found.contests.notes,
     )
 
@@ -195,37 +177,17 @@ def _laplace(found: CountedContests, prior: Prior) -> _Normal:
     )  # fmt: skip
 
 
-def _rescaled(prior: Prior, n: int, sd: float) -> Prior:
-    """Replace the prior precision of the n ratings by 1 / sd²."""
-    precision = prior.precision.copy()
-    precision[:n, :n] = np.eye(n) / sd**2
-    return Prior(prior.mean, precision)
-
-
 def _hmc_fit(
-    found: CountedContests,
-    prior: Prior,
-    *,
-    estimated: bool,
-    length: ChainLength,
-    rng: np.random.Generator,
+    found: CountedContests, prior: Prior, length: ChainLength, rng: np.random.Generator
 ) -> RankingFit:
     design, n = found.design, found.design.n
-    around = _laplace_fit(found, prior, estimated=estimated)
-    if estimated:
-        prior = _rescaled(prior, n, around.diagnostics["prior_sd"])
     normal = _laplace(found, prior)
-    chains = split_hamiltonian(
-        _log_posterior(found, prior, estimated=estimated),
-        NormalApproximation(normal.mode, normal.covariance), rng, length,
-    )  # fmt: skip
+    around = NormalApproximation(normal.mode, normal.covariance)
+    chains = split_hamiltonian(_log_posterior(found, prior), around, rng, length)
     every = chains.reshape(-1, design.size)
     mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
     agreement = chain_agreement(chains)
     diagnostics = agreement.diagnostics | {"chains": length.chains, "draws": length.draws}
-    if estimated:
-        away = (every[:, :n] - prior.mean[:n]).T
-        diagnostics["prior_sd"] = float(_half_cauchy_scale(away).mean_sd.mean())
     return RankingFit(
         model="bradley-terry",
         estimator="hmc",
@@ -240,49 +202,18 @@ def _hmc_fit(
     )
 
 
-def _log_posterior(found: CountedContests, prior: Prior, *, estimated: bool) -> LogPosterior:
-    """Make the log posterior of all parameters; `estimated` integrates over the ratings' scale."""
+def _log_posterior(found: CountedContests, prior: Prior) -> LogPosterior:
+    """Make the log posterior of all parameters."""
     design, weights = found.design, found.weights()
-    precision = prior.precision.copy()
-    if estimated:
-        precision[: design.n, : design.n] = 0
 
     def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         cells = derivatives(design.ties, design.ahead(x), design.tie(x), weights)
         away = x - prior.mean[:, None]
-        pull = precision @ away
+        pull = prior.precision @ away
         value = cells.value.sum(axis=0) - (away * pull).sum(axis=0) / 2
-        slope = design.summed(cells.by_x, cells.by_tie) - pull
-        if estimated:
-            scale = _half_cauchy_scale(away[: design.n])
-            value = value + scale.log_density
-            slope[: design.n] += scale.slope
-        return value, slope
+        return value, design.summed(cells.by_x, cells.by_tie) - pull
 
     return log_posterior
-
-
-class _Scale(NamedTuple):
-    """N(0, s²) of n ratings with a half-Cauchy(0, 1) prior of s, at K points."""
-
-    log_density: FloatArray
-    """Log density with s integrated out, shape (K,), up to a constant."""
-    slope: FloatArray
-    """Its gradient, shape (n, K)."""
-    mean_sd: FloatArray
-    """Posterior mean of s given the ratings, shape (K,)."""
-
-
-def _half_cauchy_scale(away: FloatArray) -> _Scale:
-    """Integrate over s by the trapezoidal rule on a grid of log s."""
-    grid = np.linspace(-8, 8, 161)[:, None]
-    square, precision = (away * away).sum(axis=0), np.exp(-2 * grid)
-    log_f = (1 - len(away)) * grid - square / 2 * precision - np.log1p(np.exp(2 * grid))
-    top = log_f.max(axis=0)
-    f = np.exp(log_f - top)
-    total = f.sum(axis=0)
-    slope = -away * (f * precision).sum(axis=0) / total
-    return _Scale(top + np.log(total), slope, (f * np.exp(grid)).sum(axis=0) / total)
 
 
 def bootstrap_bradley_terry(

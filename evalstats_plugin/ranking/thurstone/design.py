@@ -98,15 +98,7 @@ class Answers(NamedTuple):
     design: Any
     """Sparse, shape (C, P)."""
     answer: IntArray
-    """1: the first won, 0: a tie, -1: the second won; shape (C,), or (C, K) for K chains."""
-    judge: IntArray | None = None
-    """Shape (C,)."""
-
-    @property
-    def by_chain(self) -> FloatArray:
-        """Answers of shape (C, 1), or (C, K) if chains saw different ones."""
-        answer = self.answer.astype(np.float64)
-        return answer if answer.ndim == 2 else answer[:, None]
+    """1: the first won, 0: a tie, -1: the second won; shape (C,)."""
 
 
 def answers_of(contests: Contests, ties: Ties = "threshold") -> Answers:
@@ -129,9 +121,7 @@ def answers_of(contests: Contests, ties: Ties = "threshold") -> Answers:
     n = len(contests.players)
     design = difference_rows(contests.first, contests.second, n, ordered=contests.ordered)
     which = np.repeat(np.arange(len(contests)), times)
-    answer = np.sign(2 * outcome - 1).astype(np.int64)[which]
-    judge = None if contests.judge is None else contests.judge[which]
-    return Answers(design[which], answer, judge)
+    return Answers(design[which], np.sign(2 * outcome - 1).astype(np.int64)[which])
 
 
 def difference_rows(first: IntArray, second: IntArray, n: int, *, ordered: bool) -> Any:

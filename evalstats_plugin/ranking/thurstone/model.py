@@ -400,18 +400,16 @@ class SkewNormal:
         """Estimate the share of proposals that are accepted."""
         return acceptance(self.box, size, rng) if len(self.low) else 1.0
 
-    def sample(
-        self, size: int, rng: np.random.Generator, *, least: float = LEAST_ACCEPTANCE
-    ) -> Sample:
+    def sample(self, size: int, rng: np.random.Generator) -> Sample:
         """Draw from the posterior: z inside its box, then x given z.
 
         Raises
         ------
         DesignError
-            Fewer than ``least`` of the proposals are accepted.
+            Fewer than `LEAST_ACCEPTANCE` of the proposals are accepted.
         """
         m = len(self.low)
-        found = draw(self.box, size, rng, least=least) if m else None
+        found = draw(self.box, size, rng, least=LEAST_ACCEPTANCE) if m else None
         latent = np.zeros((size, 0)) if found is None else found.values
         weights = np.linalg.solve(self.latent_covariance, self.skewness.T)
         expected = self.location + latent @ weights
@@ -451,59 +449,32 @@ class EPState:
     Updates start from the previous sites, so that few sweeps are needed: with 100 players and 1,000
     answers an update takes some hundredths of a second.
 
+    δ, half the width of a tie, is that of the largest evidence, once there is a tie.
+
     Parameters
     ----------
     players
         Number of players n.
-    prior_mean, prior_covariance
-        As for `fit_thurstone`.
-    tie
-        δ, half the width of a tie; ``"estimate"``: that of the largest evidence, once there is a
-        tie; without it a tie counts as half a win and half a loss.
+    prior_variance
+        Of each rating; the unit is the variance of an answer's noise.
     ordered
         Whether the first of a pair was really shown first, so that there is a position effect.
     """
 
-    def __init__(
-        self,
-        players: int,
-        *,
-        prior_mean: ArrayLike = 0.0,
-        prior_covariance: ArrayLike = 1.0,
-        tie: float | Literal["estimate"] | None = None,
-        ordered: bool = False,
-    ) -> None:
-        self._follows = tie == "estimate"
-        self.tie = 0.0 if tie == "estimate" else tie
-        if tie is not None and tie != "estimate" and not 0 < tie < np.inf:
-            msg = f"tie is {tie}: give half the width of a tie, above 0, 'estimate' or None"
-            raise DesignError(msg)
+    def __init__(self, players: int, prior_variance: float = 1.0, *, ordered: bool = False) -> None:
+        self.tie = 0.0
         self.players, self.ordered = players, ordered
-        self.prior = prior_of(prior_mean, prior_covariance, players, ordered=ordered)
+        self.prior = prior_of(0.0, prior_variance, players, ordered=ordered)
         self._place: dict[int, int] = {}
         self._weights = np.zeros((3, 0))
         self._normals = np.zeros((2, 0))
         self._posterior = self._update()
 
     @classmethod
-    def of(
-        cls,
-        contests: Contests,
-        *,
-        prior_mean: ArrayLike = 0.0,
-        prior_covariance: ArrayLike = 1.0,
-        tie: float | Literal["estimate"] | None = None,
-    ) -> EPState:
+    def of(cls, contests: Contests, prior_variance: float = 1.0) -> EPState:
         """Start from existing contests, such as those of a saved session."""
-        state = cls(
-            len(contests.players),
-            prior_mean=prior_mean,
-            prior_covariance=prior_covariance,
-            tie=tie,
-            ordered=contests.ordered,
-        )
-        ties = "half" if tie is None else "threshold"
-        sites = sites_of(usable_contests(contests, ties), ties)
+        state = cls(len(contests.players), prior_variance, ordered=contests.ordered)
+        sites = sites_of(usable_contests(contests, "threshold"), "threshold")
         first, second = entries(sites.design)[:, :2].T
         state._place = {int(code): k for k, code in enumerate(first * state.players + second)}
         state._weights = np.stack([sites.wins, sites.ties, sites.losses])
@@ -522,14 +493,15 @@ class EPState:
         return self._posterior.covariance[: self.players, : self.players]
 
     @property
-    def log_evidence(self) -> float:
-        """Log evidence of the answers, by expectation propagation."""
-        return self._posterior.log_evidence
+    def position(self) -> tuple[float, float] | None:
+        """Advantage of the player shown first, in units of the noise of an answer, and its error.
 
-    @property
-    def n_contests(self) -> float:
-        """Total weight of the answers."""
-        return float(self._weights.sum())
+        None where it is not known which player was shown first.
+        """
+        if not self.ordered:
+            return None
+        found = self._posterior
+        return float(found.mean[-1]), float(found.covariance[-1, -1] ** 0.5)
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Add an answer: 1 if i won, 0 if j won, ½ for a tie.
@@ -551,30 +523,6 @@ class EPState:
         """
         self._change(i, j, outcome, -weight)
 
-    def fit(self, players: tuple[str, ...]) -> RankingFit:
-        """Return the current posterior as a `RankingFit`."""
-        parameters = {"tie": self.tie} if self.tie else {}
-        errors: dict[str, float] = {}
-        if self.ordered:
-            parameters["position"] = float(self._posterior.mean[-1])
-            errors["position"] = float(self._posterior.covariance[-1, -1] ** 0.5)
-        found = self._posterior
-        return RankingFit(
-            model="thurstone",
-            estimator="ep",
-            players=players,
-            rating=self.rating,
-            covariance=self.covariance,
-            parameters=parameters,
-            parameter_std_errors=errors,
-            diagnostics={
-                "iterations": found.sweeps,
-                "converged": found.residual < _UPDATE_RESIDUAL,
-                "log_evidence": found.log_evidence,
-                "n_contests": self.n_contests,
-            },
-        )
-
     def _change(self, i: int, j: int, outcome: float, weight: float) -> None:
         n = self.players
         if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
@@ -586,7 +534,7 @@ class EPState:
         if i > j and not self.ordered:
             i, j, outcome = j, i, 1 - outcome
         share = np.array([outcome, 0.0, 1 - outcome])
-        if outcome == 0.5 and self.tie is not None:
+        if outcome == 0.5:
             share = np.array([0.0, 1.0, 0.0])
         k = self._place.get(i * n + j, len(self._place))
         held = self._weights[:, k] if k < len(self._place) else np.zeros(3)
@@ -609,14 +557,14 @@ class EPState:
         design = difference_rows(codes // n, codes % n, n, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         start = Normals(*self._normals[:, used])
-        if self._follows and ties.any():
+        if ties.any():
             self.tie, found = followed_threshold(
                 sites, self.prior, self.tie or _FIRST_TIE, start, tolerance=_UPDATE_RESIDUAL
             )
         else:
-            self.tie = 0.0 if self._follows else self.tie
+            self.tie = 0.0
             found = expectation_propagation(
-                sites, self.prior, self.tie or 0.0, start, tolerance=_UPDATE_RESIDUAL
+                sites, self.prior, 0.0, start, tolerance=_UPDATE_RESIDUAL
             )
         self._normals = np.zeros_like(self._normals)
         self._normals[:, used] = found.normals

@@ -203,21 +203,3 @@ def test_percentiles_are_order_statistics():
     ordered = np.sort(found.ability.replicates, axis=0)
     assert np.array_equal(found.ability.low, ordered[24])
     assert np.array_equal(found.ability.high, ordered[974])
-
-
-@pytest.mark.parametrize(
-    ("options", "clusters", "message"),
-    [
-        (BootstrapOptions(n_resamples=1), None, "1 resample cannot show a spread"),
-        (BootstrapOptions(over="models"), np.zeros(20, int), "clusters are of items"),
-        (
-            BootstrapOptions(),
-            np.zeros(3, int),
-            r"clusters have shape \(3,\): pass one",
-        ),
-        (BootstrapOptions(estimator="cml-items"), None, "'cml-items' cannot be refitted for kind"),
-    ],
-)
-def test_unsupported_options_are_refused(options, clusters, message):
-    with pytest.raises(ValueError, match=message):
-        bootstrap(counts(5, 20), options, np.random.default_rng(0), clusters=clusters)

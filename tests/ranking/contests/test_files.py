@@ -345,26 +345,29 @@ def test_without_an_order_the_winner_is_first(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"items": "ab"}, LogError, "items are no list of names"),
-        ({"items": ["a", "a"]}, DesignError, "two items are called 'a'"),
-        ({"prior_var": -1}, DesignError, "prior_var is -1. Write a number above 0"),
+        ({"items": "ab"}, LogError, "items. is not a list of texts"),
+        ({"items": ["a", "a"]}, LogError, "items repeat a: list every item once"),
+        ({"prior_var": -1}, LogError, "prior_var. is -1: give a number above 0"),
+        ({"prior_var": 10**400}, LogError, "prior_var. is 1000"),
         ({"comparisons": []}, DesignError, "no comparisons: give at least one"),
-        ({"comparisons": {"winner": 0}}, LogError, "comparisons are no list of objects"),
+        ({"comparisons": {"winner": 0}}, LogError, "not lists of answers: comparisons"),
         (
             {"comparisons": [{"winner": 0, "loser": 3}]},
-            DesignError,
-            "loser is '3' in row 1. Write a place from 0 to 2",
+            LogError,
+            r"comparisons number 1: .* in the list of 3 items \(0 to 2\)",
         ),
-        (
-            {"comparisons": [{"winner": "a", "loser": 1}]},
-            DesignError,
-            "winner is 'a' in row 1",
-        ),
-        ({"comparisons": [{"winner": 1, "loser": 1}]}, DesignError, "b with itself: 1 comparison"),
+        ({"comparisons": [{"winner": "a", "loser": 1}]}, LogError, "does not name a winner"),
+        ({"comparisons": [{"first": 0, "second": 1}]}, LogError, "does not name a winner"),
+        ({"comparisons": [{"winner": 1, "loser": 1}]}, LogError, "needs two different items"),
         (
             {"comparisons": [{"winner": 0, "loser": 1, "first": 2}]},
-            DesignError,
-            "first is '2' in row 1. Write the place of the winner or of the loser",
+            LogError,
+            "one of them the first",
+        ),
+        (
+            {"comparisons": [{"winner": 0, "loser": 1, "weight": "heavy"}]},
+            LogError,
+            "a weight that is a number from 0",
         ),
     ],
 )

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import integrate
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.uncertainty import (
-    _half_cauchy_scale,
     bradley_terry_posterior,
 )
 from evalstats_plugin.runtime.chain_length import ChainLength
@@ -78,44 +76,6 @@ def test_the_stored_calibration_study_holds():
     assert rows["hmc, contests counted four times"]["p_value"] < 1e-6
 
 
-def test_the_prior_scale_is_estimated():
-    """Both ways, of ratings with standard deviation 1 and of ones 2.5 times as large."""
-    for factor in (1.0, 2.5):
-        rating = factor * np.random.default_rng(2).normal(size=20)
-        first, second = np.triu_indices(20, 1)
-        p = 1 / (1 + np.exp(rating[second] - rating[first]))
-        won = np.random.default_rng(0).random((4, 190)) < p
-        made = Contests.of(np.tile(first, 4), np.tile(second, 4), won.ravel(), players=20)
-        spread = {
-            estimator: bradley_terry_posterior(
-                made, prior_covariance="estimated", estimator=estimator, rng=0
-            ).diagnostics["prior_sd"]
-            for estimator in ("hmc", "laplace")
-        }
-        assert spread["hmc"] == pytest.approx(rating.std(), rel=0.35)
-        assert spread["laplace"] == pytest.approx(spread["hmc"], rel=0.15)
-
-
-def test_the_density_of_ratings_of_unknown_scale_is_the_integral():
-    """Against adaptive quadrature; the slope against differences."""
-    away = np.array([[0.4], [-1.1], [0.3]])
-
-    def density(x, power=0):
-        def at(s):
-            return s ** (power - 3) * np.exp(-(x * x).sum() / (2 * s * s)) / (1 + s * s)
-
-        return integrate.quad(at, 0, 1)[0] + integrate.quad(at, 1, np.inf)[0]
-
-    found = _half_cauchy_scale(np.hstack([away, 2 * away]))
-    ratio = density(2 * away) / density(away)
-    assert found.log_density[1] - found.log_density[0] == pytest.approx(np.log(ratio), abs=1e-8)
-    assert found.mean_sd[0] == pytest.approx(density(away, 1) / density(away), rel=1e-3)
-    for k in range(3):
-        step = 1e-4 * (np.arange(3) == k)[:, None]
-        ends = [np.log(density(away + sign * step)) for sign in (1, -1)]
-        assert found.slope[k, 0] == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5)
-
-
 def test_position_and_davidson_ties_are_close_to_maximum_likelihood_with_much_data(simulated):
     _, made = simulated(4, 4000, 2, ties=0.2, position=0.4)
     fit = bradley_terry_posterior(made, ties="davidson", estimator="laplace")
@@ -173,7 +133,6 @@ def test_identical_seeds_draw_identical_numbers():
             "not finite, symmetric and positive definite",
         ),
         ({"prior_mean": [1.0, 2.0]}, DesignError, r"give a number or shape \(3,\) each"),
-        ({"prior_covariance": "guessed"}, SelectionError, "estimated"),
     ],
 )
 def test_wrong_settings_are_refused(keywords, error, message):

@@ -172,9 +172,7 @@ class PlatedFit:
             return found.mean(axis, keepdim=True).expand(
                 empty.shape(over)).reshape(shape).cpu().numpy()  # fmt: skip
         total = torch.zeros(shape, dtype=torch.float64, device=self.bound.device)
-        level = max(one.log_evidence for one in self.sets)
-        share = np.exp([one.log_evidence - level for one in self.sets])
-        for one, part in zip(self.sets, (share / share.sum()).tolist(), strict=True):
+        for one, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
             total += part * self._derivative(model, one.scene, function, over).reshape(shape)
         return total.cpu().numpy()
 

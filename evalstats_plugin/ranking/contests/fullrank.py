@@ -1,0 +1,317 @@
+"""Fullrank's files of comparisons: a list of items, a prior variance, and answers on two items.
+
+Fullrank reads what we write, and ignores what we add: ties, shares, judges, times, items, weights,
+and answers that were skipped or undone.
+
+* `Answers`: the content of a file, made of `Answer`
+* `parse`, `answers_from`: from text, which may break off, or from a JSON value
+* `encoded`, `as_value`: the same back
+* `contests_of`, `answers_of`: from and to `Contests`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from evalstats_plugin.data.tables import Column
+from evalstats_plugin.errors import LogError, counted, few
+from evalstats_plugin.ranking.contests.assembly import groups_of
+from evalstats_plugin.ranking.contests.contests import Contests
+
+_KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
+_LINE = json.JSONEncoder(ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer of a judge on two items, by their indices into a list of names."""
+
+    first: int
+    """The item shown first or left."""
+    second: int
+    outcome: float | None
+    """1 if the first is better, 0 if the second is, ½ for a tie; None if not decided."""
+    judge: str | None = None
+    time: str | None = None
+    """Time in ISO 8601 with the offset from UTC."""
+    placed: bool = True
+    """Whether it is known which was shown first; Fullrank does not record it."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other fields in the file, such as a weight, which are kept unchanged."""
+
+    @property
+    def share(self) -> float:
+        """Outcome of a decided answer; ½ if not decided."""
+        return 0.5 if self.outcome is None else self.outcome
+
+    @property
+    def weight(self) -> float:
+        """Weight of the answer, 1 by default."""
+        return float(self.more.get("weight", 1.0))
+
+    @property
+    def pair(self) -> frozenset[int]:
+        """Both items, in either order."""
+        return frozenset((self.first, self.second))
+
+
+@dataclass(kw_only=True)
+class Answers:
+    """Content of a file of comparisons."""
+
+    names: tuple[str, ...]
+    prior_variance: float = 1.0
+    given: list[Answer] = field(default_factory=list[Answer])
+    """Answers that count, oldest first."""
+    skipped: list[Answer] = field(default_factory=list[Answer])
+    undone: list[Answer] = field(default_factory=list[Answer])
+    notes: tuple[str, ...] = ()
+
+
+def is_fullrank(value: Any) -> bool:
+    """Whether a JSON value has the layout of a Fullrank file."""
+    return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
+
+
+def contests_of(answers: Answers) -> Contests:
+    """Make contests of the answers that count.
+
+    Raises
+    ------
+    DesignError
+        There are none.
+    """
+    given = answers.given
+    placed = sum(answer.placed for answer in given)
+    mixed = f"{len(given) - placed} of {len(given)} comparisons do not tell who was shown first"
+    times = np.array([answer.time or "" for answer in given], dtype=object)
+    made = Contests(
+        players=answers.names,
+        first=np.array([answer.first for answer in given], dtype=np.int64),
+        second=np.array([answer.second for answer in given], dtype=np.int64),
+        outcome=np.array([answer.share for answer in given], dtype=np.float64),
+        weight=np.array([answer.weight for answer in given], dtype=np.float64),
+        ordered=placed == len(given),
+        time=times if any(times) else None,
+        notes=(f"{mixed}: unused",) if 0 < placed < len(given) else (),
+        **groups_of(
+            Column.of(answer.judge for answer in given),
+            Column.of(answer.more.get("item") for answer in given),
+        ),
+    )
+    made.check()
+    return made
+
+
+def answers_of(contests: Contests, prior_variance: float) -> Answers:
+    """Convert contests from a file in another format, so that a session can continue them."""
+    columns = (contests.first, contests.second, contests.outcome, contests.weight)
+    given = [
+        Answer(first=i, second=j, outcome=y, placed=contests.ordered, more={"weight": w})
+        for i, j, y, w in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    names, notes = contests.players, contests.notes
+    return Answers(names=names, prior_variance=prior_variance, given=given, notes=notes)
+
+
+def parse(text: str, source: str) -> Answers:
+    """Parse a file written by `encoded` or Fullrank; a broken file is read up to the break.
+
+    Raises
+    ------
+    LogError
+        The file holds no comparisons, or its list of items is incomplete.
+    """
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return _saved_from(text, source, str(error))
+    if not isinstance(whole, dict) or "items" not in whole:
+        msg = f'{source}: no "items": give comparisons as `rank compare` writes them'
+        raise LogError(msg)
+    return answers_from(cast("dict[str, Any]", whole), source)
+
+
+def _saved_from(text: str, source: str, problem: str) -> Answers:
+    """Read the items and all complete answers before the place where the file breaks off."""
+    names = _whole_values(text, "items")
+    ends = re.search(r'"items"\s*:\s*\[', text) and re.search(r'"comparisons"\s*:', text)
+    if not names or not ends:
+        msg = (
+            f"{source} is broken ({problem}) and its list of items is not whole: nothing in it "
+            "can be used; restore it from a copy, or start with another file"
+        )
+        raise LogError(msg)
+    # A complete JSON number: it is followed by a comma or brace.
+    variance = re.search(r'"prior_var"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]', text)
+    keys = ("comparisons", "skipped", "undone")
+    whole: dict[str, Any] = {"items": names, **{key: _whole_values(text, key) for key in keys}}
+    if variance:
+        whole["prior_var"] = float(variance[1])
+    found = answers_from(whole, source)
+    note = (
+        f"{source} is broken ({problem}): the {len(found.given)} answers in front of that place "
+        "are kept"
+    )
+    return replace(found, notes=(*found.notes, note))
+
+
+def _whole_values(text: str, key: str) -> list[Any]:
+    """Values of a list up to where the JSON breaks off."""
+    start = re.search(rf'"{key}"\s*:\s*\[', text)
+    values: list[Any] = []
+    if start is None:
+        return values
+    decoder, place = json.JSONDecoder(), start.end()
+    while True:
+        place = _after_blanks(text, place)
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return values
+        # A number that was cut off may still parse, so something must follow it.
+        after = _after_blanks(text, place)
+        if after == len(text) or text[after] not in ",]":
+            return values
+        values.append(value)
+        place = after + 1
+        if text[after] == "]":
+            return values
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n":
+        place += 1
+    return place
+
+
+def answers_from(whole: Mapping[str, Any], source: str) -> Answers:
+    """Check the JSON value of a file.
+
+    Raises
+    ------
+    LogError
+        The value has another layout, or holds invalid answers.
+    """
+    names = whole["items"]
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in cast("list[Any]", names)):
+        msg = f'{source}: "items" is not a list of texts: list the names of the items'
+        raise LogError(msg)
+    names = tuple(cast("list[str]", names))
+    if double := [name for name, count in Counter(names).items() if count > 1]:
+        msg = f"{source}: items repeat {few(double)}: list every item once"
+        raise LogError(msg)
+    variance = whole.get("prior_var", 1.0)
+    if not _is_number(variance) or variance == 0:
+        msg = f'{source}: "prior_var" is {variance!r}: give a number above 0'
+        raise LogError(msg)
+    lists = {key: whole.get(key, []) for key in ("comparisons", "skipped", "undone")}
+    if wrong := [key for key, values in lists.items() if not isinstance(values, list)]:
+        msg = f"{source}: not lists of answers: {few(wrong)}"
+        raise LogError(msg)
+    given, skipped, undone = (
+        [
+            _answer(v, len(names), f"{source}, {key} number {i}", must_decide=key == "comparisons")
+            for i, v in enumerate(values, 1)
+        ]
+        for key, values in lists.items()
+    )
+    return Answers(
+        names=names, prior_variance=float(variance), given=given, skipped=skipped, undone=undone
+    )
+
+
+def _answer(record: Any, n: int, place: str, *, must_decide: bool) -> Answer:
+    """Parse one answer on n items."""
+    there = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    fields = {key: value for key, value in there.items() if value is not None}
+    decided = must_decide or "winner" in fields
+    pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
+    if not all(type(i) is int and 0 <= i < n for i in pair):
+        msg = (
+            f"{place}: {json.dumps(record)} does not name a winner and a loser by their places in "
+            f"the list of {counted(n, 'item')} (0 to {n - 1})"
+        )
+        raise LogError(msg)
+    better, worse = cast("list[int]", pair)
+    first: int = fields.get("first", better)
+    share = 0.5 if fields.get("tie") is True else fields.get("outcome", 1.0)
+    numbers = _is_number(share, 1) and _is_number(fields.get("weight", 1.0))
+    if better == worse or first not in pair or not numbers:
+        msg = (
+            f"{place}: {json.dumps(record)} needs two different items, one of them the first, an "
+            "outcome from 0 to 1, and a weight that is a number from 0"
+        )
+        raise LogError(msg)
+    return Answer(
+        first=first,
+        second=better + worse - first,
+        outcome=None if not decided else float(share if first == better else 1 - share),
+        judge=_text(fields.get("judge")),
+        time=_text(fields.get("time")),
+        placed="first" in fields,
+        more={key: value for key, value in fields.items() if key not in _KEYS},
+    )
+
+
+def _is_number(value: Any, most: float = sys.float_info.max) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= most
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def as_value(answers: Answers) -> dict[str, Any]:
+    """JSON value of the file in Fullrank's format.
+
+    Skipped and undone answers are in keys of their own.
+    """
+    whole: dict[str, Any] = {
+        "items": list(answers.names),
+        "prior_var": answers.prior_variance,
+        "comparisons": [_record(answer) for answer in answers.given],
+    }
+    rest = {"skipped": answers.skipped, "undone": answers.undone}
+    return {**whole, **{key: [_record(a) for a in kept] for key, kept in rest.items() if kept}}
+
+
+def encoded(answers: Answers) -> bytes:
+    """Encode the file as JSON with one answer a line, so that versions are easy to compare."""
+    lines = [f"\t{json.dumps(key)}: {_one_a_line(v)}" for key, v in as_value(answers).items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _one_a_line(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    lines = (f"\t\t{_LINE.encode(v)}" for v in cast("list[Any]", value))
+    return "[\n" + ",\n".join(lines) + "\n\t]"
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    record: dict[str, Any]
+    if answer.outcome is None:
+        record = {"first": answer.first, "second": answer.second}
+    else:
+        sides = (answer.first, answer.second)
+        winner, loser = sides if answer.outcome >= 0.5 else sides[::-1]
+        share = max(answer.outcome, 1 - answer.outcome)
+        record = {"winner": winner, "loser": loser}
+        if share < 1:
+            record |= {"tie": True} if share == 0.5 else {"outcome": share}
+        if answer.placed:
+            record["first"] = answer.first
+    if answer.judge is not None:
+        record["judge"] = answer.judge
+    if answer.time is not None:
+        record["time"] = answer.time
+    return {**record, **answer.more}
