@@ -295,14 +295,15 @@ def top_models() -> str:
     sets = {"livebench_binary": "LiveBench, right or wrong", "arc": "ARC"}
     study = read_study("top_models")
     at = study["arc"][0]["at"]
-    head = ("Benchmark", "K", *(f"{n} items" for n in at), "clear", "wrong")
+    head = ("Benchmark", "insurance", "K", *(f"{n} items" for n in at), "clear", "wrong")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for name, shown in sets.items():
         for row in study[name]:
             pairs = zip(row["together"], row["equally"], strict=True)
             cells = [f"{a:.2f} / {b:.2f}" for a, b in pairs]
             last = f"{row['clear']:.2f}", f"{row['wrong']} of {round(row['clear'] * row['groups'])}"
-            lines.append(f"| {shown} | {row['k']} | {' | '.join((*cells, *last))} |")
+            first = shown, f"{row['insurance']:g}", str(row["k"])
+            lines.append(f"| {' | '.join((*first, *cells, *last))} |")
     return "\n".join(lines)
 
 

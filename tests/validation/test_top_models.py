@@ -12,12 +12,14 @@ from study import write_figures
 from test_adaptive_real import FOLDER, atlas, livebench
 
 from evalstats_plugin.adaptive import AdaptiveSession, TopK, item_bank
+from evalstats_plugin.adaptive.selection import INSURANCE
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 
 pytestmark = pytest.mark.validation
 SETS = {"livebench_binary": lambda: livebench(binary=True), "arc": lambda: atlas("arc_mixtral")}
 AT, MODELS, SPLITS, GROUPS = (100, 200, 400, 600), 10, (400, 401), 8
+SHARES = (0.0, INSURANCE)
 
 
 def is_right(chosen, truth, k):
@@ -25,9 +27,10 @@ def is_right(chosen, truth, k):
     return bool(truth[list(chosen)].min() >= np.sort(truth)[-k] - 1e-12)
 
 
-def together(bank, answers, k, seed):
+def together(bank, answers, k, seed, insurance):
     """Places of the chosen at each number of items, and whether and when it was clear."""
-    sessions = {str(i): AdaptiveSession(bank, rng=seed) for i in range(len(answers))}
+    settings = {"insurance": insurance, "rng": seed}
+    sessions = {str(i): AdaptiveSession(bank, **settings) for i in range(len(answers))}
     top, chosen = TopK(sessions, k, max_items=AT[-1], rng=seed), {}
     while (step := top.next()) is not None:
         name, place = step
@@ -39,9 +42,10 @@ def together(bank, answers, k, seed):
     return {n: chosen.get(n, last) for n in AT}, clear, top.n, last
 
 
-def equally(bank, answers, k, seed):
+def equally(bank, answers, k, seed, insurance):
     """Places of the chosen where every model is asked the same number of items."""
-    scores, sessions = {}, [AdaptiveSession(bank, rng=seed) for _ in answers]
+    settings = {"insurance": insurance, "rng": seed}
+    scores, sessions = {}, [AdaptiveSession(bank, **settings) for _ in answers]
     for n in range(1, AT[-1] // len(answers) + 1):
         for session, own in zip(sessions, answers, strict=True):
             for place in session.next(1).tolist():
@@ -51,7 +55,7 @@ def equally(bank, answers, k, seed):
     return {n: np.argsort(-scores[n], kind="stable")[:k].tolist() for n in AT}
 
 
-def rows(scores, tasks):
+def rows(scores, tasks, insurance):
     found = {k: [] for k in (1, 3)}
     for seed in SPLITS:
         rng = np.random.default_rng(seed)
@@ -66,8 +70,8 @@ def rows(scores, tasks):
             answers = scores[rng.choice(tested, MODELS, replace=False)]
             truth = answers.mean(axis=1)
             for k, own in found.items():
-                chosen, clear, n, last = together(bank, answers, k, group)
-                shared = equally(bank, answers, k, group)
+                chosen, clear, n, last = together(bank, answers, k, group, insurance)
+                shared = equally(bank, answers, k, group, insurance)
                 own.append(
                     {
                         "together": [is_right(chosen[n], truth, k) for n in AT],
@@ -78,7 +82,7 @@ def rows(scores, tasks):
                     }
                 )
     return [
-        {"k": k, "models": MODELS, "groups": len(own), "at": list(AT)}
+        {"insurance": insurance, "k": k, "models": MODELS, "groups": len(own), "at": list(AT)}
         | {
             way: [float(np.mean([one[way][i] for one in own])) for i in range(len(AT))]
             for way in ("together", "equally")
@@ -95,7 +99,10 @@ def rows(scores, tasks):
 @pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA names no folder")
 def test_items_go_where_they_tell_most():
     """No clear selection is wrong, and with few items more are right than by equal shares."""
-    found = {name: rows(*data()) for name, data in SETS.items()}
+    found = {
+        name: [row for insurance in SHARES for row in rows(*data(), insurance)]
+        for name, data in SETS.items()
+    }
     write_figures("top_models", {name: (lambda own=own: own) for name, own in found.items()})
 
     every = [row for own in found.values() for row in own]
