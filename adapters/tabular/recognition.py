@@ -104,8 +104,7 @@ def _schema(file: LogFile) -> Any:
         # Invalid UTF-8 in names raises only when they are used.
         repr(schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        msg = f"{file.path} cannot be read as Parquet: {error}"
-        raise LogError(msg) from error
+        raise LogError(f"{file.path} cannot be read as Parquet: {error}") from error
     return schema
 
 
@@ -223,13 +222,12 @@ def _check_enough(
     if lacking:
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
-        msg = (
+        raise SelectionError(
             f"{where}: no column is called as one that holds the {wanted} (there are: "
             f"{few(names, 20)}). Name it: --columns {','.join(meant)} (in Python: columns=). "
             "A matrix of models and items needs --wide models (a row for each model; in Python: "
             "wide='models') or --wide items."
         )
-        raise SelectionError(msg)
 
 
 def _not_read(

@@ -71,8 +71,7 @@ class Request:
     def __post_init__(self) -> None:
         check_confidence_level(self.confidence_level)
         if self.prior is not None and not 0 < self.prior < np.inf:
-            msg = f"the prior weight of each outcome must be above 0: {self.prior:g}"
-            raise DesignError(msg)
+            raise DesignError(f"the prior weight of each outcome must be above 0: {self.prior:g}")
         given = (
             ("correction", self.correction, Correction),
             ("family", self.family, Family),
@@ -106,11 +105,10 @@ def is_chosen_from_data(baseline: str | None, models: Iterable[str]) -> bool:
 def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
     """Raise `DesignError` for the best model as baseline, in a design that cannot allow for it."""
     if is_chosen_from_data(request.baseline, [r.model for r in responses]):
-        msg = (
+        raise DesignError(
             "the best model, chosen from the data, can be the baseline only on the same items and "
             "across tasks; name a model, or compare every two"
         )
-        raise DesignError(msg)
 
 
 def comparable(
@@ -285,8 +283,7 @@ class Pairs(Compared, ABC):
     def cluster_sums(self, differences: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
         if self.clusters is None:
-            msg = f"{self.task}: items come in no clusters"
-            raise ValueError(msg)
+            raise ValueError(f"{self.task}: items come in no clusters")
         from evalstats_plugin.stats.clustered import by_cluster
 
         seen = ~np.isnan(differences)
@@ -473,11 +470,10 @@ def settled(found: Sequence[PairsT], *, against_best_of_each: bool) -> list[Pair
     if not any(p.n_items.any() for p in found):
         p = found[0]
         n_a, n_b = (int(p.n_answered[i[0]]) for i in (p.a, p.b))
-        msg = (
+        raise DesignError(
             f"{p.models[p.a[0]]!r} answered {n_a} items of {p.task!r} and {p.models[p.b[0]]!r} "
             f"{n_b}, none of them the same; compare them as independent samples (unpaired)"
         )
-        raise DesignError(msg)
     return found
 
 

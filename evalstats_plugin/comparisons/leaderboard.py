@@ -17,7 +17,7 @@ from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.scores.cells import (
@@ -217,9 +217,7 @@ def score_table(
         for one in of_column
     }
     rows = [_cell(row, "overall", by_model) for row in overall]
-    columns: dict[tuple[str, str], list[ScoreInterval]] = {}
-    for row in scores:
-        columns.setdefault((row.task, row.kind), []).append(row)
+    columns = grouped(scores, lambda row: (row.task, row.kind))
     for (_, kind), of_column in columns.items():
         own_kind = "group" if kind == "group" else "task"
         rows += [_cell(row, own_kind, by_model) for row in of_column]

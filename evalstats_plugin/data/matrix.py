@@ -22,6 +22,7 @@ from evalstats_plugin.data.responses import (
     as_clusters,
     without_extremes,
 )
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, ItemConflictError, counted
 from evalstats_plugin.runtime.files import (
     numbers_in,
@@ -186,14 +187,11 @@ class ResponseMatrix:
         if not responses:
             msg = "no item scores to join: nothing was selected, or the logs hold no samples"
             raise DesignError(msg)
-        by_task: dict[str, list[Responses]] = {}
-        for r in responses:
-            by_task.setdefault(r.task, []).append(r)
         models = tuple(dict.fromkeys(r.model for r in responses))
         n_epochs = max(r.scores.shape[1] for r in responses)
         blocks = [
             _join_task(group, models, n_epochs, drop=on_conflict == "drop")
-            for group in by_task.values()
+            for group in grouped(responses, lambda r: r.task).values()
         ]
         notes = [note for block in blocks for note in block.notes]
         return cls(
@@ -306,8 +304,7 @@ class ResponseMatrix:
 def _check_distinct(names: Sequence[Any], what: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        msg = f"{what} {twice!r} is there twice; give different names"
-        raise ValueError(msg)
+        raise ValueError(f"{what} {twice!r} is there twice; give different names")
 
 
 def _join_task(
@@ -365,11 +362,10 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
     # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
     metrics = sorted({r.metric.removesuffix(",none") for r in responses})
     if len(metrics) > 1:
-        msg = (
+        raise DesignError(
             f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}); "
             "choose one with --metric (in Python: metric=)"
         )
-        raise DesignError(msg)
     models = [r.model for r in responses]
     if len(set(models)) < len(models):
         twice = next(m for m in models if models.count(m) > 1)
@@ -455,10 +451,8 @@ def _chances(blocks: Sequence[ResponseMatrix]) -> FloatArray | None:
 
 def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
     """Join several runs of one model on one task and metric into epochs, oldest first."""
-    cells: dict[tuple[str, str, str], list[Responses]] = {}
-    for r in responses:
-        cells.setdefault((r.model, r.task, r.metric), []).append(r)
-    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells.values()]
+    cells = grouped(responses, lambda r: (r.model, r.task, r.metric)).values()
+    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells]
 
 
 def _stacked(runs: list[Responses]) -> Responses:
@@ -507,9 +501,8 @@ def check_unit_range(matrix: ResponseMatrix) -> None:
     if not outside.any():
         return
     i, j, r = (int(k) for k in np.argwhere(outside)[0])
-    msg = (
+    raise DesignError(
         f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
         f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r} is outside [0, 1] "
         f"({int(outside.sum())} such scores in all); rescale them, or choose another metric"
     )
-    raise DesignError(msg)

@@ -340,8 +340,7 @@ class MetricFits(Generic[FitT]):
                 self.by_metric[metric] = outcome
         if not self.by_metric:
             reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
-            msg = f"{nothing}: {reasons or 'no log holds scores of items'}"
-            raise DesignError(msg)
+            raise DesignError(f"{nothing}: {reasons or 'no log holds scores of items'}")
         said = [f"{missing} on {metric}: {error}" for metric, error in failed.items()]
         self.notes = (*notes, *unused, *said)
 

@@ -74,11 +74,10 @@ def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str
     free = _free_memory(device)
     if free is None or needed <= free:
         return
-    msg = (
+    raise DesignError(
         f"{what} need about {needed / 2**30:.2f} GiB of memory on {device}, {free / 2**30:.2f} GiB "
         f"are free: fit fewer at a time{', or ' * bool(otherwise)}{otherwise}"
     )
-    raise DesignError(msg)
 
 
 def _free_memory(device: torch.device) -> int | None:

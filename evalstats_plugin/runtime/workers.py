@@ -88,8 +88,7 @@ def workers(n_jobs: int = -1, *, scheduler: str | None = None) -> Generator[None
     [1, 2]
     """
     if n_jobs == 0 or n_jobs < -1:
-        msg = f"{n_jobs} processes cannot work: pass 1 or more, or -1 for all cores"
-        raise DesignError(msg)
+        raise DesignError(f"{n_jobs} processes cannot work: pass 1 or more, or -1 for all cores")
     started = LocalProcesses(n_jobs) if scheduler is None else _on_dask(scheduler, n_jobs)
     with started as processes:
         token = _PROCESSES.set(processes)
@@ -134,14 +133,12 @@ def parallel_map(
                 yield result
         except processes.losses as error:
             if not processes.can_repeat():
-                msg = f"the connection to the cluster was lost: {error}"
-                raise DesignError(msg) from error
+                raise DesignError(f"the connection to the cluster was lost: {error}") from error
             if attempt == _RETRIES:
-                msg = (
+                raise DesignError(
                     f"processes were killed {_RETRIES + 1} times, probably for lack of memory: use "
                     "fewer (n_jobs)"
-                )
-                raise DesignError(msg) from error
+                ) from error
         else:
             return
 
@@ -339,11 +336,10 @@ def _on_dask(address: str, n_jobs: int) -> Generator[DaskWorkers, None, None]:
             client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
             check_versions(client.run(version, _PACKAGE))
         except TimeoutError as error:
-            msg = (
+            raise DesignError(
                 f"the Dask scheduler at {address} has no workers: start some with "
                 f"dask worker {address}"
-            )
-            raise DesignError(msg) from error
+            ) from error
         except ImportError as error:
             msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
             raise DesignError(msg) from error
@@ -515,8 +511,7 @@ def check_memory(needed: float, what: str, instead: str) -> None:
     """
     free = free_memory()
     if free is not None and needed > free:
-        msg = (
+        raise DesignError(
             f"{what} need about {needed / _GIB:,.1f} GiB of memory, and {free / _GIB:,.1f} GiB are "
             f"free: {instead}"
         )
-        raise DesignError(msg)

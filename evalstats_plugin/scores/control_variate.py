@@ -14,7 +14,7 @@ import numpy as np
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import ResponseSet, run_of
 from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import (
@@ -104,10 +104,7 @@ def _by_task(responses: Sequence[Responses]) -> list[list[int]]:
     """Indices of the latest responses of each model, by task and metric."""
     order = sorted(range(len(responses)), key=lambda i: run_of(responses[i]))
     latest = {(responses[i].model, responses[i].task, responses[i].metric): i for i in order}
-    found: dict[tuple[str, str], list[int]] = {}
-    for i in sorted(latest.values()):
-        found.setdefault(task_and_metric(responses[i]), []).append(i)
-    return list(found.values())
+    return list(grouped(sorted(latest.values()), lambda i: task_and_metric(responses[i])).values())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
