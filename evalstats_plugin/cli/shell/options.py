@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -64,11 +64,7 @@ ClustersAre = Literal["random", "fixed"]
 
 Missing = Literal["drop", "bounds", "zero"]
 
-ESTIMANDS, CLUSTERS, MISSING = (
-    ("items", "clusters"),
-    ("random", "fixed"),
-    ("drop", "bounds", "zero"),
-)
+ESTIMANDS, CLUSTERS, MISSING = map(get_args, (Estimand, ClustersAre, Missing))
 """Values of `evalstats_plugin.scores.intervals`, which costs SciPy to import; a test compares."""
 
 OF_ONE_SCORE = ("prior", "population", "estimand", "clusters")
@@ -402,11 +398,20 @@ def family(heading: str) -> Any:
 
 def parse_dimensions(text: str) -> int | str:
     """Read a number of dimensions, or ``auto``."""
-    if text == "auto":
+    return _number_or(text, "auto", "dimensions")
+
+
+def parse_population(text: str) -> int | str:
+    """Read a number of items, or ``logged``."""
+    return _number_or(text, "logged", "items", "population")
+
+
+def _number_or(text: str, word: str, things: str, option: str = "") -> int | str:
+    if text == word:
         return text
     if not text.isdigit() or int(text) == 0:
-        msg = f"--dimensions {text!r} is not a number of dimensions: give one, or 'auto'"
-        raise SelectionError(msg)
+        what = f"--{option or things} {text!r} is not a number of {things}"
+        raise SelectionError(f"{what}: give one, or {word!r}")
     return int(text)
 
 
@@ -428,11 +433,10 @@ def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     example = f"--bounds {metric or 'rougeL'}=0,100"
     pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
     if pair is None or pair[0] >= pair[1]:
-        msg = (
+        raise SelectionError(
             f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
             "--bounds rougeL=0,100"
         )
-        raise SelectionError(msg)
     return metric, pair
 
 
@@ -441,23 +445,12 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [pair.partition("=") for pair in text.split(",")]
     for part, equals, name in pairs:
         if not (equals and part.strip() and name.strip()):
-            msg = (
+            raise SelectionError(
                 f"--columns {part + equals + name!r} does not name a part and its column: write it "
                 "like --columns item=question_id,score=correct (rename columns with a comma in "
                 "their name)"
             )
-            raise SelectionError(msg)
     return tuple((part.strip(), name.strip()) for part, _, name in pairs)
-
-
-def parse_population(text: str) -> int | str:
-    """Read a number of items, or ``logged``."""
-    if text == "logged":
-        return text
-    if not text.isdigit() or int(text) == 0:
-        msg = f"--population {text!r} is not a number of items: give one, or 'logged'"
-        raise SelectionError(msg)
-    return int(text)
 
 
 def _complete_methods(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:

@@ -153,8 +153,7 @@ def draw_result(
     if not kinds and (rows := getattr(result, "rows", ())):
         kinds = getattr(rows[0], "drawn_as", ())
     if not kinds:
-        msg = f"there is no figure of these results ({type(result).__name__})"
-        raise SelectionError(msg)
+        raise SelectionError(f"there is no figure of these results ({type(result).__name__})")
     name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
     axes = draw(name, result, ax=ax, **options)
     if ax is None:
