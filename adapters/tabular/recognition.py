@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.store import KEY
 from evalstats_plugin.data.tables import heading_of
-from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
+from evalstats_plugin.errors import LogError, SelectionError, check_known, few, missing_column
 from evalstats_plugin.runtime.files import LogFile
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
@@ -205,8 +205,7 @@ def layout_of(
 
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
     for part, name in asked:
-        if part not in COLUMNS:
-            raise SelectionError(no_such("part of a row", part, COLUMNS, ", ".join(COLUMNS)))
+        check_known("part of a row", part, COLUMNS)
         if name not in names:
             raise SelectionError(missing_column(name, names, where))
     once = [part for part, _ in asked if part != "score"]

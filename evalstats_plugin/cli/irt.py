@@ -35,7 +35,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
     read_features,
 )
-from evalstats_plugin.errors import LogError, SelectionError, no_such
+from evalstats_plugin.errors import LogError, SelectionError, check_known
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
     kinds = {f.name: str(f.type) for f in fields(record) if f.name != "groups"}
     found: dict[str, Any] = {}
     for name, text in texts.items():
-        if name not in kinds:
-            what = f"option of {record.__name__}"
-            raise SelectionError(no_such(what, name, kinds, ", ".join(kinds)))
+        check_known(f"option of {record.__name__}", name, kinds)
         kind, wanted = kinds[name], "a number"
         try:
             if text == "none" and "float" in kind:

@@ -40,7 +40,7 @@ from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
@@ -287,8 +287,7 @@ def compare(
     SelectionError
         For a design, baseline, method or correction that does not exist, or none for a store.
     """
-    if design not in DESIGNS:
-        raise SelectionError(no_such("design", design, DESIGNS, ", ".join(DESIGNS)))
+    check_known("design", design, DESIGNS)
     analysis, own = DESIGNS[design]
     extra = [method] if isinstance(method, Method) and method not in own else []
     request = Request(

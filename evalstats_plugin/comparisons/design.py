@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
@@ -79,9 +79,7 @@ class Request:
             ("rule for missing scores", self.missing, Missing),
         )
         for what, name, names in given:
-            if name not in get_args(names):
-                there = ", ".join(get_args(names))
-                raise SelectionError(no_such(what, name, get_args(names), there))
+            check_known(what, name, get_args(names))
         elsewhere = {
             "models on the same items": PAIRED,
             "models on items of their own": UNPAIRED,

@@ -19,7 +19,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values, grouped, records
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     Cell,
     InMemory,
@@ -306,13 +306,8 @@ def _check(aim: Aim, design: PowerDesign) -> None:
     for is_wrong, message in wrong:
         if is_wrong:
             raise DesignError(message)
-    if design.method not in METHODS:
-        raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
-    if design.tasks not in get_args(Tasks):
-        names = get_args(Tasks)
-        raise SelectionError(
-            no_such("way to plan for tasks", design.tasks, names, ", ".join(names))
-        )
+    check_known("method", design.method, METHODS)
+    check_known("way to plan for tasks", design.tasks, get_args(Tasks))
 
 
 class PilotSpreads(NamedTuple):

@@ -6,7 +6,7 @@ means the same question in all logs. `stack_epochs` joins several runs of one mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -142,42 +142,6 @@ class ResponseMatrix:
             clusters=found,
             notes=notes,
         )
-
-    @classmethod
-    def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        *,
-        wide: Literal["", "models", "items"] = "",
-        columns: Mapping[str, str] | None = None,
-    ) -> ResponseMatrix:
-        """Build a matrix from a DataFrame, as `evalstats_plugin.read` reads one.
-
-        Parameters
-        ----------
-        frame
-            A row for each response; or, with `wide`, a matrix of scores whose index holds the
-            names, and which has a column ``item.epoch``, or a second level, for each epoch.
-        wide
-            Rows of the matrix are ``"models"``, or ``"items"``.
-        columns
-            Which column holds which part, if its name does not say.
-
-        Raises
-        ------
-        LogError, SelectionError, DesignError
-            As `evalstats_plugin.read`.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> scores = pd.DataFrame({"q1.1": [1, 0], "q1.2": [0, 0], "q2.1": [1, 1], "q2.2": [1, 0]})
-        >>> ResponseMatrix.from_frame(scores.set_axis(["A", "B"]), wide="models").scores.shape
-        (2, 2, 2)
-        """
-        # Loaded on use: data know nothing of logs, but for this door.
-        read: Any = import_module("evalstats_plugin.logs.reading").read
-        return read(frame, wide=wide, columns=columns).matrix()
 
     @classmethod
     def join(

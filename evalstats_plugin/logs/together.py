@@ -138,7 +138,6 @@ class CrossedAbilities:
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)
 
-        self._found = found
         self._scales = MetricFits(
             found, scale, nothing="no metric has a scale of ability", missing="no ability"
         )
@@ -258,7 +257,6 @@ class CrossedCapabilities:
             capabilities = find_capabilities(matrix, features=features, rng=0)
             return replace(capabilities, notes=(*capabilities.notes, *notes))
 
-        self._found = found
         self._fits = MetricFits(
             found, fitted, nothing="no metric has capabilities", missing="no capabilities"
         )

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known
 from evalstats_plugin.runtime.workers import free_memory
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
@@ -56,8 +56,7 @@ def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return the named floating-point type, ``"float64"`` or ``"float32"``."""
     if isinstance(dtype, torch.dtype):
         return dtype
-    if dtype not in _DTYPES:
-        raise SelectionError(no_such("dtype", dtype, _DTYPES, ", ".join(_DTYPES)))
+    check_known("dtype", dtype, _DTYPES)
     return _DTYPES[dtype]
 
 

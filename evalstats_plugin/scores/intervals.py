@@ -24,7 +24,7 @@ from evalstats_plugin.data.responses import Group, Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore, by_models
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     RATIOS,
     UNIT,
@@ -162,9 +162,7 @@ def intervals(
         ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
         ("rule for missing scores", missing, Missing),
     ):  # fmt: skip
-        if name not in get_args(names):
-            there = get_args(names)
-            raise SelectionError(no_such(what, name, there, ", ".join(there)))
+        check_known(what, name, get_args(names))
     source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import run_of
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, few
 from evalstats_plugin.stats import metrics
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.metrics import BINARY
@@ -287,8 +287,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
     SelectionError
         For another metric, or if no responses have labels.
     """
-    if metric not in DERIVED:
-        raise SelectionError(no_such("derived metric", metric, DERIVED, ", ".join(DERIVED)))
+    check_known("derived metric", metric, DERIVED)
     found: dict[tuple[str, ...], Responses] = {}
     for r in responses:
         if r.pairs is None or NAMES.get(r.aggregation) not in DERIVED:

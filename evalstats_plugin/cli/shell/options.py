@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, c
 import click
 from click.shell_completion import CompletionItem
 
-from evalstats_plugin.errors import EvalStatsError, SelectionError, no_such
+from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known, no_such
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class LazyGroup(click.Group):
         """Find a command, and what files set its options to."""
         names = self.list_commands(ctx)
         if args[0] not in names and args[0][:1] != "-" and not ctx.resilient_parsing:
-            raise click.UsageError(no_such("command", args[0], names, ", ".join(names)), ctx)
+            raise click.UsageError(no_such("command", args[0], names), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         runs = not (ctx.resilient_parsing or {"-h", "--help"} & set(rest))
         if name is None or command is None or isinstance(command, click.Group) or not runs:
@@ -224,9 +224,7 @@ class Name(click.Choice[str]):
         SelectionError
             There is no such name; the message lists those there are.
         """
-        if value not in self.choices:
-            names = list(map(str, self.choices))
-            raise SelectionError(no_such(self.what, value, names, ", ".join(names)))
+        check_known(self.what, value, list(map(str, self.choices)))
         return value
 
 
@@ -675,7 +673,7 @@ def _settings(
             option = key.replace("_", "-")
             if isinstance(value, dict):
                 if key not in there:
-                    raise table.refused(no_such("command", key, there, ", ".join(there)))
+                    raise table.refused(no_such("command", key, there))
             elif key in there:
                 inner = table.inner(key).heading
                 raise table.refused(f"{key} is a command, not an option: write a table [{inner}]")
@@ -690,7 +688,7 @@ def _settings(
     for key, value in table.values.items():
         option = key.replace("_", "-")
         if option not in options:
-            raise table.refused(no_such(f"option of {name}", key, options, ", ".join(options)))
+            raise table.refused(no_such(f"option of {name}", key, options))
         table.check_allowed(option)
         yield option, value, table
 

@@ -16,7 +16,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import SelectionError, check_known, no_such
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,8 +133,7 @@ def draw(name: str, result: Any, *, ax: Axes | None = None, **options: Any) -> A
     SelectionError
         No such figure.
     """
-    if name not in FIGURES:
-        raise SelectionError(no_such("figure", name, FIGURES, ", ".join(FIGURES)))
+    check_known("figure", name, FIGURES)
     module, _, function = FIGURES[name].function.partition(":")
     return getattr(import_module(module), function)(result, ax=ax, **options)
 
