@@ -255,9 +255,10 @@ class Pairs(Compared, ABC):
     def means(self) -> FloatArray:
         """Shape (N,): mean score of each model on the items it has a score of."""
 
-    @abstractmethod
     def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
+        a, b = self.scores_of(start, stop)
+        return b - a
 
     @abstractmethod
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -370,11 +371,6 @@ class Pairing(Pairs):
         place = np.zeros(len(of_a), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         return (of_a[rows] @ of_b.T)[place[self.a], self.b]
-
-    def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
-        """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
-        a, b = self.scores_of(start, stop)
-        return b - a
 
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""

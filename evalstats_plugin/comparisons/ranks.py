@@ -139,7 +139,7 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     sign = -1 if rows[0].higher_is_better is False else 1
     ahead = np.zeros((n, n))
     ahead[b, a] = [sign * (row.difference or 0.0) for row in rows]
-    first = ~beats.any(axis=0)
+    first: BoolArray = np.asarray(~beats.any(axis=0))
     np.logical_and.at(first, a, [row.a_may_be_first is not False for row in rows])
     np.logical_and.at(first, b, [row.b_may_be_first is not False for row in rows])
     about = {

@@ -212,8 +212,7 @@ class StoredPairing(Pairs):
                 f"{len(self.a):,} pairs of models on {self.n_of_task:,} items must be read: "
                 f"too many; name a baseline, or {IN_MEMORY}"
             )
-        a, b = self.scores_of(start, stop)
-        return b - a
+        return super().differences(start, stop)
 
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""

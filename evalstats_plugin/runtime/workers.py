@@ -17,14 +17,14 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.runtime.transactions import scratch_folder
@@ -162,28 +162,11 @@ def results(
             yield waiting.popleft().result()
 
 
-class Processes(Protocol):
-    """Where the enclosing `workers` block has its work done."""
-
-    n_jobs: int
-    losses: tuple[type[BaseException], ...]
-    """Exceptions of a piece whose process was killed."""
-
-    def can_repeat(self) -> bool:
-        """Whether the pieces that were lost can be handed out once more."""
-        ...
-
-    def sent(
-        self, function: Callable[[Any], Result]
-    ) -> AbstractContextManager[Callable[[Any], Future[Result]]]:
-        """Send the function once; the result hands out its pieces, the end drops what is left."""
-        ...
-
-
 class LocalProcesses:
     """Processes of this machine, started with the first piece, and again after one was killed."""
 
     losses: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    """Exceptions of a piece whose process was killed."""
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs: int = n_jobs if n_jobs > 0 else import_module("loky").cpu_count()
@@ -191,7 +174,7 @@ class LocalProcesses:
         self._futures = list[Future[Any]]()
 
     def can_repeat(self) -> bool:
-        """Processes of this machine are started again."""
+        """Whether lost pieces can be handed out once more: processes here are started again."""
         return True
 
     def __enter__(self) -> LocalProcesses:
@@ -264,6 +247,10 @@ class DaskWorkers:
             yield submit
         finally:
             self.client.cancel(futures)
+
+
+Processes: TypeAlias = LocalProcesses | DaskWorkers
+"""Where the enclosing `workers` block has its work done."""
 
 
 def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Result:
