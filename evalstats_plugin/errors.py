@@ -17,7 +17,7 @@ The command line turns each into one message and exit code 2. Programming mistak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -79,17 +79,23 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
+def no_such(what: str, name: str, known: Iterable[str], shown: str = "") -> str:
     """Return a message that a name does not exist, with close and known names.
 
-    >>> no_such("method", "wison", ["wilson", "t"], "wilson, t")
+    >>> no_such("method", "wison", ["wilson", "t"])
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
     """
     names = list(known)
     parts = [other for other in names if name and name in other][:3]
     close = parts or get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}? There" if close else "there"
-    return f"no {what} is called {name!r}; {hint} are: {shown}"
+    return f"no {what} is called {name!r}; {hint} are: {shown or ', '.join(names)}"
+
+
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Raise `SelectionError`, with the closest names, for a name that does not exist."""
+    if name not in known:
+        raise SelectionError(no_such(what, name, known))
 
 
 def missing_column(column: str, names: Sequence[str], where: str) -> str:

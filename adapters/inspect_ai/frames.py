@@ -165,11 +165,10 @@ def viz_limits(
     mark: Any = import_module("inspect_viz.mark")
     low, high = f"{score}_ci_low", f"{score}_ci_high"
     if missing := [name for name in (low, high, y) if name not in data.columns]:
-        msg = (
+        raise SelectionError(
             f"the data has no column {few(missing)}: add limits by add_intervals(), and name the "
             "view's column of models as y"
         )
-        raise SelectionError(msg)
     style = {"stroke": "#416AD040", "stroke_width": 15}
     return mark.rule_y(data, x1=low, x2=high, y=y, **(style | options))
 

@@ -79,8 +79,7 @@ def _of_samples(
     # Summaries and samples come in different orders, on which a seeded bootstrap must not depend.
     used.sort(key=lambda s: (s.epoch, isinstance(s.raw_id, str), s.raw_id))
     if not used:
-        msg = f"{path} has no samples that ended well, so that it holds no comparison"
-        raise LogError(msg)
+        raise LogError(f"{path} has no samples that ended well, so that it holds no comparison")
     records = [dict(_fields_of(sample, log)) for sample in used]
     found = dict.fromkeys(n for r in records for n in r if n.startswith(SCORES))
     verdicts = [name for name in found if not set(name.split(".")) & _NOT_VALUES]

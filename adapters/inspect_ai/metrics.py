@@ -87,8 +87,7 @@ def _interval_metric(
     method: str, level: float, to_float: ValueToFloat | None, cluster: str | None = None
 ) -> Metric:
     if not 0 < level < 1:
-        msg = f"level {level} is no confidence level: choose a number between 0 and 1"
-        raise ValueError(msg)
+        raise ValueError(f"level {level} is no confidence level: choose a number between 0 and 1")
     # Several metrics of one scorer have keys of their own.
     name = "cluster" if cluster is not None else "" if method == "beta-hpd" else method
     prefix = f"{name.replace('-', '_')}_ci".removeprefix("_")
@@ -150,8 +149,7 @@ def _clusters(scores: list[SampleScore], field: str) -> NDArray[Any]:
     values = [field_of(score.sample_metadata or {}, field) for score in scores]
     clusters, _ = as_clusters(values, field)
     if clusters is None:
-        msg = f"no sample's metadata has the field {field!r}"
-        raise LookupError(msg)
+        raise LookupError(f"no sample's metadata has the field {field!r}")
     return clusters
 
 

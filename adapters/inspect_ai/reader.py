@@ -511,11 +511,10 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
     ids.update(dict.fromkeys(t.item for t in samples))
     epochs = {e: column for column, e in enumerate(sorted({e for _, e in latest}))}
     if len(ids) * len(epochs) > _SPARSEST * (len(samples) + _SPARSEST):
-        msg = (
+        raise LogError(
             f"{path} has only {len(samples)} samples of {len(ids)} items, in {len(epochs)} "
             f"epoch{'s' if len(epochs) > 1 else ''}: most items must be in each epoch"
         )
-        raise LogError(msg)
     row_of = {item: row for row, item in enumerate(ids)}
     return Table(
         samples=tuple(latest.values()),
@@ -536,11 +535,10 @@ def _check_ids(ids: Sequence[int | str], path: Path) -> None:
             raise LogError(f"{msg}, more than the {_LONGEST_ID} that are read")
         first = names.setdefault(name, raw)
         if first != raw:
-            msg = (
+            raise LogError(
                 f"{path} has items {first!r} and {raw!r}, which are one and the same in a log; "
                 "give them other ids and run again"
             )
-            raise LogError(msg)
 
 
 def settings_of(log: EvalLog) -> Settings:

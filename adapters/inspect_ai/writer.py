@@ -422,11 +422,10 @@ def check_items(items: Items) -> None:
         for name, value in statistics.items():
             ours = name.startswith(PREFIX)
             if not ours or (isinstance(value, float) and not math.isfinite(value)):
-                msg = (
+                raise ValueError(
                     f"item {item!r} has the statistic {name}={value!r}: names start with {PREFIX}, "
                     "and numbers are finite"
                 )
-                raise ValueError(msg)
 
 
 def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> EvalLog:

@@ -57,8 +57,7 @@ def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     if not made and refused:
         raise refused[0]
     if not made:
-        msg = f"{path} has no samples of its run (run lm-eval with --log_samples)"
-        raise LogError(msg)
+        raise LogError(f"{path} has no samples of its run (run lm-eval with --log_samples)")
     merged = merge(*made)
     if not refused:
         return merged
@@ -71,8 +70,7 @@ def _of_task(path: Path, columns: Mapping[str, str], model: str | None, task: st
     filters = list(dict.fromkeys(str(r[FILTER]) for r in records if FILTER in r))
     wanted = columns.get(FILTER, filters[0] if filters else None)
     if filters and wanted not in filters:
-        msg = f"{path} has no filter {wanted!r}; there are: {', '.join(filters)}"
-        raise SelectionError(msg)
+        raise SelectionError(f"{path} has no filter {wanted!r}; there are: {', '.join(filters)}")
     identity = {"task": task} | ({} if model is None else {"model": model})
     samples = [
         {k: v for k, v in record.items() if k not in _LEFT_OUT} | identity

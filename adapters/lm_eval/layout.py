@@ -113,17 +113,15 @@ def load_results(log: LogFile) -> dict[str, Any] | None:
         return None
     path, content = log.path, log.read_bytes()
     if not content.strip():
-        msg = f"{path} is empty: the run may have been killed while it wrote its results"
-        raise LogError(msg)
+        raise LogError(f"{path} is empty: the run may have been killed while it wrote its results")
     data = parse_json(content, path)
     if not is_results(data):
         return None
     if "configs" not in data:
-        msg = (
+        raise LogError(
             f"{path} was written by lm-eval 0.3 or older, which logs neither items nor filters; "
             "run again with lm-eval 0.4.2 or later and --log_samples"
         )
-        raise LogError(msg)
     check_shape(data, path)
     return without_block(data)
 

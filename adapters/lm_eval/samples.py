@@ -249,22 +249,20 @@ def collect(
                 nth = n_lines.get(doc_id, 0)
                 n_lines[doc_id] = nth + 1
                 if nth >= len(filters):
-                    msg = (
+                    raise LogError(
                         f"{where}: line {number} is line {nth + 1} of item {doc_id}, but the task "
                         f"has {len(filters)} filter{'s'[: len(filters) > 1]} "
                         f"({', '.join(filters)}); two runs may have been appended to one file"
                     )
-                    raise LogError(msg)
                 name = filters[nth]
             samples = found.get(name)
             if samples is None:
                 samples = found[name] = FilterSamples()
             if doc_id in samples.seen:
-                msg = (
+                raise LogError(
                     f"{where}: line {number} repeats item {doc_id} under filter {name!r}; "
                     "two runs may have been appended to one file: remove one of them"
                 )
-                raise LogError(msg)
             samples.add(record, doc_id)
             hashes: list[Any] = [record.get(which) for which in HASHES]
             complete = complete and None not in hashes
@@ -279,11 +277,10 @@ def collect(
         hashes = [name for name in HASHES if not isinstance(record.get(name), str)]
         names = ("doc_id", "filter", "metrics", "scores_per_repeat", *hashes)
         shown = ", ".join(f"{name} {record[name]!r:.40}" for name in names if name in record)
-        msg = (
+        raise LogError(
             f"{where}: line {number} is not a sample as lm-eval logs it ({shown or 'no fields'}): "
             "it needs an id, the name of a filter, a list of metrics and an object of scores"
-        )
-        raise LogError(msg) from error
+        ) from error
     for samples in found.values():
         samples.finish()
         _check_names(samples, where)
@@ -303,8 +300,7 @@ def _check_names(samples: FilterSamples, where: str) -> None:
         texts = [value for value in values if isinstance(value, str)]
         if wrong:
             found = next(value for value in values if type(value) in wrong)
-            msg = f"{where}: {what} {found!r:.40} is neither a text nor a whole number"
-            raise LogError(msg)
+            raise LogError(f"{where}: {what} {found!r:.40} is neither a text nor a whole number")
         if texts and max(map(len, texts)) > MAX_NAME:
             msg = f"{where}: {what} has {max(map(len, texts))} characters, which is no name"
             raise LogError(msg)
@@ -392,8 +388,7 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
         # Numbers of thousands of digits; thousands of nested brackets.
         raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
     if not isinstance(record, dict) or "doc_id" not in record:
-        msg = f"{where} has no doc_id, so it is not a sample of lm-eval"
-        raise LogError(msg)
+        raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
     return cast("dict[str, Any]", record)
 
 

@@ -70,11 +70,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if clean is None:
         return None
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
-        msg = (
+        raise WriteError(
             f"{path}: lm-eval's samples files are never changed, so items cannot be annotated; "
             "with --fit irt (in Python: fits=['irt']) the results file lists the items to look at"
         )
-        raise WriteError(msg)
     original = original_bytes(path)
     if annotation is None:
         return _written(output, original, path, read)

@@ -115,11 +115,10 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     path = log.path
     known = metadata_in(log)
     if (_MATRIX in known or KEY in known) and (selection.columns or selection.wide):
-        msg = (
+        raise SelectionError(
             f"{path} is a file of evalstats-plugin's own, which says what its columns hold: leave "
             "columns and wide (--columns, --wide) out"
         )
-        raise SelectionError(msg)
     if _MATRIX in known:
         found = ResponseMatrix.load(path).to_responses()
         source = Source(path=path, harness=TABULAR)
@@ -144,11 +143,10 @@ def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
     """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
     ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
-        msg = (
+        raise LogError(
             f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
             "to the option or function that asks for such a file."
         )
-        raise LogError(msg)
 
 
 def _wanted(selection: Selection, task: str, metric: str) -> bool:
@@ -201,8 +199,7 @@ def open_table(log: LogFile, *, announced: bool, wide: bool = False) -> Table | 
     if not head.strip():
         if not by_name and ending not in LINES:
             return None
-        msg = f"{path} is empty. Write a heading and a row for each epoch of each item."
-        raise LogError(msg)
+        raise LogError(f"{path} is empty. Write a heading and a row for each epoch of each item.")
     if head.lstrip().startswith((b"{", b"[")):
         of_subjects = is_of_subjects(head)
         if not of_subjects and not _are_scores(head, announced=announced, by_name=ending in LINES):
@@ -220,11 +217,10 @@ def _table_of_subjects(records: Sequence[Record], where: str, notes: tuple[str, 
     answers: list[dict[str, Any]] = []
     for line, record in enumerate(records, start=1):
         if not as_text(record.get("subject_id")) or not isinstance(record.get("responses"), dict):
-            msg = (
+            raise LogError(
                 f"{where}: line {line} lacks a model or its answers. Write a subject_id and an "
                 "object of responses, as py-irt does."
             )
-            raise LogError(msg)
         answers.append(record["responses"])
     model = Column.of(record["subject_id"] for record in records)
     sizes = list(map(len, answers))
@@ -252,11 +248,10 @@ def _responses(
     """Yield the responses of a table with a row per item and epoch."""
     layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
     if "metric" in layout.columns and len(layout.scores) > 1:
-        msg = (
+        raise SelectionError(
             f"{table.where} has a column of metrics, so it has one column of scores, but "
             f"{len(layout.scores)} were named. Name one: --columns score=COLUMN"
         )
-        raise SelectionError(msg)
     loaded, about_rows = without_empty_rows(table.load(layout.used))
     parts = {part: loaded[name] for part, name in layout.columns.items()}
     size = len(parts["item"].codes)
@@ -344,12 +339,11 @@ def _refuse_mixed(
     large = np.flatnonzero(~percent & (numbers > 1))
     if len(large):
         rows = np.flatnonzero(np.isin(column.codes, large))
-        msg = (
+        raise DesignError(
             f"{where}: score ({name}) is {column.values[int(large[0])]!r} in {at_rows(rows)}, but "
             f"others are percentages such as {column.values[int(np.argmax(percent))]!r}. Write all "
             "with a percent sign or none."
         )
-        raise DesignError(msg)
 
 
 def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Responses]:
@@ -392,8 +386,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
         parsed = [scores_of(loaded[name], name, table.where) for name in names]
     except DesignError as error:
         hint = f"In a matrix all columns but {heads!r} are of scores. Remove any that is not."
-        msg = f"{error} {hint}"
-        raise DesignError(msg) from error
+        raise DesignError(f"{error} {hint}") from error
     matrix = np.stack([scores for scores, _ in parsed], axis=1)
     models, items = (rows, names) if rows_are == "model" else (names, rows)
     scores = matrix if rows_are == "model" else matrix.T
@@ -431,11 +424,10 @@ def _heads(table: Table, head: bytes, asked: Sequence[tuple[str, str]], rows_are
     """Return the column with the names of the rows; often an index column without a name."""
     for part, name in asked:
         if part != rows_are:
-            msg = (
+            raise SelectionError(
                 f"a matrix with a row for each {rows_are} has no column {part}={name}: all its "
                 f"columns are of scores but one. Name that one, {rows_are}=COLUMN, or none."
             )
-            raise SelectionError(msg)
         if name not in table.names:
             raise SelectionError(missing_column(name, table.names, table.where))
         return name
@@ -457,8 +449,7 @@ def _notes_on_heads(heads: str, rows_are: str, columns_are: str) -> tuple[str, .
 
 def _row_names(column: Column, name: str, rows_are: str, where: str) -> list[str]:
     if not len(column.codes):
-        msg = f"{where} has a heading and no rows. Write one for each {rows_are}."
-        raise DesignError(msg)
+        raise DesignError(f"{where} has a heading and no rows. Write one for each {rows_are}.")
     empty = np.flatnonzero(column.empty)
     if len(empty):
         msg = f"{where}: column {name!r} is empty in {at_rows(empty)}. Write a name in every row."
@@ -466,11 +457,10 @@ def _row_names(column: Column, name: str, rows_are: str, where: str) -> list[str
     if len(column.values) < len(column.codes):
         twice = int(np.argmax(np.bincount(column.codes) > 1))
         at = np.flatnonzero(column.codes == twice)[:2] + 1
-        msg = (
+        raise DesignError(
             f"{where}: rows {at[0]} and {at[1]} are both of {rows_are} {column.values[twice]!r}. "
             "Keep one of them; a table with a row for each epoch of each item needs no --wide."
         )
-        raise DesignError(msg)
     return [column.values[k] for k in column.codes]
 
 
@@ -495,12 +485,11 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     n_models, _, n_epochs = store.shape
     size = n_models * n_epochs * sum(len(task.places) for task in tasks)
     if size > LARGE:
-        msg = (
+        raise LogError(
             f"{store.path} holds {size:,} answers; at most {LARGE:,} are read at once. Choose some "
             "with --task. The command compare --baseline MODEL reads them in blocks, "
             "as intervals, compare and fit_irt do in Python, given ResponseStore(path)"
         )
-        raise LogError(msg)
     return [
         replace(r, source=source, notes=store.notes)
         for task in tasks

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.store import KEY
 from evalstats_plugin.data.tables import heading_of
-from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
+from evalstats_plugin.errors import LogError, SelectionError, check_known, few, missing_column
 from evalstats_plugin.runtime.files import LogFile
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
@@ -104,8 +104,7 @@ def _schema(file: LogFile) -> Any:
         # Invalid UTF-8 in names raises only when they are used.
         repr(schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        msg = f"{file.path} cannot be read as Parquet: {error}"
-        raise LogError(msg) from error
+        raise LogError(f"{file.path} cannot be read as Parquet: {error}") from error
     return schema
 
 
@@ -206,8 +205,7 @@ def layout_of(
 
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
     for part, name in asked:
-        if part not in COLUMNS:
-            raise SelectionError(no_such("part of a row", part, COLUMNS, ", ".join(COLUMNS)))
+        check_known("part of a row", part, COLUMNS)
         if name not in names:
             raise SelectionError(missing_column(name, names, where))
     once = [part for part, _ in asked if part != "score"]
@@ -223,13 +221,12 @@ def _check_enough(
     if lacking:
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
-        msg = (
+        raise SelectionError(
             f"{where}: no column is called as one that holds the {wanted} (there are: "
             f"{few(names, 20)}). Name it: --columns {','.join(meant)} (in Python: columns=). "
             "A matrix of models and items needs --wide models (a row for each model; in Python: "
             "wide='models') or --wide items."
         )
-        raise SelectionError(msg)
 
 
 def _not_read(

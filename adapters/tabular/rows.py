@@ -26,6 +26,7 @@ from evalstats_plugin.data.responses import (
     score_matrix,
     unique_in_order,
 )
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.tables import Column, at_rows
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.stats.arrays import IntArray
@@ -109,11 +110,11 @@ def scale_of(scores: Floats) -> tuple[float, float] | None:
 
 def with_scale(responses: Sequence[Responses]) -> list[Responses]:
     """Set the bounds of means that have none and are likely to be on a known scale, with a note."""
-    by_metric: dict[str, list[Floats]] = {}
-    for r in responses:
-        if r.bounds is None and r.aggregation == "mean":
-            by_metric.setdefault(r.metric, []).append(r.scores.ravel())
-    scales = {metric: scale_of(np.concatenate(own)) for metric, own in by_metric.items()}
+    unbounded = [r for r in responses if r.bounds is None and r.aggregation == "mean"]
+    scales = {
+        metric: scale_of(np.concatenate([r.scores.ravel() for r in own]))
+        for metric, own in grouped(unbounded, lambda r: r.metric).items()
+    }
     found: list[Responses] = []
     for r in responses:
         scale = scales.get(r.metric)
@@ -150,12 +151,11 @@ def _refuse_twice(
         )
     lacking = [note for note in table.notes if note.startswith("no column says the")]
     cure += "".join(f"; {note}" for note in lacking)
-    msg = (
+    raise DesignError(
         f"{table.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
         f"{r.task!r}, item {item.values[item.codes[one]]!r}{', and one epoch' if numbered else ''} "
         f"({twice[2]} {'row' if twice[2] == 1 else 'rows'} too many). {cure}."
     )
-    raise DesignError(msg)
 
 
 def _check_bounds(
@@ -166,12 +166,11 @@ def _check_bounds(
     outside = np.flatnonzero((scores[rows] < bounds[0]) | (scores[rows] > bounds[1]))
     if len(outside):
         row = rows[outside[0]]
-        msg = (
+        raise DesignError(
             f"{table.where}: score {scores[row]:g} in {at_rows(rows[outside])} (model {r.model!r}, "
             f"task {r.task!r}) is out of the bounds {bounds[0]:g} to {bounds[1]:g} that the table "
             "gives. Correct the scores or the bounds."
         )
-        raise DesignError(msg)
 
 
 class _OfItems:
@@ -193,12 +192,11 @@ class _OfItems:
         if len(differ):
             row = self.rows[differ[0]]
             item = self.table.parts["item"]
-            msg = (
+            raise DesignError(
                 f"{self.table.where}: item {item.values[item.codes[row]]!r} of task "
                 f"{self.r.task!r} has another {part} in {at_rows(self.rows[differ])} than before. "
                 "Write the same in all its rows."
             )
-            raise DesignError(msg)
         return mine
 
     def numbers(self, part: str) -> Floats | None:
@@ -241,11 +239,10 @@ class _OfItems:
         codes = list(map(int, np.unique(column.codes[self.rows])))
         if len(codes) > 1:
             shown = ", ".join(column.values[k] if k >= 0 else "nothing" for k in codes[:3])
-            msg = (
+            raise DesignError(
                 f"{self.table.where}: {part} is {shown} in rows of model {self.r.model!r}, task "
                 f"{self.r.task!r} and metric {self.r.metric!r}. Write the same in all of them."
             )
-            raise DesignError(msg)
         return column.values[codes[0]] if codes[0] >= 0 else None
 
     def direction(self) -> bool | None:
@@ -268,11 +265,10 @@ class _OfItems:
         except ValueError:
             low, high = 1.0, 0.0
         if not low < high:
-            msg = (
+            raise DesignError(
                 f"{self.table.where}: min_score is {least!r} and max_score is {greatest!r}. Write "
                 "two numbers, the first below the second."
             )
-            raise DesignError(msg)
         return low, high
 
 
@@ -305,11 +301,10 @@ class Rows:
         """Raise `DesignError` if a part is empty in a row."""
         rows = np.flatnonzero(self.parts[part].empty)
         if len(rows):
-            msg = (
+            raise DesignError(
                 f"{self.where}: {at_rows(rows)} has no {part}. Fill column "
                 f"{self.layout.columns[part]!r} in every row."
             )
-            raise DesignError(msg)
 
     @cached_property
     def epochs(self) -> IntArray | None:

@@ -158,11 +158,10 @@ def _tidy(every: Sequence[Responses], output: Path, *, may_be_empty: bool = Fals
     pa: Any = import_module("pyarrow")
     held = [r for r in every if r.scores.size]
     if not held and not may_be_empty:
-        msg = (
+        raise WriteError(
             f"{output} would hold no row: none of the {len(every)} responses has scores of "
             "items; every-eval-ever and parquet hold values without items too"
         )
-        raise WriteError(msg)
     columns = {name: _column(held, of) for name, of in _ALWAYS.items()}
     for name, (has, of) in _SOMETIMES.items():
         if any(has(r) for r in held):

@@ -26,7 +26,7 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Reading, plugins_of
+from evalstats_plugin.cli.shell.running import Reading, loaded_plugins
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.transactions import may_overwrite
@@ -113,14 +113,8 @@ class Options:
 @takes("asked", Options)
 @takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
-@click.pass_context
 def annotate(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    asked: Options,
-    reading: Reading,
-    intervals: Intervals,
+    paths: tuple[str, ...], *, asked: Options, reading: Reading, intervals: Intervals
 ) -> None:
     """Write intervals and comparisons into the harness's own results files.
 
@@ -131,7 +125,7 @@ def annotate(
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.logs import annotating
 
-    plugins = plugins_of(ctx)
+    plugins = loaded_plugins()
     left_out: list[str] = []
 
     def on_broken(log: Path, error: Exception) -> None:
@@ -187,4 +181,4 @@ def annotate(
         for line in (*(str(warning.message) for warning in caught), *left_out):
             echo(line, err=True)
     if left_out:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)

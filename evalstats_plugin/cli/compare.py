@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
@@ -22,18 +21,10 @@ from evalstats_plugin.cli.shell.options import (
     Name,
     correction,
     family,
-    paths,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Reading,
-    named,
-    output,
-    plugins_of,
-    reading,
-)
+from evalstats_plugin.cli.shell.running import Run, named, on_logs
 from evalstats_plugin.errors import SelectionError, few, no_such
 
 if TYPE_CHECKING:
@@ -92,21 +83,10 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
 @takes("intervals", Intervals, without=OF_ONE_SCORE)
-@output("comparisons")
-@reading
-@click.pass_context
-def compare(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    intervals: Intervals,
-    output: Output,
-    asked: Options,
-) -> None:
+@on_logs("comparisons")
+def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Compare models on the same items (paired), or by another design.
 
     PATHS are results files, folders or patterns; together they hold two models or more.
@@ -118,30 +98,22 @@ def compare(
     """
     from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
     from evalstats_plugin.comparisons.compare import compare as compare_models
-    from evalstats_plugin.report.comparisons import (
-        comparisons_markdown,
-        items_json,
-        items_markdown,
-        print_comparisons,
-        print_items,
-    )
+    from evalstats_plugin.report import comparisons
     from evalstats_plugin.scores.epochs import with_at_k
 
-    output.check("comparisons")
-    plugins = plugins_of(ctx)
-    method = intervals.chosen(plugins, ANALYSES[asked.design][1])
-    responses = reading.store_at(paths, asked.at_k)
+    method = intervals.chosen(run.plugins, ANALYSES[asked.design][1])
+    responses = run.reading.store_at(run.paths, asked.at_k)
     if asked.items and (responses is not None or asked.design != "paired"):
         msg = "--items is for the paired design, and for logs that fit into memory: leave it out"
         raise SelectionError(msg)
     every = None
     if responses is None:
         # Models besides the two say how hard an item is.
-        wanted = replace(reading, models=()) if asked.items else reading
-        every = wanted.read(paths, plugins, quiet=output.quiet, repeats=bool(asked.at_k))
+        every_model = replace(run, reading=replace(run.reading, models=()))
+        every = (every_model if asked.items else run).read(repeats=bool(asked.at_k))
         every = with_at_k(every, asked.at_k) if asked.at_k else every
         responses = every
-    two = _two_of(every, reading.models, asked.baseline) if asked.items and every else None
+    two = _two_of(every, run.reading.models, asked.baseline) if asked.items and every else None
     if two and every:
         responses = replace(every, responses=tuple(r for r in every if r.model in two))
     results = compare_models(
@@ -158,7 +130,7 @@ def compare(
         missing=intervals.missing,
         rng=intervals.seed,
     )
-    output.draw({"comparisons": lambda: results})
+    run.output.draw({"comparisons": lambda: results})
     seed = (how := intervals.how()).pop("seed")
     about = {
         "baseline": asked.baseline,
@@ -170,25 +142,13 @@ def compare(
         "seed": seed,
     }
     if not (two and every):
-        output.show(
-            ctx,
-            results,
-            about,
-            print_table=partial(print_comparisons, all_pairs=asked.all_pairs),
-            to_markdown=comparisons_markdown,
-        )
+        run.show(results, about, comparisons.comparisons_view(all_pairs=asked.all_pairs))
         return
     from evalstats_plugin.logs.texts import compare_items
 
-    most = None if output.form in ("json", "csv") else _MOST_ITEMS
-    output.show(
-        ctx,
-        compare_items(every, *two, most=most, plugins=plugins),
-        about,
-        print_table=partial(print_items, comparisons=results),
-        to_markdown=partial(items_markdown, comparisons=results),
-        to_json=partial(items_json, comparisons=results),
-    )
+    most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
+    found = compare_items(every, *two, most=most, plugins=run.plugins)
+    run.show(found, about, comparisons.items_view(results))
 
 
 def _two_of(responses: ResponseSet, asked: Sequence[str], baseline: str | None) -> tuple[str, str]:

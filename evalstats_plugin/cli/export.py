@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from evalstats_plugin.cli.shell.options import Command, file, paths, quiet, takes, under
-from evalstats_plugin.cli.shell.running import Reading, plugins_of, reading
+from evalstats_plugin.cli.shell.running import Reading, loaded_plugins, reading
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo, echo_message
@@ -50,8 +50,7 @@ class Options:
 @paths
 @takes("asked", Options)
 @reading
-@click.pass_context
-def export(ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, asked: Options) -> None:
+def export(paths: tuple[str, ...], *, reading: Reading, asked: Options) -> None:
     """Export item scores as CSV, TSV, JSONL or Parquet, or in the Every Eval Ever schema.
 
     PATHS are results files, folders or patterns of any harness. Notes on what the format cannot
@@ -61,7 +60,7 @@ def export(ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, aske
     from evalstats_plugin.logs.exporting import export as write
     from evalstats_plugin.logs.exporting import exporter_of
 
-    plugins = plugins_of(ctx)
+    plugins = loaded_plugins()
     file = Path(asked.output)
     to = exporter_of(asked.to, file, plugins).name
     if asked.intervals and to != "every-eval-ever":
@@ -80,4 +79,4 @@ def export(ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, aske
         for path in done.paths:
             echo(path)
     if any(note.startswith("left out: ") for note in responses.notes):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    OF_ONE_SCORE,
-    Command,
-    Intervals,
-    file,
-    paths,
-    takes,
-    under,
-)
-from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, file, takes, under
+from evalstats_plugin.cli.shell.running import Run, on_logs
 
 _decided = under("What is decided")
 
@@ -45,21 +37,10 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
-@output()
-@reading
-@click.pass_context
-def gate(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    intervals: Intervals,
-    output: Output,
-    asked: Options,
-) -> None:
+@on_logs()
+def gate(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.
 
     Exit code 0: every candidate passes on every task. 3: a drop is shown beyond chance. 4: neither
@@ -75,11 +56,9 @@ def gate(
 
     if asked.junit is not None:
         check_output_path(asked.junit, (".xml",), asked="--junit")
-    plugins = plugins_of(ctx)
-    method = intervals.chosen(plugins, PAIRED)
-    responses = reading.read(paths, plugins, quiet=output.quiet)
+    method = intervals.chosen(run.plugins, PAIRED)
     results = decide(
-        responses,
+        run.read(),
         baseline=asked.baseline,
         margin=asked.margin,
         non_inferior=asked.non_inferior,
@@ -98,12 +77,5 @@ def gate(
     }
     # Of a log that was left out (exit code 1 elsewhere), the decision says that it is missing.
     with suppress(click.exceptions.Exit):
-        output.show(
-            ctx,
-            results,
-            how,
-            print_table=gating.print_gate,
-            to_markdown=gating.gate_markdown,
-            to_json=gating.gate_json,
-        )
-    ctx.exit(EXIT_CODES[results.decision])
+        run.show(results, how, gating.GATE)
+    raise click.exceptions.Exit(EXIT_CODES[results.decision])

@@ -22,23 +22,20 @@ from evalstats_plugin.cli.shell.options import (
     file,
     level,
     parse_dimensions,
-    paths,
     seed,
     takes,
     under,
 )
 from evalstats_plugin.cli.shell.running import (
     Output,
-    Reading,
+    Run,
     csv_rows,
     named,
-    output,
-    plugins_of,
+    on_logs,
     progress_on_work,
     read_features,
-    reading,
 )
-from evalstats_plugin.errors import LogError, SelectionError, no_such
+from evalstats_plugin.errors import LogError, SelectionError, check_known
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
@@ -105,11 +102,10 @@ def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["
         try:
             chance = float(number)
         except ValueError:
-            msg = (
+            raise SelectionError(
                 f"--guessing {text!r} is not a chance: pass 0.25, TASK=0.25, 'choices' or "
                 "'estimated'"
-            )
-            raise SelectionError(msg) from None
+            ) from None
         if not equals and len(texts) > 1:
             msg = "--guessing with several values needs the task of each, such as TASK=0.25"
             raise SelectionError(msg)
@@ -140,9 +136,7 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
     kinds = {f.name: str(f.type) for f in fields(record) if f.name != "groups"}
     found: dict[str, Any] = {}
     for name, text in texts.items():
-        if name not in kinds:
-            what = f"option of {record.__name__}"
-            raise SelectionError(no_such(what, name, kinds, ", ".join(kinds)))
+        check_known(f"option of {record.__name__}", name, kinds)
         kind, wanted = kinds[name], "a number"
         try:
             if text == "none" and "float" in kind:
@@ -162,8 +156,7 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
             else:
                 found[name] = text
         except ValueError:
-            msg = f"--set {name}={text}: {text!r} is not {wanted}"
-            raise SelectionError(msg) from None
+            raise SelectionError(f"--set {name}={text}: {text!r} is not {wanted}") from None
     return found
 
 
@@ -278,22 +271,20 @@ class Options:
     def check(self) -> None:
         """Refuse before anything is read what contradicts itself, or cannot be saved."""
         if self.dimensions is not None and self.item_model not in (None, "factor"):
-            msg = (
+            raise SelectionError(
                 f"item model {self.item_model} has one ability per model: leave --dimensions out, "
                 "or pass --item-model factor"
             )
-            raise SelectionError(msg)
         if self.set:
             self._check_settings()
         if self.over is not None and self.bootstrap is None:
             raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
         for name in ("baseline", "bootstrap", "uncertainty"):
             if self.is_factor and getattr(self, name) not in (None, ()):
-                msg = (
+                raise SelectionError(
                     f"--{name} needs one ability of each model, and a factor model has several: "
                     "leave it out, or choose another item model"
                 )
-                raise SelectionError(msg)
         if self.uncertainty and self.recipes != "all":
             from evalstats_plugin.irt.bootstrap import check_recipes
 
@@ -306,8 +297,7 @@ class Options:
     def _check_settings(self) -> None:
         chosen = self.is_factor or self.groups is not None or "estimated" in self.guessing
         if self.estimator == "auto" and not chosen:
-            msg = "--set needs to know the estimator: pass --estimator NAME too"
-            raise SelectionError(msg)
+            raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
         if not chosen and ESTIMATORS[self.estimator].options is None:
             raise SelectionError(f"estimator {self.estimator} has no options: leave --set out")
 
@@ -362,34 +352,30 @@ _one_ability = {
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options, without=("bank", "to", "features", "focal", "mask", "about", "draws"))
-@output("abilities")
-@reading
-@click.pass_context
-def fit(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs("abilities")
+def fit(run: Run, *, asked: Options) -> None:
     """Fit an item response model, and show the abilities of the models.
 
     PATHS are results files, folders or patterns. CSV is one table: of differences with --baseline,
     else of models.
     """
     asked.check()
-    output.check(*(() if asked.is_factor else ("abilities",)))
-    matrix, notes = _matrix(ctx, paths, reading, output)
-    fitted = asked.fit(matrix, output)
+    if asked.is_factor:
+        run.output.check()
+    matrix, notes = _matrix(run)
+    fitted = asked.fit(matrix, run.output)
     if asked.save is not None:
         fitted.save(asked.save)
     if asked.uncertainty:
-        _show_uncertainty(ctx, cast("IRTFit", fitted), matrix, asked, output, notes)
+        _show_uncertainty(run, cast("IRTFit", fitted), matrix, asked, notes)
         return
     if asked.bootstrap is None:
-        _show_models(ctx, fitted, matrix, asked, output, notes)
+        _show_models(run, fitted, matrix, asked, notes)
         return
     from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 
-    with _work_on(matrix, "refitting", output):
+    with _work_on(matrix, "refitting", run.output):
         results = bootstrap_abilities(
             cast("IRTFit", fitted),
             matrix,
@@ -400,18 +386,13 @@ def fit(
             confidence_level=asked.confidence_level,
             baseline=asked.baseline,
         )
-    _show_abilities(ctx, results, asked, output, notes)
+    _show_abilities(run, results, asked, notes)
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options, only=(*_FITTED, "dimensions"))
-@output("items", "fit")
-@reading
-@click.pass_context
-def items(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs("items", "fit")
+def items(run: Run, *, asked: Options) -> None:
     """Fit an item response model, and show the items: difficulty, discrimination and fit.
 
     Items to look at come first, such as those that the better models fail: their key may be wrong.
@@ -423,36 +404,29 @@ def items(
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    output.check(*(() if asked.is_factor else ("items", "fit")))
-    matrix, notes = _matrix(ctx, paths, reading, output)
-    fitted = asked.fit(matrix, output)
+    if asked.is_factor:
+        run.output.check()
+    matrix, notes = _matrix(run)
+    fitted = asked.fit(matrix, run.output)
     results: Abilities | FactorAbilities
     if asked.is_factor:
         results = factor_abilities(cast("FactorFit", fitted), matrix)
     else:
         results = abilities(cast("IRTFit", fitted), matrix, items=True)
-    output.draw({"items": lambda: results, "fit": lambda: fitted})
+    run.output.draw({"items": lambda: results, "fit": lambda: fitted})
     # The models are what `irt fit` shows.
     shown = replace(_noted(results, notes), rows=())
-    output.show(
-        ctx,
-        Results(shown.items, shown.notes) if output.form == "csv" else shown,
-        asked.how(results.fit),
-        print_table=report.print_factors if asked.is_factor else report.print_abilities,
-        to_markdown=report.factors_markdown if asked.is_factor else report.abilities_markdown,
-        to_json=report.items_json,
+    if run.output.form == "csv":
+        shown = Results(shown.items, shown.notes)
+    run.show(
+        shown, asked.how(results.fit), report.FACTOR_ITEMS if asked.is_factor else report.ITEMS
     )
 
 
 @click.command(cls=Command, name="new-items")
-@paths
 @takes("asked", Options, only=("features", *_FITTED, "confidence_level"), item_model=_one_ability)
-@output()
-@reading
-@click.pass_context
-def new_items(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs()
+def new_items(run: Run, *, asked: Options) -> None:
     """Fit, and predict the difficulty of items that no model answered, from texts or features.
 
     Says how much features explain, each item of the logs being left out in turn. PATHS are results
@@ -464,31 +438,20 @@ def new_items(
 
     asked.check()
     features = read_features(asked.features)
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    responses = run.read()
     matrix = ability_matrix(responses)
-    fitted = cast("IRTFit", asked.fit(matrix, output))
+    fitted = cast("IRTFit", asked.fit(matrix, run.output))
     if "text" in features:
-        features = _with_texts_of_logs(features, fitted, responses, plugins_of(ctx))
+        features = _with_texts_of_logs(features, fitted, responses, run.plugins)
     found = predict_items(fitted, features, confidence_level=asked.confidence_level)
-    output.show(
-        ctx,
-        _noted(found, (*responses.notes, *fitted.notes)),
-        asked.how(fitted.summary()),
-        print_table=report.print_new_items,
-        to_markdown=report.new_items_markdown,
-        to_json=report.new_items_json,
-    )
+    found = _noted(found, (*responses.notes, *fitted.notes))
+    run.show(found, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options, only=("bank", "device", "confidence_level", "baseline"))
-@output("abilities")
-@reading
-@click.pass_context
-def score(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs("abilities")
+def score(run: Run, *, asked: Options) -> None:
     """Score models on the fixed items of a saved fit: their abilities are on its scale.
 
     PATHS are results files, folders or patterns, of models that the fit need not know.
@@ -496,35 +459,29 @@ def score(
     from evalstats_plugin.irt.model.fit import load_fit
     from evalstats_plugin.irt.scoring import score_models
 
-    output.check("abilities")
     bank = load_fit(Path(asked.bank))
     several = bank.item_model == "factor"
     if several and asked.baseline is not None:
         msg = "--baseline needs one ability of each model, and this bank has several: leave it out"
         raise SelectionError(msg)
     if several:
-        output.check()
-    matrix, notes = _matrix(ctx, paths, reading, output)
-    with _work_on(matrix, "scoring", output):
+        run.output.check()
+    matrix, notes = _matrix(run)
+    with _work_on(matrix, "scoring", run.output):
         scored: Any = score_models(cast("Any", bank), matrix, device=asked.device)
     scored = replace(scored, notes=(*matrix.notes, *scored.notes))
-    _show_models(ctx, scored, matrix, asked, output, notes)
+    _show_models(run, scored, matrix, asked, notes)
 
 
 @click.command(cls=Command)
-@paths
 @takes(
     "asked",
     Options,
     only=("to", *_FITTED, "confidence_level", "baseline", "save"),
     item_model=_one_ability,
 )
-@output("abilities")
-@reading
-@click.pass_context
-def link(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs("abilities")
+def link(run: Run, *, asked: Options) -> None:
     """Fit anew, and link the abilities to the scale of a saved fit by the items they share.
 
     PATHS are results files, folders or patterns.
@@ -533,13 +490,12 @@ def link(
     from evalstats_plugin.irt.model.fit import IRTFit, load_fit
 
     asked.check()
-    output.check("abilities")
     anchor = load_fit(Path(asked.to))
     if not isinstance(anchor, IRTFit):
         msg = f"--to {asked.to} holds a factor model, which has several scales: name another fit"
         raise SelectionError(msg)
-    matrix, notes = _matrix(ctx, paths, reading, output)
-    fitted = cast("IRTFit", asked.fit(matrix, output))
+    matrix, notes = _matrix(run)
+    fitted = cast("IRTFit", asked.fit(matrix, run.output))
     found = linking_constants(anchor, fitted)
     slope_error, shift_error = found.covariance.diagonal() ** 0.5
     note = (
@@ -551,18 +507,13 @@ def link(
     linked = replace(linked, notes=(*linked.notes, note))
     if asked.save is not None:
         linked.save(asked.save)
-    _show_models(ctx, linked, matrix, asked, output, notes)
+    _show_models(run, linked, matrix, asked, notes)
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability)
-@output()
-@reading
-@click.pass_context
-def dif(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs()
+def dif(run: Run, *, asked: Options) -> None:
     """Test for differential item functioning (DIF): is an item harder for some models?
 
     Each item is compared between the focal models and all other models of equal ability. PATHS are
@@ -571,27 +522,20 @@ def dif(
     from evalstats_plugin.irt.dif import item_dif
     from evalstats_plugin.report import abilities as report
 
-    matrix, notes = _matrix(ctx, paths, reading, output)
+    matrix, notes = _matrix(run)
     focal = named(asked.focal, matrix.models)
-    fitted = cast("IRTFit", asked.fit(matrix, output))
+    fitted = cast("IRTFit", asked.fit(matrix, run.output))
     results = item_dif(fitted, matrix, focal, confidence_level=asked.confidence_level)
-    output.show(
-        ctx,
-        _noted(results, notes),
-        {
-            "item_model": asked.fitted_model,
-            "estimator": fitted.estimator,
-            "confidence_level": asked.confidence_level,
-            "seed": asked.seed,
-        },
-        print_table=report.print_differences,
-        to_markdown=report.differences_markdown,
-        to_json=report.differences_json,
-    )
+    how = {
+        "item_model": asked.fitted_model,
+        "estimator": fitted.estimator,
+        "confidence_level": asked.confidence_level,
+        "seed": asked.seed,
+    }
+    run.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
 @click.command(cls=Command)
-@paths
 @takes(
     "asked",
     Options,
@@ -600,12 +544,8 @@ def dif(
         "seed",
     ),
 )  # fmt: skip
-@output()
-@reading
-@click.pass_context
-def holdout(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs()
+def holdout(run: Run, *, asked: Options) -> None:
     """Hold out answers, fit the rest, and show how well the answers are predicted.
 
     Masks say which: random, single answers; rows or columns, a fifth of the models or items, of
@@ -618,9 +558,9 @@ def holdout(
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    matrix, notes = _matrix(ctx, paths, reading, output)
+    matrix, notes = _matrix(run)
     about = {} if asked.about is None else read_about(asked.about)
-    with _work_on(matrix, "holding out answers of", output):
+    with _work_on(matrix, "holding out answers of", run.output):
         results = hold_out(
             matrix,
             tuple(dict.fromkeys(asked.mask)),
@@ -632,14 +572,8 @@ def holdout(
             seeds=range(asked.seed, asked.seed + asked.draws),
             device=asked.device,
         )
-    output.show(
-        ctx,
-        _noted(results, notes),
-        {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed},
-        print_table=report.print_held_out,
-        to_markdown=report.held_out_markdown,
-        to_json=report.held_out_json,
-    )
+    how = {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed}
+    run.show(_noted(results, notes), how, report.HELD_OUT)
 
 
 def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
@@ -678,10 +612,9 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
                     row["released"]
                 ).timestamp()
     except (KeyError, ValueError) as error:
-        msg = (
+        raise LogError(
             f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
-        )
-        raise LogError(msg) from error
+        ) from error
     return found
 
 
@@ -715,23 +648,16 @@ def _with_texts_of_logs(
     return pd.concat([features, more if has_task else more.drop(columns="task")], ignore_index=True)
 
 
-def _matrix(
-    ctx: click.Context, paths: tuple[str, ...], reading: Reading, output: Output
-) -> tuple[ResponseMatrix, Sequence[str]]:
+def _matrix(run: Run) -> tuple[ResponseMatrix, Sequence[str]]:
     """Read the answers, and what is to be noted about them."""
     from evalstats_plugin.irt.answers import ability_matrix
 
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    responses = run.read()
     return ability_matrix(responses), responses.notes
 
 
 def _show_models(
-    ctx: click.Context,
-    fitted: AnyFit,
-    matrix: ResponseMatrix,
-    asked: Options,
-    output: Output,
-    notes: Sequence[str],
+    run: Run, fitted: AnyFit, matrix: ResponseMatrix, asked: Options, notes: Sequence[str]
 ) -> None:
     """Print the abilities of a fit of either kind."""
     from evalstats_plugin.irt.rows import abilities, factor_abilities
@@ -742,33 +668,20 @@ def _show_models(
         one = abilities(
             cast("IRTFit", fitted), matrix, confidence_level=level, baseline=asked.baseline
         )
-        _show_abilities(ctx, one, asked, output, notes)
+        _show_abilities(run, one, asked, notes)
         return
     several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
-    output.show(
-        ctx,
-        _noted(several, notes),
-        asked.how(several.fit, "confidence_level"),
-        print_table=report.print_factors,
-        to_markdown=report.factors_markdown,
-        to_json=report.factors_json,
-    )
+    run.show(_noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS)
 
 
 def _show_uncertainty(
-    ctx: click.Context,
-    fitted: IRTFit,
-    matrix: ResponseMatrix,
-    asked: Options,
-    output: Output,
-    notes: Sequence[str],
+    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: Options, notes: Sequence[str]
 ) -> None:
     """Print the recipes asked for."""
     from evalstats_plugin.irt.bootstrap import uncertainty
     from evalstats_plugin.report import abilities as report
-    from evalstats_plugin.report.text import to_json
 
-    with _work_on(matrix, "refitting", output):
+    with _work_on(matrix, "refitting", run.output):
         results = uncertainty(
             fitted,
             matrix,
@@ -778,31 +691,18 @@ def _show_uncertainty(
             rng=asked.seed,
             device=asked.device,
         )
-    output.show(
-        ctx,
-        _noted(results, notes),
-        asked.how(results.fit, "confidence_level"),
-        print_table=report.print_uncertainty,
-        to_markdown=report.uncertainty_markdown,
-        to_json=to_json,
-    )
+    how = asked.how(results.fit, "confidence_level")
+    run.show(_noted(results, notes), how, report.UNCERTAINTY)
 
 
-def _show_abilities(
-    ctx: click.Context, results: Abilities, asked: Options, output: Output, notes: Sequence[str]
-) -> None:
+def _show_abilities(run: Run, results: Abilities, asked: Options, notes: Sequence[str]) -> None:
     from evalstats_plugin.report import abilities as report
 
-    output.draw({"abilities": lambda: results})
+    run.output.draw({"abilities": lambda: results})
     results = _noted(results, notes)
-    output.show(
-        ctx,
-        report.one_table(results) if output.form == "csv" else results,
-        asked.how(results.fit, "baseline", "confidence_level"),
-        print_table=report.print_abilities,
-        to_markdown=report.abilities_markdown,
-        to_json=report.abilities_json,
-    )
+    shown = report.one_table(results) if run.output.form == "csv" else results
+    how = asked.how(results.fit, "baseline", "confidence_level")
+    run.show(shown, how, report.ABILITIES)
 
 
 def _noted(results: Any, notes: Sequence[str]) -> Any:

@@ -10,16 +10,8 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, paths, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Reading,
-    csv_rows,
-    output,
-    plugins_of,
-    reading,
-    text_of,
-)
+from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, takes, under
+from evalstats_plugin.cli.shell.running import Run, csv_rows, on_logs, text_of
 from evalstats_plugin.errors import LogError, SelectionError
 
 _labels = under("Labels")
@@ -42,50 +34,33 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
 @takes("intervals", Intervals, without=("method", "seed", "missing", *OF_ONE_SCORE))
-@output("intervals")
-@reading
-@click.pass_context
-def judge(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    intervals: Intervals,
-    output: Output,
-    asked: Options,
-) -> None:
+@on_logs("intervals")
+def judge(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
 
     Prediction-powered inference (PPI++): the judge's mean, corrected by how it differs from the
     labels. Pass the labels as a metric of the logs (--human) or from a file (--labels).
     """
-    from evalstats_plugin.report.text import intervals_markdown, print_intervals
+    from evalstats_plugin.report import text
     from evalstats_plugin.scores.judged import prediction_powered
 
     if (asked.human is None) == (asked.labels is None):
         both = "both --human and --labels are" if asked.human else "neither --human nor --labels is"
         raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
-    output.check("intervals")
     labels = None if asked.labels is None else read_labels(asked.labels)
     results = prediction_powered(
-        reading.read(paths, plugins_of(ctx), quiet=output.quiet),
+        run.read(),
         human=asked.human,
         judge=asked.judge,
         labels=labels,
         confidence_level=intervals.confidence_level,
         bounds=intervals.bounds,
     )
-    output.draw({"intervals": lambda: results})
-    output.show(
-        ctx,
-        results,
-        {"judge": asked.judge, "confidence_level": intervals.confidence_level},
-        print_table=print_intervals,
-        to_markdown=intervals_markdown,
-    )
+    run.output.draw({"intervals": lambda: results})
+    how = {"judge": asked.judge, "confidence_level": intervals.confidence_level}
+    run.show(results, how, text.INTERVALS)
 
 
 def read_labels(path: str) -> dict[str, float]:
@@ -127,8 +102,7 @@ def _rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         try:
             row: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
-            msg = f"{path}, record {number}: not JSON: {error}"
-            raise LogError(msg) from error
+            raise LogError(f"{path}, record {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             msg = f"{path}, record {number}: {line[:40]} is no object with 'item' and 'score'"
             raise LogError(msg)

@@ -11,9 +11,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from evalstats_plugin.cli.shell.options import OUTPUT, Command, form, takes, under
-from evalstats_plugin.cli.shell.running import plugins_of
+from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text, markdown_text
+from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import LoadedPlugin, Plugins
@@ -39,14 +39,13 @@ class Options:
 
 @click.command(cls=Command)
 @takes("asked", Options)
-@click.pass_context
-def plugins(ctx: click.Context, *, asked: Options) -> None:
+def plugins(*, asked: Options) -> None:
     """List the installed adapters and methods, with version and hooks.
 
     A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the
     environment variable EVALSTATS_NO_PLUGINS (several: separated by commas).
     """
-    loaded = plugins_of(ctx)
+    loaded = loaded_plugins()
     rows = _methods(loaded) if asked.methods else [_listed(p) for p in loaded.listing]
     if asked.form == "json":
         about = {"version": VERSION, "command": "plugins"}
@@ -74,11 +73,10 @@ def _flat(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
-    lines = [list(rows[0]), ["---"] * len(rows[0])] if rows else []
-    lines += [
-        [markdown_text(_joined(cell)).replace("|", "\\|") for cell in row.values()] for row in rows
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    from evalstats_plugin.report.text import markdown_table
+
+    cells = [[*_flat(row).values()] for row in rows]
+    return "\n".join(markdown_table(list(rows[0]), cells, right=()) if rows else [])
 
 
 def _joined(cell: Any) -> str:
@@ -126,7 +124,6 @@ def completion(ctx: click.Context, shell: str | None) -> None:
     maker = get_completion_class(shell) if shell in SHELLS else None
     if maker is None:
         found = f"SHELL is {shell!r}" if shell else "no SHELL is set"
-        msg = f"{found}: name one of {', '.join(SHELLS)}, as in `completion bash`"
-        raise click.UsageError(msg)
+        raise click.UsageError(f"{found}: name one of {', '.join(SHELLS)}, as in `completion bash`")
     root = ctx.find_root().command
     echo(maker(root, {}, "evalstats-plugin", "_EVALSTATS_PLUGIN_COMPLETE").source())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -16,20 +15,11 @@ from evalstats_plugin.cli.shell.options import (
     baseline,
     device,
     level,
-    paths,
     seed,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Reading,
-    csv_rows,
-    output,
-    plugins_of,
-    progress_on_work,
-    reading,
-)
+from evalstats_plugin.cli.shell.running import Output, Run, csv_rows, on_logs, progress_on_work
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hierarchical.methods import (
     HIERARCHICAL_MODELS,
@@ -102,14 +92,9 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
-@output("hierarchical")
-@reading
-@click.pass_context
-def pool(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs("hierarchical")
+def pool(run: Run, *, asked: Options) -> None:
     """Pool models and tasks: hierarchical models, in which each score borrows from the others.
 
     Partial pooling helps most where tasks have few items. PATHS are results files, folders or
@@ -117,27 +102,20 @@ def pool(
     """
     from evalstats_plugin.report import hierarchical
 
-    output.check("hierarchical")
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
-    fit = _fitted(responses, asked, output)
-    output.draw({"hierarchical": lambda: fit})
-    shown = partial(
-        hierarchical.shown, fit, baseline=asked.baseline, compare=asked.compare,
-        predict=asked.predict,
-    )  # fmt: skip
-    output.show(
-        ctx,
-        fit if output.form == "csv" else shown(),
-        {
-            "model": fit.model,
-            "inference": fit.inference,
-            "confidence_level": asked.confidence_level,
-            "seed": asked.seed,
-        },
-        print_table=hierarchical.print_hierarchical,
-        to_markdown=hierarchical.hierarchical_markdown,
-        to_json=hierarchical.hierarchical_json,
-    )
+    fit = _fitted(run.read(), asked, run.output)
+    run.output.draw({"hierarchical": lambda: fit})
+    found = fit
+    if run.output.form != "csv":
+        found = hierarchical.shown(
+            fit, baseline=asked.baseline, compare=asked.compare, predict=asked.predict
+        )
+    how = {
+        "model": fit.model,
+        "inference": fit.inference,
+        "confidence_level": asked.confidence_level,
+        "seed": asked.seed,
+    }
+    run.show(found, how, hierarchical.HIERARCHICAL)
 
 
 def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
@@ -192,11 +170,10 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     there = list(rows[0]) if rows else []
     kind = next((name for name in _KINDS if name in there), None)
     if kind is None or len(there) < 2:
-        msg = (
+        raise LogError(
             f"{path} has the columns {', '.join(map(repr, there)) or 'none'}: it needs a column "
             "'model' or 'task', and columns of numbers"
         )
-        raise LogError(msg)
     table: dict[str, dict[str, float]] = {name: {} for name in there if name != kind}
     for line, row in enumerate(rows, 2):
         for covariate, by_name in table.items():
@@ -237,19 +214,9 @@ class CapabilityOptions:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", CapabilityOptions)
-@output()
-@reading
-@click.pass_context
-def capabilities(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    output: Output,
-    asked: CapabilityOptions,
-) -> None:
+@on_logs()
+def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     """Find capabilities: what some items need beyond one ability, and which models have it.
 
     A sparse factor model: each item needs few capabilities. It is compared with a plain
@@ -264,13 +231,12 @@ def capabilities(
     from evalstats_plugin.runtime.workers import listening
 
     need_torch("capabilities")
-    plugins = plugins_of(ctx)
-    responses = reading.read(paths, plugins, quiet=output.quiet)
+    responses = run.read()
     matrix = ability_matrix(responses)
-    questions = questions_of(responses, plugins)
+    questions = questions_of(responses, run.plugins)
     features, notes = _features(matrix, questions, asked)
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    with progress_on_work(f"fitting {size}", quiet=output.quiet) as on_step, listening(on_step):
+    with progress_on_work(f"fitting {size}", quiet=run.output.quiet) as on_step, listening(on_step):
         found = find_capabilities(
             matrix,
             asked.dimensions,
@@ -280,14 +246,9 @@ def capabilities(
             device=asked.device,
         )
     found = replace(found, notes=tuple(dict.fromkeys((*found.notes, *notes, *responses.notes))))
-    output.show(
-        ctx,
-        found,
-        {"method": found.fit.kind, "device": found.fit.diagnostics["device"], "seed": asked.seed},
-        print_table=partial(hierarchical.print_capabilities, questions=questions),
-        to_markdown=partial(hierarchical.capabilities_markdown, questions=questions),
-        to_json=hierarchical.capabilities_json,
-    )
+    fit = found.fit
+    how = {"method": fit.kind, "device": fit.diagnostics["device"], "seed": asked.seed}
+    run.show(found, how, hierarchical.capabilities_view(questions))
 
 
 def _features(

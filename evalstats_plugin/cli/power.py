@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,12 +17,11 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign, Tasks
-    from evalstats_plugin.comparisons.rows import PowerRows
     from evalstats_plugin.data.runs import ResponseSet
 
 
@@ -139,14 +139,12 @@ class Options:
 
 
 @click.command(cls=Command)
-@click.argument("paths", nargs=-1, metavar="[PATHS...]", type=click.Path())
 @takes("asked", Options)
-@output("power", "variance parts")
-@reading
-@click.pass_context
-def power(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, asked: Options, output: Output
-) -> None:
+@on_logs(
+    "power", "variance parts",
+    paths=click.argument("paths", nargs=-1, metavar="[PATHS...]", type=click.Path()),
+)  # fmt: skip
+def power(run: Run, *, asked: Options) -> None:
     """Plan a comparison: power, items and epochs for a difference.
 
     With --difference, shows how many items find it; with --items, the least difference that they
@@ -157,50 +155,31 @@ def power(
     from evalstats_plugin.comparisons.power import power_curve
     from evalstats_plugin.report import comparisons
 
-    output.check("power", "variance parts")
     pilot: ResponseSet | PowerAssumptions
-    if paths:
+    if run.paths:
         _check_not_assumed(asked)
-        pilot = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+        pilot = run.read()
     else:
         pilot = _assumptions(asked)
-    results = plan(
-        pilot,
-        difference=asked.difference,
-        n_items=asked.items,
-        n_epochs=asked.epochs,
-        power=asked.power,
-        confidence_level=asked.confidence_level,
-        design=asked.planned(),
-    )
-
-    def curve() -> PowerRows:
-        """Answer the same for many numbers of items."""
-        return power_curve(
-            pilot,
-            difference=asked.difference,
-            n_epochs=asked.epochs,
-            power=asked.power,
-            confidence_level=asked.confidence_level,
-            design=asked.planned(),
-        )
-
-    output.draw({"power": curve, "variance parts": lambda: results})
-    output.show(
-        ctx,
-        results,
-        asked.how(),
-        print_table=comparisons.print_power,
-        to_markdown=comparisons.power_markdown,
-        to_json=comparisons.power_json,
-    )
+    planned: Mapping[str, Any] = {
+        "difference": asked.difference,
+        "n_epochs": asked.epochs,
+        "power": asked.power,
+        "confidence_level": asked.confidence_level,
+        "design": asked.planned(),
+    }
+    results = plan(pilot, n_items=asked.items, **planned)
+    # The curve answers the same for many numbers of items.
+    run.output.draw({
+        "power": lambda: power_curve(pilot, **planned), "variance parts": lambda: results
+    })  # fmt: skip
+    run.show(results, asked.how(), comparisons.POWER)
 
 
 def _check_not_assumed(asked: Options) -> None:
     for name, value in (("discordance", asked.discordance), ("variances", asked.variances)):
         if value is not None:
-            msg = f"--{name} is for plans without logs: leave it out, or the logs"
-            raise SelectionError(msg)
+            raise SelectionError(f"--{name} is for plans without logs: leave it out, or the logs")
 
 
 def _assumptions(asked: Options) -> PowerAssumptions:
@@ -208,12 +187,11 @@ def _assumptions(asked: Options) -> PowerAssumptions:
     from evalstats_plugin.comparisons.power import PowerAssumptions
 
     if asked.discordance is None and asked.variances is None:
-        msg = (
+        raise click.UsageError(
             "there is nothing to plan with: give logs of a pilot, or --discordance (share of items "
             "that just one of two models gets right), or --variances (between items, and within "
             "an item from epoch to epoch)"
         )
-        raise click.UsageError(msg)
     between, *within = asked.variances or (None, 0.0)
     return PowerAssumptions(
         discordance=asked.discordance,

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Command,
-    Intervals,
-    baseline,
-    file,
-    paths,
-    takes,
-    under,
-)
-from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
+from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
@@ -69,51 +61,34 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("intervals", Intervals)
 @takes("asked", Options)
-@output("intervals", "variance parts")
-@reading
-@click.pass_context
-def report(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    intervals: Intervals,
-    output: Output,
-    asked: Options,
-) -> None:
+@on_logs("intervals", "variance parts")
+def report(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
     """
-    from evalstats_plugin.report.text import intervals_markdown, print_intervals
+    from evalstats_plugin.report import text
     from evalstats_plugin.scores.epochs import variance_parts, with_at_k
 
     page = _place_of_page(asked.html, asked.baseline)
-    output.check("intervals", "variance parts")
-    plugins = plugins_of(ctx)
     # Both use every answer to an item.
-    repeats = bool(asked.at_k) or output.figure == "variance-parts"
-    responses = reading.read(paths, plugins, quiet=output.quiet, repeats=repeats)
+    repeats = bool(asked.at_k) or run.output.figure == "variance-parts"
+    responses = run.read(repeats=repeats)
     if asked.at_k:
         responses = with_at_k(responses, asked.at_k)
     if asked.control_variate:
-        results = _with_control_variate(responses, intervals, plugins)
+        results = _with_control_variate(responses, intervals, run.plugins)
     else:
-        results = intervals.of(_with_derived(responses, asked.derive), plugins)
-    output.draw({"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)})
-    if page is not None:
-        _write_page(responses, results, intervals, page, asked.baseline, plugins)
-        output.tell(f"written: {page}")
-    output.show(
-        ctx,
-        results,
-        intervals.how(),
-        print_table=print_intervals,
-        to_markdown=intervals_markdown,
+        results = intervals.of(_with_derived(responses, asked.derive), run.plugins)
+    run.output.draw(
+        {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
+    if page is not None:
+        _write_page(responses, results, intervals, page, asked.baseline, run.plugins)
+        run.output.tell(f"written: {page}")
+    run.show(results, intervals.how(), text.INTERVALS)
 
 
 def _with_derived(responses: ResponseSet, metrics: Sequence[str]) -> ResponseSet:

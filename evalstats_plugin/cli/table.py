@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Intervals, file, paths, takes, under
-from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.cli.shell.options import Command, Intervals, file, takes, under
+from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
 _shown = under("What the table shows")
@@ -43,21 +42,10 @@ class Options:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
-@output()
-@reading
-@click.pass_context
-def table(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    *,
-    reading: Reading,
-    intervals: Intervals,
-    output: Output,
-    asked: Options,
-) -> None:
+@on_logs()
+def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Show models and tasks in one table, with an overall score, ranks and who may be the best.
 
     PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib.
@@ -71,7 +59,7 @@ def table(
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    responses = run.read()
     kept = [r for r in responses if not any(fnmatchcase(r.model, name) for name in asked.exclude)]
     if not kept:
         msg = f"--exclude {' --exclude '.join(asked.exclude)} leaves no model: name fewer"
@@ -88,17 +76,10 @@ def table(
         write_bytes(Path(asked.bib), leaderboard.bibtex().encode())
     how = intervals.how()
     del how["method"]
-    numbers: dict[str, Any] = {"percent": asked.percent, "digits": asked.digits}
-    output.show(
-        ctx,
-        results,
-        {"weights": asked.weights, **how},
-        print_table=partial(leaderboard.print_table, **numbers),
-        to_markdown=partial(leaderboard.table_markdown, **numbers),
-        to_latex=partial(
-            leaderboard.table_latex,
-            plus_minus=asked.plus_minus,
-            cite=asked.bib is not None,
-            **numbers,
-        ),
+    view = leaderboard.table_view(
+        percent=asked.percent,
+        digits=asked.digits,
+        plus_minus=asked.plus_minus,
+        cite=asked.bib is not None,
     )
+    run.show(results, {"weights": asked.weights, **how}, view)

@@ -40,7 +40,7 @@ from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
@@ -83,12 +83,11 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     """
     together, apart, composite = _parts(responses)
     if apart and not together and not composite:
-        msg = (
+        raise DesignError(
             "no two models share an item of any task, and this design compares item by item: check "
             "that equal questions have equal ids, or take design unpaired, which treats items as "
             "independent samples"
         )
-        raise DesignError(msg)
     tables, notes = compare_composite(composite, request) if composite else ([], [])
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
     tables += [with_notes(table, NO_ITEM_IN_COMMON) for table in found]
@@ -122,11 +121,10 @@ def sequential(responses: Sequence[Responses], request: Request) -> tuple[list[T
         For a method that holds for a number of items fixed beforehand.
     """
     if request.method not in ("auto", SEQUENTIAL):
-        msg = (
+        raise DesignError(
             f"method {request.method!r} holds for a number of items fixed beforehand; a sequential "
             f"comparison has one method, {SEQUENTIAL!r}: leave method at 'auto'"
         )
-        raise DesignError(msg)
     refuse_best(request, responses)
     pairs, left_out = pairings(responses, request.bounds, request.baseline)
     return [_sequential_table(pairing, request) for pairing in pairs], left_out
@@ -289,8 +287,7 @@ def compare(
     SelectionError
         For a design, baseline, method or correction that does not exist, or none for a store.
     """
-    if design not in DESIGNS:
-        raise SelectionError(no_such("design", design, DESIGNS, ", ".join(DESIGNS)))
+    check_known("design", design, DESIGNS)
     analysis, own = DESIGNS[design]
     extra = [method] if isinstance(method, Method) and method not in own else []
     request = Request(
@@ -310,11 +307,10 @@ def compare(
         probabilities=probabilities,
     )
     if missing != "drop" and (design != "paired" or isinstance(responses, ResponseStore)):
-        msg = (
+        raise DesignError(
             "missing scores can be bounded, or count as zero, in the paired design of responses in "
             "memory alone: leave the rule at 'drop'"
         )
-        raise DesignError(msg)
     seed = rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
         notes = responses.notes

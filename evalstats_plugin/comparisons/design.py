@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
@@ -71,8 +71,7 @@ class Request:
     def __post_init__(self) -> None:
         check_confidence_level(self.confidence_level)
         if self.prior is not None and not 0 < self.prior < np.inf:
-            msg = f"the prior weight of each outcome must be above 0: {self.prior:g}"
-            raise DesignError(msg)
+            raise DesignError(f"the prior weight of each outcome must be above 0: {self.prior:g}")
         given = (
             ("correction", self.correction, Correction),
             ("family", self.family, Family),
@@ -80,9 +79,7 @@ class Request:
             ("rule for missing scores", self.missing, Missing),
         )
         for what, name, names in given:
-            if name not in get_args(names):
-                there = ", ".join(get_args(names))
-                raise SelectionError(no_such(what, name, get_args(names), there))
+            check_known(what, name, get_args(names))
         elsewhere = {
             "models on the same items": PAIRED,
             "models on items of their own": UNPAIRED,
@@ -106,11 +103,10 @@ def is_chosen_from_data(baseline: str | None, models: Iterable[str]) -> bool:
 def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
     """Raise `DesignError` for the best model as baseline, in a design that cannot allow for it."""
     if is_chosen_from_data(request.baseline, [r.model for r in responses]):
-        msg = (
+        raise DesignError(
             "the best model, chosen from the data, can be the baseline only on the same items and "
             "across tasks; name a model, or compare every two"
         )
-        raise DesignError(msg)
 
 
 def comparable(
@@ -259,9 +255,10 @@ class Pairs(Compared, ABC):
     def means(self) -> FloatArray:
         """Shape (N,): mean score of each model on the items it has a score of."""
 
-    @abstractmethod
     def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
+        a, b = self.scores_of(start, stop)
+        return b - a
 
     @abstractmethod
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -285,8 +282,7 @@ class Pairs(Compared, ABC):
     def cluster_sums(self, differences: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
         if self.clusters is None:
-            msg = f"{self.task}: items come in no clusters"
-            raise ValueError(msg)
+            raise ValueError(f"{self.task}: items come in no clusters")
         from evalstats_plugin.stats.clustered import by_cluster
 
         seen = ~np.isnan(differences)
@@ -375,11 +371,6 @@ class Pairing(Pairs):
         place = np.zeros(len(of_a), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         return (of_a[rows] @ of_b.T)[place[self.a], self.b]
-
-    def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
-        """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
-        a, b = self.scores_of(start, stop)
-        return b - a
 
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
@@ -473,11 +464,10 @@ def settled(found: Sequence[PairsT], *, against_best_of_each: bool) -> list[Pair
     if not any(p.n_items.any() for p in found):
         p = found[0]
         n_a, n_b = (int(p.n_answered[i[0]]) for i in (p.a, p.b))
-        msg = (
+        raise DesignError(
             f"{p.models[p.a[0]]!r} answered {n_a} items of {p.task!r} and {p.models[p.b[0]]!r} "
             f"{n_b}, none of them the same; compare them as independent samples (unpaired)"
         )
-        raise DesignError(msg)
     return found
 
 

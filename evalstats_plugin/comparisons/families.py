@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,32 +53,6 @@ class Whatever(NamedTuple):
     """Of the difference nearest to none, adjusted."""
 
 
-class Judged(Protocol):
-    """All pairs of a table at once."""
-
-    @property
-    def p_values(self) -> FloatArray:
-        """Adjusted for all pairs of the table, shape (P,)."""
-        ...
-
-    @property
-    def procedure(self) -> str:
-        """What was done, in words."""
-        ...
-
-    def limits(self, alpha: float) -> Interval:
-        """Return intervals that hold all differences at once with probability 1 - alpha."""
-        ...
-
-    def step_down(self) -> FloatArray:
-        """Return p-values that find more and have no limits of their own."""
-        ...
-
-    def first(self, alpha: float, *, lower_is_better: bool) -> BoolArray | None:
-        """Return the models that may be the first, shape (N,); None if that is not known."""
-        ...
-
-
 class Each:
     """Every pair by its own interval, at Bonferroni's share of alpha; one pair as it is."""
 
@@ -107,6 +81,10 @@ class Each:
     def first(self, alpha: float, *, lower_is_better: bool) -> BoolArray | None:
         """Return None: intervals of single pairs do not tell."""
         del alpha, lower_is_better
+
+
+Judged: TypeAlias = Each | many.ItemPairs | many.WeightedPairs | many.TaskPairs
+"""All pairs of a table at once: adjusted p-values, the limits that belong to them, who is first."""
 
 
 @dataclass(eq=False, kw_only=True)

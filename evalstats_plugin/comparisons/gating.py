@@ -31,6 +31,12 @@ Decision = Literal["pass", "regressed", "inconclusive"]
 
 _WORST_FIRST: dict[Decision, int] = {"regressed": 0, "inconclusive": 1, "pass": 2}
 
+_OF_COMPARISON = (
+    "task", "metric", "n_items", "difference", "low", "high", "higher_is_better", "kind", "measure",
+    "method", "procedure", "confidence_level",
+)  # fmt: skip
+"""Fields that a row has of the comparison."""
+
 POWER = 0.8
 """Probability with which `GateRow.items_needed` items decide."""
 
@@ -160,14 +166,12 @@ def gate(
     """
     check_confidence_level(confidence_level)
     if not (math.isfinite(margin) and margin >= 0):
-        msg = f"the margin must be 0 or more, in units of the score; it is {margin:g}"
-        raise DesignError(msg)
+        raise DesignError(f"the margin must be 0 or more, in units of the score; it is {margin:g}")
     if non_inferior and margin == 0:
-        msg = (
+        raise DesignError(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
             "such as a margin of 0.01"
         )
-        raise DesignError(msg)
     listed, notes = responses_and_notes(responses)
     metrics = {task_and_metric(r)[1] for r in listed if r.model == baseline}
     # At least 1: `compare` says what is wrong with a baseline that is not there.
@@ -213,21 +217,10 @@ def _decided(row: Comparison, margin: float, *, non_inferior: bool) -> GateRow:
     return GateRow(
         model=row.model_b,
         baseline=row.model_a,
-        task=row.task,
-        metric=row.metric,
-        n_items=row.n_items,
-        difference=row.difference,
-        low=row.low,
-        high=row.high,
         decision=decision,
         items_needed=needed,
-        higher_is_better=row.higher_is_better,
-        kind=row.kind,
-        measure=row.measure,
-        method=row.method,
-        procedure=row.procedure,
-        confidence_level=row.confidence_level,
         notes=notes,
+        **{name: getattr(row, name) for name in _OF_COMPARISON},
     )
 
 

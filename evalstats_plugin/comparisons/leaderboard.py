@@ -17,9 +17,9 @@ from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
@@ -182,8 +182,7 @@ def score_table(
     model_2 0.515 2 3 b
     """
     check_confidence_level(confidence_level)
-    if weights not in _WEIGHTING:
-        raise SelectionError(no_such("weighting", weights, _WEIGHTING, ", ".join(_WEIGHTING)))
+    check_known("weighting", weights, _WEIGHTING)
     listed, notes = responses_and_notes(responses)
     cells, chosen_notes = _headlines(one_of_each(listed), bounds or {})
     if not cells:
@@ -217,9 +216,7 @@ def score_table(
         for one in of_column
     }
     rows = [_cell(row, "overall", by_model) for row in overall]
-    columns: dict[tuple[str, str], list[ScoreInterval]] = {}
-    for row in scores:
-        columns.setdefault((row.task, row.kind), []).append(row)
+    columns = grouped(scores, lambda row: (row.task, row.kind))
     for (_, kind), of_column in columns.items():
         own_kind = "group" if kind == "group" else "task"
         rows += [_cell(row, own_kind, by_model) for row in of_column]
@@ -296,6 +293,13 @@ def _overall_scores(
     return [row for row in found if row.kind == "group" and row.task == OVERALL]
 
 
+_OF_SCORE = (
+    "model", "task", "metric", "n_items", "estimate", "low", "high", "higher_is_better", "method",
+    "confidence_level", "notes",
+)  # fmt: skip
+"""Fields that a cell has of the interval of its score."""
+
+
 def _cell(
     row: ScoreInterval,
     kind: Literal["overall", "group", "task"],
@@ -303,21 +307,11 @@ def _cell(
 ) -> TableCell:
     rank = ranks.get((kind, row.task, row.model))
     return TableCell(
-        model=row.model,
-        task=row.task,
-        metric=row.metric,
         kind=kind,
-        n_items=row.n_items,
-        estimate=row.estimate,
-        low=row.low,
-        high=row.high,
-        higher_is_better=row.higher_is_better,
         best_rank=rank and rank.best_rank,
         worst_rank=rank and rank.worst_rank,
         letters=rank.letters if rank else "",
         may_be_first=rank and rank.may_be_first,
         n_models=rank.n_models if rank else 0,
-        method=row.method,
-        confidence_level=row.confidence_level,
-        notes=row.notes,
+        **{name: getattr(row, name) for name in _OF_SCORE},
     )

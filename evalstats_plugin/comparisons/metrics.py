@@ -218,8 +218,7 @@ def _drawn(
 def _prior_count(method: Method) -> float:
     """Prior count of each of both right, one, the other and neither."""
     if not isinstance(method.prior, float):
-        msg = f"method {method.name!r} needs a number as its prior"
-        raise PluginError(msg)
+        raise PluginError(f"method {method.name!r} needs a number as its prior")
     return method.prior
 
 
@@ -293,8 +292,7 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         raise DesignError(f"not one metric but {few(sorted(kinds))}")
     parts = [_ratio(r) for r in group] if group[0].aggregation in RATIOS else composites(group)
     if parts[0].kind == "auc":
-        msg = "there is no paired method for areas under the curve yet"
-        raise DesignError(msg)
+        raise DesignError("there is no paired method for areas under the curve yet")
     # The scores joined are the items' positions among those of their model.
     matrix = ResponseMatrix.join(
         [

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from evalstats_plugin.comparisons.rows import SEQUENTIAL, PowerRow, PowerRows
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite_values, records
+from evalstats_plugin.data.results import finite_values, grouped, records
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     Cell,
     InMemory,
@@ -306,13 +306,8 @@ def _check(aim: Aim, design: PowerDesign) -> None:
     for is_wrong, message in wrong:
         if is_wrong:
             raise DesignError(message)
-    if design.method not in METHODS:
-        raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
-    if design.tasks not in get_args(Tasks):
-        names = get_args(Tasks)
-        raise SelectionError(
-            no_such("way to plan for tasks", design.tasks, names, ", ".join(names))
-        )
+    check_known("method", design.method, METHODS)
+    check_known("way to plan for tasks", design.tasks, get_args(Tasks))
 
 
 class PilotSpreads(NamedTuple):
@@ -336,11 +331,9 @@ def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign
     _check(aim, design)
     if isinstance(pilot, PowerAssumptions):
         if design.tasks != "each" or design.assurance is not None:
-            msg = "a mean over tasks, and an assurance, need the logs of a pilot"
-            raise DesignError(msg)
+            raise DesignError("a mean over tasks, and an assurance, need the logs of a pilot")
         if aim.difference is None and aim.n_items is None:
-            msg = "give a difference, a number of items, or both"
-            raise SelectionError(msg)
+            raise SelectionError("give a difference, a number of items, or both")
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
     responses, notes = responses_and_notes(pilot)
     found, left_out = spreads(responses, paired=design.paired)
@@ -360,17 +353,15 @@ def _assumed(
         raise SelectionError(msg)
     if apart is not None:
         if not 0 <= apart <= 1 or abs(difference or 0.0) > min(apart, 1.0):
-            msg = (
+            raise DesignError(
                 f"the discordance must lie between the difference ({difference or 0:g}) and 1, "
                 f"because models differ on at least as many items; it is {apart:g}"
             )
-            raise DesignError(msg)
         if n_epochs > 1 or any(pair) or not design.paired:
-            msg = (
+            raise DesignError(
                 "a discordance is for 0/1 scores of the same items in one epoch; else give the "
                 "variances (omega2 and within)"
             )
-            raise DesignError(msg)
         between = apart - (difference or 0.0) ** 2
     if between is None or min(between, *pair) < 0 or not np.isfinite([between, *pair]).all():
         msg = f"variances must be 0 or more; they are {between}, {pair[0]} and {pair[1]}"
@@ -396,11 +387,10 @@ class PowerSolver:
 
     def __init__(self, spread: Spread, aim: Aim, design: PowerDesign) -> None:
         if aim.difference is not None and abs(aim.difference) > spread.bounded:
-            msg = (
+            raise DesignError(
                 f"a difference of {aim.difference:g} exceeds the range of the scores"
                 f"{f' of {spread.task}' if spread.task else ''}; it is at most {spread.bounded:g}"
             )
-            raise DesignError(msg)
         if design.design_effect is not None:
             spread = with_design_effect(spread, design.design_effect)
         self.spread, self.aim, self.method = spread, aim, design.method
@@ -408,21 +398,19 @@ class PowerSolver:
         self.n_models = design.n_models or max(len(spread.models), 2)
         self.n_epochs = aim.n_epochs or spread.n_epochs
         if self.n_epochs != spread.n_epochs and np.isnan(spread.within).any():
-            msg = (
+            raise DesignError(
                 f"{spread.task} {spread.metric}: the pilot has one epoch, from which the variance "
                 f"of {self.n_epochs} epochs cannot be estimated; run it in two epochs or more"
             )
-            raise DesignError(msg)
         within = np.nan_to_num(spread.within) / self.n_epochs
         self.variance = np.maximum(spread.between, 0.0) + within
         once = self.n_epochs == 1 and self.method in ("auto", EXACT)
         self.exact: BoolArray = ~np.isnan(spread.discordance) & once
         if self.method == EXACT and not self.exact.all():
-            msg = (
+            raise DesignError(
                 f"{self.method} is for 0/1 scores of the same items in one epoch; leave the method "
                 "at auto for anything else"
             )
-            raise DesignError(msg)
 
     def tail(self, n_models: int) -> float:
         """Probability in each tail of a comparison, by Bonferroni over all pairs of models."""
@@ -557,11 +545,10 @@ class SequentialPower(PowerSolver):
         super().__init__(spread, aim, design)
         self.look_every = design.look_every or 1
         if not np.isfinite(spread.bounded):
-            msg = (
+            raise DesignError(
                 f"{spread.task} {spread.metric}: a sequential comparison needs the scores' bounds, "
                 "and they have none"
             )
-            raise DesignError(msg)
         self.exact = self.exact & (self.spread.design_effect == 1)
 
     def names(self, n_items: FloatArray) -> list[str]:
@@ -676,11 +663,10 @@ def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer with the numbers of items and epochs of each pair that cost least together."""
     per_item, per_epoch = design.costs or (0.0, 1.0)
     if np.isnan(spread.within).any():
-        msg = (
+        raise DesignError(
             f"{spread.task} {spread.metric}: the pilot has one epoch, so that nothing is known of "
             "more: run it in two epochs or more"
         )
-        raise DesignError(msg)
     found: list[list[PowerRow]] = []
     for n_epochs in range(1, MOST_EPOCHS + 1):
         own = replace(aim, n_epochs=n_epochs)
@@ -880,9 +866,7 @@ def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
     DesignError
         No two models share two tasks or more.
     """
-    by_metric: dict[str, list[Spread]] = {}
-    for one in found:
-        by_metric.setdefault(one.metric.removesuffix(",none"), []).append(one)
+    by_metric = grouped(found, lambda one: one.metric.removesuffix(",none"))
     joined = [
         joint
         for some in by_metric.values()

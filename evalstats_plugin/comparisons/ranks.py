@@ -6,7 +6,7 @@ comparisons that were made before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,28 +139,16 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     sign = -1 if rows[0].higher_is_better is False else 1
     ahead = np.zeros((n, n))
     ahead[b, a] = [sign * (row.difference or 0.0) for row in rows]
-    order = np.argsort((ahead - ahead.T).sum(axis=0), kind="stable")
-    beats = beats[np.ix_(order, order)]
-    limits = many.rank_limits(beats)
-    not_first = {row.model_a for row in rows if row.a_may_be_first is False}
-    not_first |= {row.model_b for row in rows if row.b_may_be_first is False}
-    columns: dict[str, Sequence[Any]] = {
-        "model": [models[i] for i in order.tolist()],
-        "best_rank": limits.best.tolist(),
-        "worst_rank": limits.worst.tolist(),
-        "letters": _letters(beats),
-        "may_be_first": [
-            models[i] not in not_first and best == 1
-            for i, best in zip(order.tolist(), limits.best.tolist(), strict=True)
-        ],
-    }
-    same = {
+    first: BoolArray = np.asarray(~beats.any(axis=0))
+    np.logical_and.at(first, a, [row.a_may_be_first is not False for row in rows])
+    np.logical_and.at(first, b, [row.b_may_be_first is not False for row in rows])
+    about = {
         "task": rows[0].task,
         "metric": rows[0].metric,
-        "n_models": n,
         "confidence_level": rows[0].confidence_level,
     }
-    return records(RankSet, columns, same)
+    sets = _sets(models, beats, ahead, first, about)
+    return [sets[i] for i in _order(ahead)]
 
 
 def _ranks(
@@ -181,33 +169,45 @@ def _ranks(
     beats[pairing.a, pairing.b] = clear & (ahead < 0)
     leads[pairing.b, pairing.a] = np.nan_to_num(ahead)
     first = may_be_first(pairing, beats, shown.first)
+    about = {
+        "task": pairing.task,
+        "metric": pairing.metric,
+        "confidence_level": request.confidence_level,
+        "notes": notes,
+    }
+    return _sets(pairing.models, beats, leads, first, about, prob)
+
+
+def _order(leads: FloatArray) -> list[int]:
+    """Places of the models, the best first, by how far each leads the others in all."""
+    return np.argsort((leads - leads.T).sum(axis=0), kind="stable").tolist()
+
+
+def _sets(
+    models: Sequence[str],
+    beats: BoolArray,
+    leads: FloatArray,
+    first: BoolArray,
+    about: Mapping[str, Any],
+    prob: FloatArray | None = None,
+) -> list[RankSet]:
+    """Rank models by who beats whom, shape (N, N); letters go by the order of their leads."""
+    n, letters = len(models), [""] * len(models)
     limits = many.rank_limits(beats)
-    letters: list[str] = [""] * n
     if n <= MOST_LETTERED:
-        order = np.argsort((leads - leads.T).sum(axis=0), kind="stable")
-        in_order = _letters(beats[np.ix_(order, order)])
-        letters = [in_order[i] for i in np.argsort(order).tolist()]
+        order = _order(leads)
+        apart = (beats | beats.T)[np.ix_(order, order)]
+        for i, own in zip(order, many.letters(many.groups_alike(apart)), strict=True):
+            letters[i] = own
     columns: dict[str, Sequence[Any]] = {
-        "model": pairing.models,
+        "model": models,
         "best_rank": limits.best.tolist(),
         "worst_rank": limits.worst.tolist(),
         "letters": letters,
         "may_be_first": first.tolist(),
         "prob_best": [None] * n if prob is None else prob.tolist(),
     }
-    same = {
-        "task": pairing.task,
-        "metric": pairing.metric,
-        "n_models": n,
-        "confidence_level": request.confidence_level,
-        "notes": notes,
-    }
-    return records(RankSet, columns, same)
-
-
-def _letters(beats: BoolArray) -> list[str]:
-    """Give letters to models in this order."""
-    return many.letters(many.groups_alike(beats | beats.T))
+    return records(RankSet, columns, {"n_models": n, **about})
 
 
 def _prob_best(

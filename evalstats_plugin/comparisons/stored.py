@@ -78,11 +78,10 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
     n_models = len(store.models)
     n_pairs = n_models * (n_models - 1) // 2 if named is None else n_models - 1
     if n_pairs * len(tasks) > MOST_PAIRS:
-        msg = (
+        raise DesignError(
             f"{n_pairs * len(tasks):,} pairs ({n_models:,} models, tasks: {len(tasks):,}) are more "
             f"than the {MOST_PAIRS:,} that can be compared; name a baseline, or {IN_MEMORY}"
         )
-        raise DesignError(msg)
     found: list[StoredPairing] = []
     left_out: dict[str, list[str]] = {}
     for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
@@ -208,14 +207,12 @@ class StoredPairing(Pairs):
             More of them in all than can be read in reasonable time.
         """
         if len(self.a) * self.n_of_task > MOST_DIFFERENCES:
-            msg = (
+            raise DesignError(
                 f"{self.task} has partial credit, epochs or clusters, for which the differences of "
                 f"{len(self.a):,} pairs of models on {self.n_of_task:,} items must be read: "
                 f"too many; name a baseline, or {IN_MEMORY}"
             )
-            raise DesignError(msg)
-        a, b = self.scores_of(start, stop)
-        return b - a
+        return super().differences(start, stop)
 
     def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
@@ -235,12 +232,11 @@ class StoredPairing(Pairs):
             More of them than fit into memory.
         """
         if len(self.models) * self.n_of_task > MOST_SCORES:
-            msg = (
+            raise DesignError(
                 f"all pairs of {len(self.models):,} models on {self.n_of_task:,} items of "
                 f"{self.task} cannot be judged at once on disk: choose the correction bh, to "
                 f"screen pairs, or {IN_MEMORY}"
             )
-            raise DesignError(msg)
         return mean_over_epochs(self.of.scores(self.at))[:, self.order]
 
     @property

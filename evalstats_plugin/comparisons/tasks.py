@@ -27,6 +27,7 @@ from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
 from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
@@ -274,26 +275,22 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     """
     fitting = [name for name, method in request.table.items() if method.family in FAMILIES]
     if request.method not in ("auto", *fitting):
-        msg = (
+        raise SelectionError(
             f"method {request.method!r} does not apply to mean differences of tasks; choose from: "
             f"auto, {', '.join(fitting)}"
         )
-        raise SelectionError(msg)
     models = list(dict.fromkeys(r.model for r in responses))
     best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
     tasks, left_out = pairings(responses, request.bounds, None)
-    by_metric: dict[str, list[Pairing]] = {}
-    for one in tasks:
-        by_metric.setdefault(one.metric.removesuffix(",none"), []).append(one)
+    by_metric = grouped(tasks, lambda one: one.metric.removesuffix(",none"))
     found = {metric: some for metric, some in by_metric.items() if len(some) > 1}
     alone = [f"{one.task} {metric}" for metric, (one, *more) in by_metric.items() if not more]
     if not found:
-        msg = (
+        raise DesignError(
             f"a comparison across tasks needs two tasks or more under one metric ({few(alone)}); "
             "with one task, compare its items"
         )
-        raise DesignError(msg)
     if alone:
         left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
     # Outermost groups of all tasks; an empty name for a task in none.

@@ -32,7 +32,7 @@ from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.interval import Interval, Posterior
+    from evalstats_plugin.stats.interval import Interval
 
 PREDICTED = "adaptive"
 """Method of comparisons of predicted scores."""
@@ -44,45 +44,30 @@ Solved = tuple[FloatArray, FloatArray, FloatArray | None]
 """Lower and upper limits, and the posterior probability that b scores higher; shape (P,)."""
 
 
-def _by_clusters(samples: _Samples) -> Callable[[float], Solved]:
-    sums = (*cluster_arrays(samples.cells), samples.a, samples.b)
-    return lambda level: _solved(samples.method.load()(*sums, confidence_level=level))
-
-
-def _by_counts(samples: _Samples) -> Callable[[float], Solved]:
+def _solver(samples: _Samples) -> Callable[[float], Solved]:
+    """Return what solves at a level, from what methods of this family are computed from."""
     from evalstats_plugin.stats.unpaired import independent_counts
 
-    right = np.array([cell.successes for cell in samples.cells])
-    n = samples.sizes
-    a, b = samples.a, samples.b
-    counts = independent_counts(right[a], n[a], right[b], n[b])
-    return lambda level: _solved(samples.method.load()(counts, confidence_level=level))
-
-
-def _by_scores(samples: _Samples) -> Callable[[float], Solved]:
-    scores = np.full((len(samples.cells), samples.sizes.max()), np.nan)
-    for row, cell in zip(scores, samples.cells, strict=True):
-        row[: cell.n] = _values(cell)
-    bounds = samples.bounds or (0.0, 1.0)
+    a, b, n = samples.a, samples.b, samples.sizes
+    data: tuple[Any, ...]
+    more: dict[str, Any] = {}
+    if samples.method.family == "unpaired":
+        right = np.array([cell.successes for cell in samples.cells])
+        data = (independent_counts(right[a], n[a], right[b], n[b]),)
+    elif samples.method.family == "unpaired-bounded":
+        scores = np.full((len(samples.cells), n.max()), np.nan)
+        for row, cell in zip(scores, samples.cells, strict=True):
+            row[: cell.n] = _values(cell)
+        data, more = (scores, a, b), {"bounds": samples.bounds or (0.0, 1.0)}
+    else:
+        data = (*cluster_arrays(samples.cells), a, b)
     function = samples.method.load()
 
     def solve(level: float) -> Solved:
-        return _solved(
-            function(scores, samples.a, samples.b, bounds=bounds, confidence_level=level)
-        )
+        found = function(*data, confidence_level=level, **more)
+        return found.low, found.high, getattr(found, "prob_better", None)
 
     return solve
-
-
-def _solved(found: Interval | Posterior) -> Solved:
-    return found.low, found.high, getattr(found, "prob_better", None)
-
-
-_SOLVERS: dict[str, Callable[[_Samples], Callable[[float], Solved]]] = {
-    "unpaired": _by_counts,
-    "unpaired-bounded": _by_scores,
-    "unpaired-real": _by_clusters,
-}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,7 +143,7 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
 def _table(samples: _Samples, request: Request) -> Table:
     from evalstats_plugin.stats.interval import Interval
 
-    solve = _SOLVERS[samples.method.family](samples)
+    solve = _solver(samples)
     name = samples.method.name
     measure = MEASURES.get(name, "difference")
     null = 0.0 if measure == "difference" else 1.0

@@ -82,8 +82,7 @@ def store_table(
     table = _Table.open(source, columns or {})
     axes = _Axes.of(table)
     if not axes.models:
-        msg = f"{source} has no rows. Write one row for each answer."
-        raise DesignError(msg)
+        raise DesignError(f"{source} has no rows. Write one row for each answer.")
     shape = (len(axes.keys), len(axes.models), len(axes.epochs))
     with _room_beside(
         Path(output), math.prod(shape) * np.dtype(axes.coding.dtype).itemsize
@@ -131,8 +130,7 @@ class _Table:
             dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, format=kind)
             names: list[str] = dataset.schema.names
         except (OSError, ValueError, pa.ArrowException) as error:
-            msg = f"{source} cannot be read as a table: {error}"
-            raise LogError(msg) from error
+            raise LogError(f"{source} cannot be read as a table: {error}") from error
         if unknown := [what for what in asked if what not in _KNOWN]:
             raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
         found = {what: asked.get(what, what) for what in _KNOWN}
@@ -151,8 +149,7 @@ class _Table:
                 if batch.num_rows:
                     yield self._parts(batch)
         except (OSError, ValueError, pa.ArrowException) as error:
-            msg = f"{self.dataset.files[0]} cannot be read as a table: {error}"
-            raise LogError(msg) from error
+            raise LogError(f"{self.dataset.files[0]} cannot be read as a table: {error}") from error
 
     def _parts(self, batch: Any) -> dict[str, Any]:
         pa: Any = import_module("pyarrow")
@@ -212,8 +209,7 @@ class _Axes:
                 values = np.unique(np.concatenate([values, part["score"]]))
         # In CSV files an empty text is a missing name, too.
         if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
-            msg = "some rows name no model or no item. Fill both columns in every row."
-            raise DesignError(msg)
+            raise DesignError("some rows name no model or no item. Fill both columns in every row.")
         coding = Coding.of(values)
         # 255 marks a missing score.
         coding = Coding(None) if coding.levels == 255 else coding
@@ -243,11 +239,10 @@ def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
     filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
     if filled < n_rows:
         more = n_rows - filled
-        msg = (
+        raise DesignError(
             f"{more} {'answer is' if more == 1 else 'answers are'} of the same model, item and "
             "epoch as an earlier row. Remove them, or number repeated answers in a column epoch."
         )
-        raise DesignError(msg)
 
 
 def _is_empty(scores: NDArray[Any], axes: _Axes) -> BoolArray:
@@ -295,8 +290,7 @@ def write_store(
     given = iter([blocks] if isinstance(blocks, ResponseMatrix) else blocks)
     first = next(given, None)
     if first is None:
-        msg = "there is no block of items to write: give one matrix or more"
-        raise DesignError(msg)
+        raise DesignError("there is no block of items to write: give one matrix or more")
     coding = Coding(None) if as_float else Coding.of(first.scores)
     seen: set[Any] = set()
     schema = _schema(first, coding)
@@ -363,11 +357,10 @@ def _binary(rows: NDArray[Any], of_type: Any) -> Any:
 
 def _check_alike(first: ResponseMatrix, block: ResponseMatrix) -> None:
     if block.models != first.models or block.scores.shape[2] != first.scores.shape[2]:
-        msg = (
+        raise DesignError(
             f"one block has {_size(block)}, but the first has {_size(first)}. Give all blocks the "
             "same models in the same order, and the same epochs."
         )
-        raise DesignError(msg)
 
 
 def _size(block: ResponseMatrix) -> str:

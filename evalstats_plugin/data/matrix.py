@@ -6,7 +6,7 @@ means the same question in all logs. `stack_epochs` joins several runs of one mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,7 @@ from evalstats_plugin.data.responses import (
     as_clusters,
     without_extremes,
 )
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, ItemConflictError, counted
 from evalstats_plugin.runtime.files import (
     numbers_in,
@@ -143,42 +144,6 @@ class ResponseMatrix:
         )
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        *,
-        wide: Literal["", "models", "items"] = "",
-        columns: Mapping[str, str] | None = None,
-    ) -> ResponseMatrix:
-        """Build a matrix from a DataFrame, as `evalstats_plugin.read` reads one.
-
-        Parameters
-        ----------
-        frame
-            A row for each response; or, with `wide`, a matrix of scores whose index holds the
-            names, and which has a column ``item.epoch``, or a second level, for each epoch.
-        wide
-            Rows of the matrix are ``"models"``, or ``"items"``.
-        columns
-            Which column holds which part, if its name does not say.
-
-        Raises
-        ------
-        LogError, SelectionError, DesignError
-            As `evalstats_plugin.read`.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> scores = pd.DataFrame({"q1.1": [1, 0], "q1.2": [0, 0], "q2.1": [1, 1], "q2.2": [1, 0]})
-        >>> ResponseMatrix.from_frame(scores.set_axis(["A", "B"]), wide="models").scores.shape
-        (2, 2, 2)
-        """
-        # Loaded on use: data know nothing of logs, but for this door.
-        read: Any = import_module("evalstats_plugin.logs.reading").read
-        return read(frame, wide=wide, columns=columns).matrix()
-
-    @classmethod
     def join(
         cls, responses: Sequence[Responses], *, on_conflict: OnConflict = "error"
     ) -> ResponseMatrix:
@@ -186,14 +151,11 @@ class ResponseMatrix:
         if not responses:
             msg = "no item scores to join: nothing was selected, or the logs hold no samples"
             raise DesignError(msg)
-        by_task: dict[str, list[Responses]] = {}
-        for r in responses:
-            by_task.setdefault(r.task, []).append(r)
         models = tuple(dict.fromkeys(r.model for r in responses))
         n_epochs = max(r.scores.shape[1] for r in responses)
         blocks = [
             _join_task(group, models, n_epochs, drop=on_conflict == "drop")
-            for group in by_task.values()
+            for group in grouped(responses, lambda r: r.task).values()
         ]
         notes = [note for block in blocks for note in block.notes]
         return cls(
@@ -306,8 +268,7 @@ class ResponseMatrix:
 def _check_distinct(names: Sequence[Any], what: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        msg = f"{what} {twice!r} is there twice; give different names"
-        raise ValueError(msg)
+        raise ValueError(f"{what} {twice!r} is there twice; give different names")
 
 
 def _join_task(
@@ -365,11 +326,10 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
     # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
     metrics = sorted({r.metric.removesuffix(",none") for r in responses})
     if len(metrics) > 1:
-        msg = (
+        raise DesignError(
             f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}); "
             "choose one with --metric (in Python: metric=)"
         )
-        raise DesignError(msg)
     models = [r.model for r in responses]
     if len(set(models)) < len(models):
         twice = next(m for m in models if models.count(m) > 1)
@@ -455,10 +415,8 @@ def _chances(blocks: Sequence[ResponseMatrix]) -> FloatArray | None:
 
 def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
     """Join several runs of one model on one task and metric into epochs, oldest first."""
-    cells: dict[tuple[str, str, str], list[Responses]] = {}
-    for r in responses:
-        cells.setdefault((r.model, r.task, r.metric), []).append(r)
-    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells.values()]
+    cells = grouped(responses, lambda r: (r.model, r.task, r.metric)).values()
+    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells]
 
 
 def _stacked(runs: list[Responses]) -> Responses:
@@ -507,9 +465,8 @@ def check_unit_range(matrix: ResponseMatrix) -> None:
     if not outside.any():
         return
     i, j, r = (int(k) for k in np.argwhere(outside)[0])
-    msg = (
+    raise DesignError(
         f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
         f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r} is outside [0, 1] "
         f"({int(outside.sum())} such scores in all); rescale them, or choose another metric"
     )
-    raise DesignError(msg)

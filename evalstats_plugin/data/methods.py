@@ -106,10 +106,9 @@ class Method:
         try:
             function = getattr(import_module(module), name)
         except (ImportError, AttributeError) as error:
-            msg = (
+            raise PluginError(
                 f"the function {self.function!r} of method {self.name!r} cannot be loaded: {error}"
-            )
-            raise PluginError(msg) from error
+            ) from error
         fixed = {"prior": self.prior, "mass": self.mass}
         return partial(function, **{name: x for name, x in fixed.items() if x is not None})
 
@@ -138,11 +137,10 @@ def table_of(extra: Iterable[Method], own: Iterable[Method]) -> dict[str, Method
     own = tuple(own)
     for method in (*own, *(m for m in extra if m.question == own[0].question)):
         if method.name in table:
-            msg = (
+            raise PluginError(
                 f"Two methods are called {method.name!r}: {table[method.name].function} and "
                 f"{method.function}. Rename the one that a plugin adds."
             )
-            raise PluginError(msg)
         table[method.name] = method
     return table
 

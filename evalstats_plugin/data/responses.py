@@ -179,13 +179,11 @@ class Responses:
             msg = f"scores have shape {self.scores.shape}, and must have ({n}, R) for {n} item ids"
             raise ValueError(msg)
         if self.pairs is not None and self.pairs.shape != (n, 2):
-            msg = f"pairs have shape {self.pairs.shape}, and must have ({n}, 2)"
-            raise ValueError(msg)
+            raise ValueError(f"pairs have shape {self.pairs.shape}, and must have ({n}, 2)")
         for name in ("weights", "clusters", "item_hashes", "chance"):
             value = getattr(self, name)
             if value is not None and value.shape != (n,):
-                msg = f"{name} have shape {value.shape}, and must have ({n},)"
-                raise ValueError(msg)
+                raise ValueError(f"{name} have shape {value.shape}, and must have ({n},)")
         object.__setattr__(self, "scores", without_extremes(self.scores))
 
     def __repr__(self) -> str:
@@ -387,15 +385,13 @@ def _group(found: Mapping[str, Any]) -> Group:
 def _checked(found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
     for name, types in known.items():
         if not isinstance(found[name], types):
-            msg = f"{name} is {found[name]!r}"
-            raise TypeError(msg)
+            raise TypeError(f"{name} is {found[name]!r}")
     return {name: found[name] for name in known}
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        msg = f"{value!r} is not a text"
-        raise TypeError(msg)
+        raise TypeError(f"{value!r} is not a text")
     return value
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 RowT = TypeVar("RowT")
+KeyT = TypeVar("KeyT")
 
 
 class Drawable:
@@ -161,6 +162,18 @@ def _plain(row: Any) -> dict[str, Any]:
         name: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
         for name, value in asdict(row).items()
     }
+
+
+def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:
+    """Return rows by their key, keys in the order of their first rows.
+
+    >>> grouped(["b", "a", "bc"], lambda text: text[0])
+    {'b': ['b', 'bc'], 'a': ['a']}
+    """
+    found: dict[KeyT, list[RowT]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 def finite(value: float | None) -> float | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from evalstats_plugin.data.matrix import OnConflict, ResponseMatrix, stack_epochs
 from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 
 if TYPE_CHECKING:
@@ -135,11 +136,10 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
     if runs == "error":
         (model, task, _), found = next(iter(repeated.items()))
         logs = ", ".join(path for _, path in found)
-        msg = (
+        raise DesignError(
             f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}): "
             "ask for the latest, for all of them, or for all as epochs"
         )
-        raise DesignError(msg)
     if runs == "all":
         return [_dated(r) if _place(r) in repeated else r for r in responses], []
     if runs == "epochs":
@@ -168,9 +168,7 @@ def repeated_runs(
     responses: Iterable[Responses],
 ) -> dict[_Place, dict[tuple[str, str], list[Responses]]]:
     """Return the runs of each model on each task that has several, oldest first."""
-    runs_of: dict[_Place, dict[tuple[str, str], list[Responses]]] = {}
-    for r in responses:
-        runs_of.setdefault(_place(r), {}).setdefault(run_of(r), []).append(r)
+    runs_of = {key: grouped(own, run_of) for key, own in grouped(responses, _place).items()}
     return {key: dict(sorted(found.items())) for key, found in runs_of.items() if len(found) > 1}
 
 

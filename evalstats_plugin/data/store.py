@@ -108,11 +108,10 @@ class ResponseStore:
 
     def __iter__(self) -> NoReturn:
         """Raise: analyses in memory would iterate over all scores."""
-        msg = (
+        raise SelectionError(
             "only fit_irt, intervals and compare read a response store a part at a time; for "
             "anything else take a part into memory: store.matrix(items, models)"
         )
-        raise SelectionError(msg)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -326,11 +325,10 @@ class Coding:
         codes = np.nan_to_num(scores * self.levels)
         if not _are_whole(codes) or codes.min(initial=0) < 0 or codes.max(initial=0) > 255:
             worst = float(codes[~np.isclose(codes, np.round(codes))].flat[0]) / self.levels
-            msg = (
+            raise DesignError(
                 f"score {worst:g} is no multiple of 1/{self.levels} from 0 to 1, as those of the "
                 "first block are; pass as_float=True to keep any number"
             )
-            raise DesignError(msg)
         return np.round(codes).astype(np.uint8)
 
     @property

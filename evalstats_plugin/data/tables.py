@@ -108,8 +108,7 @@ class Column:
         rows = np.flatnonzero(wrong)
         if len(rows):
             value = (*self.values, "")[int(self.codes[rows[0]])]
-            msg = f"{where}: {name} is {value!r} in {at_rows(rows)}. Write {expected}."
-            raise DesignError(msg)
+            raise DesignError(f"{where}: {name} is {value!r} in {at_rows(rows)}. Write {expected}.")
 
     def texts(self) -> NDArray[np.object_]:
         """Return the text of each row, "" where empty."""
@@ -193,8 +192,7 @@ def csv_table(content: bytes, where: str) -> Table:
     names = tuple(csv_original(name.strip()) for name in heading)
     if twice := [n for n, count in Counter(names).items() if n and count > 1]:
         at = ", ".join(str(k + 1) for k, name in enumerate(names) if name == twice[0])
-        msg = f"{where}: columns {at} are both called {twice[0]!r}. Rename or remove one."
-        raise LogError(msg)
+        raise LogError(f"{where}: columns {at} are both called {twice[0]!r}. Rename or remove one.")
     raw = dict(zip(names, heading, strict=True))
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
@@ -257,15 +255,13 @@ def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -
         )
     except pa.ArrowInvalid as error:
         if not wrong:
-            msg = f"{where} cannot be read as CSV: {error}"
-            raise LogError(msg) from error
+            raise LogError(f"{where} cannot be read as CSV: {error}") from error
         row = wrong[0]
         place = f"row {row.number - 1}" if row.number else "a row"
-        msg = (
+        raise LogError(
             f"{where}: {place} has {row.actual_columns} cells, but the heading has "
             f"{row.expected_columns}: {row.text[:60]!r}. Put texts with {separator!r} in quotes."
-        )
-        raise LogError(msg) from error
+        ) from error
 
 
 def parquet_table(content: bytes, where: str) -> Table:
@@ -282,8 +278,7 @@ def parquet_table(content: bytes, where: str) -> Table:
         file: Any = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         names: tuple[str, ...] = tuple(file.schema_arrow.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        msg = f"{where} cannot be read as Parquet: {error}"
-        raise LogError(msg) from error
+        raise LogError(f"{where} cannot be read as Parquet: {error}") from error
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
         try:
@@ -295,11 +290,10 @@ def parquet_table(content: bytes, where: str) -> Table:
             raise LogError(msg) from error
         for name in wanted:
             if pa.types.is_nested(found[name].type):
-                msg = (
+                raise LogError(
                     f"{where}: column {name!r} holds {found[name].type} in each cell. Write "
                     "texts or numbers."
                 )
-                raise LogError(msg)
         return {name: _column(found[name]) for name in wanted}
 
     return Table(where, names, load)

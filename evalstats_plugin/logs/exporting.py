@@ -70,8 +70,7 @@ def export(
     found, about = responses_and_notes(responses)
     held = ResponseSet(tuple(found), about)
     if not len(held):
-        msg = f"nothing to export to {output}: no responses were selected"
-        raise WriteError(msg)
+        raise WriteError(f"nothing to export to {output}: no responses were selected")
     _refuse_source(held, Path(output))
     with overwriting(allowed=overwrite):
         if not Path(output).is_dir():
@@ -84,8 +83,7 @@ def _refuse_source(responses: ResponseSet, output: Path) -> None:
     """Raise `WriteError` if the output would overwrite a file that was read."""
     read = {r.source.path for r in responses}
     if output.exists() and any(p.is_file() and p.samefile(output) for p in read):
-        msg = f"{output} is one of the files that were read. Write to another file."
-        raise WriteError(msg)
+        raise WriteError(f"{output} is one of the files that were read. Write to another file.")
 
 
 def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
@@ -101,10 +99,9 @@ def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
     if name in known:
         return known[name]
     if to is None:
-        msg = (
+        raise SelectionError(
             f"{output} has no ending of a known format. Name the format: "
             f"--to {', --to '.join(known)} (in Python: to=)"
         )
-        raise SelectionError(msg)
     listed = ", ".join(each.name for each in known.values()) or "none"
     raise SelectionError(no_such("format", name, known, listed))

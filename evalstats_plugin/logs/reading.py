@@ -248,8 +248,7 @@ def _frame_among(paths: Sequence[Any], *, wide: bool = False) -> LogFile | None:
         columns = _flat_names(frame.columns, numbered=wide)
         frame.set_axis(columns, axis=1).to_parquet(content, index=False)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
-        msg = f"the DataFrame cannot be read as a table: {error}"
-        raise LogError(msg) from error
+        raise LogError(f"the DataFrame cannot be read as a table: {error}") from error
     return LogFile(Path("DataFrame"), content.getvalue())
 
 
@@ -274,8 +273,7 @@ def read_results(
         "evalstats_read_results", results=results, selection=selection or Selection()
     )
     if responses is None:
-        msg = f"no installed adapter knows these results ({adapters(plugins)})"
-        raise LogError(msg)
+        raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
     return ResponseSet(tuple(label_models(responses)), plugins.problems)
 
 
@@ -573,18 +571,16 @@ def _about_broken(
 def _check_used(found: Sequence[Responses], selection: Selection) -> None:
     """Raise if the cluster field or the table options apply to none of the logs."""
     if selection.cluster is not None and all(r.clusters is None for r in found):
-        msg = (
+        raise SelectionError(
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
-        raise SelectionError(msg)
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in found):
-        msg = (
+        raise SelectionError(
             "columns and wide (--columns, --wide) are about tables (CSV, TSV, JSONL, Parquet), but "
             f"{found[0].source.path} is a log of {found[0].source.harness}. Leave them out."
         )
-        raise SelectionError(msg)
 
 
 def nothing_selected(

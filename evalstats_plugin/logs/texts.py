@@ -10,7 +10,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.files import LogFile
@@ -60,8 +60,7 @@ def compare_items(
     listed, notes = responses_and_notes(responses)
     models = list(dict.fromkeys(r.model for r in listed))
     for name in (a, b):
-        if name not in models:
-            raise SelectionError(no_such("model", name, models, ", ".join(models)))
+        check_known("model", name, models)
     rows, counts, left_out = items_of_two(listed, a, b)
     if a == b or not rows:
         msg = f"no item has a score of both {a!r} and {b!r}: name two models of the same tasks"

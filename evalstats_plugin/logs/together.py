@@ -19,7 +19,7 @@ from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.ranks import rank_sets
 from evalstats_plugin.comparisons.rows import Comparisons, RankSets
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import ResponseSet, choose_runs, is_model
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
@@ -138,7 +138,6 @@ class CrossedAbilities:
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)
 
-        self._found = found
         self._scales = MetricFits(
             found, scale, nothing="no metric has a scale of ability", missing="no ability"
         )
@@ -258,7 +257,6 @@ class CrossedCapabilities:
             capabilities = find_capabilities(matrix, features=features, rng=0)
             return replace(capabilities, notes=(*capabilities.notes, *notes))
 
-        self._found = found
         self._fits = MetricFits(
             found, fitted, nothing="no metric has capabilities", missing="no capabilities"
         )
@@ -327,21 +325,17 @@ class MetricFits(Generic[FitT]):
         used, unused = usable(kept)
         self.by_metric: dict[str, FitT] = {}
         failed: dict[str, DesignError] = {}
-        metrics = list(dict.fromkeys(short_metric(r.metric) for r in used))
-        under = (
-            ResponseSet(tuple(r for r in used if short_metric(r.metric) == m)) for m in metrics
-        )
-        for metric, outcome in zip(
-            metrics, parallel_map(partial(_outcome, fit), under), strict=True
-        ):
+        by_metric = grouped(used, lambda r: short_metric(r.metric))
+        under = (ResponseSet(tuple(own)) for own in by_metric.values())
+        outcomes = parallel_map(partial(_outcome, fit), under)
+        for metric, outcome in zip(by_metric, outcomes, strict=True):
             if isinstance(outcome, DesignError):
                 failed[metric] = outcome
             else:
                 self.by_metric[metric] = outcome
         if not self.by_metric:
             reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
-            msg = f"{nothing}: {reasons or 'no log holds scores of items'}"
-            raise DesignError(msg)
+            raise DesignError(f"{nothing}: {reasons or 'no log holds scores of items'}")
         said = [f"{missing} on {metric}: {error}" for metric, error in failed.items()]
         self.notes = (*notes, *unused, *said)
 

@@ -1,10 +1,10 @@
 """Tables of item response models, and paragraphs that explain them.
 
-* `print_abilities`, `abilities_markdown`: models, differences and items of a scale of one ability
-* `print_factors`, …: several abilities per model; `print_held_out`, …: predictions of held-out
-  answers; `print_differences`, …: differential item functioning; `print_uncertainty`, …: errors of
-  abilities by several recipes
-* `Page`, `print_page`, `page_markdown`: titled tables with a legend, which the last three use
+* `ABILITIES`: models, differences and items of a scale of one ability; `ITEMS`: items alone
+* `FACTORS`, `FACTOR_ITEMS`: several abilities per model
+* `HELD_OUT`: predictions of held-out answers; `NEW_ITEMS`: what is expected of new items
+* `DIFFERENCES`: differential item functioning
+* `UNCERTAINTY`: errors of abilities by several recipes
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
-
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.irt.methods import MASKS
-from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.text import percent, print_all, titled
+from evalstats_plugin.report.text import (
+    Lines,
+    Page,
+    PageTable,
+    page_view,
+    percent,
+    plain,
+    share,
+    signed,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparison
@@ -47,8 +53,6 @@ _MODELS = ("Model", "Ability", "interval", "Std. error", "Score", "Items")
 _DIFFERENCES = ("Model", "More able by", "interval", "p, adj.", "P(more able)")
 _ITEMS = ("Difficulty", "± s.e.", "Discr.", "± s.e.", "Score", "Infit", "Outfit")
 _VERDICTS = {"better": "more able", "worse": "less able", "unclear": "unclear"}
-Lines = list[list[str]]
-"""Rows of a table, the header first."""
 
 WITH_ERRORS = 3
 """Number of dimensions up to which 80 columns have room for standard errors."""
@@ -59,50 +63,28 @@ MOST_FACTOR_ITEMS = 5
 _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 
-def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print the models, the differences and the items, then the notes and a legend."""
-    marks = _marks(results, MOST_ITEMS)
-    tables: list[Table] = []
+def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
+    marks = _marks(results, most)
+    tables: list[PageTable] = []
     if results.rows:
-        tables.append(filled(_title(results), _model_lines(results, marks), left=(0, 2)))
+        tables.append((_title(results), _model_lines(results, marks), (0, 2)))
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
-        tables.append(filled(title, _difference_lines(results.differences), left=(0, 2, 5)))
+        tables.append((title, _difference_lines(results.differences), (0, 2, 5)))
     if results.items:
         left = (0, 1) if _several_tasks(results.items) else (0,)
-        lines = _item_lines(results.items[:MOST_ITEMS], marks)
-        tables.append(filled(_items_title(results), lines, left=left))
-    print_all(tables, _said(results, marks), [*legend(results), heading], file=file, width=width)
-
-
-def abilities_markdown(results: Abilities, heading: str) -> str:
-    """Return Markdown tables, the notes, a legend, and how it was made."""
-    marks = _marks(results)
-    blocks = [markdown(_title(results), _model_lines(results, marks))] if results.rows else []
-    if results.differences:
-        title = f"Ability compared with {results.differences[0].model_a}"
-        blocks.append(markdown(title, _difference_lines(results.differences)))
-    if results.items:
-        blocks.append(markdown(_items_title(results), _item_lines(results.items, marks)))
-    said = [text.replace("* ", "- ", 1) for text in _said(results, marks)]
-    ends = [part for text in legend(results) for part in (text, "")]
-    return "\n".join([*(line for block in blocks for line in block), *said, "", *ends, heading, ""])
-
-
-def abilities_json(results: Abilities, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, models, differences, and the fit."""
-    differences = Results(results.differences).to_dict()
-    return text.to_json(results, about, differences=differences, fit=results.fit)
-
-
-def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, items, and the fit."""
-    return text.to_json(Results(results.items, results.notes), about, fit=results.fit)
+        tables.append((_items_title(results), _item_lines(results.items[:most], marks), left))
+    return Page(tables, legend(results), _said(results, marks))
 
 
 def one_table(results: Abilities) -> Results[Any]:
     """Return the rows for a CSV file: differences if there are any, else models."""
     return Results(results.differences or results.rows, results.notes)
+
+
+def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, items, and the fit."""
+    return to_json(Results(results.items, results.notes), about, fit=results.fit)
 
 
 def legend(results: Abilities) -> list[str]:
@@ -246,26 +228,9 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     ]
 
 
-def print_factors(
-    results: FactorAbilities, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the models, the items that load most on each dimension, and a legend."""
-    print_page(_factors(results), results, file, heading=heading, width=width)
-
-
-def factors_markdown(results: FactorAbilities, heading: str) -> str:
-    """Return the same in Markdown."""
-    return page_markdown(_factors(results), results, heading)
-
-
-def factors_json(results: FactorAbilities, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, models, items, and the fit."""
-    return text.to_json(results, about, items=Results(results.items).to_dict(), fit=results.fit)
-
-
 def _factors(results: FactorAbilities) -> Page:
     k = int(results.fit["n_dimensions"])
-    tables: list[tuple[str, Lines, Sequence[int]]] = []
+    tables: list[PageTable] = []
     if results.rows:
         first = results.rows[0]
         title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
@@ -332,39 +297,6 @@ def _factor_fit_line(fit: Mapping[str, Any]) -> str:
     )
 
 
-def print_held_out(results: HeldOuts, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print prediction scores by mask, and calibration."""
-    print_page(_held_out(results), results, file, heading=heading, width=width)
-
-
-def held_out_markdown(results: HeldOuts, heading: str) -> str:
-    """Return the same in Markdown."""
-    return page_markdown(_held_out(results), results, heading)
-
-
-def held_out_json(results: HeldOuts, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, a row for each mask and seed, and calibration."""
-    return text.to_json(results, about, calibration=[asdict(part) for part in results.calibration])
-
-
-def print_new_items(results: NewItems, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print what is expected of new items."""
-    print_page(_new_items(results), results, file, heading=heading, width=width)
-
-
-def new_items_markdown(results: NewItems, heading: str) -> str:
-    """Return the same in Markdown."""
-    return page_markdown(_new_items(results), results, heading)
-
-
-def new_items_json(results: NewItems, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was fitted, a row for each item, and what features explain."""
-    return text.to_json(
-        results, about,
-        explained=results.explained, held=results.held, n_items=results.n_items,
-    )  # fmt: skip
-
-
 def _new_items(results: NewItems) -> Page:
     level = percent(results.rows[0].confidence_level)
     lines = [["Task", "Item", "Difficulty", f"{level} interval", "Expected score"]]
@@ -392,7 +324,7 @@ def _held_out(results: HeldOuts) -> Page:
     for mask, rows in groupby(results.rows, key=lambda row: row.mask):
         masks.append(mask)
         lines.append(_mask_line(mask, list(rows)))
-    tables: list[tuple[str, Lines, Sequence[int]]] = [
+    tables: list[PageTable] = [
         (f"Answers held out and predicted ({results.rows[0].item_model})", lines, (0,))
     ]
     for mask in masks:
@@ -433,18 +365,6 @@ def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
     return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
 
 
-def print_uncertainty(
-    results: Uncertainties, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print how wide intervals are by each recipe."""
-    print_page(_uncertainty(results), results, file, heading=heading, width=width)
-
-
-def uncertainty_markdown(results: Uncertainties, heading: str) -> str:
-    """Return the same in Markdown."""
-    return page_markdown(_uncertainty(results), results, heading)
-
-
 def _uncertainty(results: Uncertainties) -> Page:
     from evalstats_plugin.irt.bootstrap import RECIPES
 
@@ -476,23 +396,6 @@ def _uncertainty(results: Uncertainties) -> Page:
         "depends on its seed, not how sure the abilities are.",
     )
     return Page([("Uncertainty of abilities by recipe", lines, (0,))], legend)
-
-
-def print_differences(
-    results: ItemDifferences, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the items, those that differ first."""
-    print_page(_differences(results), results, file, heading=heading, width=width)
-
-
-def differences_markdown(results: ItemDifferences, heading: str) -> str:
-    """Return the same as Markdown, with all items."""
-    return page_markdown(_differences(results, len(results)), results, heading)
-
-
-def differences_json(results: ItemDifferences, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, the items, and the models of the focal group."""
-    return text.to_json(results, about, focal=list(results.focal))
 
 
 def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
@@ -530,68 +433,31 @@ def _dif_line(row: ItemDifference) -> list[str]:
     ]
 
 
-class Page(NamedTuple):
-    """Titled tables and a legend."""
-
-    tables: Sequence[tuple[str, Lines, Sequence[int]]]
-    """Title, lines, and the left-aligned columns."""
-    legend: Sequence[str]
-    """Paragraphs that explain the tables."""
-
-
-def print_page(
-    page: Page, results: Results[Any], file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the tables, the notes, and the legend."""
-    tables = [filled(title, lines, left=left) for title, lines, left in page.tables]
-    said = [f"* {note}" for note in results.notes]
-    print_all(tables, said, [*page.legend, heading], file=file, width=width)
-
-
-def page_markdown(page: Page, results: Results[Any], heading: str) -> str:
-    """Return the same in Markdown."""
-    blocks = [text for title, lines, _ in page.tables for text in markdown(title, lines)]
-    said = text.markdown_list(results.notes)
-    ends = [part for text in page.legend for part in (text, "")]
-    return "\n".join([*blocks, *said, "", *ends, heading, ""])
-
-
-def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
-    """Make a table for the terminal; names fold, other columns align right except those `left`."""
-    table = titled(title)
-    names = 2 if lines[0][1] == "Task" else 1
-    for k, header in enumerate(lines[0]):
-        if k < names:
-            table.add_column(header, overflow="fold", min_width=6)
-        else:
-            table.add_column(header, justify="left" if k in left else "right", no_wrap=True)
-    for line in lines[1:]:
-        table.add_row(*(Text(cell) for cell in line))
-    return table
-
-
-def markdown(title: str, lines: Lines) -> list[str]:
-    """Return the same table in Markdown, followed by an empty line."""
-    header, *rows = lines
-    right = range(1, len(header))
-    return [
-        f"**{text.markdown_text(title)}**",
-        "",
-        *text.markdown_table(header, rows, right=right),
-        "",
-    ]
-
-
-def signed(value: float | None) -> str:
-    """Format a number of an unbounded scale with its sign."""
-    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
-
-
-def plain(value: float | None) -> str:
-    """Format a nonnegative number."""
-    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
-
-
-def share(value: float | None) -> str:
-    """Format a score as a percentage."""
-    return "–" if value is None else f"{100 * value:.1f} %"
+ABILITIES = page_view(
+    _abilities,
+    document=lambda results: _abilities(results, None),
+    json=lambda results: {
+        "differences": Results(results.differences).to_dict(), "fit": results.fit
+    },
+)  # fmt: skip
+FACTORS = page_view(
+    _factors,
+    json=lambda results: {"items": Results(results.items).to_dict(), "fit": results.fit},
+)
+ITEMS, FACTOR_ITEMS = (view._replace(to_json=items_json) for view in (ABILITIES, FACTORS))
+HELD_OUT = page_view(
+    _held_out,
+    json=lambda results: {"calibration": [asdict(part) for part in results.calibration]},
+)
+NEW_ITEMS = page_view(
+    _new_items,
+    json=lambda results: {
+        name: getattr(results, name) for name in ("explained", "held", "n_items")
+    },
+)
+DIFFERENCES = page_view(
+    _differences,
+    document=lambda results: _differences(results, len(results)),
+    json=lambda results: {"focal": list(results.focal)},
+)
+UNCERTAINTY = page_view(_uncertainty)

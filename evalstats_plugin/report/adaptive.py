@@ -1,8 +1,8 @@
 """Tables of adaptive tests, of their simulated accuracy, and of item banks.
 
-* `print_tests`, `tests_markdown`, `tests_json`: tests, and the accuracy of each rule
-* `print_accuracy`, `accuracy_markdown`: simulated tests by rule and number of items
-* `print_bank`, `bank_markdown`: what a bank holds
+* `TESTS`: tests, and the accuracy of each rule
+* `ACCURACY`: simulated tests by rule and number of items
+* `BANK`: what a bank holds
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from evalstats_plugin.errors import few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import number, percent, print_all, titled
+from evalstats_plugin.report.text import View, number, percent, print_all, titled
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,22 +96,15 @@ def _legend(rows: Sequence[AdaptiveTest]) -> str:
 
 def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
     """Make a table of models, or of one model's tests by several rules."""
-    level = percent(rows[0].confidence_level)
+    interval = f"{percent(rows[0].confidence_level)} interval"
     title = report_text.task_and_metric(rows[0])
-    table = titled(f"{model}: {title}" if model else title)
-    table.add_column("Rule" if model else "Model", overflow="fold", min_width=8)
-    table.add_column("Asked", justify="right", no_wrap=True)
-    table.add_column("Ability", justify="right", no_wrap=True)
-    table.add_column(f"{level} interval", no_wrap=True)
-    table.add_column("Score" if model else "Full score", justify="right", no_wrap=True)
-    table.add_column(f"{level} interval", no_wrap=True)
+    name, score = ("Rule", "Score") if model else ("Model", "Full score")
     logged = any(row.observed is not None for row in rows)
-    if logged:
-        table.add_column("Log", justify="right", no_wrap=True)
     together = any(row.prob_top is not None for row in rows)
-    if together:
-        table.add_column("P top", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    numbers = ["Asked", "Ability", score, *["Log"] * logged, *["P top"] * together]
+    columns = [name, *numbers[:2], interval, score, interval, *numbers[3:], ""]
+    title = f"{model}: {title}" if model else title
+    table = titled(title, columns, right=numbers, fold={name: 8})
     for row in rows:
         cells = [Text(cell) for cell in _test_cells(row)[: None if logged else -1]]
         cells += [Text(_chance(row))] if together else []
@@ -136,9 +129,7 @@ def _chance(row: AdaptiveTest) -> str:
 
 
 def _rules_table(rules: Sequence[RuleError]) -> Table:
-    table = titled("How right each rule was")
-    for name in _BY_RULE:
-        table.add_column(name, justify="left" if name == "Rule" else "right", no_wrap=True)
+    table = titled("How right each rule was", _BY_RULE, right=_BY_RULE[1:])
     for rule in rules:
         table.add_row(*_rule_cells(rule))
     return table
@@ -192,9 +183,7 @@ def print_accuracy(
     results: Results[SimulatedAccuracy], file: TextIO, *, heading: str, width: int | None
 ) -> None:
     """Print one table for all rules."""
-    table = titled(_drawn(results))
-    for name in _ACCURACY:
-        table.add_column(name, justify="left" if name == "Rule" else "right", no_wrap=True)
+    table = titled(_drawn(results), _ACCURACY, right=_ACCURACY[1:])
     previous = ""
     for row in results.rows:
         name = "" if row.rule == previous else row.rule.replace(", ", ",\n")
@@ -242,12 +231,8 @@ def print_bank(
     results: Results[BankTask], file: TextIO, *, heading: str, width: int | None
 ) -> None:
     """Print a line for each task, then the items that are not asked."""
-    table = titled(f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}")
-    for name in _shown(results):
-        left = name == "Task"
-        table.add_column(
-            name, justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
+    title = f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}"
+    table = titled(title, _shown(results), right=_COLUMNS[1:], fold={"Task": None})
     for row in results.rows:
         table.add_row(*(Text(cell) for cell in _bank_cells(row)[: len(table.columns)]))
     said = [f"* {text}" for text in (*_left_out(results), *results.notes)]
@@ -288,3 +273,8 @@ def _left_out(results: Results[BankTask]) -> list[str]:
             names = [item for item, _, why in parts if why == reason]
             said.append(f"not asked, {reason}: {count} of {row.task} ({few(names, _MOST_NAMES)})")
     return said
+
+
+TESTS = View(print_tests, tests_markdown, tests_json)
+ACCURACY = View(print_accuracy, accuracy_markdown)
+BANK = View(print_bank, bank_markdown)

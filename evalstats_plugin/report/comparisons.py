@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import Any, TextIO
 
@@ -25,10 +26,10 @@ from evalstats_plugin.comparisons.rows import (
     PowerRows,
     RankSet,
 )
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import number, percent, print_all, task_and_metric, titled
+from evalstats_plugin.report.text import View, number, percent, print_all, task_and_metric, titled
 from evalstats_plugin.runtime.untrusted import printable
 from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
 
@@ -237,11 +238,10 @@ def _item_table(results: ItemComparisons, width: int) -> Table:
     # Of right and wrong answers the outcome says all.
     scored = any(row.outcome in ("better", "worse") for row in results)
     said = any(row.question or row.target or row.answer_b for row in results)
-    table = titled(f"Items on which {b} and {a} differ")
-    for title in [*(["Task"] if several else []), "Item", "Outcome"]:
-        table.add_column(title, no_wrap=True)
-    for title in [*([a, b] if scored and not said else []), "Others"]:
-        table.add_column(title, justify="right", no_wrap=True)
+    names = [*(["Task"] if several else []), "Item", "Outcome"]
+    table = titled(f"Items on which {b} and {a} differ", names)
+    for name in [*([a, b] if scored and not said else []), "Others"]:
+        table.add_column(name, justify="right", no_wrap=True)
     if said:
         table.add_column("Question, target and answers")
     tasks, items = (
@@ -298,19 +298,13 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
-    table = titled(title)
-    table.add_column("Model", overflow="fold", min_width=8)
-    if len(baselines) > 1:
-        table.add_column("Against", overflow="fold", min_width=8)
-    if len(sizes) > 1:
-        table.add_column("n", justify="right", no_wrap=True)
     measure = "Diff." if first.measure == "difference" else first.measure.capitalize()
-    table.add_column(measure, justify="right", no_wrap=True)
-    table.add_column(f"{percent(first.confidence_level)} interval", no_wrap=True)
-    table.add_column("p, adj.", justify="right", no_wrap=True)
-    table.add_column("P(better)", justify="right", no_wrap=True)
-    table.add_column("Verdict", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    names = ["Model", "Against"][: 1 + (len(baselines) > 1)]
+    sized = ["n"] if len(sizes) > 1 else []
+    interval = f"{percent(first.confidence_level)} interval"
+    columns = [*names, *sized, measure, interval, "p, adj.", "P(better)", "Verdict", ""]
+    right = ("n", measure, "p, adj.", "P(better)")
+    table = titled(title, columns, right=right, fold=dict.fromkeys(names, 8))
     for row in rows:
         table.add_row(
             Text(row.model_b),
@@ -419,9 +413,7 @@ def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | 
         closing = [power_legend(rows)]
     else:
         tables, closing = [], [*(sentence(row) for row in rows), _found(rows[0])]
-    by_metric: dict[str, list[VariancePart]] = {}
-    for part in results.parts:
-        by_metric.setdefault(task_and_metric(part), []).append(part)
+    by_metric = grouped(results.parts, task_and_metric)
     tables += [_parts_table(group, marks) for group in by_metric.values()]
     closing += [PARTS_LEGEND] if results.parts else []
     print_all(tables, _note_lines(results), [*closing, heading], file=file, width=width)
@@ -570,13 +562,10 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
         if len(sizes) == 1 and first.pilot_items
         else ""
     )
-    table = titled(title)
-    table.add_column("Model", overflow="fold", min_width=8)
-    table.add_column("Against", overflow="fold", min_width=8)
-    for name, _ in headers:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Method", overflow="fold", min_width=6)
-    table.add_column("", no_wrap=True)
+    numbers = [name for name, _ in headers]
+    columns = ["Model", "Against", *numbers, "Method", ""]
+    widths = {"Model": 8, "Against": 8, "Method": 6}
+    table = titled(title, columns, right=numbers, fold=widths)
     for group in _pairs(rows):
         pair = group[0]
         table.add_row(
@@ -644,11 +633,8 @@ def _answer(value: float | None, quantity: str) -> str:
 
 
 def _parts_table(parts: Sequence[VariancePart], marks: dict[str, int]) -> Table:
-    table = titled(f"{task_and_metric(parts[0])}, what more would buy")
-    table.add_column("Model", overflow="fold", min_width=8)
-    for name in _PARTS:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    title = f"{task_and_metric(parts[0])}, what more would buy"
+    table = titled(title, ("Model", *_PARTS, ""), right=_PARTS, fold={"Model": 8})
     for part in parts:
         table.add_row(
             Text(part.model), *_part_cells(part), Text(_marks([part], marks), style="dim")
@@ -673,3 +659,20 @@ def _note_lines(results: PowerRows) -> list[str]:
         return []
     rows: tuple[PowerRow | VariancePart, ...] = (*results.rows, *results.parts)
     return report_text.note_lines(Results(rows, results.notes))
+
+
+def comparisons_view(*, all_pairs: bool = True) -> View:
+    """Return the view of comparisons; without `all_pairs` many are summed up on the terminal."""
+    return View(partial(print_comparisons, all_pairs=all_pairs), comparisons_markdown)
+
+
+def items_view(comparisons: Comparisons) -> View:
+    """Return the view of items that two models are compared on, below their comparison."""
+    return View(
+        partial(print_items, comparisons=comparisons),
+        partial(items_markdown, comparisons=comparisons),
+        partial(items_json, comparisons=comparisons),
+    )
+
+
+POWER = View(print_power, power_markdown, power_json)

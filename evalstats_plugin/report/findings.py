@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.table import Table
 
 from evalstats_plugin.errors import few
-from evalstats_plugin.report.text import markdown_list, markdown_table, print_all, titled
+from evalstats_plugin.report.text import View, markdown_list, markdown_table, print_all, titled
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 
 MOST_LOGS = 2
@@ -26,10 +26,8 @@ def print_findings(results: Findings, file: TextIO, *, heading: str, width: int 
 
 
 def _table(problem: str, found: Sequence[Finding]) -> Table:
-    table = titled(f"{problem}: {PROBLEMS[problem]}")
-    for name in _HEADER:
-        # Paths have no spaces to break at and must not be cut.
-        table.add_column(name, overflow="fold")
+    # Paths have no spaces to break at and must not be cut.
+    table = titled(f"{problem}: {PROBLEMS[problem]}", _HEADER, fold=dict.fromkeys(_HEADER))
     for finding in found:
         table.add_row(*_cells(finding))
     return table
@@ -56,3 +54,6 @@ def findings_markdown(results: Findings, heading: str) -> str:
     lines = markdown_table(("Problem", *_HEADER), rows, right=()) if rows else []
     notes = markdown_list(results.notes)
     return "\n".join([*lines, "", _verdict(results), "", *notes, "", heading, ""])
+
+
+FINDINGS = View(print_findings, findings_markdown)

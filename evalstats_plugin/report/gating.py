@@ -13,7 +13,7 @@ from rich.text import Text
 from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import number, percent, print_all, short_metric, titled
+from evalstats_plugin.report.text import View, number, percent, print_all, short_metric, titled
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 
 WORDS: Mapping[Decision, str] = {
@@ -40,16 +40,11 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
 
 
 def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Table:
-    table = titled(title)
-    table.add_column("Task", overflow="fold", min_width=8)
-    for name in ("n", "Difference"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
-    table.add_column("Decision", no_wrap=True)
     needs = any(row.items_needed for row in rows)
-    if needs:
-        table.add_column("Items needed", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    interval = f"{percent(rows[0].confidence_level)} interval"
+    columns = ["Task", "n", "Difference", interval, "Decision", *["Items needed"] * needs, ""]
+    right = ("n", "Difference", "Items needed")
+    table = titled(title, columns, right=right, fold={"Task": 8})
     for row in rows:
         *cells, decision, needed, notes = _cells(row, marks)
         shown = Text(decision, style=_STYLES[row.decision])
@@ -180,3 +175,6 @@ def _legend(results: Gate) -> str:
         f"it. inconclusive: neither. Items needed: so many decide in {100 * POWER:g} of 100 evals "
         "if the true difference is the one seen."
     )
+
+
+GATE = View(print_gate, gate_markdown, gate_json)

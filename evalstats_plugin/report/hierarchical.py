@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import shorten
-from typing import Any, Literal, TextIO
+from typing import Literal
 
 import numpy as np
 
@@ -23,17 +23,17 @@ from evalstats_plugin.hierarchical.rows import (
     NewScore,
     Performance,
 )
-from evalstats_plugin.report import text
-from evalstats_plugin.report.abilities import (
+from evalstats_plugin.report.comparisons import probability
+from evalstats_plugin.report.text import (
     Lines,
     Page,
-    page_markdown,
+    PageTable,
+    View,
+    page_view,
+    percent,
     plain,
-    print_page,
     signed,
 )
-from evalstats_plugin.report.comparisons import probability
-from evalstats_plugin.report.text import percent
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -119,39 +119,11 @@ def shown(
     )
 
 
-def print_hierarchical(
-    results: HierarchicalReport, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the tables, the notes, and a legend."""
-    said = Results(results.rows, _said(results))
-    print_page(_page(results), said, file, heading=heading, width=width)
-
-
-def hierarchical_markdown(results: HierarchicalReport, heading: str) -> str:
-    """Return Markdown tables, the notes, and how it was made."""
-    return page_markdown(_page(results), Results(results.rows, _said(results)), heading)
-
-
-def hierarchical_json(results: HierarchicalReport, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, scores, pairs, difficulties, and the fit."""
-    return text.to_json(
-        results,
-        about,
-        contrasts=Results(results.contrasts).to_dict(),
-        difficulties=results.fit.difficulties().to_dict(),
-        effects=Results(results.effects).to_dict(),
-        evidence=Results(results.evidence).to_dict(),
-        compared=Results(results.compared).to_dict(),
-        predicted=Results(results.predicted).to_dict(),
-        fit=results.fit.summary(),
-    )
-
-
 def _page(results: HierarchicalReport) -> Page:
     fit = results.fit
     n, t = len(fit.models), len(fit.tasks)
-    size = f"{_counted(n, 'model')} on {_counted(t, 'task')} ({fit.counts.metric})"
-    tables: list[tuple[str, Lines, Sequence[int]]] = [
+    size = f"{counted(n, 'model')} on {counted(t, 'task')} ({fit.counts.metric})"
+    tables: list[PageTable] = [
         (f"{size}, model {fit.model}, in percent", _score_lines(results), (0, 1))
     ]
     legend = [_SCORES]
@@ -173,11 +145,7 @@ def _page(results: HierarchicalReport) -> Page:
         what = "model" if results.predicted[0].model is None else "task"
         tables.append((f"A new {what}, in percent", _new_lines(results), (0, 1)))
         legend.append(_NEW)
-    return Page(tables, [*legend, _ran(fit)])
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return Page(tables, [*legend, _ran(fit)], [f"* {note}" for note in _said(results)])
 
 
 def _shown_rows(results: HierarchicalReport) -> Sequence[Performance]:
@@ -298,6 +266,19 @@ def _ran(fit: HierarchicalFit) -> str:
     return reason
 
 
+HIERARCHICAL = page_view(
+    _page,
+    json=lambda results: {
+        "contrasts": Results(results.contrasts).to_dict(),
+        "difficulties": results.fit.difficulties().to_dict(),
+        **{
+            name: Results(getattr(results, name)).to_dict()
+            for name in ("effects", "evidence", "compared", "predicted")
+        },
+        "fit": results.fit.summary(),
+    },
+)
+
 _CAPABILITIES = (
     "A capability is what the answers to some items have in common beyond how good a model is and "
     "how hard an item: read its items before you name it. Found again: correlation of the models' "
@@ -320,39 +301,22 @@ Questions = Mapping[tuple[str, str], str]
 """By task and item, where the logs have them."""
 
 
-def print_capabilities(
-    results: Capabilities,
-    file: TextIO,
-    *,
-    heading: str,
-    width: int | None,
-    questions: Questions,
-) -> None:
-    """Print capabilities, models, items and predictions, the notes, and a legend."""
-    page = _capability_page(results, questions)
-    print_page(page, results, file, heading=heading, width=width)
-
-
-def capabilities_markdown(results: Capabilities, heading: str, *, questions: Questions) -> str:
-    """Return the same in Markdown."""
-    return page_markdown(_capability_page(results, questions), results, heading)
-
-
-def capabilities_json(results: Capabilities, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, capabilities, models, items, and predictions."""
-    return text.to_json(
-        results,
-        about,
-        held_out=[score._asdict() for score in results.compared],
-        plain_is_as_good=results.plain_is_as_good,
-        fit=results.fit.to_dict(),
+def capabilities_view(questions: Questions) -> View:
+    """Return the view of capabilities, models, items and predictions."""
+    return page_view(
+        lambda results: _capability_page(results, questions),
+        json=lambda results: {
+            "held_out": [score._asdict() for score in results.compared],
+            "plain_is_as_good": results.plain_is_as_good,
+            "fit": results.fit.to_dict(),
+        },
     )
 
 
 def _capability_page(results: Capabilities, questions: Questions) -> Page:
     fit = results.fit
     size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
-    tables: list[tuple[str, Lines, Sequence[int]]] = []
+    tables: list[PageTable] = []
     if results.rows:
         tables = [
             (f"Capabilities of {size}", _capability_lines(results), (0,)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from statistics import median
 from typing import TextIO
@@ -18,6 +19,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import (
     Column,
+    View,
     elided,
     pairs_at_once,
     percent,
@@ -367,3 +369,13 @@ def _caption(layout: _Layout, *, plus_minus: bool, cite: bool) -> str:
 def bibtex() -> str:
     """Return the BibTeX entries that a caption cites."""
     return BIBTEX % VERSION
+
+
+def table_view(*, percent: bool, digits: int | None, plus_minus: bool, cite: bool) -> View:
+    """Return the view of a table; options are those of `table_latex`."""
+    numbers = {"percent": percent, "digits": digits}
+    return View(
+        partial(print_table, **numbers),
+        partial(table_markdown, **numbers),
+        to_latex=partial(table_latex, plus_minus=plus_minus, cite=cite, **numbers),
+    )

@@ -12,7 +12,7 @@ from rich.text import Text
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.text import percent, print_all, titled
+from evalstats_plugin.report.text import View, percent, print_all, titled
 
 _SCALES = {
     "log odds": "1 higher has 2.7 times the odds to win",
@@ -194,3 +194,7 @@ def rating(value: float | None, scale: str) -> str:
     if value is None:
         return "–"
     return f"{value:.0f}" if scale == "elo" else f"{value:+.2f}"
+
+
+RANKING = View(print_ranking, rankings_markdown)
+LEADERBOARD = View(print_leaderboard, leaderboard_markdown)

@@ -5,6 +5,8 @@
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
 * `rows_markdown`, `rows_latex`, `rows_html`, `rows_style`: the columns that people look at
 * `to_json`, `to_csv`: results for programs
+* `View`: how results of one kind are written, in all these forms
+* `Page`, `page_view`: titled tables, notes and a legend, the same on the terminal and in Markdown
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar, cast
 
 from rich import box
 from rich.cells import cell_len
@@ -54,14 +57,10 @@ def print_intervals(results: Intervals, file: TextIO, *, heading: str, width: in
 
 
 def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
-    table = titled(model)
-    table.add_column("Task", overflow="fold", min_width=8)
-    table.add_column("Metric", overflow="fold", min_width=6)
-    table.add_column("n", justify="right", no_wrap=True)
-    table.add_column("Estimate", justify="right", no_wrap=True)
-    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
-    table.add_column("Method", overflow="fold", min_width=6)
-    table.add_column("", no_wrap=True)
+    interval = f"{percent(rows[0].confidence_level)} interval"
+    columns = ("Task", "Metric", "n", "Estimate", interval, "Method", "")
+    widths = {"Task": 8, "Metric": 6, "Method": 6}
+    table = titled(model, columns, right=("n", "Estimate"), fold=widths)
     previous = None
     for row in rows:
         place = (row.task, row.depth, row.kind)
@@ -158,9 +157,25 @@ class _Table(Table):
         return _Line(cell)
 
 
-def titled(title: str) -> Table:
-    """Return an empty compact table that prints strings as they are."""
-    return _Table(
+def titled(
+    title: str,
+    columns: Sequence[str] = (),
+    *,
+    right: Collection[str] = (),
+    fold: Mapping[str, int | None] = MappingProxyType({}),
+) -> Table:
+    """Return an empty compact table that prints strings as they are.
+
+    Parameters
+    ----------
+    columns
+        Titles of columns, which are on one line and aligned left.
+    right
+        Those that are aligned right.
+    fold
+        Those that go on on the next line, with their least width.
+    """
+    table = _Table(
         title=Text(title, style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -168,6 +183,12 @@ def titled(title: str) -> Table:
         pad_edge=False,
         padding=0,
     )
+    for name in columns:
+        if name in fold:
+            table.add_column(name, overflow="fold", min_width=fold[name])
+        else:
+            table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    return table
 
 
 def _hanging(lines: Sequence[str]) -> Table:
@@ -552,3 +573,114 @@ def _plain(value: Any) -> Any:
         return value
     parts = cast("Sequence[Any]", value)
     return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
+
+
+class View(NamedTuple):
+    """How results of one kind are written."""
+
+    print_table: Callable[..., None]
+    """On the terminal: ``f(results, file, *, heading, width)``."""
+    to_markdown: Callable[[Any, str], str]
+    """With a heading."""
+    to_json: Callable[[Any, Mapping[str, Any]], str] = to_json
+    """With what was run."""
+    to_latex: Callable[[Any], str] = rows_latex
+
+
+INTERVALS = View(print_intervals, intervals_markdown)
+"""Of scores with intervals."""
+
+
+Lines = list[list[str]]
+"""Rows of a table, the header first."""
+
+PageTable = tuple[str, Lines, Sequence[int]]
+"""Title, lines, and the left-aligned columns."""
+
+
+class Page(NamedTuple):
+    """Titled tables, notes and a legend."""
+
+    tables: Sequence[PageTable]
+    legend: Sequence[str]
+    """Paragraphs that explain the tables."""
+    said: Sequence[str] | None = None
+    """Notes with a mark before each; those of the results, unless given."""
+
+
+def page_view(
+    page: Callable[[Any], Page],
+    *,
+    document: Callable[[Any], Page] | None = None,
+    json: Callable[[Any], Mapping[str, Any]] | None = None,
+) -> View:
+    """Return the view of results that a page shows.
+
+    Parameters
+    ----------
+    page
+        Makes the page.
+    document
+        Makes that of a document, where it holds more than a terminal.
+    json
+        Entries of JSON besides what was run and the rows.
+    """
+
+    def notes(shown: Page, results: Results[Any]) -> Sequence[str]:
+        return [f"* {note}" for note in results.notes] if shown.said is None else shown.said
+
+    def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int | None) -> None:
+        shown = page(results)
+        tables = [filled(title, lines, left=left) for title, lines, left in shown.tables]
+        closing = [*shown.legend, heading]
+        print_all(tables, notes(shown, results), closing, file=file, width=width)
+
+    def to_markdown(results: Results[Any], heading: str) -> str:
+        shown = (document or page)(results)
+        blocks = [line for title, lines, _ in shown.tables for line in markdown(title, lines)]
+        said = [markdown_text(line.replace("* ", "- ", 1)) for line in notes(shown, results)]
+        ends = [part for paragraph in shown.legend for part in (paragraph, "")]
+        return "\n".join([*blocks, *said, "", *ends, heading, ""])
+
+    def whole(results: Results[Any], about: Mapping[str, Any]) -> str:
+        return to_json(results, about, **(json(results) if json else {}))
+
+    return View(print_page, to_markdown, whole)
+
+
+def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
+    """Make a table for the terminal; names fold, other columns align right except those `left`."""
+    header, *rows = lines
+    names = header[: 2 if header[1] == "Task" else 1]
+    right = [name for k, name in enumerate(header) if k not in left]
+    table = titled(title, header, right=right, fold=dict.fromkeys(names, 6))
+    for line in rows:
+        table.add_row(*(Text(cell) for cell in line))
+    return table
+
+
+def markdown(title: str, lines: Lines) -> list[str]:
+    """Return the same table in Markdown, followed by an empty line."""
+    header, *rows = lines
+    right = range(1, len(header))
+    return [
+        f"**{markdown_text(title)}**",
+        "",
+        *markdown_table(header, rows, right=right),
+        "",
+    ]
+
+
+def signed(value: float | None) -> str:
+    """Format a number of an unbounded scale with its sign."""
+    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
+
+
+def plain(value: float | None) -> str:
+    """Format a nonnegative number."""
+    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+
+
+def share(value: float | None) -> str:
+    """Format a score as a percentage."""
+    return "–" if value is None else f"{100 * value:.1f} %"

@@ -93,16 +93,13 @@ def check_output_path(
     place = Path(path)
     called = f"{asked} {path}".lstrip()
     if place.is_dir():
-        msg = f"{called} is a folder: name a file in it"
-        raise WriteError(msg)
+        raise WriteError(f"{called} is a folder: name a file in it")
     if place.suffix.lower() not in endings:
         *most, last = endings
         fitting = f"{', '.join(most)} or {last}" if most else last
-        msg = f"{called}: the name of this file must end in {fitting}"
-        raise SelectionError(msg)
+        raise SelectionError(f"{called}: the name of this file must end in {fitting}")
     if not makes_folder and not place.parent.is_dir():
-        msg = f"{called}: there is no folder {place.parent}"
-        raise WriteError(msg)
+        raise WriteError(f"{called}: there is no folder {place.parent}")
     check_free(place, called)
     return place
 
@@ -164,8 +161,7 @@ def parse_json(content: bytes, path: Path) -> Any:
         msg = f"{path} is not JSON: {error.msg} in line {error.lineno}; it may have been cut off"
         raise LogError(msg) from error
     except (ValueError, RecursionError) as error:
-        msg = f"{path} cannot be read as JSON ({error}); it may be damaged"
-        raise LogError(msg) from error
+        raise LogError(f"{path} cannot be read as JSON ({error}); it may be damaged") from error
 
 
 def json_like(content: bytes) -> tuple[Callable[[object], bytes], bool]:

@@ -52,8 +52,7 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
             return declared()[1]
         modules = {} if name.startswith("__") else declared()[0]
         if name not in modules:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if modules[name] == package:
             return import_module(f"{package}.{name}")
         try:
@@ -76,8 +75,7 @@ def need_torch(what: str) -> None:
     try:
         import_module("torch")
     except ModuleNotFoundError as error:
-        msg = f"{what} need torch: pip install 'evalstats-plugin[models]'"
-        raise DesignError(msg) from error
+        raise DesignError(f"{what} need torch: pip install 'evalstats-plugin[models]'") from error
     finally:
         if collecting:
             gc.enable()

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known
 from evalstats_plugin.runtime.workers import free_memory
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
@@ -56,8 +56,7 @@ def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return the named floating-point type, ``"float64"`` or ``"float32"``."""
     if isinstance(dtype, torch.dtype):
         return dtype
-    if dtype not in _DTYPES:
-        raise SelectionError(no_such("dtype", dtype, _DTYPES, ", ".join(_DTYPES)))
+    check_known("dtype", dtype, _DTYPES)
     return _DTYPES[dtype]
 
 
@@ -74,11 +73,10 @@ def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str
     free = _free_memory(device)
     if free is None or needed <= free:
         return
-    msg = (
+    raise DesignError(
         f"{what} need about {needed / 2**30:.2f} GiB of memory on {device}, {free / 2**30:.2f} GiB "
         f"are free: fit fewer at a time{', or ' * bool(otherwise)}{otherwise}"
     )
-    raise DesignError(msg)
 
 
 def _free_memory(device: torch.device) -> int | None:

@@ -91,11 +91,10 @@ def may_overwrite() -> bool:
 def check_free(path: Path, called: str = "") -> None:
     """Raise `WriteError` if a file or link has this path and may not be replaced."""
     if not may_overwrite() and (path.exists() or path.is_symlink()):
-        msg = (
+        raise WriteError(
             f"{called or path} exists already: write to another place, or replace it with "
             "--overwrite (in Python: overwrite=True)"
         )
-        raise WriteError(msg)
 
 
 def revision(path: Path) -> Revision | None:
@@ -401,12 +400,11 @@ def _dress(change: _Change) -> None:
     else:
         if old.st_nlink > 1:
             if not _links.get():
-                msg = (
+                raise WriteError(
                     f"{change.named} has {old.st_nlink} names (hard links), and replacing it would "
                     "leave the others as they are: write copies elsewhere (-o), or overwrite its "
                     "content under all names with --rewrite-links (in Python: rewrite_links=True)"
                 )
-                raise WriteError(msg)
             change.rewrite = True
         else:
             _own_like(old, change)
@@ -424,11 +422,10 @@ def _own_like(old: os.stat_result, change: _Change) -> None:
     try:
         os.chown(change.staged, old.st_uid, old.st_gid)
     except PermissionError as error:
-        msg = (
+        raise WriteError(
             f"{change.named} belongs to another user or group, and replacing it would make it "
             "yours: write a copy elsewhere, or ask its owner"
-        )
-        raise WriteError(msg) from error
+        ) from error
 
 
 def _copy_attributes(source: Path, target: Path) -> None:

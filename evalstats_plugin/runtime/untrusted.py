@@ -209,9 +209,8 @@ def path_part(name: str, what: str) -> str:
     too_long = len(name.encode(errors="surrogateescape")) > _LONGEST_PART
     if dangerous or too_long or not name.isprintable():
         shown = f"{name[:60]!r}{'…' * (len(name) > 60)}"
-        msg = (
+        raise WriteError(
             f"{what} {shown} cannot name a file: it must be one part of a path, printable and of "
             f"at most {_LONGEST_PART} bytes. Correct it in the log."
         )
-        raise WriteError(msg)
     return name

@@ -17,14 +17,14 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.runtime.transactions import scratch_folder
@@ -88,8 +88,7 @@ def workers(n_jobs: int = -1, *, scheduler: str | None = None) -> Generator[None
     [1, 2]
     """
     if n_jobs == 0 or n_jobs < -1:
-        msg = f"{n_jobs} processes cannot work: pass 1 or more, or -1 for all cores"
-        raise DesignError(msg)
+        raise DesignError(f"{n_jobs} processes cannot work: pass 1 or more, or -1 for all cores")
     started = LocalProcesses(n_jobs) if scheduler is None else _on_dask(scheduler, n_jobs)
     with started as processes:
         token = _PROCESSES.set(processes)
@@ -134,14 +133,12 @@ def parallel_map(
                 yield result
         except processes.losses as error:
             if not processes.can_repeat():
-                msg = f"the connection to the cluster was lost: {error}"
-                raise DesignError(msg) from error
+                raise DesignError(f"the connection to the cluster was lost: {error}") from error
             if attempt == _RETRIES:
-                msg = (
+                raise DesignError(
                     f"processes were killed {_RETRIES + 1} times, probably for lack of memory: use "
                     "fewer (n_jobs)"
-                )
-                raise DesignError(msg) from error
+                ) from error
         else:
             return
 
@@ -165,28 +162,11 @@ def results(
             yield waiting.popleft().result()
 
 
-class Processes(Protocol):
-    """Where the enclosing `workers` block has its work done."""
-
-    n_jobs: int
-    losses: tuple[type[BaseException], ...]
-    """Exceptions of a piece whose process was killed."""
-
-    def can_repeat(self) -> bool:
-        """Whether the pieces that were lost can be handed out once more."""
-        ...
-
-    def sent(
-        self, function: Callable[[Any], Result]
-    ) -> AbstractContextManager[Callable[[Any], Future[Result]]]:
-        """Send the function once; the result hands out its pieces, the end drops what is left."""
-        ...
-
-
 class LocalProcesses:
     """Processes of this machine, started with the first piece, and again after one was killed."""
 
     losses: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    """Exceptions of a piece whose process was killed."""
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs: int = n_jobs if n_jobs > 0 else import_module("loky").cpu_count()
@@ -194,7 +174,7 @@ class LocalProcesses:
         self._futures = list[Future[Any]]()
 
     def can_repeat(self) -> bool:
-        """Processes of this machine are started again."""
+        """Whether lost pieces can be handed out once more: processes here are started again."""
         return True
 
     def __enter__(self) -> LocalProcesses:
@@ -269,6 +249,10 @@ class DaskWorkers:
             self.client.cancel(futures)
 
 
+Processes: TypeAlias = LocalProcesses | DaskWorkers
+"""Where the enclosing `workers` block has its work done."""
+
+
 def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Result:
     """Compute a piece in a worker process, in the same folder if it exists there."""
     if str(Path.cwd()) != folder and Path(folder).is_dir():
@@ -339,11 +323,10 @@ def _on_dask(address: str, n_jobs: int) -> Generator[DaskWorkers, None, None]:
             client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
             check_versions(client.run(version, _PACKAGE))
         except TimeoutError as error:
-            msg = (
+            raise DesignError(
                 f"the Dask scheduler at {address} has no workers: start some with "
                 f"dask worker {address}"
-            )
-            raise DesignError(msg) from error
+            ) from error
         except ImportError as error:
             msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
             raise DesignError(msg) from error
@@ -515,8 +498,7 @@ def check_memory(needed: float, what: str, instead: str) -> None:
     """
     free = free_memory()
     if free is not None and needed > free:
-        msg = (
+        raise DesignError(
             f"{what} need about {needed / _GIB:,.1f} GiB of memory, and {free / _GIB:,.1f} GiB are "
             f"free: {instead}"
         )
-        raise DesignError(msg)

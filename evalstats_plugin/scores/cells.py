@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import LARGEST, Responses
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
@@ -326,10 +327,7 @@ def task_and_metric(r: Responses) -> tuple[str, str]:
 
 def by_task(responses: Iterable[Responses]) -> dict[tuple[str, str], list[Responses]]:
     """Group responses by task and metric, in their order."""
-    groups: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        groups.setdefault(task_and_metric(r), []).append(r)
-    return groups
+    return grouped(responses, task_and_metric)
 
 
 def direction(responses: Iterable[Responses]) -> bool | None:

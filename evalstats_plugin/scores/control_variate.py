@@ -6,7 +6,7 @@ other models' scores tell how hard the items are that were run, and those that w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import ResponseSet, run_of
 from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import (
@@ -47,14 +47,10 @@ NOTHING_TO_PREDICT = (
     "no control variate: this model ran every known item, so there is nothing to predict"
 )
 
-Covariate = Mapping[str, Mapping[str, float]]
-"""A number for every item, such as its difficulty: by task, then by the item's id as text."""
-
 
 def control_variate(
     responses: ResponseSet | ResponseMatrix | Iterable[Responses],
     *,
-    covariate: Covariate | None = None,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
     bounds: Bounds | None = None,
@@ -68,9 +64,6 @@ def control_variate(
         What `evalstats_plugin.read` gave, a matrix, or any `Responses`: those of the model, and of
         others that answered more of the items. The items that any of them answered are the
         benchmark.
-    covariate
-        Known numbers for every item, used instead of the other models' scores on it. Its items are
-        part of the benchmark, too.
     confidence_level, method, bounds, rng
         As for `evalstats_plugin.intervals`, which makes the rows that gain nothing.
 
@@ -92,7 +85,7 @@ def control_variate(
     for every in _by_task(everything):
         # Adaptive tests have chosen items, which control variates cannot adjust for.
         where = [i for i in every if everything[i].predicted is None]
-        table = _table([cells[i] for i in where], covariate)
+        table = _table([cells[i] for i in where])
         for i, row in zip(where, _rows(table, [rows[i] for i in where]), strict=True):
             rows[i] = row
     if not any(row.method == METHOD for row in rows):
@@ -104,10 +97,7 @@ def _by_task(responses: Sequence[Responses]) -> list[list[int]]:
     """Indices of the latest responses of each model, by task and metric."""
     order = sorted(range(len(responses)), key=lambda i: run_of(responses[i]))
     latest = {(responses[i].model, responses[i].task, responses[i].metric): i for i in order}
-    found: dict[tuple[str, str], list[int]] = {}
-    for i in sorted(latest.values()):
-        found.setdefault(task_and_metric(responses[i]), []).append(i)
-    return list(found.values())
+    return list(grouped(sorted(latest.values()), lambda i: task_and_metric(responses[i])).values())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -119,14 +109,12 @@ class _Table:
     """Shape (N, M): NaN where an item was not answered, or the model has no mean of item scores."""
     covariate: FloatArray
     """Shape (N, M): NaN where only the model itself answered an item."""
-    others: FloatArray | None
-    """Shape (N,): number of other models behind the covariate; None for the caller's covariate."""
+    others: FloatArray
+    """Shape (N,): number of other models behind the covariate."""
 
 
-def _table(cells: Sequence[Cell], covariate: Covariate | None) -> _Table:
+def _table(cells: Sequence[Cell]) -> _Table:
     """Join the models; those whose metric is not a mean keep their rows, without scores."""
-    task = cells[0].responses.task
-    known = (covariate or {}).get(task)
     usable = [i for i, cell in enumerate(cells) if cell.kind in MEANS and cell.n]
     usable = [i for i in usable if len(cells[i].responses.item_ids)]
     if not usable:
@@ -134,13 +122,8 @@ def _table(cells: Sequence[Cell], covariate: Covariate | None) -> _Table:
         return _Table(cells, nothing, nothing, np.zeros(len(cells)))
     apart = [cells[i].responses for i in usable]
     joined = ResponseMatrix.join([replace(r, scores=r.item_means[:, None]) for r in apart])
-    ids = joined.item_ids.astype(str)
-    more = [item for item in known or {} if item not in set(ids.tolist())]
-    scores = np.full((len(cells), len(ids) + len(more)), np.nan)
-    scores[usable, : len(ids)] = joined.scores[:, :, 0]
-    if known is not None:
-        values = [known.get(item, np.nan) for item in (*ids.tolist(), *more)]
-        return _Table(cells, scores, np.broadcast_to(np.array(values), scores.shape), None)
+    scores = np.full((len(cells), len(joined.item_ids)), np.nan)
+    scores[usable] = joined.scores[:, :, 0]
     of_others, n_others = _of_others(scores)
     return _Table(cells, scores, of_others, n_others)
 
@@ -235,11 +218,7 @@ def _why_not(cell: Cell, adjusted: Adjusted, j: int) -> str:
 
 def _notes(table: _Table, adjusted: Adjusted, i: int, j: int) -> tuple[str, ...]:
     n, total, gain = int(adjusted.n[j]), int(adjusted.population[j]), float(adjusted.gain[j])
-    source = (
-        "a covariate"
-        if table.others is None
-        else f"the scores of {counted(int(table.others[i]), 'other model')}"
-    )
+    source = f"the scores of {counted(int(table.others[i]), 'other model')}"
     worth = f", worth ×{gain:.2f} as many items" if np.isfinite(gain) else ""
     # Items without a score are predicted here, not left out.
     own = [note for note in table.cells[i].notes if "have no score" not in note]

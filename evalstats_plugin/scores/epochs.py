@@ -79,10 +79,9 @@ def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> Respon
     derived = {r.metric.partition(" ")[0] for r in found}
     for name in (name for name in unfit if name not in derived):
         why = "; ".join(f"{why}: {few([*at.values()])}" for why, at in unfit[name].items())
-        msg = (
+        raise DesignError(
             f"{name} needs at least as many epochs of 0/1 scores; {why or 'there are no responses'}"
         )
-        raise DesignError(msg)
     alike: dict[tuple[str, str], list[str]] = {}
     for name, reasons in unfit.items():
         for why, at in reasons.items():
@@ -94,8 +93,7 @@ def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> Respon
 def _parsed(name: str) -> tuple[str, int]:
     match = re.fullmatch(r"(pass@|pass\^|maj@)([1-9][0-9]*)", name)
     if match is None:
-        msg = f"{name!r} is none of {', '.join(AT_K)}; write pass@4, for example"
-        raise SelectionError(msg)
+        raise SelectionError(f"{name!r} is none of {', '.join(AT_K)}; write pass@4, for example")
     return match[1], int(match[2])
 
 
@@ -172,8 +170,7 @@ def variance_parts(responses: InMemory) -> VarianceParts:
     cells = [make_cell(r.as_epochs, {}) for r in listed if len(r.item_ids)]
     rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
     if not rows:
-        msg = "no model has a mean of two or more item scores; read logs with samples"
-        raise DesignError(msg)
+        raise DesignError("no model has a mean of two or more item scores; read logs with samples")
     return VarianceParts(tuple(rows), notes)
 
 

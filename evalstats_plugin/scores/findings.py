@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import (
     PER_TASK,
     find_copies,
@@ -97,13 +97,10 @@ def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
 
 def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
     """Return short notes on what `find_differences` finds, one for each problem."""
-    tasks: dict[str, list[str]] = {}
-    for finding in find_differences(latest):
-        tasks.setdefault(finding.problem, []).append(str(finding.task))
     more = "`evalstats-plugin check` says which"
     return [
-        f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(names)))}"
-        for problem, names in tasks.items()
+        f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(str(f.task) for f in found)))}"
+        for problem, found in grouped(find_differences(latest), lambda f: f.problem).items()
     ]
 
 
@@ -118,11 +115,8 @@ def _found(problem: str, task: str | None, about: Sequence[Responses], detail: s
 
 
 def _incomplete(responses: Sequence[Responses]) -> Iterator[Finding]:
-    cut: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        if not r.provenance.is_whole:
-            cut.setdefault((str(r.source.path), r.task), []).append(r)
-    for (_, task), some in cut.items():
+    cut = [r for r in responses if not r.provenance.is_whole]
+    for (_, task), some in grouped(cut, lambda r: (str(r.source.path), r.task)).items():
         # A task may be cut under one filter and whole under another.
         worst = max(some, key=lambda r: r.provenance.n_cut)
         n, n_cut = len(worst.item_ids), worst.provenance.n_cut
@@ -161,11 +155,8 @@ def _shadowed(responses: Sequence[Responses]) -> Iterator[Finding]:
 
 
 def _copies(responses: Sequence[Responses]) -> Iterator[Finding]:
-    copies: dict[tuple[str, str], list[tuple[Responses, Responses]]] = {}
-    for copy, original in find_copies(responses):
-        key = (str(copy.source.path), str(original.source.path))
-        copies.setdefault(key, []).append((copy, original))
-    for pairs in copies.values():
+    copies = find_copies(responses)
+    for pairs in grouped(copies, lambda pair: tuple(str(r.source.path) for r in pair)).values():
         tasks = few(list(dict.fromkeys(copy.task for copy, _ in pairs)))
         about = [r for pair in pairs for r in pair]
         yield _found("copy", None, about, f"the same scores at the same time: {tasks}; remove one")
@@ -185,12 +176,10 @@ def _misplaced(responses: Sequence[Responses]) -> Iterator[Finding]:
 
 
 def _versions(responses: Sequence[Responses]) -> Iterator[Finding]:
-    by_task: dict[tuple[str, str], dict[str, list[Responses]]] = {}
-    for r in responses:
-        if version := r.provenance.task_version:
-            # Harnesses number their tasks each in its own way.
-            by_task.setdefault((r.task, r.source.harness), {}).setdefault(version, []).append(r)
-    for (task, _), versions in by_task.items():
+    known = [r for r in responses if r.provenance.task_version]
+    # Harnesses number their tasks each in its own way.
+    for (task, _), own in grouped(known, lambda r: (r.task, r.source.harness)).items():
+        versions = grouped(own, lambda r: str(r.provenance.task_version))
         if len(versions) > 1:
             about = [r for some in versions.values() for r in some]
             yield _found("versions", task, about, _by_value("version", versions))
@@ -211,10 +200,7 @@ def _of_tasks(latest: Sequence[Responses]) -> dict[str, list[Responses]]:
         key = (r.task, r.model)
         if key not in best or len(r.item_ids) > len(best[key].item_ids):
             best[key] = r
-    tasks: dict[str, list[Responses]] = {}
-    for (task, _), r in best.items():
-        tasks.setdefault(task, []).append(r)
-    return tasks
+    return grouped(best.values(), lambda r: r.task)
 
 
 def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
@@ -297,11 +283,8 @@ def _asked_alike(a: Responses, b: Responses) -> bool:
 
 def _unscored(latest: Sequence[Responses]) -> Iterator[Finding]:
     """Count items without a score, and ask whether other models find them hard."""
-    cells: dict[tuple[str, str], list[Responses]] = {}
-    for r in latest:
-        if r.scores.size:
-            cells.setdefault((r.task, r.metric), []).append(r)
-    for (task, metric), of_models in cells.items():
+    scored = [r for r in latest if r.scores.size]
+    for (task, metric), of_models in grouped(scored, lambda r: (r.task, r.metric)).items():
         alike: dict[str, list[Responses]] = {}
         for r in of_models:
             gone = np.isnan(r.item_means)

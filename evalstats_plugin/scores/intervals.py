@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import Group, Prediction, Responses
-from evalstats_plugin.data.results import finite, finite_values, records
+from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore, by_models
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     RATIOS,
     UNIT,
@@ -162,9 +162,7 @@ def intervals(
         ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
         ("rule for missing scores", missing, Missing),
     ):  # fmt: skip
-        if name not in get_args(names):
-            there = get_args(names)
-            raise SelectionError(no_such(what, name, there, ", ".join(there)))
+        check_known(what, name, get_args(names))
     source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):
@@ -529,9 +527,7 @@ def _of_composites(
         return function(right, right + tables[:, 0, 1] + tables[:, 1, 0])
     if method.family == "confusion":
         # Tables of one metric and size at once.
-        sizes: dict[tuple[str, int], list[int]] = {}
-        for i, c in enumerate(found):
-            sizes.setdefault((c.metric, len(c.labels)), []).append(i)
+        sizes = grouped(range(len(found)), lambda i: (found[i].metric, len(found[i].labels)))
         low, high = np.full((2, len(found)), np.nan)
         for (metric, _), where in sizes.items():
             tables = np.stack([found[i].table for i in where])
@@ -644,11 +640,10 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
         return row
     n, total = cell.n, int(size)
     if total < n:
-        msg = (
+        raise DesignError(
             f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
             "benchmark; give a population of at least as many"
         )
-        raise DesignError(msg)
     note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
     if row.method in ("beta-hpd", "beta") and row.estimate is not None:
         hpd = row.method == "beta-hpd"
@@ -699,6 +694,13 @@ def _groups_of(cell: Cell) -> Iterator[tuple[GroupPlace, Group]]:
         yield (r.model, str(r.source.path), names), group
 
 
+_OF_TASKS = (
+    "low", "high", "std_error", "n_clusters", "missing_low", "missing_high", "naive_low",
+    "naive_high", "design_effect", "icc",
+)  # fmt: skip
+"""Fields that a group does not have of its first task."""
+
+
 def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> ScoreInterval:
     """Combine the tasks: independent strata with fixed weights."""
     row = replace(
@@ -709,20 +711,11 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         n_items=sum(c.n for c in cells),
         n_missing=sum(c.n_missing for c in cells),
         estimate=finite(group.logged),
-        low=None,
-        high=None,
-        std_error=None,
         method=NO_METHOD,
-        n_clusters=None,
-        missing_low=None,
-        missing_high=None,
-        naive_low=None,
-        naive_high=None,
-        design_effect=None,
-        icc=None,
         notes=(*group.notes, *_of_cut_tasks(cells)),
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
+        **dict.fromkeys(_OF_TASKS),
     )
     if any(c.responses.predicted is not None for c in cells):
         return _predicted_group(row, group, cells, rows)

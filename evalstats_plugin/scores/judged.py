@@ -86,11 +86,10 @@ def prediction_powered(
     pairs = [(labelled[place], judged[place]) for place in labelled if place in judged]
     if not pairs:
         (model, task), other = next(iter(labelled)), next(iter(judged))
-        msg = (
+        raise DesignError(
             f"human labels are of {model!r} on {task!r}, and the judge's scores of {other[0]!r} on "
             f"{other[1]!r}; give both for the same model and task"
         )
-        raise DesignError(msg)
     rows = [_row(one, other, confidence_level, bounds or {}) for one, other in pairs]
     return Intervals(tuple(rows), notes)
 
@@ -104,10 +103,9 @@ def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str
             continue
         if (r.model, r.task) in found:
             both = f"{found[r.model, r.task].metric!r} and {r.metric!r}"
-            msg = (
+            raise SelectionError(
                 f"metric {name!r} is there twice for {r.model!r} on {r.task!r} ({both}); choose one"
             )
-            raise SelectionError(msg)
         found[r.model, r.task] = r
     if not found:
         known = list(dict.fromkeys(r.metric for r in responses))
@@ -181,18 +179,16 @@ def _aligned(human: Responses, judge: Responses) -> tuple[FloatArray, FloatArray
         msg = f"{place} has {counted(n, 'human label')}; label at least {FEWEST_LABELS} items"
         raise DesignError(msg)
     if not n_both:
-        msg = (
+        raise DesignError(
             f"{place} has {n} items with {human.metric!r} and {int(has_score.sum())} with "
             f"{judge.metric!r}, none of them the same; label items that the judge scored"
         )
-        raise DesignError(msg)
     if n_both < n:
         without: NDArray[Any] = joined.item_ids[has_label & ~has_score]
-        msg = (
+        raise DesignError(
             f"{n - n_both} of {n} labelled items of {place} have no score of {judge.metric!r} "
             f"({few([str(item) for item in without.tolist()])}): score them, or leave them out"
         )
-        raise DesignError(msg)
     return labels, scores
 
 

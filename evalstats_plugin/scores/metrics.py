@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import run_of
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, few
 from evalstats_plugin.stats import metrics
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.metrics import BINARY
@@ -154,8 +154,7 @@ def composites(group: Sequence[Responses]) -> list[Composite]:
     """
     metric = NAMES.get(group[0].aggregation)
     if metric is None or any(r.pairs is None for r in group):
-        msg = f"no formula for the aggregation {group[0].aggregation!r}"
-        raise DesignError(msg)
+        raise DesignError(f"no formula for the aggregation {group[0].aggregation!r}")
     pairs = [r.pairs for r in group if r.pairs is not None]
     there = [np.array([None not in row for row in p.tolist()], dtype=bool) for p in pairs]
     seen = [p[t] for p, t in zip(pairs, there, strict=True)]
@@ -203,8 +202,7 @@ def _plain_labels(pairs: NDArray[Any]) -> list[tuple[Any, Any]]:
     rows = cast("list[list[Any]]", pairs.tolist())
     for label in (x for row in rows for x in row):
         if not isinstance(label, (bool, int, float, str)):
-            msg = f"labels must be numbers or texts, not {type(label).__name__}"
-            raise DesignError(msg)
+            raise DesignError(f"labels must be numbers or texts, not {type(label).__name__}")
     return [(gold, predicted) for gold, predicted in rows]
 
 
@@ -223,11 +221,9 @@ def _counts(metric: str, pairs: NDArray[Any]) -> FloatArray:
     references = [_texts(x) for x in pairs[:, 0].tolist()]
     answers = [_texts(x)[0] for x in pairs[:, 1].tolist()]
     if not all(isinstance(x, str) for x in (*answers, *(r for rs in references for r in rs))):
-        msg = f"{metric} needs a reference text and an answer for each item"
-        raise DesignError(msg)
+        raise DesignError(f"{metric} needs a reference text and an answer for each item")
     if len({len(rs) for rs in references}) > 1:
-        msg = f"{metric} needs the same number of references for each item"
-        raise DesignError(msg)
+        raise DesignError(f"{metric} needs the same number of references for each item")
     try:
         return metrics.corpus_counts(metric, references, answers)
     except ModuleNotFoundError as error:
@@ -291,8 +287,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
     SelectionError
         For another metric, or if no responses have labels.
     """
-    if metric not in DERIVED:
-        raise SelectionError(no_such("derived metric", metric, DERIVED, ", ".join(DERIVED)))
+    check_known("derived metric", metric, DERIVED)
     found: dict[tuple[str, ...], Responses] = {}
     for r in responses:
         if r.pairs is None or NAMES.get(r.aggregation) not in DERIVED:

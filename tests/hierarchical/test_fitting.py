@@ -16,7 +16,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.hierarchical import fitting
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
-from evalstats_plugin.report.hierarchical import hierarchical_markdown, print_hierarchical, shown
+from evalstats_plugin.report.hierarchical import HIERARCHICAL, shown
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -346,13 +346,13 @@ def test_scores_outside_the_unit_interval_are_refused():
 
 def test_the_table_fits_80_columns_and_shows_what_pooling_did(fit):
     file = io.StringIO()
-    print_hierarchical(shown(fit), file, heading="made by a test", width=80)
+    HIERARCHICAL.print_table(shown(fit), file, heading="made by a test", width=80)
     text = file.getvalue()
 
     assert max(map(len, text.splitlines())) <= 80
     for word in ("Score", "Estimate", "Pull", "95 % interval", "R-hat at most"):
         assert word in text
-    assert "| model_2 |" in hierarchical_markdown(shown(fit), "made by a test")
+    assert "| model_2 |" in HIERARCHICAL.to_markdown(shown(fit), "made by a test")
 
 
 def test_results_are_plain_numbers(fit):

@@ -50,7 +50,7 @@ def _item(name: str, task: str = "t", **changed: Any) -> ItemEstimate:
 
 def _printed(results: Abilities) -> str:
     file = StringIO()
-    abilities.print_abilities(results, file, heading="made by hand", width=80)
+    abilities.ABILITIES.print_table(results, file, heading="made by hand", width=80)
     assert max(map(len, file.getvalue().splitlines())) <= 80
     return " ".join(file.getvalue().split())
 
@@ -94,7 +94,7 @@ def test_differences_have_a_verdict_in_words() -> None:
     assert "b -1.00 [-1.50, -0.50] 0.0020 <0.1 % less able" in _printed(results)
     assert (
         "| b | -1.00 | [-1.50, -0.50] | 0.0020 | &lt;0.1 % | less able |"
-        in abilities.abilities_markdown(results, "made by hand")
+        in abilities.ABILITIES.to_markdown(results, "made by hand")
     )
 
 
@@ -145,7 +145,7 @@ def test_how_it_went_is_said() -> None:
 def test_json_has_models_or_items_differences_and_the_fit() -> None:
     """Under names of their own; numbers as they are."""
     results = Abilities((_ability("a", 0.5),), items=(_item("x", notes=("odd",)),), fit=FIT)
-    whole = json.loads(abilities.abilities_json(results, {"version": "1"}))
+    whole = json.loads(abilities.ABILITIES.to_json(results, {"version": "1"}))
     items = json.loads(abilities.items_json(results, {"version": "1"}))
 
     assert whole["results"][0]["estimate"] == 0.5

@@ -83,22 +83,6 @@ def test_a_model_alone_gains_nothing() -> None:
     assert [NOTHING_TO_PREDICT] == list(results[0].notes)
 
 
-def test_difficulties_from_elsewhere_may_stand_in_for_other_models() -> None:
-    """By task and item id; their items are part of the benchmark."""
-    scores = _scores(8, 120)
-    hard = {f"item_{i}": float(x) for i, x in enumerate(scores[1:].mean(axis=0))}
-    only = ResponseMatrix.from_array(scores[:1, :30])
-    (row,) = control_variate(only, covariate={"task": hard})
-    found = survey.adjust_to_benchmark(
-        np.append(scores[0, :30], np.full(90, np.nan)), list(hard.values())
-    )
-
-    assert METHOD == row.method
-    assert float(found.estimate) == pytest.approx(row.estimate, abs=1e-12)
-    assert any(note.startswith("a covariate predict") for note in row.notes)
-    assert any("for all 120 items, of which 30" in note for note in row.notes)
-
-
 def test_which_of_the_others_answered_an_item_does_not_matter() -> None:
     """A strong and a weak model that answered a half each make no item look easy."""
     scores = _scores(3, 200)

@@ -60,8 +60,7 @@ class Options(options.Planning):
 @click.argument("task", metavar="TASK")
 @takes("asked", Options)
 @output("trace")
-@click.pass_context
-def inspect(ctx: click.Context, task: str, *, asked: Options, output: Output) -> None:
+def inspect(task: str, *, asked: Options, output: Output) -> None:
     """Run a task of Inspect adaptively.
 
     TASK is a file, file.py@task or package/task. Writes an ordinary log, in which samples that
@@ -71,7 +70,6 @@ def inspect(ctx: click.Context, task: str, *, asked: Options, output: Output) ->
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import run_task
     from evalstats_plugin.logs.annotating import annotate
 
-    output.check("trace")
     # The state file must be on a local disk.
     folder = Path() if "://" in asked.log_dir else Path(asked.log_dir)
     state = asked.state or folder / f"adaptive_{_name(task, asked)}.answers"
@@ -90,11 +88,11 @@ def inspect(ctx: click.Context, task: str, *, asked: Options, output: Output) ->
             annotate(log.location, in_place=True)
     except KeyboardInterrupt:
         echo(f"cancelled: the same command again goes on from {state}", err=True)
-        ctx.exit(1)
+        raise click.exceptions.Exit(1) from None
     if asked.state is None:
         state.unlink(missing_ok=True)
     names = (log.eval.model, log.eval.task, log.location)
-    options.show_test(ctx, asked, output, found_in(log) or {}, names)
+    options.show_test(asked, output, found_in(log) or {}, names)
 
 
 def _run_of(task: str, asked: Options, *, shown: bool) -> Run:

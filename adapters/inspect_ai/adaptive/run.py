@@ -265,8 +265,7 @@ def _loaded(name: str, arguments: dict[str, Any]) -> Task:
             else load_tasks([name], arguments)
         )
     except Exception as error:
-        msg = f"Inspect cannot load task {name!r}: {plain_error(error)}"
-        raise SelectionError(msg) from error
+        raise SelectionError(f"Inspect cannot load task {name!r}: {plain_error(error)}") from error
     if len(tasks) != 1:
         names = ", ".join(each.name for each in tasks) or "none"
         msg = f"{name} has {counted(len(tasks), 'task')} ({names}): name one, such as file.py@task"

@@ -99,8 +99,7 @@ class Options(options.Planning):
 @click.command("lm-eval", cls=Command)
 @takes("asked", Options)
 @output("trace")
-@click.pass_context
-def lm_eval(ctx: click.Context, *, asked: Options, output: Output) -> None:
+def lm_eval(*, asked: Options, output: Output) -> None:
     """Run tasks of lm-eval adaptively, in rounds on one loaded model.
 
     Writes lm-eval's ordinary results and samples files, of the items asked, and annotates them
@@ -110,7 +109,6 @@ def lm_eval(ctx: click.Context, *, asked: Options, output: Output) -> None:
     from evalstats_plugin.adapters.lm_eval.adaptive import run
     from evalstats_plugin.logs.annotating import annotate
 
-    output.check("trace")
     state = asked.state or asked.output_path / f"adaptive_{_name(asked)}.answers"
     plan = asked.plan(batch=_BATCH, state=state)
     plan.load()  # report problems of the bank before lm-eval's slow import
@@ -136,7 +134,7 @@ def lm_eval(ctx: click.Context, *, asked: Options, output: Output) -> None:
                 echo(f"{kept}: the same command goes on from there", err=True)
             raise
         rounds.close(done=asked.state is None)
-    _show(ctx, asked, output, written)
+    _show(asked, output, written)
 
 
 def _names(text: str) -> list[str]:
@@ -175,11 +173,11 @@ def _name(asked: Options) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _show(ctx: click.Context, asked: Options, output: Output, written: Path) -> None:
+def _show(asked: Options, output: Output, written: Path) -> None:
     from evalstats_plugin.adapters.lm_eval.adaptive.run import found_in
     from evalstats_plugin.adapters.lm_eval.reader import model_identity
 
     data = load_results(LogFile(written)) or {}
     task = ", ".join(data["configs"])
     names = (model_identity(data)[0], task, str(written))
-    options.show_test(ctx, asked, output, found_in(data) or {}, names)
+    options.show_test(asked, output, found_in(data) or {}, names)

@@ -27,6 +27,7 @@ from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.records import RECORD, record_of
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
 from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError, WriteError, few
 
 OnRound = Callable[[AdaptiveSession], None]
@@ -225,10 +226,7 @@ class Rounds:
         """Return the scores of each task by its one metric."""
         wanted = self.plan.metrics(self.bank)
         found = read_results(results, Path(), Selection(metrics=wanted))
-        by_task: dict[str, list[Responses]] = {}
-        for each in found:
-            if len(each.item_ids):
-                by_task.setdefault(each.task, []).append(each)
+        by_task = grouped([r for r in found if len(r.item_ids)], lambda r: r.task)
         for task in results["configs"]:
             names = [r.metric for r in by_task.get(task, ())]
             if len(names) != 1:

@@ -18,7 +18,7 @@ from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined
 from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
 from evalstats_plugin.cli.shell.options import OUTPUT, Command, file, paths, takes, under
-from evalstats_plugin.cli.shell.running import plugins_of
+from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile
@@ -99,7 +99,7 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     from evalstats_plugin.logs.reading import find_logs
 
     check_harness()  # what to install, before anything else
-    logs = [log for log in find_logs(paths, plugins_of(ctx)) if log.suffix == ".json"]
+    logs = [log for log in find_logs(paths, loaded_plugins()) if log.suffix == ".json"]
     if not logs:
         raise SelectionError(f"no results files of lm-eval in {', '.join(paths)}")
     rows: list[dict[str, Any]] = []

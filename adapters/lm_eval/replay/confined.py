@@ -68,20 +68,18 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Any:
     theirs.close()
     try:
         if not ours.poll(limits.seconds):
-            msg = (
+            raise LogError(
                 f"{what}: scoring it was stopped after {limits.seconds} s; a pattern in the log "
                 "may never end. Allow more with --time-limit SECONDS"
             )
-            raise LogError(msg)
         found: dict[str, Any] = json.loads(ours.recv_bytes())
     except EOFError:
         child.join()
-        msg = (
+        raise LogError(
             f"{what}: scoring it ended without a result (exit code {child.exitcode}); it may need "
             f"more than {limits.seconds} s or {limits.gib:g} GiB: allow more with --time-limit and "
             "--memory-limit"
-        )
-        raise LogError(msg) from None
+        ) from None
     finally:
         if hasattr(os, "killpg"):
             # With the processes that lm-eval begins for bootstraps.

@@ -79,8 +79,7 @@ def _score_repeats(
         # Only what the log says: a definition of lm-eval's own may import and download.
         built = build_task(run, logged, Definitions(None, use_own=False), Scoring())
         if built.OUTPUT_TYPE != "generate_until":
-            msg = f"task {task!r} repeats likelihoods, which are the same each time"
-            raise DesignError(msg)
+            raise DesignError(f"task {task!r} repeats likelihoods, which are the same each time")
         scorer = _Scorer(built, logged.docs)
         answers = [requests[0] for requests in logged.responses]
         scores: dict[str, FloatArray] = {}
@@ -112,8 +111,7 @@ def _read_answers(task: str, records: Iterable[Mapping[str, Any]]) -> LoggedTask
         if doc_id in seen:
             continue
         if not isinstance(doc, Mapping) or not isinstance(responses, Sequence) or not responses:
-            msg = f"item {doc_id} of task {task!r} has no answers in the log"
-            raise LogError(msg)
+            raise LogError(f"item {doc_id} of task {task!r} has no answers in the log")
         seen.add(doc_id)
         logged.doc_ids.append(doc_id)
         logged.docs.append(dict(doc))  # pyright: ignore[reportUnknownArgumentType]
@@ -200,8 +198,7 @@ def _check_scores(
         now = [scored[place[doc_id]].get(metric, np.nan) for doc_id in r.item_ids.tolist()]
         if not np.allclose(now, r.scores[:, 0], rtol=1e-6, atol=1e-9, equal_nan=True):
             differing = int((~np.isclose(now, r.scores[:, 0], equal_nan=True)).sum())
-            msg = (
+            raise LogError(
                 f"lm-eval {harness('').__version__}, which is installed, scores {differing} of "
                 f"{len(now)} items otherwise than the run did ({r.metric})"
             )
-            raise LogError(msg)

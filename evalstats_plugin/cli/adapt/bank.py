@@ -15,19 +15,17 @@ from evalstats_plugin.cli.shell.options import (
     Parsed,
     file,
     parse_dimensions,
-    paths,
     seed,
     takes,
     under,
 )
 from evalstats_plugin.cli.shell.running import (
     Output,
-    Reading,
+    Run,
     csv_rows,
+    on_logs,
     output,
-    plugins_of,
     progress_on_work,
-    reading,
 )
 from evalstats_plugin.errors import SelectionError, counted, few
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
@@ -103,14 +101,9 @@ class Merging(Target):
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Options)
-@output()
-@reading
-@click.pass_context
-def bank(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
-) -> None:
+@on_logs()
+def bank(run: Run, *, asked: Options) -> None:
     """Make an item bank from logs of many models.
 
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items
@@ -122,17 +115,16 @@ def bank(
     from evalstats_plugin.irt.methods import FactorOptions
 
     file, item_model = asked.place(), asked.fitted_model()
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    responses = run.read()
     matrix = ability_matrix(responses)
     costs = None if asked.cost is None else _costs(asked.cost, matrix)
     recent = recent_models(matrix, responses) if asked.drift else []
     if recent and item_model == "factor":
-        msg = (
+        raise SelectionError(
             "--drift compares abilities, and a factor model has several: choose another item model"
         )
-        raise SelectionError(msg)
-    output.tell(f"calibrating {len(matrix.item_ids)} items on {len(matrix.models)} models")
-    with progress_on_work("calibrating", quiet=output.quiet):
+    run.output.tell(f"calibrating {len(matrix.item_ids)} items on {len(matrix.models)} models")
+    with progress_on_work("calibrating", quiet=run.output.quiet):
         options = FactorOptions(dimensions=asked.dimensions or "auto")
         fit = fit_irt(
             matrix,
@@ -147,7 +139,7 @@ def bank(
             made = without_drift(made, cast("IRTFit", fit), matrix, recent)
             made.require_usable()
     how = {"item_model": item_model, "estimator": fit.estimator, "seed": asked.seed}
-    _save(ctx, made, file, output, how, responses.notes)
+    _save(made, file, run.output, how, responses.notes)
 
 
 def _origin(responses: ResponseSet) -> dict[str, Any]:
@@ -166,8 +158,7 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
 @click.argument("second", metavar="BANK", type=click.Path())
 @takes("asked", Merging)
 @output()
-@click.pass_context
-def merge(ctx: click.Context, first: str, second: str, *, asked: Merging, output: Output) -> None:
+def merge(first: str, second: str, *, asked: Merging, output: Output) -> None:
     """Merge two item banks on one scale, that of the first.
 
     Items that are harder in one bank than in the other have drifted and are not asked.
@@ -178,11 +169,10 @@ def merge(ctx: click.Context, first: str, second: str, *, asked: Merging, output
     file = asked.place()
     banks = ItemBank.load(first), ItemBank.load(second)
     made = bank_module.merge(*banks, through=asked.through)
-    _save(ctx, made, file, output, {"through": asked.through}, ())
+    _save(made, file, output, {"through": asked.through}, ())
 
 
 def _save(
-    ctx: click.Context,
     made: ItemBank,
     file: Path,
     output: Output,
@@ -194,13 +184,7 @@ def _save(
     from evalstats_plugin.report import adaptive
 
     made.save(file)
-    output.show(
-        ctx,
-        contents(made, notes),
-        how,
-        print_table=adaptive.print_bank,
-        to_markdown=adaptive.bank_markdown,
-    )
+    output.show(contents(made, notes), how, adaptive.BANK)
     output.tell(f"bank: {file}")
 
 
@@ -223,6 +207,5 @@ def _costs(path: str, matrix: Any) -> list[float]:
     missing = [" / ".join(key) for key, cost in zip(keys, found, strict=True) if not cost >= 0]
     if missing:
         items = "1 item" if len(missing) == 1 else f"{counted(len(missing), 'item')}"
-        msg = f"{path} has no cost of 0 or above for {items}: {few(missing, 3)}"
-        raise SelectionError(msg)
+        raise SelectionError(f"{path} has no cost of 0 or above for {items}: {few(missing, 3)}")
     return found

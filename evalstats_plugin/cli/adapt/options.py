@@ -167,7 +167,6 @@ def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | Non
 
 
 def show_test(
-    ctx: click.Context,
     asked: Planning,
     output: Output,
     found: Mapping[str, Any],
@@ -175,17 +174,10 @@ def show_test(
 ) -> None:
     """Print what a test found; `named` are the model, the task and the log."""
     from evalstats_plugin.adaptive.replaying import AdaptiveTests, test_of
-    from evalstats_plugin.report import adaptive as report_adaptive
+    from evalstats_plugin.report import adaptive
 
     model, task, log = named
     output.draw({"trace": lambda: found})
     row = test_of(found, model=model, task=task, metric=str(found["metric"]), log=log)
-    output.show(
-        ctx,
-        AdaptiveTests((row,)),
-        asked.how(row.rule),
-        print_table=report_adaptive.print_tests,
-        to_markdown=report_adaptive.tests_markdown,
-        to_json=report_adaptive.tests_json,
-    )
+    output.show(AdaptiveTests((row,)), asked.how(row.rule), adaptive.TESTS)
     output.tell(f"log: {log}")

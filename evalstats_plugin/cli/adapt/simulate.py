@@ -12,19 +12,11 @@ from evalstats_plugin.cli.shell.options import (
     Name,
     Parsed,
     level,
-    paths,
     seed,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Reading,
-    output,
-    plugins_of,
-    progress_on_work,
-    reading,
-)
+from evalstats_plugin.cli.shell.running import Output, Run, on_logs, output, progress_on_work
 from evalstats_plugin.errors import SelectionError
 
 RIVALS = ("random, raw mean", "anchors")
@@ -93,8 +85,7 @@ class Replayed(Planning):
 @takes("asked", Options)
 @takes("drawn", Drawn)
 @output("simulation")
-@click.pass_context
-def simulate(ctx: click.Context, *, asked: Options, drawn: Drawn, output: Output) -> None:
+def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
     """Simulate models: error of the test by number of items and selection rule.
 
     Models are drawn from the bank: abilities, misfit, and items as uncertain as the bank knows
@@ -105,7 +96,6 @@ def simulate(ctx: click.Context, *, asked: Options, drawn: Drawn, output: Output
     from evalstats_plugin.report import adaptive
     from evalstats_plugin.runtime.workers import listening
 
-    output.check("simulation")
     bank = ItemBank.load(asked.bank)
     how = asdict(drawn)
     with progress_on_work("simulating", quiet=output.quiet) as on_step, listening(on_step):
@@ -118,24 +108,14 @@ def simulate(ctx: click.Context, *, asked: Options, drawn: Drawn, output: Output
             rng=asked.seed,
         )
     output.draw({"simulation": lambda: results})
-    output.show(
-        ctx,
-        results,
-        {"bank": asked.bank, "models": asked.models, **how, "seed": asked.seed},
-        print_table=adaptive.print_accuracy,
-        to_markdown=adaptive.accuracy_markdown,
-    )
+    about = {"bank": asked.bank, "models": asked.models, **how, "seed": asked.seed}
+    output.show(results, about, adaptive.ACCURACY)
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Replayed)
-@output("tests")
-@reading
-@click.pass_context
-def replay(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Replayed
-) -> None:
+@on_logs("tests")
+def replay(run: Run, *, asked: Replayed) -> None:
     """Simulate adaptive tests on recorded answers.
 
     PATHS are results files, folders or patterns, of models that the bank need not know. Shows
@@ -146,19 +126,12 @@ def replay(
     from evalstats_plugin.report import adaptive
     from evalstats_plugin.runtime.workers import listening
 
-    output.check("tests")
     plan = asked.plan()
     rules = RULES if asked.every_rule else ()
     bank = plan.load(several=True)
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
-    with progress_on_work("asking", quiet=output.quiet) as on_step, listening(on_step):
+    responses = run.read()
+    with progress_on_work("asking", quiet=run.output.quiet) as on_step, listening(on_step):
         results = ask_again(bank, responses.responses, plan, rules=rules)
-    output.draw({"tests": lambda: results})
-    output.show(
-        ctx,
-        replace(results, notes=(*responses.notes, *results.notes)),
-        asked.how("each" if rules else results.rows[0].rule),
-        print_table=adaptive.print_tests,
-        to_markdown=adaptive.tests_markdown,
-        to_json=adaptive.tests_json,
-    )
+    run.output.draw({"tests": lambda: results})
+    results = replace(results, notes=(*responses.notes, *results.notes))
+    run.show(results, asked.how("each" if rules else results.rows[0].rule), adaptive.TESTS)

@@ -6,32 +6,30 @@ import click
 
 from evalstats_plugin.cli.shell.options import LazyGroup
 
-_HERE = "evalstats_plugin.cli.rank"
+
+def _in(module: str, **summaries: str) -> dict[str, tuple[str, str]]:
+    return {name: (f"{__name__}.{module}:{name}", text) for name, text in summaries.items()}
+
 
 SECTIONS = {
-    "Ranking": {
-        "models": (f"{_HERE}.results:models", "Rank models from the logs of a harness."),
-        "stats": (
-            f"{_HERE}.results:stats",
-            "Rank models or items from files of pairwise comparisons.",
-        ),
-        "leaderboard": (
-            f"{_HERE}.results:leaderboard",
-            "Rank models by votes, as an arena does; a page.",
-        ),
-        "sample": (
-            f"{_HERE}.results:sample",
-            "Draw ratings from the posterior, one JSON list per line.",
-        ),
-    },
+    "Ranking": _in(
+        "results",
+        models="Rank models from the logs of a harness.",
+        stats="Rank models or items from files of pairwise comparisons.",
+        leaderboard="Rank models by votes, as an arena does; a page.",
+        sample="Draw ratings from the posterior, one JSON list per line.",
+    ),
     "Making comparisons": {
-        "compare": (f"{_HERE}.judge:compare", "Compare pairs of items yourself in the terminal."),
-        "judge": (f"{_HERE}.judge:judge", "Let a model or a program compare pairs of items."),
-        "next": (f"{_HERE}.answers:next_pairs", "Print the most informative pairs to ask next."),
-        "record": (f"{_HERE}.answers:record", "Add an answer to a file, or remove the last one."),
-        "merge": (
-            f"{_HERE}.answers:merge",
-            "Merge the answers of several judges into one file.",
+        **_in(
+            "judge",
+            compare="Compare pairs of items yourself in the terminal.",
+            judge="Let a model or a program compare pairs of items.",
+        ),
+        "next": (f"{__name__}.answers:next_pairs", "Print the most informative pairs to ask next."),
+        **_in(
+            "answers",
+            record="Add an answer to a file, or remove the last one.",
+            merge="Merge the answers of several judges into one file.",
         ),
     },
 }

@@ -103,14 +103,12 @@ def _shown(rows: Sequence[Mapping[str, object]], form: str, about: Mapping[str, 
     if form == "csv":
         return csv_text(["first", "second", "bits"], rows)
     lines = [[str(row["first"]), str(row["second"]), f"{row['bits']:.2f}"] for row in rows]
+    head = ["First", "Second", "Bits"]
     if form == "markdown":
-        from evalstats_plugin.report.text import markdown_cell, markdown_line
+        from evalstats_plugin.report.text import markdown_table
 
-        head = [markdown_line(["First", "Second", "Bits"]), markdown_line(["---", "---", "---:"])]
-        return "\n".join(
-            [*head, *(markdown_line([markdown_cell(c) for c in row]) for row in lines), ""]
-        )
-    lines.insert(0, ["First", "Second", "Bits"])
+        return "\n".join([*markdown_table(head, lines, right=(2,)), ""])
+    lines.insert(0, head)
     widths = [max(len(row[k]) for row in lines) for k in range(2)]
     aligned = (f"{a:<{widths[0]}}  {b:<{widths[1]}}  {bits:>4}\n" for a, b, bits in lines)
     return "".join(aligned)
@@ -195,8 +193,7 @@ def _add(session: Session, pair: tuple[str, str], outcome: float | None, first: 
 def _undone(session: Session) -> str:
     answer = session.undo()
     if answer is None:
-        msg = f"{session.path} holds no answer of this judge to undo"
-        raise SelectionError(msg)
+        raise SelectionError(f"{session.path} holds no answer of this judge to undo")
     names = " and ".join(session.names[place] for place in (answer.first, answer.second))
     return f"undone: {names}; {answers(session)} in {session.path}"
 

@@ -13,7 +13,7 @@ import click
 
 from evalstats_plugin.cli.rank.options import Judging, answers, tell
 from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
-from evalstats_plugin.cli.shell.running import plugins_of
+from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
 
@@ -76,11 +76,10 @@ class Options(Judging):
             raise SelectionError("there is no judge: pass --command CMD or --model NAME")
         generate = plugins.call("evalstats_generator", model=self.model)
         if generate is None:
-            msg = (
+            raise SelectionError(
                 f"nothing installed can ask {self.model!r}: name a model as Inspect does, such as "
                 "openai/gpt-5, after pip install 'evalstats-plugin[inspect]'"
             )
-            raise SelectionError(msg)
         return model_judge(generate, self.criterion), self.model
 
 
@@ -94,8 +93,7 @@ class Compared(Judging):
 @click.command(cls=Command)
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", Options)
-@click.pass_context
-def judge(ctx: click.Context, items: str, *, asked: Options) -> None:
+def judge(items: str, *, asked: Options) -> None:
     """Let a model or a program compare pairs of items, until the goal or the budget is reached.
 
     ITEMS are as for `rank compare`. Positions are drawn at random and kept with every answer; the
@@ -103,7 +101,7 @@ def judge(ctx: click.Context, items: str, *, asked: Options) -> None:
     """
     from evalstats_plugin.ranking.judging.automatic import JudgingPlan, judge_items
 
-    ask, name = asked.asking(plugins_of(ctx))
+    ask, name = asked.asking(loaded_plugins())
     goal = asked.wanted()
     found, session = asked.start(items, name)
     most, cost = asked.budget or (None, None)
@@ -119,7 +117,7 @@ def judge(ctx: click.Context, items: str, *, asked: Options) -> None:
     if judged.n_unclear:
         replies = "1 reply was" if judged.n_unclear == 1 else f"{judged.n_unclear} replies were"
         echo(f"{replies} no verdict: such pairs are skipped", err=True)
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
@@ -170,8 +168,7 @@ def check_screen() -> None:
         msg = "`rank compare` needs Textual: pip install 'evalstats-plugin[rank]'"
         raise PluginError(msg) from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        msg = (
+        raise SelectionError(
             "`rank compare` needs a terminal, and this is none: elsewhere use `rank next` with "
             "`rank record`, or `rank judge`"
         )
-        raise SelectionError(msg)

@@ -20,7 +20,6 @@ from evalstats_plugin.cli.shell.options import (
     file,
     level,
     overwrite,
-    paths,
     quiet,
     seed,
     takes,
@@ -28,11 +27,11 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import (
     Output,
-    Reading,
+    Run,
+    loaded_plugins,
+    on_logs,
     output,
-    plugins_of,
     progress_on_work,
-    reading,
 )
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
@@ -134,18 +133,12 @@ class Rating:
             "seed": self.seed,
         }
 
-    def show(self, ctx: click.Context, results: Ranking, output: Output) -> None:
+    def show(self, results: Ranking, output: Output) -> None:
         """Print a ranking."""
         from evalstats_plugin.report import rankings
 
         output.draw({"ranking": lambda: results})
-        output.show(
-            ctx,
-            results,
-            self.how(results),
-            print_table=rankings.print_ranking,
-            to_markdown=rankings.rankings_markdown,
-        )
+        output.show(results, self.how(results), rankings.RANKING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,29 +185,24 @@ class Sample(Stats):
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
 @output("ranking")
-@click.pass_context
-def stats(ctx: click.Context, files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
+def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     """Rank models or items from files of pairwise comparisons: ratings, rank ranges, P(best).
 
     FILES are what `rank compare`, `judge` and `record` write, Fullrank's comparisons.json, CSV,
     JSONL or Parquet with a winner and a loser a row; without FILES, or for -, standard input is
     read. Several are those of several judges.
     """
-    output.check("ranking")
     if not files and sys.stdin.isatty():
         raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
-    contests, variance = _read(files or ("-",), asked, plugins_of(ctx))
-    asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
+    contests, variance = _read(files or ("-",), asked, loaded_plugins())
+    asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
 @click.command(cls=Command)
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Board)
 @output("ranking")
-@click.pass_context
-def leaderboard(
-    ctx: click.Context, files: tuple[str, ...], *, asked: Board, output: Output
-) -> None:
+def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None:
     """Rank models by people's votes, as an arena does: ratings, rank ranges, categories, a page.
 
     FILES are CSV, JSONL or Parquet with a vote a row, as for `rank stats`. Votes on one prompt are
@@ -224,7 +212,6 @@ def leaderboard(
     from evalstats_plugin.report import rankings
     from evalstats_plugin.runtime.files import check_output_path, write_bytes
 
-    output.check("ranking")
     page = None
     if asked.html is not None:
         page = check_output_path(asked.html, (".html", ".htm"), asked="--html")
@@ -232,7 +219,7 @@ def leaderboard(
         raise SelectionError("no file of votes: name one, or pipe one in")
     more = {"category": asked.category, "features": ",".join(asked.style)}
     named = {part: column for part, column in more.items() if column}
-    votes, variance = _read(files or ("-",), asked, plugins_of(ctx), named)
+    votes, variance = _read(files or ("-",), asked, loaded_plugins(), named)
     anchor, _, rating = (asked.anchor or "").rpartition("=")
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
@@ -263,13 +250,8 @@ def leaderboard(
 
         write_bytes(page, leaderboard_html(found, how).encode())
         output.tell(f"written: {page}")
-    output.show(
-        ctx,
-        found,
-        {name: value for name, value in how.items() if value is not None},
-        print_table=rankings.print_leaderboard,
-        to_markdown=rankings.leaderboard_markdown,
-    )
+    known = {name: value for name, value in how.items() if value is not None}
+    output.show(found, known, rankings.LEADERBOARD)
 
 
 def _number(text: str) -> float:
@@ -281,14 +263,9 @@ def _number(text: str) -> float:
 
 
 @click.command(cls=Command)
-@paths
 @takes("asked", Rating)
-@output("ranking")
-@reading
-@click.pass_context
-def models(
-    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Rating
-) -> None:
+@on_logs("ranking")
+def models(run: Run, *, asked: Rating) -> None:
     """Rank models from logs: on each item the model with the better score wins.
 
     PATHS are results files, folders or patterns. Items on which two models are equal say nothing
@@ -297,11 +274,9 @@ def models(
     """
     from evalstats_plugin.ranking.contests.from_scores import contests_from_scores
 
-    output.check("ranking")
     variance = variance_of(asked.prior_sd)
-    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
-    contests = contests_from_scores(responses)
-    asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
+    contests = contests_from_scores(run.read())
+    asked.show(asked.rank(contests, variance, quiet=run.output.quiet), run.output)
 
 
 @click.command(cls=Command)
@@ -309,8 +284,7 @@ def models(
 @click.argument("output", metavar="[OUT.jsonl]", default="-", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale"))
 @overwrite
-@click.pass_context
-def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None:
+def sample(file: str, output: str, *, asked: Sample) -> None:
     """Draw ratings from the posterior: one JSON list per line, players in the order of the file.
 
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
@@ -323,7 +297,7 @@ def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None
 
     if output != "-":
         check_free(Path(output))
-    contests, variance = _read((file,), asked, plugins_of(ctx))
+    contests, variance = _read((file,), asked, loaded_plugins())
     n = asked.draws
     found = rank(
         contests,
@@ -361,11 +335,10 @@ def _read(
     read = [_contests(file, names, plugins) for file in files]
     priors = list(dict.fromkeys(prior for _, prior in read if prior is not None))
     if len(priors) > 1 and variance is None:
-        msg = (
+        raise SelectionError(
             f"the files have different prior variances ({', '.join(f'{p:g}' for p in priors)}): "
             "say which counts with --prior-sd"
         )
-        raise SelectionError(msg)
     if variance is None and priors:
         variance = priors[0]
     found = [contests for contests, _ in read]

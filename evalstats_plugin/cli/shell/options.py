@@ -23,12 +23,12 @@ from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
 
 import click
 from click.shell_completion import CompletionItem
 
-from evalstats_plugin.errors import EvalStatsError, SelectionError, no_such
+from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known, no_such
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 if TYPE_CHECKING:
@@ -64,11 +64,7 @@ ClustersAre = Literal["random", "fixed"]
 
 Missing = Literal["drop", "bounds", "zero"]
 
-ESTIMANDS, CLUSTERS, MISSING = (
-    ("items", "clusters"),
-    ("random", "fixed"),
-    ("drop", "bounds", "zero"),
-)
+ESTIMANDS, CLUSTERS, MISSING = map(get_args, (Estimand, ClustersAre, Missing))
 """Values of `evalstats_plugin.scores.intervals`, which costs SciPy to import; a test compares."""
 
 OF_ONE_SCORE = ("prior", "population", "estimand", "clusters")
@@ -180,7 +176,7 @@ class LazyGroup(click.Group):
         """Find a command, and what files set its options to."""
         names = self.list_commands(ctx)
         if args[0] not in names and args[0][:1] != "-" and not ctx.resilient_parsing:
-            raise click.UsageError(no_such("command", args[0], names, ", ".join(names)), ctx)
+            raise click.UsageError(no_such("command", args[0], names), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         runs = not (ctx.resilient_parsing or {"-h", "--help"} & set(rest))
         if name is None or command is None or isinstance(command, click.Group) or not runs:
@@ -228,9 +224,7 @@ class Name(click.Choice[str]):
         SelectionError
             There is no such name; the message lists those there are.
         """
-        if value not in self.choices:
-            names = list(map(str, self.choices))
-            raise SelectionError(no_such(self.what, value, names, ", ".join(names)))
+        check_known(self.what, value, list(map(str, self.choices)))
         return value
 
 
@@ -402,11 +396,20 @@ def family(heading: str) -> Any:
 
 def parse_dimensions(text: str) -> int | str:
     """Read a number of dimensions, or ``auto``."""
-    if text == "auto":
+    return _number_or(text, "auto", "dimensions")
+
+
+def parse_population(text: str) -> int | str:
+    """Read a number of items, or ``logged``."""
+    return _number_or(text, "logged", "items", "population")
+
+
+def _number_or(text: str, word: str, things: str, option: str = "") -> int | str:
+    if text == word:
         return text
     if not text.isdigit() or int(text) == 0:
-        msg = f"--dimensions {text!r} is not a number of dimensions: give one, or 'auto'"
-        raise SelectionError(msg)
+        what = f"--{option or things} {text!r} is not a number of {things}"
+        raise SelectionError(f"{what}: give one, or {word!r}")
     return int(text)
 
 
@@ -428,11 +431,10 @@ def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     example = f"--bounds {metric or 'rougeL'}=0,100"
     pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
     if pair is None or pair[0] >= pair[1]:
-        msg = (
+        raise SelectionError(
             f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
             "--bounds rougeL=0,100"
         )
-        raise SelectionError(msg)
     return metric, pair
 
 
@@ -441,23 +443,12 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [pair.partition("=") for pair in text.split(",")]
     for part, equals, name in pairs:
         if not (equals and part.strip() and name.strip()):
-            msg = (
+            raise SelectionError(
                 f"--columns {part + equals + name!r} does not name a part and its column: write it "
                 "like --columns item=question_id,score=correct (rename columns with a comma in "
                 "their name)"
             )
-            raise SelectionError(msg)
     return tuple((part.strip(), name.strip()) for part, _, name in pairs)
-
-
-def parse_population(text: str) -> int | str:
-    """Read a number of items, or ``logged``."""
-    if text == "logged":
-        return text
-    if not text.isdigit() or int(text) == 0:
-        msg = f"--population {text!r} is not a number of items: give one, or 'logged'"
-        raise SelectionError(msg)
-    return int(text)
 
 
 def _complete_methods(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
@@ -682,7 +673,7 @@ def _settings(
             option = key.replace("_", "-")
             if isinstance(value, dict):
                 if key not in there:
-                    raise table.refused(no_such("command", key, there, ", ".join(there)))
+                    raise table.refused(no_such("command", key, there))
             elif key in there:
                 inner = table.inner(key).heading
                 raise table.refused(f"{key} is a command, not an option: write a table [{inner}]")
@@ -697,7 +688,7 @@ def _settings(
     for key, value in table.values.items():
         option = key.replace("_", "-")
         if option not in options:
-            raise table.refused(no_such(f"option of {name}", key, options, ", ".join(options)))
+            raise table.refused(no_such(f"option of {name}", key, options))
         table.check_allowed(option)
         yield option, value, table
 

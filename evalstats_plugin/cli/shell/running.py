@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,10 +21,12 @@ from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     READ,
     Decorator,
+    FunctionT,
     Parsed,
     file,
     form,
     parse_columns,
+    paths,
     quiet,
     takes,
     under,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.store import ResponseStore
     from evalstats_plugin.logs.reading import OnLog
     from evalstats_plugin.plugins import Plugins
+    from evalstats_plugin.report.text import View
 
 OnStep = Callable[[tuple[str, int, int | None]], None]
 
@@ -48,11 +52,11 @@ RUNS = ("latest", "all", "epochs", "error")
 """Values of `evalstats_plugin.data.runs.Runs`, which costs NumPy to import; a test compares."""
 
 
-def plugins_of(ctx: click.Context) -> Plugins:
+def loaded_plugins() -> Plugins:
     """Load the plugins that are not blocked."""
     from evalstats_plugin.plugins import load_plugins
 
-    return load_plugins(ctx.obj or ())
+    return load_plugins(click.get_current_context().obj or ())
 
 
 _read = under(READ)
@@ -145,11 +149,10 @@ class Reading:
         try:
             data = json.load(sys.stdin)
         except ValueError as error:
-            msg = (
+            raise LogError(
                 f"standard input is not JSON ({error}): pipe in results as lm-eval's "
                 "simple_evaluate returns them, and name tables as files"
-            )
-            raise LogError(msg) from error
+            ) from error
         selection = Selection(self.task, self.metric, self.cluster, repeats=repeats)
         return read_results(data, selection, plugins)
 
@@ -196,12 +199,11 @@ class Reading:
         }  # fmt: skip
         for name, value in given.items():
             if value:
-                msg = (
+                raise SelectionError(
                     f"--{name} does not go with a store of {math.prod(store.shape):,} answers: "
                     f"with more than {LARGE:,} it is compared as a whole. Leave the option out, or "
                     "take a part of the store in Python (ResponseStore(path).matrix(items, models))"
                 )
-                raise SelectionError(msg)
         return store
 
 
@@ -312,8 +314,7 @@ class Output:
         from evalstats_plugin.report.figures.canvas import FORMATS, check_figure
 
         if not here:
-            msg = f"these results have no figures: leave --figure {figure} out"
-            raise SelectionError(msg)
+            raise SelectionError(f"these results have no figures: leave --figure {figure} out")
         if Path(figure).suffix.lower() in FORMATS:
             first = next(iter(here))
             msg = f"--figure {figure} is a file: name a figure too: --figure {first} -o {figure}"
@@ -351,30 +352,19 @@ class Output:
             save(axes.figure, self.figure_file)
         self.tell(*(f"{self.figure_file}: {warning.message}" for warning in caught))
 
-    def show(
-        self,
-        ctx: click.Context,
-        results: Results[Any],
-        how: Mapping[str, object],
-        *,
-        print_table: Callable[..., None],
-        to_markdown: Callable[[Any, str], str],
-        to_json: Callable[[Any, Mapping[str, Any]], str] | None = None,
-        to_latex: Callable[[Any], str] | None = None,
-    ) -> None:
+    def show(self, results: Results[Any], how: Mapping[str, object], view: View) -> None:
         """Print results in the format asked for; exit with 1 where a log was left out.
 
         Parameters
         ----------
         how
             How the results came about, in the order it is printed.
-        print_table, to_markdown
-            What shows such results to people.
-        to_json, to_latex
-            What writes them for machines and for papers, where there is more than rows.
+        view
+            How such results are written.
         """
         from evalstats_plugin.report import text
 
+        ctx = click.get_current_context()
         parts = [
             f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
             for name, value in how.items()
@@ -382,19 +372,18 @@ class Output:
         ]
         heading = ", ".join([f"evalstats-plugin {VERSION}", *parts])
         if self.form == "json":
-            about = {"version": VERSION, "command": command_of(ctx), **how}
-            echo((to_json or text.to_json)(results, about))
+            echo(view.to_json(results, {"version": VERSION, "command": command_of(ctx), **how}))
         elif self.form == "csv":
             echo(text.to_csv(results), nl=False)
         elif self.form == "markdown":
-            echo(to_markdown(results, heading), nl=False)
+            echo(view.to_markdown(results, heading), nl=False)
         elif self.form == "latex":
-            echo((to_latex or text.rows_latex)(results), nl=False)
+            echo(view.to_latex(results), nl=False)
             self.tell(*(f"note: {note}" for note in results.notes))
         else:
             # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
             width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns
-            print_table(results, sys.stdout, heading=heading, width=width)
+            view.print_table(results, sys.stdout, heading=heading, width=width)
         if any(note.startswith("left out: ") for note in results.notes):
             ctx.exit(1)
 
@@ -406,14 +395,73 @@ class Output:
 
 
 def output(*kinds: str) -> Decorator:
-    """Add the options of output to a command whose results are of these kinds."""
+    """Add the options of output to a command whose results are of these kinds.
+
+    Figures of other kinds are refused before the command begins.
+    """
     text = f"Draw into FILE: {', '.join(figures_of(*kinds))}."
     without = () if kinds else ("figure", "figure_file")
-    return takes("output", Output, without=without, figure={"help": text})
+    options = takes("output", Output, without=without, figure={"help": text})
+
+    def decorate(function: FunctionT) -> FunctionT:
+        @wraps(function)
+        def run(*args: Any, output: Output, **chosen: Any) -> Any:
+            output.check(*kinds)
+            return function(*args, output=output, **chosen)
+
+        checked: Any = run
+        return options(checked)
+
+    return decorate
 
 
 reading = takes("reading", Reading)
 """Adds the options of all commands that read logs."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a command on logs: what is read, and where results go."""
+
+    paths: tuple[str, ...]
+    reading: Reading
+    output: Output
+
+    @cached_property
+    def plugins(self) -> Plugins:
+        """The plugins that are not blocked."""
+        return loaded_plugins()
+
+    def read(self, *, repeats: bool = False) -> ResponseSet:
+        """Read what the paths name; errors are those of `Reading.read`."""
+        quiet = self.output.quiet
+        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats)
+
+    def show(self, results: Results[Any], how: Mapping[str, object], view: View) -> None:
+        """Print results, as `Output.show` does."""
+        self.output.show(results, how, view)
+
+
+def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading) -> Decorator:
+    """Give a command the options of output and reading, and a `Run` as its first argument.
+
+    Parameters
+    ----------
+    kinds
+        Of its results, as of `output`.
+    paths, reading
+        Where its paths, or what it reads of them, are others than those of most commands.
+    """
+
+    def decorate(function: FunctionT) -> FunctionT:
+        @wraps(function)
+        def run(paths: tuple[str, ...], *, reading: Reading, output: Output, **asked: Any) -> Any:
+            return function(Run(paths, reading, output), **asked)
+
+        decorated: Any = run
+        return paths(output(*kinds)(reading(decorated)))
+
+    return decorate
 
 
 def command_of(ctx: click.Context) -> str:

@@ -16,7 +16,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import SelectionError, check_known, no_such
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,8 +133,7 @@ def draw(name: str, result: Any, *, ax: Axes | None = None, **options: Any) -> A
     SelectionError
         No such figure.
     """
-    if name not in FIGURES:
-        raise SelectionError(no_such("figure", name, FIGURES, ", ".join(FIGURES)))
+    check_known("figure", name, FIGURES)
     module, _, function = FIGURES[name].function.partition(":")
     return getattr(import_module(module), function)(result, ax=ax, **options)
 
@@ -153,8 +152,7 @@ def draw_result(
     if not kinds and (rows := getattr(result, "rows", ())):
         kinds = getattr(rows[0], "drawn_as", ())
     if not kinds:
-        msg = f"there is no figure of these results ({type(result).__name__})"
-        raise SelectionError(msg)
+        raise SelectionError(f"there is no figure of these results ({type(result).__name__})")
     name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
     axes = draw(name, result, ax=ax, **options)
     if ax is None:

@@ -184,8 +184,7 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     items: Sequence[ItemEstimate] = getattr(given, "items", given)
     known = [item for item in items if item.infit is not None and item.outfit is not None]
     if not known:
-        msg = "no item has infit and outfit: ask for items"
-        raise DesignError(msg)
+        raise DesignError("no item has infit and outfit: ask for items")
     infit, outfit = (
         np.maximum([float(getattr(item, name)) for item in known], _LEAST)
         for name in ("infit", "outfit")
@@ -382,8 +381,7 @@ def _check_one_ability(fit: Any) -> None:
     """Raise `DesignError` unless this is a fit with one ability per model."""
     if getattr(fit, "item_model", None) == "factor" or not hasattr(fit, "difficulty"):
         what = getattr(fit, "item_model", type(fit).__name__)
-        msg = f"this figure needs one ability per model: {what} has none"
-        raise DesignError(msg)
+        raise DesignError(f"this figure needs one ability per model: {what} has none")
 
 
 def _span(fit: IRTFit) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, INK, SERIES, SKY, VERMILION
 from evalstats_plugin.report.text import percent
@@ -118,8 +118,7 @@ def plot_accuracy(
     DesignError
         Nothing to draw, or Matplotlib is not installed.
     """
-    if measure not in MEASURES:
-        raise SelectionError(no_such("measure", measure, MEASURES, ", ".join(MEASURES)))
+    check_known("measure", measure, MEASURES)
     rows: Sequence[Any] = results.rows
     if not rows:
         raise DesignError("nothing to draw: there are no rows")

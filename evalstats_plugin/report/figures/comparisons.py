@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.report.comparisons import p_value
 from evalstats_plugin.report.figures import canvas
@@ -98,14 +98,15 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
 
 def _in_order(results: Comparisons) -> list[Comparison]:
     """Return the pairs of each task, the greatest difference first."""
-    by_task: dict[str, list[Comparison]] = {}
-    for row in results:
-        by_task.setdefault(task_and_metric(row), []).append(row)
 
     def standing(row: Comparison) -> float:
         return float("inf") if row.difference is None else -row.difference
 
-    return [row for own in by_task.values() for row in sorted(own, key=standing)]
+    return [
+        row
+        for own in grouped(results, task_and_metric).values()
+        for row in sorted(own, key=standing)
+    ]
 
 
 def _pair(row: Comparison) -> str:
@@ -190,8 +191,7 @@ def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = 
     square = _square_of_ranking(results) if ranking else _square_of_comparisons(results)
     n = len(square.names)
     if n > MOST_IN_MATRIX:
-        msg = f"a matrix has room for {MOST_IN_MATRIX} models, not {n}: choose some"
-        raise DesignError(msg)
+        raise DesignError(f"a matrix has room for {MOST_IN_MATRIX} models, not {n}: choose some")
     rows = Rows.of([(square.title, name) for name in square.names])
     edges = _matrix_edges(rows)
     size = (n * _CELL + rows.width + 0.6, edges[-1] * _CELL + 1.05 + rows.title_height)
@@ -471,8 +471,7 @@ def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
     rows = [row for row in curve if row.quantity in ("power", "difference")]
     by_pair = _curves(rows)
     if not any(len(numbers) > 1 for numbers, _ in by_pair.values()):
-        msg = "a curve needs power or differences for several numbers of items"
-        raise DesignError(msg)
+        raise DesignError("a curve needs power or differences for several numbers of items")
     quantity = rows[0].quantity
     pairs = list(by_pair)
     tasks = list(dict.fromkeys(task for task, _ in pairs))
@@ -571,11 +570,10 @@ def _ranked(rows: Sequence[Any]) -> Sequence[Any]:
 
     sets = rows if hasattr(rows[0], "best_rank") else ranks_of(rows)
     if not sets:
-        msg = (
+        raise DesignError(
             f"ranks need every pair of some models, not {len(rows)} pairs: compare without a "
             "baseline"
         )
-        raise DesignError(msg)
     return sets
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import (
@@ -198,9 +198,7 @@ def marks_of(results: Results[Any]) -> list[Marks]:
 
 def _of_intervals(rows: Sequence[Any]) -> Iterable[Marks]:
     """One axis for all shares of 1, one for each other metric."""
-    by_metric: dict[str, list[Any]] = {}
-    for row in rows:
-        by_metric.setdefault(short_metric(row.metric), []).append(row)
+    by_metric = grouped(rows, lambda row: short_metric(row.metric))
     shares = [name for name, own in by_metric.items() if all(map(_is_share, own))]
     scales = [shares, *([name] for name in by_metric if name not in shares)]
     level = percent(rows[0].confidence_level)
@@ -216,11 +214,9 @@ def _is_share(row: Any) -> bool:
 
 
 def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
-    groups: dict[str, list[Any]] = {}
-    for row in rows:
+    def group_of(row: Any) -> str:
         metric = f" {short_metric(row.metric)}" if several else ""
-        kind = " (group)" if row.kind == "group" else ""
-        groups.setdefault(f"{row.task}{kind}{metric}", []).append(row)
+        return f"{row.task}{' (group)' if row.kind == 'group' else ''}{metric}"
 
     def standing(row: Any) -> float:
         if row.estimate is None:
@@ -231,7 +227,7 @@ def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
     return list(
         dict.fromkeys(
             Mark(group, row.model, row.estimate, row.low, row.high)
-            for group, own in groups.items()
+            for group, own in grouped(rows, group_of).items()
             for row in sorted(own, key=standing)
         )
     )
@@ -251,16 +247,17 @@ def _of_ranking(rows: Sequence[Any]) -> Iterable[Marks]:
 
 
 def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
-    by_task: dict[str, list[Mark]] = {}
     # The mean over a single task repeats that task.
     several = len({row.task for row in rows if row.task is not None}) > 1
-    for row in [row for row in rows if several or row.task is not None] or rows:
-        task = "all tasks" if row.task is None else row.task
-        mark = Mark(task, row.model, row.estimate, row.low, row.high, row.score)
-        by_task.setdefault(task, []).append(mark)
-    marks = [
-        mark for own in by_task.values() for mark in sorted(own, key=lambda x: -(x.estimate or 0.0))
+    every = [
+        Mark(
+            "all tasks" if row.task is None else row.task,
+            *(row.model, row.estimate, row.low, row.high, row.score),
+        )
+        for row in [row for row in rows if several or row.task is not None] or rows
     ]
+    by_task = grouped(every, lambda mark: mark.group).values()
+    marks = [mark for own in by_task for mark in sorted(own, key=lambda x: -(x.estimate or 0.0))]
     level = percent(rows[0].confidence_level)
     axis = f"share of right answers ({short_metric(rows[0].metric)})"
     yield Marks(marks, axis, f"estimate, {level} interval", "observed score", arrows=True)
@@ -268,12 +265,14 @@ def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
 
 def _of_tests(rows: Sequence[Any]) -> Iterable[Marks]:
     several = len({row.rule for row in rows}) > 1
-    by_task: dict[str, list[Mark]] = {}
-    for row in rows:
-        group = f"{row.task}, {row.rule}" if several else row.task
-        ends = (row.full_score, row.full_score_low, row.full_score_high)
-        by_task.setdefault(group, []).append(Mark(group, row.model, *ends, row.observed))
-    marks = [mark for own in by_task.values() for mark in own]
+    every = [
+        Mark(
+            f"{row.task}, {row.rule}" if several else row.task,
+            *(row.model, row.full_score, row.full_score_low, row.full_score_high, row.observed),
+        )
+        for row in rows
+    ]
+    marks = [mark for own in grouped(every, lambda mark: mark.group).values() for mark in own]
     level = percent(rows[0].confidence_level)
     axis = f"score on all items ({short_metric(rows[0].metric)})"
     yield Marks(marks, axis, f"predicted, {level} interval", "all answers of the log")
@@ -313,10 +312,7 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
     def task(part: VariancePart) -> str:
         return f"{part.task} {short_metric(part.metric)}" if len(metrics) > 1 else part.task
 
-    groups: dict[str, list[VariancePart]] = {}
-    for part in parts:
-        groups.setdefault(task(part), []).append(part)
-    shown = [part for own in groups.values() for part in own]
+    shown = [part for own in grouped(parts, task).values() for part in own]
     rows = Rows.of([(task(part), part.model) for part in shown])
     axes: Any = canvas.axes_or_new(
         ax, _VARIANCE_PLOT + _VARIANCE_NUMBERS + rows.width, rows.height + 0.55
@@ -398,8 +394,7 @@ def plot_coverage(
     """
     known = [row for row in rows if {by, across, "coverage"} <= row.keys()]
     if not known:
-        msg = f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'"
-        raise DesignError(msg)
+        raise DesignError(f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'")
     methods = list(dict.fromkeys(str(row[by]) for row in known))
     if len(methods) > MOST_METHODS:
         msg = f"a figure has room for {MOST_METHODS} methods, not {len(methods)}: choose rows"

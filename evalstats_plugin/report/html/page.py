@@ -83,12 +83,11 @@ def to_html(page: Page) -> str:
     """
     n_rows = len(page.intervals)
     if n_rows > MOST_ROWS:
-        msg = (
+        raise DesignError(
             f"the page would have {n_rows:,} rows of results, and browsers open {MOST_ROWS:,} at "
             "most: choose models or tasks (--models, --task), or write a table "
             "(--format csv)"
         )
-        raise DesignError(msg)
     css, script = (Markup(_part(f"page.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
     html = (
         environment()

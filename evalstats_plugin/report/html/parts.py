@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted as counted_of
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
@@ -270,10 +271,7 @@ def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
 
 def logs_table(responses: Sequence[Responses]) -> Table:
     """Return one row per log: its origin, and how many scores it has."""
-    logs: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        logs.setdefault((str(r.source.path), r.model), []).append(r)
-    found = list(logs.items())
+    found = list(grouped(responses, lambda r: (str(r.source.path), r.model)).items())
     sources = [of_log[0].source for _, of_log in found]
     items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in found]
     missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in found]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evalstats_plugin import ResponseMatrix, read
+from evalstats_plugin import read
 from evalstats_plugin.errors import DesignError, SelectionError
 
 DATA = Path(__file__).parents[3] / "fixtures" / "data" / "no_clt"
@@ -103,5 +103,5 @@ def test_frames_have_epochs_in_names_and_levels() -> None:
     again = frame.set_axis(["q1", "q1", "q2", "q2"], axis=1)
 
     for each, wide in ((frame, "models"), (again, "models"), (frame.T, "items")):
-        matrix = ResponseMatrix.from_frame(each, wide=wide)
+        matrix = read(each, wide=wide).matrix()
         assert dict(zip(matrix.models, matrix.scores.tolist(), strict=True)) == SCORES
