@@ -56,10 +56,10 @@ def test_information_needs_fewer_items_than_chance_and_intervals_hold():
 
 def test_without_insurance_intervals_of_the_score_are_those_of_models_like_the_banks():
     bank = bank_of()
-    drawn = draw_models(bank, 300, rng=5)
+    drawn = draw_models(bank, 240, rng=5)
     truth = drawn.answers.mean(axis=1)
     full = {
-        share: run_sessions(bank, drawn.answers, (20,), Options(insurance=share), rng=0)
+        share: run_sessions(bank, drawn.answers, (10,), Options(insurance=share), rng=0)
         .checkpoints[0]
         .full
         for share in (0.0, 0.1)

@@ -57,7 +57,8 @@ def test_the_level_is_part_of_the_keys() -> None:
 
 
 def test_partial_credit_gets_another_method_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Wilson's interval is of proportions."""
+    """Wilson's interval is of proportions. It is said once in a process, which tests share."""
+    metrics._warn_once.cache_clear()  # pyright: ignore[reportPrivateUsage]
     found: Any = metrics.wilson()(_scores(0.5, 0.25, 1))
 
     assert tuple(found.values()) == _of_partial_credit(0.5, 0.25, 1)
