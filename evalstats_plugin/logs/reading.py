@@ -613,9 +613,9 @@ def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
             *get_close_matches(name, known, n=3, cutoff=0.5),
         )
     ]
-    closest, there = ", ".join(dict.fromkeys(close)), few(known, 20)
-    hint = f"closest: {closest}" if close else f"there are: {there}"
-    return f"no {what} called {', '.join(asked)} in the logs; {hint}"
+    hint = f"did you mean {' or '.join(dict.fromkeys(close))}? There" if close else "there"
+    names = " or ".join(map(repr, asked))
+    return f"no {what} in the logs is called {names}; {hint} are: {few(known, 20)}"
 
 
 def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:

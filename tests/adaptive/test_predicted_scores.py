@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def _record(model: int, n: int) -> tuple[Responses, dict[str, Any]]:
     return plain, json.loads(json.dumps(record_of(session, metric="acc")))
 
 
+@cache
 def _tested(model: int, n: int = 20) -> Responses:
     return with_prediction(*_record(model, n))
 
@@ -107,21 +109,20 @@ def test_complete_runs_beside_an_adaptive_one_are_compared_as_without_it():
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("changed", "message"),
     [
-        (_plain(1, BANK.item_ids[:9], ANSWERS[1, :9]), "lacks items of the adaptive test's bank"),
-        (replace(_tested(1), predicted=replace(_tested(1).predicted, estimate=None)), "another m"),
-        (
-            replace(_tested(1), predicted=replace(_tested(1).predicted, item_ids=np.array([]))),
-            "no predictions of single items",
-        ),
-        (
-            replace(_tested(1), predicted=replace(_tested(1).predicted, item_ids=np.arange(60))),
-            "other items",
-        ),
+        (None, "lacks items of the adaptive test's bank"),
+        ({"estimate": None}, "another m"),
+        ({"item_ids": np.array([])}, "no predictions of single items"),
+        ({"item_ids": np.arange(60)}, "other items"),
     ],
 )
-def test_without_a_common_bank_nothing_is_compared(other: Responses, message: str):
+def test_without_a_common_bank_nothing_is_compared(changed: dict[str, Any] | None, message: str):
+    if changed is None:
+        other = _plain(1, BANK.item_ids[:9], ANSWERS[1, :9])
+    else:
+        tested = _tested(1)
+        other = replace(tested, predicted=replace(tested.predicted, **changed))
     with pytest.raises(DesignError, match=message):
         compare([_tested(0), other])
 

@@ -92,7 +92,7 @@ def test_a_table_of_anyones_is_compared_and_made_a_matrix(run: Run, tmp_path: Pa
         ("x.csv", ("--intervals",), "--intervals does not go with --to csv"),
         ("x.csv", ("--columns", "item"), "does not name a part and its column"),
         ("x.csv", ("-t", "es_one", "--columns", "item=x"), "about tables"),
-        ("x.csv", ("-t", "es_ona"), "closest: es_one"),
+        ("x.csv", ("-t", "es_ona"), "did you mean es_one"),
         ("x.csv/x.csv", ("-t", "es_one"), "cannot be written"),
         ("x.csv", ("--relationship",), "requires an argument"),
     ],

@@ -113,7 +113,7 @@ def test_a_frame_goes_to_another_process_with_its_scores(tidy: pd.DataFrame) -> 
 def test_other_names_of_columns_do_not_hide_a_wrong_task(tidy: pd.DataFrame) -> None:
     """The message is about the task."""
     renamed = tidy.rename(columns={"score": "points"})
-    with pytest.raises(SelectionError, match="no task called z in the logs; there are: x, y"):
+    with pytest.raises(SelectionError, match="no task in the logs is called 'z'; there are: x, y"):
         es.read(renamed, columns={"score": "points"}, task="z")
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_said(tidy: pd.DataFrame) -> None:
     """The messages of tables in files."""
     with pytest.raises(SelectionError, match="a DataFrame is read alone"):
         es.read(tidy, tidy)
-    with pytest.raises(SelectionError, match="no task called z in the logs; there are: x, y"):
+    with pytest.raises(SelectionError, match="no task in the logs is called 'z'; there are: x, y"):
         es.read(tidy, task="z")
     with pytest.raises(DesignError, match="score \\(score\\) is 'good' in row 1"):
         es.read(tidy.assign(score="good"))

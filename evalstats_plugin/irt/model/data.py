@@ -228,7 +228,7 @@ def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
         return
     parts = [
         f"{few([matrix.models[i] for i in np.flatnonzero(models == g)])} "
-        f"({int((items == g).sum())} items)"
+        f"({counted(int((items == g).sum()), 'item')})"
         for g in range(int(models.max()) + 1)
     ]
     msg = (

@@ -61,7 +61,7 @@ def test_more_answers_than_are_read_at_once_are_refused(
     assert len(read(store.path, task="math")) == 3
     code, _, message = run("report", store.path, "--task", "mth")
     assert code == 2
-    assert "closest: math" in message
+    assert "did you mean math?" in message
     code, shown, message = run("irt", "fit", store.path)
     assert (code, shown) == (2, "")
     assert message.startswith("error: ")
