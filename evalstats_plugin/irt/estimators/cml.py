@@ -61,6 +61,9 @@ _NEWTON = 300
 # Weightings are fitted in multiples of this many.
 _TOGETHER = 64
 
+# Distance of a total from its expectation that is near.
+_CLOSE = 0.01
+
 # Angles that change |P(S = r)| by a factor below exp(-_NEGLIGIBLE) are left out; up to _FEW parts
 # none are.
 _NEGLIGIBLE, _FEW = 50.0, 64
@@ -228,9 +231,17 @@ def _distinct_rows(right: Tensor, trials: Tensor) -> _Totals:
     if not bool(informative.any()):
         msg = "nothing to compare: in every group of answers all are right, or all are wrong"
         raise ValueError(msg)
+    if _alike(trials):
+        kinds, row_kind = unique(totals[informative])
+        return _Totals(trials[:1].repeat(len(kinds), 1), kinds, row_kind, informative)
     rows = torch.cat([trials, totals[:, None]], dim=1)[informative]
     kinds, row_kind = unique(rows, dim=0)
     return _Totals(kinds[:, :-1].contiguous(), kinds[:, -1].contiguous(), row_kind, informative)
+
+
+def _alike(trials: Tensor) -> bool:
+    """Whether all rows have the same trials."""
+    return bool((trials == trials[:1]).all())
 
 
 def _fixed(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
@@ -341,7 +352,7 @@ def _block_given_totals(
     full: bool,
 ) -> GivenTotals:
     trials, totals = kinds
-    tilt = _tilts(parameters, trials, totals)
+    tilt = tilts(parameters, trials, totals)
     logit = parameters[:, None] + tilt[..., None]
     p = torch.sigmoid(logit)
     turn = torch.polar(torch.ones_like(angles.angle), angles.angle)
@@ -410,7 +421,7 @@ def _variances(parameters: Tensor, trials: Tensor, totals: Tensor) -> list[Tenso
     found: list[Tensor] = []
     step = max(1, _BLOCK // parameters.numel())
     for part in (slice(k, k + step) for k in range(0, len(totals), step)):
-        tilt = _tilts(parameters, trials[part], totals[part])
+        tilt = tilts(parameters, trials[part], totals[part])
         p = torch.sigmoid(parameters[:, None] + tilt[..., None])
         variance = (p * (1 - p) * trials[part]).sum(-1)
         found.append(torch.stack([variance.min(), variance.max()]))
@@ -424,7 +435,7 @@ def _equally_spaced(count: int, first: int, like: Tensor) -> Angles:
     return Angles(2 * math.pi * k / count, torch.where(own_mirror, 1.0, 2.0).to(k.dtype) / count)
 
 
-def _tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
+def tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
     """Tilt λ at which each total is close to its expectation, shape (B, G).
 
     Parameters
@@ -438,12 +449,15 @@ def _tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
     middle = parameters @ (trials / size[:, None]).T
     tilt = torch.logit(totals / size) - middle
     low, high = tilt - 40, tilt + 40
-    for _ in range(12):
+    for turn in range(1, 13):
         p = torch.sigmoid(parameters[:, None] + tilt[..., None])
         over = (p * trials).sum(-1) - totals
         low, high = torch.where(over < 0, tilt, low), torch.where(over < 0, high, tilt)
         newton = tilt - over / (p * (1 - p) * trials).sum(-1).clamp_min(1e-12)
-        tilt = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        tilt = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+        # Not in every turn: the host has to wait for the device.
+        if turn % 4 == 0 and float(over.abs().max()) < _CLOSE:
+            break
     return tilt
 
 
@@ -510,8 +524,22 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
 
 def warm(right: Tensor, trials: Tensor, level: Tensor) -> Warm:
     """Warm's estimates [War89]_ of x where P(right) = 1 / (1 + exp(-(x + level)))."""
-    found = score(Counts(right, trials), Items(torch.ones_like(level), level), "wle")
-    p = torch.sigmoid(found.ability[:, None] + level)
+    items = Items(torch.ones_like(level), level)
+    if not _alike(trials):
+        return _warm(right, trials, items)
+    # Rows of the same total have the same estimate.
+    totals, kind = unique(right.sum(1))
+    rows = torch.arange(len(kind), device=kind.device)
+    one = torch.zeros_like(kind[: len(totals)]).scatter_reduce(
+        0, kind, rows, "amin", include_self=False
+    )
+    found = _warm(right[one], trials[one], items)
+    return Warm(*(part[kind] for part in found))
+
+
+def _warm(right: Tensor, trials: Tensor, items: Items) -> Warm:
+    found = score(Counts(right, trials), items, "wle")
+    p = torch.sigmoid(found.ability[:, None] + items.intercept)
     weight = trials * p * (1 - p)
     return Warm(found.ability, found.std_error**2, -weight / weight.sum(1, keepdim=True))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evalstats_plugin.irt.estimators.cml import choose_angles, given_totals
+from evalstats_plugin.irt.estimators.cml import choose_angles, given_totals, tilts
 
 
 def tensor(values):
@@ -71,3 +71,14 @@ def test_variances_are_the_diagonal_of_the_covariance():
 
     torch.testing.assert_close(short.covariance, full.covariance.diagonal(dim1=1, dim2=2))
     torch.testing.assert_close(short.mean, full.mean)
+
+
+@pytest.mark.parametrize("size", [5, 20, 60])
+def test_tilted_totals_stay_at_their_expectations(size):
+    """Once there, a step shorter than the rounding is no reason to bisect."""
+    parameters = tensor(2 * np.random.default_rng(0).normal(size=(500, size)))
+    totals = torch.arange(1, size, dtype=torch.float64)
+    tilt = tilts(parameters, torch.ones(size - 1, size, dtype=torch.float64), totals)
+    expected = torch.sigmoid(parameters[:, None] + tilt[..., None]).sum(-1)
+
+    assert float((expected - totals).abs().max()) < 0.01
