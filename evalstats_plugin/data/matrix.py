@@ -339,7 +339,8 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
 
 def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
     """Keep integer ids, so that items stay in their order; otherwise convert all to texts."""
-    if all(np.issubdtype(r.item_ids.dtype, np.integer) for r in responses):
+    kinds = {r.item_ids.dtype.kind for r in responses}
+    if kinds == {"U"} or kinds <= set("iu"):
         return responses
     return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
 

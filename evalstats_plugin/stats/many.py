@@ -25,7 +25,7 @@ from scipy import special
 from evalstats_plugin.stats import reach
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.clustered import by_cluster
-from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.interval import Interval, increasing_root
 
 # Statistics are formed in blocks of about this many numbers, which stay in the processor's cache.
 BLOCK_SIZE = 2**18
@@ -972,18 +972,19 @@ def _tango_lower(a: FloatArray, b: FloatArray, n: FloatArray, critical: float) -
     n = np.maximum(n, 1.0)
     if np.isinf(critical):
         return np.full(len(n), -1.0)
-    low, high = np.full(len(n), -1.0), (b - a) / n
-    for _ in range(40):
-        at = (low + high) / 2
-        linear, constant = (2 * n - b + a) * at - a - b, -a * at * (1 - at)
-        root = np.sqrt(np.maximum(linear**2 - 8 * n * constant, 0.0))
-        with np.errstate(all="ignore"):
-            p = np.where(linear > 0, -2 * constant / (linear + root), (root - linear) / (4 * n))
-            variance = n * (2 * p + at * (1 - at))
-            statistic = (b - a - n * at) / np.sqrt(np.maximum(variance, 1e-300))
-        above = statistic > critical
-        low, high = np.where(above, at, low), np.where(above, high, at)
-    return np.where(a == n, -1.0, (low + high) / 2)
+    estimate = (b - a) / n
+
+    def excess(at: FloatArray, pair: IntArray) -> tuple[FloatArray, FloatArray]:
+        few_a, few_b, few_n = a[pair], b[pair], n[pair]
+        linear, constant = (2 * few_n - few_b + few_a) * at - few_a - few_b, -few_a * at * (1 - at)
+        root = np.sqrt(np.maximum(linear**2 - 8 * few_n * constant, 0.0))
+        p = np.where(linear > 0, -2 * constant / (linear + root), (root - linear) / (4 * few_n))
+        error = np.sqrt(np.maximum(few_n * (2 * p + at * (1 - at)), 1e-300))
+        # The divisor moves much less than what it divides.
+        return critical - (few_b - few_a - few_n * at) / error, few_n / error
+
+    found = increasing_root(excess, estimate - 0.1, bracket=(-1.0, 1.0), tolerance=1e-12)
+    return np.where(a == n, -1.0, np.minimum(found, estimate))
 
 
 def _moving(of: _Sums, far: FloatArray, critical: FloatArray) -> tuple[FloatArray, FloatArray]:
