@@ -222,10 +222,10 @@ def _check_enough(
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
         raise SelectionError(
-            f"{where}: no column is called as one that holds the {wanted} (there are: "
-            f"{few(names, 20)}). Name it: --columns {','.join(meant)} (in Python: columns=). "
-            "A matrix of models and items needs --wide models (a row for each model; in Python: "
-            "wide='models') or --wide items."
+            f"{where}: no column's name says that it holds the {wanted}. There are: "
+            f"{few(names, 10)}. If each row is one score, name them: --columns {','.join(meant)} "
+            "(in Python: columns=). If the table is a matrix, add --wide models where each row is "
+            "a model, or --wide items where each row is an item (in Python: wide=)."
         )
 
 

@@ -91,7 +91,7 @@ def test_a_folder_of_matrices_is_read_where_they_are_announced(tmp_path: Path) -
     (tmp_path / "README.md").write_text("Two matrices.\n")
 
     assert {r.task for r in read(tmp_path, wide="models")} == {"sums", "words"}
-    with pytest.raises(SelectionError, match=r"sums\.csv: no column is called .* needs --wide"):
+    with pytest.raises(SelectionError, match=r"sums\.csv: no column.s name says .* add --wide"):
         read(tmp_path)
 
 

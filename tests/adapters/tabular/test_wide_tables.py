@@ -65,7 +65,7 @@ def test_thousands_of_items_make_a_long_heading(tmp_path: Path, head: str) -> No
 
 def test_a_matrix_that_was_not_announced_is_refused(tmp_path: Path) -> None:
     """A guess would be right most of the time."""
-    with pytest.raises(SelectionError, match="A matrix of models and items needs --wide"):
+    with pytest.raises(SelectionError, match="If the table is a matrix, add --wide"):
         read(_write(tmp_path, MODELS.format(head="")))
 
 
