@@ -542,7 +542,9 @@ def _near_mode(belief: Belief) -> State:
     # Items with an axis for the nodes.
     items = Items(*(np.expand_dims(values, 2) for values in belief.asked))
     right, trials = belief.right[..., None], belief.trials[..., None]
-    found = log_likelihood(items, nodes, right, trials).sum(axis=1)
+    p = respond(items, nodes).probability
+    found = (right * np.log(p) + (trials - right) * np.log1p(-p)) / items.dispersion
+    found = found.sum(axis=1)
     found = found - (nodes - centre) ** 2 / (2 * variance[:, None])
     k = 1 + belief.items.loadings.shape[1]
     mean = np.zeros((len(belief.places), k))
