@@ -123,7 +123,8 @@ def bank(run: Run, *, asked: Options) -> None:
         raise SelectionError(
             "--drift compares abilities, and a factor model has several: choose another item model"
         )
-    run.output.tell(f"calibrating {len(matrix.item_ids)} items on {len(matrix.models)} models")
+    models, items = counted(len(matrix.models), "model"), counted(len(matrix.item_ids), "item")
+    run.output.tell(f"calibrating {items} on {models}")
     with progress_on_work("calibrating", quiet=run.output.quiet):
         options = FactorOptions(dimensions=asked.dimensions or "auto")
         fit = fit_irt(

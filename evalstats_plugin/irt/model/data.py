@@ -189,8 +189,8 @@ def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
     if n < at_least:
         msg = (
             f"ability is only defined in comparison, and there {'is' if n == 1 else 'are'} "
-            f"{counted(n, 'model')}: pass {at_least} or more, or score models on items fitted "
-            "before with score_models"
+            f"{counted(n, 'model')}: give {at_least} or more, or score models on items fitted "
+            "before (irt score; in Python: score_models)"
         )
         raise DesignError(msg)
     if n_items == 0:

@@ -42,7 +42,7 @@ def test_epochs_are_counted_and_missing_ones_are_not_trials():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([[1, 0, 1]], "there is 1 model: pass 2 or more"),
+        ([[1, 0, 1]], "there is 1 model: give 2 or more"),
         (np.zeros((0, 3)), "there are 0 models"),
         (np.zeros((2, 0)), "there are no items"),
         ([[1, 0], [0, 1.5]], "score 1.5 of model 'model_1' on item item_1"),
