@@ -168,14 +168,18 @@ def test_a_log_of_lm_eval_0_3(run: Run) -> None:
 
 def test_an_unknown_task_gets_the_closest_names(run: Run) -> None:
     """Tasks and groups."""
-    _refused(run("report", M2, "--task", "es_grop"), "no task called es_grop", "es_group")
+    _refused(
+        run("report", M2, "--task", "es_grop"),
+        "no task in the logs is called 'es_grop'",
+        "es_group",
+    )
 
 
 def test_an_unknown_metric_gets_the_closest_names(run: Run) -> None:
     """By full name."""
     _refused(
         run("report", M2, "--task", "es_gen", "--metric", "exact"),
-        "no metric called exact", "exact_match",
+        "no metric in the logs is called 'exact'", "exact_match",
     )  # fmt: skip
 
 
