@@ -18,6 +18,7 @@ from torch import Tensor
 
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimensions, fit_factor
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
+from evalstats_plugin.irt.model.algebra import split
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import report_progress, with_progress
@@ -224,25 +225,40 @@ def fit_amortised_codes(
     if features is not None:
         known = torch.cat([known, features.T])
     codes = balanced(codes, penalty)
-    first = _first_encoder(known, codes.code)
-    free = (codes.capability, codes.performance, codes.intercept, *first)
-    parameters = [x.detach().clone().requires_grad_() for x in free]
-    # Its `step` has no type stubs.
-    optimiser: Any = torch.optim.Adam(parameters, lr=_RATE)
+    encoder = _first_encoder(known, codes.code)
+    first = (codes.capability, codes.performance, codes.intercept, *encoder)
+    at = torch.cat([x.flatten() for x in first])
+    at.grad = torch.zeros_like(at)
+
+    def parts(numbers: Tensor) -> list[Tensor]:
+        pieces = split(numbers, [x.numel() for x in first])
+        return [piece.view_as(x) for piece, x in zip(pieces, first, strict=True)]
+
+    w, c, d, weight, bias = parts(at)
 
     def assembled() -> SparseCodes:
-        w, c, d, weight, bias = parameters
         found = torch.relu(known.T @ weight + bias)
         values, place = found.topk(active, dim=1)
         return SparseCodes(w, c, torch.zeros_like(found).scatter(1, place, values), d)
 
+    # Its `step` has no type stubs.
+    optimiser: Any = torch.optim.Adam([at], lr=_RATE)
     for step in with_progress("step", range(steps)):
         # The learning rate falls linearly to 0 in the second half.
         optimiser.param_groups[0]["lr"] = _RATE * min(1.0, 2 * (1 - step / steps))
-        optimiser.zero_grad()
-        torch.autograd.backward(-assembled().objective(counts, penalty))
+        now = assembled()
+        pull = counts.right - counts.trials * now.probability()
+        of_code = torch.where(now.code > 0, penalty - pull.T @ w, 0.0)
+        slopes = (
+            w - pull @ now.code,
+            INTERCEPT_RIDGE * c - pull.sum(1),
+            INTERCEPT_RIDGE * (d - d.mean()) - pull.sum(0),
+            known @ of_code,
+            of_code.sum(0),
+        )
+        for slope, value in zip(parts(at.grad), slopes, strict=True):
+            slope.copy_(value)
         optimiser.step()
-    parameters = [x.detach() for x in parameters]
     found = fit_models(counts, assembled())
     return Search(found, float(found.objective(counts, penalty)), steps, converged=True)
 
