@@ -111,7 +111,7 @@ def fitting(
 
 def _holds(n: int, m: int, device: torch.device, dtype: torch.dtype) -> bool:
     try:
-        check_memory(TIMES * memory_needed(n, m, dtype), device, "cells")
+        check_memory(TIMES * memory_needed(n, m, dtype.itemsize), device, "cells")
     except DesignError:
         return False
     return True

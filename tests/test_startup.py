@@ -75,6 +75,17 @@ def test_the_report_loads_neither_pandas_nor_scipy_stats() -> None:
     assert set() == _modules_after(_command("report", str(LOGS))) & HEAVY
 
 
+def test_a_small_fit_loads_no_torch(tmp_path: Path) -> None:
+    """Importing it takes longer than the fit, with its items, their errors and what is odd."""
+    table = tmp_path / "t.csv"
+    rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
+    table.write_text("\n".join(["model,item,score", *rows]))
+    loaded = _modules_after(_command("irt", "fit", str(table)))
+
+    assert "numpy" in loaded
+    assert set() == loaded & (HEAVY - {"pyarrow"})
+
+
 def _clock() -> float:
     """CPU seconds of all processes that have been started and have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -98,8 +109,14 @@ def _slowness(imported: str, usual: float) -> float:
         (["--help"], 0.15, "click, pluggy, importlib.metadata", 0.078),
         # Three models, two runs each, fifteen tasks.
         (["report", str(LOGS)], 1.0, "click, pluggy, numpy, rich.table, scipy.special", 0.38),
+        (
+            ["irt", "fit", str(LOGS), "-t", "es_mc", "-m", "acc"],
+            1.0,
+            "click, pluggy, numpy, rich.table, scipy.special",
+            0.38,
+        ),
     ],
-    ids=["help", "report"],
+    ids=["help", "report", "irt fit"],
 )
 def test_commands_start_and_end_within_their_cpu_seconds(
     arguments: list[str], budget: float, imported: str, usual: float, within: Callable[..., None]

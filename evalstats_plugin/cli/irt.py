@@ -721,9 +721,6 @@ def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[Non
 
 
 def _tell_cost(matrix: ResponseMatrix, asked: Options, output: Output) -> None:
-    from evalstats_plugin.runtime.lazy import need_torch
-
-    need_torch("item response models")
     from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
     from evalstats_plugin.irt.model.data import memory_needed
 

@@ -39,14 +39,15 @@ from evalstats_plugin.irt.estimators.factor import (
     fold_masks,
     held_out_loss,
 )
-from evalstats_plugin.irt.estimators.fitted import as_array, run_facts
 from evalstats_plugin.irt.estimators.frozen import (
     Estimator,
     fit_curves,
     predict_held_out,
     score_held_out,
 )
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, counts_of
+from evalstats_plugin.irt.model.fit import run_facts
 from evalstats_plugin.irt.model.masks import Split, random_entries
 from evalstats_plugin.runtime.torch import check_memory
 from evalstats_plugin.runtime.workers import parallel_map

@@ -36,7 +36,7 @@ from evalstats_plugin.hierarchical.methods import (
     SCALES,
     Prior,
 )
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray, Rng

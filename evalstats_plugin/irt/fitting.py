@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
@@ -28,13 +29,13 @@ from evalstats_plugin.irt.methods import (
     ViOptions,
 )
 from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.runtime.workers import one_thread
 from evalstats_plugin.scores.cells import InMemory
 from evalstats_plugin.stats.arrays import Rng
 
 if TYPE_CHECKING:
-    from evalstats_plugin.irt.estimators.fitted import RaschOr2PL
     from evalstats_plugin.irt.model.data import Counts
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, RaschOr2PL
 
 
 ItemModel = Literal["rasch", "1pl", "2pl", "3pl", "4pl"]
@@ -42,6 +43,13 @@ Precision = Literal["float64", "float32"]
 
 FEW_MODELS = 300
 """With fewer models items are integrated out; see docs/guides/abilities.md."""
+
+LIGHT = 100_000
+"""Models × items up to which items are integrated out with NumPy, unless a device or dtype is asked
+for: such a fit takes torch as long, and importing torch takes three times as long."""
+
+NEEDING_TORCH = f"estimators other than mml-items, and fits of more than {LIGHT:,} cells,"
+"""What needs torch."""
 
 FEW_ITEMS = 20
 """With fewer items an item prior cannot be estimated; a weak one is used."""
@@ -169,15 +177,20 @@ def fit_irt(
     >>> float(fit_irt(matrix, "rasch", guessing={"task": 0.2}).guessing[0])
     0.2
     """
-    need_torch("item response models")
-    from evalstats_plugin.irt.model.data import counts_of, stored_counts
-
     matrix = _joined(matrix)
     chosen = choose(item_model, estimator, (len(matrix.models), len(matrix.item_ids)), options)
     if chosen.estimator == "mcmc" and dtype != "float64":
         msg = f"estimator mcmc draws in float64 only, not in {dtype}: leave dtype out"
         raise SelectionError(msg)
+    light = device == "auto" and dtype == "float64" and is_light(chosen, matrix)
+    if not light:
+        need_torch(NEEDING_TORCH)
+    from evalstats_plugin.irt.model.arrays import array_of
+    from evalstats_plugin.irt.model.data import counts_of
+
     if isinstance(matrix, ResponseStore) and isinstance(chosen.options, MmlOptions):
+        from evalstats_plugin.irt.model.stored import stored_counts
+
         if chosen.options.std_errors or chosen.options.sandwich:
             msg = (
                 "std_errors and sandwich need all answers in memory, and a store is read a few "
@@ -195,12 +208,14 @@ def fit_irt(
                 "guessing: add models or items, or fit item model rasch or 2pl"
             )
             raise DesignError(msg)
-        counts = counts_of(matrix, device=device, dtype=dtype)
+        counts = counts_of(matrix, device=None if light else device, dtype=dtype)
     chance = guessing_of(matrix, guessing)
     if chance is not None:
         check_guessing(chosen, item_model)
-        counts = replace(counts, guess=counts.right.new_tensor(chance))
-    fit = fit_counts(matrix, counts, item_model, chosen, np.random.default_rng(rng))
+        counts = replace(counts, guess=array_of(chance, counts.right))
+    # Threads of NumPy's linear algebra would wait for one another longer than such a fit takes.
+    with one_thread() if light else nullcontext():
+        fit = fit_counts(matrix, counts, item_model, chosen, np.random.default_rng(rng))
     about: dict[str, object] = {"reason": chosen.reason}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
@@ -245,25 +260,19 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
     rng: np.random.Generator,
 ) -> IRTFit | FactorFit:
     """Fit counts by the estimator chosen; the matrix names models and items."""
-    from evalstats_plugin.irt.estimators import (
-        cml,
-        draws,
-        factor,
-        fitted,
-        items_integrated,
-        joint,
-        variational,
-    )
-
     options, kind = chosen.options, cast("RaschOr2PL", item_model)
-    if isinstance(options, MmlOptions):
-        return fitted.fit_mml(matrix, counts, item_model, options)
     whole = cast("ResponseMatrix", matrix)
+    if isinstance(options, MmlItemsOptions):
+        from evalstats_plugin.irt.estimators.items_integrated import fit_mml_items
+
+        return fit_mml_items(whole, counts, kind, options)
+    from evalstats_plugin.irt.estimators import cml, draws, factor, fitted, joint, variational
+
     match options:
+        case MmlOptions():
+            return fitted.fit_mml(matrix, counts, item_model, options)
         case FactorOptions():
             return factor.fit_factor_model(whole, counts, options, rng)
-        case MmlItemsOptions():
-            return items_integrated.fit_mml_items(whole, counts, kind, options)
         case MapOptions():
             return joint.fit_map(whole, counts, kind, options)
         case JmlOptions():
@@ -344,6 +353,12 @@ def _check_asymptotes(options: MmlOptions, item_model: str) -> None:
         raise SelectionError(msg)
     if options.upper < 1 and item_model == "4pl":
         raise SelectionError("a 4pl estimates the upper asymptote: leave upper out, or fit a 3pl")
+
+
+def is_light(chosen: Chosen, matrix: ResponseMatrix | ResponseStore) -> bool:
+    """Whether the fit needs no torch, if neither device nor dtype are asked for."""
+    n_cells = len(matrix.models) * len(matrix.item_ids)
+    return isinstance(chosen.options, MmlItemsOptions) and n_cells <= LIGHT
 
 
 def check_names(item_model: str, estimator: str) -> None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from evalstats_plugin.errors import SelectionError, no_such
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     {

@@ -26,7 +26,7 @@ from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical
 from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
-from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.fitting import LIGHT, NEEDING_TORCH, fit_irt
 from evalstats_plugin.irt.new_items import features_of_questions
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
 from evalstats_plugin.logs.texts import questions_of
@@ -122,7 +122,7 @@ class CrossedAbilities:
     Raises
     ------
     DesignError
-        No metric has a scale, or torch is not installed.
+        No metric has a scale, or torch is needed and not installed.
     """
 
     def __init__(
@@ -132,8 +132,11 @@ class CrossedAbilities:
         confidence_level: float = 0.95,
         items: bool = False,
     ) -> None:
-        # With torch loaded, fits in worker processes keep to one thread.
-        need_torch("item response models")
+        each = [r for responses in found.values() for r in responses]
+        n_items = sum({(r.task, r.metric): len(r.item_ids) for r in each}.values())
+        if len({r.model for r in each}) * n_items > LIGHT:
+            # With torch loaded, fits in worker processes keep to one thread.
+            need_torch(NEEDING_TORCH)
 
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)

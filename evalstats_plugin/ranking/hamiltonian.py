@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.stats.arrays import FloatArray
 

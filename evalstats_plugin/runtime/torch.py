@@ -1,6 +1,7 @@
 """Devices, memory checks, Cholesky factors and Pólya–Gamma draws in torch.
 
 * `resolve_device`, `resolve_dtype`, `generator_of`, `check_memory`: where to compute
+* `linalg`, `split`, `unique`, `block_diagonal`: functions that torch's stubs leave untyped
 * `cholesky`: factors without waiting for the device
 * `polya_gamma`, `polya_gamma_mean`, `polya_gamma_variance`: Pólya–Gamma variables PG(n, z), which
   make logistic likelihoods conditionally normal [PSW13]_
@@ -13,8 +14,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -22,6 +24,49 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, check_known
 from evalstats_plugin.runtime.workers import free_memory
+
+_torch: Any = torch
+
+linalg = cast("_Linalg", torch.linalg)
+
+
+class _Linalg(Protocol):
+    """What is used of ``torch.linalg``; matrices may have batch axes in front."""
+
+    def cholesky(self, a: Tensor, /) -> Tensor: ...
+    def cholesky_ex(self, a: Tensor, /) -> tuple[Tensor, Tensor]: ...
+    def eigh(self, a: Tensor, /) -> tuple[Tensor, Tensor]: ...
+    def inv(self, a: Tensor, /) -> Tensor: ...
+    def inv_ex(self, a: Tensor, /) -> tuple[Tensor, Tensor]: ...
+    def lstsq(self, a: Tensor, b: Tensor, /) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    def qr(
+        self, a: Tensor, /, mode: Literal["reduced", "complete", "r"] = ...
+    ) -> tuple[Tensor, Tensor]: ...
+    def solve(self, a: Tensor, b: Tensor, /) -> Tensor: ...
+    def solve_ex(self, a: Tensor, b: Tensor, /) -> tuple[Tensor, Tensor]: ...
+    def solve_triangular(
+        self, a: Tensor, b: Tensor, /, *, upper: bool, out: Tensor | None = None
+    ) -> Tensor: ...
+    def svd(self, a: Tensor, /, *, full_matrices: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+    def vector_norm(
+        self, x: Tensor, /, *, dim: int | None = None, keepdim: bool = False
+    ) -> Tensor: ...
+
+
+def block_diagonal(*blocks: Tensor) -> Tensor:
+    """``torch.block_diag``."""
+    return _torch.block_diag(*blocks)
+
+
+def split(whole: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """``torch.split``."""
+    return _torch.split(whole, size, dim)
+
+
+def unique(values: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor]:
+    """``torch.unique``: the distinct values, and the place of each value among them."""
+    return _torch.unique(values, dim=dim, return_inverse=True)
+
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {"float64": torch.float64, "float32": torch.float32}

@@ -258,7 +258,7 @@ def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Resu
     if str(Path.cwd()) != folder and Path(folder).is_dir():
         os.chdir(folder)
     # Not undone: another thread of this process may be computing a piece.
-    _limited()
+    one_thread()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     return function(piece)
@@ -383,10 +383,10 @@ def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
     """Compute a piece in this process with one thread, and restore the threads afterwards."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
-        with _limited():
+        with one_thread():
             return function(piece)
     threads = torch.get_num_threads()
-    with _limited():
+    with one_thread():
         torch.set_num_threads(1)
         try:
             return function(piece)
@@ -394,8 +394,8 @@ def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
             torch.set_num_threads(threads)
 
 
-def _limited() -> Any:
-    """Limit NumPy's linear algebra to one thread."""
+def one_thread() -> Any:
+    """Limit NumPy's linear algebra to one thread, which ends with the block."""
     found = _libraries(len(sys.modules))
     # Without threadpoolctl there are no workers either, whose results could differ.
     return nullcontext() if found is None else found.limit(limits=1)

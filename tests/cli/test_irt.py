@@ -251,18 +251,25 @@ def test_data_that_cannot_be_fitted(tmp_path: Path) -> None:
     )
 
 
-def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--estimator", "mml"]], ids=["small", "mml"])
+def test_without_torch_small_fits_work_and_others_say_what_to_install(
+    seven: Path, more: list[str]
+) -> None:
     """Not a traceback."""
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from evalstats_plugin.cli import main\n"
-        f"main(['irt', 'fit', {str(seven)!r}])"
+        f"main(['irt', 'fit', {str(seven)!r}, *{more}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
-    assert 2 == done.returncode
-    assert "pip install 'evalstats-plugin[models]'" in done.stderr
     assert "Traceback" not in done.stderr
+    if more:
+        assert 2 == done.returncode
+        assert "pip install 'evalstats-plugin[models]'" in done.stderr
+    else:
+        assert (0, "") == (done.returncode, done.stderr)
+        assert "estimator mml-items" in done.stdout
 
 
 def test_large_fits_tell_their_cost_beforehand(

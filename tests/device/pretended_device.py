@@ -21,8 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 
 DEVICE = torch.device("meta")
 _PACKAGE = "/evalstats_plugin/"
-_WRAPPERS = "/irt/model/algebra.py"
-"""Its callers are named, because it only gives types to functions of PyTorch."""
+_WRAPPERS = ("/irt/model/arrays.py", "/runtime/torch.py")
+"""Their callers are named, because they wrap functions of PyTorch."""
 
 _aten = torch.ops.aten
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from evalstats_plugin.irt.model import data
+from evalstats_plugin.irt.model import data, stored
 
 TOLERANCES = {
     "mml rasch": 1e-5,
@@ -50,5 +50,5 @@ def _in_single(given: Callable[..., Any], *data: Any, **how: Any) -> Any:
 
 def in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have fits count answers in single precision, all else being as it is."""
-    for name in ("counts_of", "stored_counts"):
-        monkeypatch.setattr(data, name, partial(_in_single, getattr(data, name)))
+    for module, name in ((data, "counts_of"), (stored, "stored_counts")):
+        monkeypatch.setattr(module, name, partial(_in_single, getattr(module, name)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
 from evalstats_plugin.runtime.workers import listening
 

@@ -18,7 +18,7 @@ from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
 from evalstats_plugin.hierarchical.data import Counts, eval_counts
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
 from evalstats_plugin.hierarchical.engines.shared_questions import fit_shared
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_calibration.json"

@@ -14,7 +14,7 @@ from scipy import special
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import posterior
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"

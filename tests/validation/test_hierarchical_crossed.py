@@ -16,7 +16,7 @@ from scipy import special
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
 from evalstats_plugin.runtime.torch import polya_gamma
 

@@ -20,7 +20,7 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import predictive_fit
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.uncertainty import bradley_terry_posterior
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 pytestmark = pytest.mark.validation
 FIXTURES = Path(__file__).parents[2] / "fixtures"

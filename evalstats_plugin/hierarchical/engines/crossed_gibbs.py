@@ -33,7 +33,7 @@ from evalstats_plugin.hierarchical.engines.crossed import (
 )
 from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior, Predictions
 from evalstats_plugin.hierarchical.methods import Prior
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.runtime.torch import (
     check_memory,

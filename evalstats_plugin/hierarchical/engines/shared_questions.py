@@ -22,7 +22,7 @@ from scipy import special
 from evalstats_plugin.hierarchical.data import EvalCounts
 from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, SCALES, Prior
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 

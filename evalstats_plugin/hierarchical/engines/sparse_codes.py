@@ -18,9 +18,9 @@ from torch import Tensor
 
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimensions, fit_factor
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
-from evalstats_plugin.irt.model.algebra import split
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.torch import split
 from evalstats_plugin.runtime.workers import report_progress, with_progress
 
 _LINALG: Any = torch.linalg

@@ -24,18 +24,12 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
-from evalstats_plugin.irt.estimators.fitted import (
-    Estimates,
-    as_array,
-    irt_fit,
-    not_converged,
-    run_facts,
-)
 from evalstats_plugin.irt.estimators.frozen import score
-from evalstats_plugin.irt.model.algebra import linalg, split, unique
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room, smoothed_logit
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.fit import Estimates, IRTFit, irt_fit, not_converged, run_facts
+from evalstats_plugin.runtime.torch import linalg, split, unique
 
 CML_ITEMS_NOTE = (
     "conditional on item totals: 95 % intervals cover .95 with 5, 10 and 40 models where all items "

@@ -20,16 +20,10 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.estimators.fitted import (
-    Estimates,
-    RaschOr2PL,
-    as_array,
-    irt_fit,
-    run_facts,
-)
 from evalstats_plugin.irt.methods import McmcOptions
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.fit import Estimates, IRTFit, RaschOr2PL, irt_fit, run_facts
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
 from evalstats_plugin.runtime.torch import check_memory, generator_of, normal, polya_gamma, uniform
 

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
-from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.optimise import (
     SETTLED,
     Solution,
@@ -29,9 +28,10 @@ from evalstats_plugin.irt.estimators.optimise import (
     posterior_mode,
 )
 from evalstats_plugin.irt.methods import FactorOptions
-from evalstats_plugin.irt.model.algebra import linalg, split
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, check_room
-from evalstats_plugin.irt.model.fit import FactorFit
+from evalstats_plugin.irt.model.fit import FactorFit, not_converged, run_facts
+from evalstats_plugin.runtime.torch import linalg, split
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Candidates where the ridge is chosen by cross-validation, in ascending order."""

@@ -1,8 +1,6 @@
-"""Marginal maximum likelihood fits as `IRTFit`, and what all estimators share to record a fit.
+"""`fit_mml`: marginal maximum likelihood with abilities integrated out, as an `IRTFit`.
 
-* `fit_mml`: abilities integrated out, see `mml` and `information`
-* `irt_fit`: an `IRTFit` from the estimates of abilities, discriminations and intercepts
-* `difficulty_error`, `run_facts`, and notes that several estimators add
+See `mml` and `information` for the estimates, and for their covariances.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,15 +33,19 @@ from evalstats_plugin.irt.estimators.mml import (
     fit_marginal,
 )
 from evalstats_plugin.irt.methods import MmlOptions
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
-from evalstats_plugin.irt.model.data import (
-    Counts,
-    StoredCells,
-    check_room,
-    dispersion_of,
-    residual_sums,
+from evalstats_plugin.irt.model.data import Counts, check_room, dispersion_of, residual_sums
+from evalstats_plugin.irt.model.fit import (
+    IRTFit,
+    below_chance_note,
+    difficulty_error,
+    dispersion_note,
+    not_converged,
+    run_facts,
+    suspects_note,
 )
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.stored import StoredCells
 from evalstats_plugin.stats.arrays import FloatArray
 
 _ROUNDS, _SAME = 8, 0.005
@@ -415,106 +417,3 @@ def _group_errors(
         by[:, -1] = np.concatenate([mean[1:], sd[1:]]) / unit
     error = np.sqrt(np.diagonal(by @ covariance @ by.T))
     return np.concatenate([[0.0], error[:g]]), np.concatenate([[0.0], error[g:]])
-
-
-RaschOr2PL = Literal["rasch", "2pl"]
-"""Item models of the estimators that fit abilities and items together."""
-
-
-class Estimates(NamedTuple):
-    """Estimates of N abilities and M items, where P(right) = 1 / (1 + exp(-(aθ + d)))."""
-
-    ability: FloatArray
-    """Shape (N,)."""
-    covariance: FloatArray
-    """Shape (N, N)."""
-    discrimination: FloatArray
-    """Shape (M,)."""
-    intercept: FloatArray
-    """Shape (M,)."""
-    item_covariance: FloatArray
-    """Shape (M, 2, 2), of discrimination and intercept."""
-
-
-def irt_fit(matrix: ResponseMatrix, found: Estimates, *, item_model: str, **rest: Any) -> IRTFit:
-    """Record estimates, with difficulties -d / a and their errors; `rest` are other fields."""
-    # A discrimination of 0 would divide by 0: such an item gets an extreme difficulty.
-    a = np.where(found.discrimination == 0, np.finfo(float).tiny, found.discrimination)
-    d, covariance = found.intercept, found.item_covariance
-    none = np.full(len(a), np.nan)
-    fit = IRTFit(
-        item_model=item_model,
-        models=matrix.models,
-        item_ids=matrix.item_ids,
-        tasks=matrix.tasks,
-        ability=found.ability,
-        ability_covariance=found.covariance,
-        discrimination=a,
-        difficulty=-d / a,
-        guessing=np.zeros(len(a)),
-        discrimination_std_error=(none if item_model == "rasch" else np.sqrt(covariance[:, 0, 0])),
-        difficulty_std_error=difficulty_error(a, d, covariance),
-        guessing_std_error=none,
-        item_covariance=covariance,
-        **rest,
-    )
-    return replace(fit, notes=(*fit.notes, *suspects_note(fit)))
-
-
-def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Standard error of b = -d/a by the delta method, from covariances of (a, d, …) (M, p, p)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        toward = np.stack([d / a**2, -1 / a], axis=1)
-        return np.sqrt(np.einsum("mp,mpr,mr->m", toward, covariance[:, :2, :2], toward))
-
-
-def suspects_note(fit: IRTFit) -> list[str]:
-    """Note on items that more able models get right less often."""
-    wrong = int((fit.discrimination < 0).sum())
-    items = counted(wrong, "item")
-    return [f"negative discrimination of {items}: look at their labels"] if wrong else []
-
-
-def dispersion_note(dispersion: float) -> list[str]:
-    """Note on scores that vary less or more than right and wrong answers."""
-    if dispersion == 1:
-        return []
-    return [
-        f"scores vary {dispersion:.2g} times as much as right or wrong answers would (dispersion, "
-        "estimated with the rest): errors allow for it"
-    ]
-
-
-def below_chance_note(matrix: ResponseMatrix | ResponseStore, guess: FloatArray) -> list[str]:
-    """Note on models that are right less often than by guessing; a store is not read for it."""
-    if isinstance(matrix, ResponseStore) or not guess.any():
-        return []
-    there = ~np.isnan(matrix.scores)
-    right = np.where(there, matrix.scores, 0.0).sum(axis=(1, 2))
-    chance = there.sum(axis=2) @ guess
-    low = [model for model, below in zip(matrix.models, right < chance, strict=True) if below]
-    if not low:
-        return []
-    return [f"right less often than by guessing: {few(low)}; their abilities are hardly known"]
-
-
-def not_converged(steps: int) -> str:
-    """Note on a search that reached its most steps."""
-    return (
-        f"not converged after {steps} steps: these are the last estimates. Allow more steps "
-        "(option max_steps), or take item model rasch, or an item prior"
-    )
-
-
-def run_facts(counts: Counts, began: float) -> dict[str, Any]:
-    """Diagnostics of a run: seconds since `began`, device and dtype."""
-    return {
-        "seconds": time.perf_counter() - began,
-        "device": str(counts.right.device),
-        "dtype": str(counts.right.dtype).removeprefix("torch."),
-    }
-
-
-def as_array(tensor: Tensor) -> FloatArray:
-    """Copy a tensor to the host, as float64."""
-    return tensor.detach().to("cpu", torch.float64).numpy()

@@ -20,7 +20,6 @@ from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.estimators.fitted import as_array
 from evalstats_plugin.irt.estimators.grid import (
     arrange,
     even_nodes,
@@ -34,6 +33,7 @@ from evalstats_plugin.irt.estimators.items_integrated import (
     items_integrated,
     population_of,
 )
+from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split

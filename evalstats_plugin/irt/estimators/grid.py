@@ -18,9 +18,11 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, counted, few
-from evalstats_plugin.irt.model.algebra import on_host, split, unique
+from evalstats_plugin.irt.model.arrays import on_host
 from evalstats_plugin.irt.model.curves import Items, ability_information, log_odds_and_wrong
-from evalstats_plugin.irt.model.data import Counts, StoredCells
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.stored import StoredCells
+from evalstats_plugin.runtime.torch import split, unique
 
 SPACING = 1.5
 """Distance of nodes in units of the smallest posterior standard deviation.

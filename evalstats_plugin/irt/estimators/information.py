@@ -30,9 +30,9 @@ from evalstats_plugin.irt.estimators.mml import (
     asymptote_priors,
     logistic_information,
 )
-from evalstats_plugin.irt.model.algebra import block_diagonal, inverse_information, linalg, on_host
+from evalstats_plugin.irt.model.arrays import inverse_information, on_host
 from evalstats_plugin.irt.model.curves import Items, curves, gradients
-from evalstats_plugin.runtime.torch import cholesky
+from evalstats_plugin.runtime.torch import block_diagonal, cholesky, linalg
 
 EXACT_WORK = 5e9
 """Multiplications up to which the information is computed exactly: about half a second."""

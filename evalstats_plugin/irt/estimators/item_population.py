@@ -10,10 +10,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from evalstats_plugin.irt.model.arrays import (
+    Array,
+    array_of,
+    cast,
+    log_softmax,
+    namespace,
+    places,
+    repeat,
+    sigmoid,
+    stable_order,
+    zeros,
+)
 
 Kind = Literal["rasch", "2pl", "2pl-signed"]
 """Discriminations: all 1, positive, or of either sign."""
@@ -63,49 +75,49 @@ class Population:
     """Hyper-parameters (m_1, log s_1) and, with discriminations, (m_2, γ, log s_2)."""
 
     kind: Kind
-    values: Tensor
+    values: Array
 
-    def to(self, dtype: torch.dtype) -> Population:
+    def to(self, dtype: Any) -> Population:
         """Convert to another floating-point type."""
-        return Population(self.kind, self.values.to(dtype))
+        return Population(self.kind, cast(self.values, dtype))
 
-    def log_density(self, x1: Tensor, x2: Tensor) -> Tensor:
+    def log_density(self, x1: Array, x2: Array) -> Array:
         """Log density of items at points of shape (Q,)."""
-        m1, log_s1 = self.values[:2]
-        u = (x1 - m1) * torch.exp(-log_s1)
+        xp, (m1, log_s1) = namespace(x1), self.values[:2]
+        u = (x1 - m1) * xp.exp(-log_s1)
         first = -0.5 * u**2 - log_s1 - 0.5 * math.log(2 * math.pi)
         if self.kind == "rasch":
             return first
         m2, slope, log_s2 = self.values[2:]
-        r = (x2 - m2 - slope * (x1 - m1)) * torch.exp(-log_s2)
+        r = (x2 - m2 - slope * (x1 - m1)) * xp.exp(-log_s2)
         return first - 0.5 * r**2 - log_s2 - 0.5 * math.log(2 * math.pi)
 
-    def score(self, x1: Tensor, x2: Tensor) -> Tensor:
+    def score(self, x1: Array, x2: Array) -> Array:
         """Derivatives of `log_density`, shape (Q, H)."""
-        m1, log_s1 = self.values[:2]
-        s1 = torch.exp(log_s1)
+        xp, (m1, log_s1) = namespace(x1), self.values[:2]
+        s1 = xp.exp(log_s1)
         u = (x1 - m1) / s1
         if self.kind == "rasch":
-            return torch.stack([u / s1, u**2 - 1], dim=1)
+            return xp.stack([u / s1, u**2 - 1], 1)
         m2, slope, log_s2 = self.values[2:]
-        s2 = torch.exp(log_s2)
+        s2 = xp.exp(log_s2)
         r = (x2 - m2 - slope * (x1 - m1)) / s2
         columns = [u / s1 - slope * r / s2, u**2 - 1, r / s2, r * u * s1 / s2, r**2 - 1]
-        return torch.stack(columns, dim=1)
+        return xp.stack(columns, 1)
 
-    def information(self, weight: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    def information(self, weight: Array, x1: Array, x2: Array) -> Array:
         """Minus the second derivatives of Σ weight · log density, shape (H, H)."""
-        m1, log_s1 = self.values[:2]
-        s1 = torch.exp(log_s1)
+        xp, (m1, log_s1) = namespace(x1), self.values[:2]
+        s1 = xp.exp(log_s1)
         u = (x1 - m1) / s1
         total, u_sum, u_square = weight.sum(), weight @ u, weight @ u**2
         if self.kind == "rasch":
             rows = [[total / s1**2, 2 * u_sum / s1], [2 * u_sum / s1, 2 * u_square]]
             return _matrix(rows)
         m2, slope, log_s2 = self.values[2:]
-        s2 = torch.exp(log_s2)
+        s2 = xp.exp(log_s2)
         r = (x2 - m2 - slope * (x1 - m1)) / s2
-        r_sum, ru, zero = weight @ r, weight @ (r * u), torch.zeros_like(total)
+        r_sum, ru, zero = weight @ r, weight @ (r * u), xp.zeros_like(total)
         a = total / s1**2 + slope**2 * total / s2**2
         c, d = -slope * total / s2**2, r_sum / s2 - slope * s1 * u_sum / s2**2
         e, f, g = -2 * slope * r_sum / s2, s1 * u_sum / s2**2, 2 * r_sum / s2
@@ -116,28 +128,27 @@ class Population:
              [e, zero, g, i, j]]
         )  # fmt: skip
 
-    def log_prior(self) -> tuple[Tensor, Tensor, Tensor]:
+    def log_prior(self) -> tuple[Array, Array, Array]:
         """Log prior of the hyper-parameters with gradient (H,) and information (H, H).
 
         It is defined on the scale that `m_2` fixes, so it depends on `m_2` through the others.
         """
-        size = len(self.values)
-        gradient, information = self.values.new_zeros(size), self.values.new_zeros(size, size)
-        log_s1 = self.values[1]
-        v1 = torch.exp(2 * log_s1) / DIFFICULTY_SPREAD**2
+        xp, size, log_s1 = namespace(self.values), len(self.values), self.values[1]
+        gradient, information = (zeros(shape, self.values) for shape in ((size,), (size, size)))
+        v1 = xp.exp(2 * log_s1) / DIFFICULTY_SPREAD**2
         value = log_s1 - v1 / 2
         gradient[1], information[1, 1] = 1 - v1, 2 * v1
         if self.kind != "rasch":
             slope, log_s2 = self.values[3:]
-            square = torch.exp(2 * log_s1) / EXPLAINED_SPREAD**2
-            v2 = torch.exp(2 * log_s2) / DISCRIMINATION_SPREAD**2
+            square = xp.exp(2 * log_s1) / EXPLAINED_SPREAD**2
+            v2 = xp.exp(2 * log_s2) / DISCRIMINATION_SPREAD**2
             value = value + log_s2 - (v2 + slope**2 * square) / 2
             gradient[1] -= slope**2 * square
             gradient[3], gradient[4] = -slope * square, 1 - v2
             information[1, 1] += 2 * slope**2 * square
             information[1, 3] = information[3, 1] = 2 * slope * square
             information[3, 3], information[4, 4] = square, 2 * v2
-            moves = torch.zeros_like(gradient)
+            moves = xp.zeros_like(gradient)
             moves[1 if self.kind == "2pl" else 4] = 1 if self.kind == "2pl" else -1
             moves[3] = -slope
             across = information @ moves
@@ -146,31 +157,32 @@ class Population:
         return value, gradient, information
 
 
-def _matrix(rows: list[list[Tensor]]) -> Tensor:
-    return torch.stack([torch.stack(row) for row in rows])
+def _matrix(rows: list[list[Array]]) -> Array:
+    xp = namespace(rows[0][0])
+    return xp.stack([xp.stack(row) for row in rows])
 
 
 class Points(NamedTuple):
     """Items at which the integrand is summed, each of shape (Q,)."""
 
-    x1: Tensor
-    x2: Tensor
-    log_area: Tensor
-    end: Tensor
+    x1: Array
+    x2: Array
+    log_area: Array
+    end: Array
     """Whether a point is an end of a segment of its line; points are in the order of the lines."""
-    discrimination: Tensor
-    intercept: Tensor
-    difficulty: Tensor
+    discrimination: Array
+    intercept: Array
+    difficulty: Array
 
-    def log_weight(self, population: Population) -> Tensor:
+    def log_weight(self, population: Population) -> Array:
         """Log weights of the points, which sum to 1 whatever the population: shape (Q,)."""
-        return torch.log_softmax(population.log_density(self.x1, self.x2) + self.log_area, 0)
+        return log_softmax(population.log_density(self.x1, self.x2) + self.log_area)
 
 
 def points(
     population: Population,
-    ability: Tensor,
-    trials: Tensor,
+    ability: Array,
+    trials: Array,
     *,
     coarseness: float = 1.0,
     wider: float = 1.0,
@@ -192,68 +204,70 @@ def points(
     wide = coarseness * _SPACING
     reach = wider * _REACH[0], wider * _REACH[1]
     most = math.floor(_MOST_POINTS // 2 * wider * max(1.0, FINE / coarseness))
-    m1, s1 = population.values[0], torch.exp(population.values[1])
+    xp = namespace(ability)
+    m1, s1 = population.values[0], xp.exp(population.values[1])
     if population.kind == "rasch":
-        x2, log_step = torch.zeros_like(m1)[None], torch.zeros_like(m1)
+        x2, log_step = xp.zeros_like(m1)[None], xp.zeros_like(m1)
         centre, spread = m1[None], s1
     else:
         m2, slope, log_s2 = population.values[2:]
-        own = torch.exp(log_s2)
-        s2 = torch.sqrt(own**2 + (slope * s1) ** 2)
+        own = xp.exp(log_s2)
+        s2 = xp.sqrt(own**2 + (slope * s1) ** 2)
         # Smallest posterior variance of x_2: what an answer tells of x_1 tells of x_2 too.
         first = s1**-2 + (slope / own) ** 2
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
         second = own**-2 + _second_information(population, ability, trials)
         precision = second - slope**2 / own**4 / first
-        x2, log_step = _line(m2, reach[1] * s2, wide / torch.sqrt(precision), most)
+        x2, log_step = _line(m2, reach[1] * s2, wide / xp.sqrt(precision), most)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
-        spread = s1 * torch.exp(log_s2) / s2
+        spread = s1 * xp.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
-    slope = torch.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
-    step = wide / torch.sqrt(spread**-2 + gain)
-    step = torch.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
-    half = torch.ceil(reach[0] * spread / step).clamp_max(most)
+    slope = xp.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
+    step = wide / xp.sqrt(spread**-2 + gain)
+    step = xp.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
+    half = xp.clip(xp.ceil(reach[0] * spread / step), None, most)
     step = reach[0] * spread / half
-    count = (2 * half + 1).long()
-    line = torch.repeat_interleave(torch.arange(len(x2), device=x2.device), count)
-    start = torch.cumsum(count, 0) - count
-    place = torch.arange(len(line), device=x2.device) - start[line]
+    count = cast(2 * half + 1, xp.int64)
+    line = repeat(places(len(x2), x2), count)
+    start = xp.cumsum(count, 0) - count
+    place = places(len(line), x2) - start[line]
     end = (place % _SEGMENT == 0) | (place == count[line] - 1)
     x1, x2 = centre[line] + step[line] * (place - half[line]), x2[line]
     signed = population.kind == "2pl-signed"
     a = x2 if signed else discrimination_of(x2)
     d, b = (x1, -x1 / x2) if signed else (-a * x1, x1)
-    return Points(x1, x2, torch.log(step)[line] + log_step, end, a, d, b)
+    return Points(x1, x2, xp.log(step)[line] + log_step, end, a, d, b)
 
 
-def discrimination_of(log_discrimination: Tensor) -> Tensor:
+def discrimination_of(log_discrimination: Array) -> Array:
     """Discrimination, bounded above."""
-    return torch.exp(log_discrimination.clamp_max(_STEEPEST))
+    xp = namespace(log_discrimination)
+    return xp.exp(xp.clip(log_discrimination, None, _STEEPEST))
 
 
-def _line(middle: Tensor, reach: Tensor, step: Tensor, most: int) -> tuple[Tensor, Tensor]:
+def _line(middle: Array, reach: Array, step: Array, most: int) -> tuple[Array, Array]:
     """Equally spaced values of x_2, and the log of their distance."""
-    half = int(torch.ceil(reach / step).clamp_max(most))
+    xp = namespace(reach)
+    half = int(xp.clip(xp.ceil(reach / step), None, most))
     step = reach / half
-    place = torch.arange(-half, half + 1, dtype=reach.dtype, device=reach.device)
-    return middle + step * place, torch.log(step)
+    place = cast(places(2 * half + 1, reach) - half, reach)
+    return middle + step * place, xp.log(step)
 
 
-def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) -> Tensor:
+def _first_information(kind: Kind, x2: Array, ability: Array, trials: Array) -> Array:
     """Largest information on x_1 of an item with each x_2, shape of x2."""
     a = x2 if kind == "2pl-signed" else discrimination_of(x2)
-    places = ability.sort()[0][:: max(1, len(ability) // _PLACES)]
-    p = torch.sigmoid(a[:, None, None] * (places[:, None] - ability))
-    best = (p * (1 - p) @ trials).amax(1)
+    at = ability[stable_order(ability)][:: max(1, len(ability) // _PLACES)]
+    p = sigmoid(a[:, None, None] * (at[:, None] - ability))
+    best = namespace(p).amax(p * (1 - p) @ trials, 1)
     return best if kind == "2pl-signed" else a**2 * best
 
 
-def _second_information(population: Population, ability: Tensor, trials: Tensor) -> Tensor:
+def _second_information(population: Population, ability: Array, trials: Array) -> Array:
     """Largest information on x_2 of an item with discrimination 1."""
-    m1, s1 = population.values[0], torch.exp(population.values[1])
-    places = m1 + s1 * torch.linspace(-3, 3, 25, dtype=s1.dtype, device=s1.device)
-    b = -places if population.kind == "2pl-signed" else places
-    distance = ability - b[:, None]
-    p = torch.sigmoid(distance)
-    lever = ability.expand_as(distance) if population.kind == "2pl-signed" else distance
+    m1, s1 = population.values[0], namespace(ability).exp(population.values[1])
+    at = m1 + s1 * array_of(np.linspace(-3, 3, 25), ability)
+    distance = ability - (-at if population.kind == "2pl-signed" else at)[:, None]
+    p = sigmoid(distance)
+    lever = ability[None] if population.kind == "2pl-signed" else distance
     return (lever**2 * p * (1 - p) @ trials).max()

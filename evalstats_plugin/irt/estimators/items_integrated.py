@@ -20,21 +20,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy import special
-from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.irt.estimators.fitted import (
-    RaschOr2PL,
-    as_array,
-    below_chance_note,
-    dispersion_note,
-    not_converged,
-    run_facts,
-    suspects_note,
-)
 from evalstats_plugin.irt.estimators.item_population import (
     FINE,
     SEGMENT_RISE,
@@ -44,17 +33,44 @@ from evalstats_plugin.irt.estimators.item_population import (
     points,
 )
 from evalstats_plugin.irt.methods import MmlItemsOptions
-from evalstats_plugin.irt.model.algebra import (
-    block_diagonal,
+from evalstats_plugin.irt.model.arrays import (
+    Array,
+    add_at,
+    add_product,
+    add_to_rows,
+    array_of,
+    as_array,
+    by_columns,
+    cast,
     complement,
+    eye,
     inverse_information,
-    linalg,
+    largest,
+    less_product,
+    lines,
+    log_scores,
+    namespace,
+    nonzero,
+    normalised,
     on_host,
-    split,
-    unique,
+    places,
+    sigmoid,
+    softplus,
+    solve_positive,
+    solve_triangular,
+    stable_order,
+    zeros,
 )
 from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums, smoothed_logit
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.fit import (
+    IRTFit,
+    RaschOr2PL,
+    below_chance_note,
+    dispersion_note,
+    not_converged,
+    run_facts,
+    suspects_note,
+)
 from evalstats_plugin.stats.arrays import FloatArray
 
 LEAST_SHARE = 0.1
@@ -145,6 +161,7 @@ _ALIKE, _APART = 0.05, 0.2
 _BELOW = 2.0
 
 
+@np.errstate(all="ignore")
 def items_integrated(
     counts: Counts,
     kind: Kind = "2pl",
@@ -190,19 +207,19 @@ def items_integrated(
 class ItemsIntegratedFit(NamedTuple):
     """Abilities of N models, which sum to 0 over models neither all right nor all wrong."""
 
-    ability: Tensor
+    ability: Array
     """Shape (N,)."""
-    covariance: Tensor
+    covariance: Array
     """Shape (N, N), hyper-parameters profiled."""
-    discrimination: Tensor
+    discrimination: Array
     """Posterior means of the items, shape (M,), like difficulty and intercept."""
-    difficulty: Tensor
-    intercept: Tensor
-    difficulty_std_error: Tensor
+    difficulty: Array
+    intercept: Array
+    difficulty_std_error: Array
     """Posterior standard deviation, shape (M,)."""
-    item_covariance: Tensor
+    item_covariance: Array
     """Posterior covariance of discrimination and intercept, shape (M, 2, 2)."""
-    probability: Tensor
+    probability: Array
     """P(right) over the posteriors of items and errors of abilities, shape (N, M)."""
     hyperparameters: dict[str, float]
     log_likelihood: float
@@ -218,35 +235,33 @@ class ItemsIntegratedFit(NamedTuple):
     converged: bool
     reason: str
     """Why not converged, else empty."""
-    extreme: Tensor
+    extreme: Array
     """Shape (N,): 1 for models all right, -1 for models that are right no more often than by
     guessing. Their likelihood has no finite maximum, so they are fitted as if half an item had gone
     the other way."""
 
 
-def _correct_extremes(counts: Counts) -> tuple[Counts, Tensor]:
+def _correct_extremes(counts: Counts) -> tuple[Counts, Array]:
     """Take half an item from models all right, and let models know half an item that know less.
 
     What a model knows is what it gets right beyond guessing. Models that know nothing are let know
     half an item where most other models are right.
     """
-    right, total = counts.right.sum(1), counts.trials.sum(1)
+    xp, right, total = namespace(counts.right), counts.right.sum(1), counts.trials.sum(1)
     wrong = counts.trials - counts.right
     guess = 0.0 if counts.guess is None else counts.guess
     known = right - (guess * counts.trials).sum(1)
-    extreme = (right == total).to(right) - (known < _LEAST_KNOWN).to(right)
+    extreme = cast(right == total, right) - cast(known < _LEAST_KNOWN, right)
     share = wrong * (counts.right.sum(0) / counts.trials.sum(0) if counts.guess is not None else 1)
-    given = (0.5 - known).clamp_min(0) * (extreme < 0) / share.sum(1).clamp_min(1e-9)
+    given = xp.clip(0.5 - known, 0, None) * (extreme < 0) / xp.clip(share.sum(1), 1e-9, None)
     taken = 0.5 * (extreme > 0) / total
     mended = counts.right + given[:, None] * share - taken[:, None] * counts.trials
-    # Column-major, because blocks of items are read.
-    right, trials = (x.T.contiguous().T for x in (mended, counts.trials))
-    return replace(counts, right=right, trials=trials), extreme
+    return replace(counts, right=by_columns(mended), trials=by_columns(counts.trials)), extreme
 
 
 def _search_dispersion(
     counts: Counts,
-    start: tuple[Tensor, Population],
+    start: tuple[Array, Population],
     phi: float,
     max_steps: int,
     *,
@@ -270,18 +285,18 @@ def _dispersion(counts: Counts, phi: float, found: _Maximum) -> float:
     Sums, unlike Pearson's ratios, are not ruled by single counts where P is near 0 or 1.
     """
     state = found.state
-    squares = spread = state.ability.new_zeros(())
+    squares = spread = zeros((), state.ability)
     for block in _blocks(counts.tempered(phi), state.ability, state.population, found.grid):
         right, trials = block.right * phi, block.trials * phi
         chance = _chance(block.curve.guess, state.ability, found.grid)[block.points]
-        mean, square = block.weight @ chance, block.weight @ chance.square()
+        mean, square = block.weight @ chance, block.weight @ chance**2
         added = residual_sums(right, trials, mean, square)
         squares, spread = squares + added[0], spread + added[1]
     return dispersion_of(counts, squares, spread)
 
 
 def _best_search(
-    counts: Counts, starts: list[tuple[Tensor, Population]], max_steps: int
+    counts: Counts, starts: list[tuple[Array, Population]], max_steps: int
 ) -> _Maximum:
     """Maximise from the start that is highest after a few steps.
 
@@ -304,30 +319,30 @@ def _best_search(
     return found._replace(iterations=best.iterations + found.iterations)
 
 
-def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Tensor, Population]:
+def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Array, Population]:
     """Start of a 2PL: a Rasch model whose discriminations vary."""
     location, spread = rasch.population.values
     signed = kind == "2pl-signed"
     values = [-location if signed else location, spread]
-    values += [location.new_tensor(x) for x in (float(signed), 0.0, log_spread)]
-    return rasch.ability, Population(kind, torch.stack(values))
+    values += [float(signed), 0.0, log_spread]
+    return rasch.ability, Population(kind, array_of([float(x) for x in values], rasch.ability))
 
 
 def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tuple[_Maximum, float]:
     """Widen the reach of the points, then halve their distance, until neither changes anything."""
-    m = counts.right.shape[1]
-    share = counts.right.sum(0) / counts.trials.sum(0)
-    order = torch.argsort(share, stable=True)
-    tried = order[torch.linspace(0, m - 1, min(m, _TRIED)).round().long().to(order.device)]
+    xp, m = namespace(counts.right), counts.right.shape[1]
+    order = stable_order(counts.right.sum(0) / counts.trials.sum(0))
+    evenly = array_of(np.linspace(0, m - 1, min(m, _TRIED)).round(), counts.right)
+    tried = order[cast(evenly, xp.int64)]
     some = counts.of_items(tried)
     coarseness, error = _FINE, math.nan
     for turn in range(_HALVINGS + 2):
         state = found.state
         at = state.ability, state.population
-        most = counts.trials.amax(1)
+        most = xp.amax(counts.trials, 1)
         finer = points(at[1], at[0], most, coarseness=_DENSER * coarseness, wider=_WIDER)
         there, here = (
-            torch.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
+            xp.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
             for grid in (finer, found.grid)
         )
         error = float(there - here) * m / len(tried)
@@ -343,31 +358,31 @@ def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tup
 def _summary(
     counts: Counts,
     phi: float,
-    extreme: Tensor,
+    extreme: Array,
     found: _Maximum,
     rasch: _Maximum | None,
     node_error: float,
 ) -> ItemsIntegratedFit:
-    state, grid = found.state, found.grid
+    state, grid, xp = found.state, found.grid, namespace(extreme)
     covariance = _ability_covariance(state)
-    reference = (extreme == 0).to(state.ability)
-    reference = reference if bool(reference.any()) else torch.ones_like(reference)
-    centre = torch.eye(len(reference)).to(reference) - reference / reference.sum()
+    reference = cast(extreme == 0, state.ability)
+    reference = reference if bool(reference.any()) else xp.ones_like(reference)
+    centre = eye(len(reference), reference) - reference / reference.sum()
     shift = (reference * state.ability).sum() / reference.sum()
     centred = centre @ covariance @ centre.T
-    error = centred.diagonal().clamp_min(0).sqrt()
+    error = xp.sqrt(xp.clip(centred.diagonal(), 0, None))
     counts = counts.tempered(phi)
     mean, spread, log_likelihood = _posterior(counts, state, grid)
     probability = averaged_curves(counts, state.ability, error, state.population)[1]
-    a, d, b = mean.unbind(1)
-    b_error = torch.sqrt(spread[:, 2, 2].clamp_min(0))
+    a, d, b = mean.T
+    b_error = xp.sqrt(xp.clip(spread[:, 2, 2], 0, None))
     if state.population.kind == "2pl-signed":
         # The ratio -d / a has no moments where a may be 0.
         b = -d / a
-        gradient = torch.stack([-b / a, -1 / a], dim=1)
-        b_error = torch.einsum("mi,mij,mj->m", gradient, spread[:, :2, :2], gradient).sqrt()
+        gradient = xp.stack([-b / a, -1 / a], 1)
+        b_error = xp.sqrt(xp.einsum("mi,mij,mj->m", gradient, spread[:, :2, :2], gradient))
     # Abilities move by the shift; so that a θ + d stays, so do b and d.
-    turn = torch.eye(2).to(a).expand(len(a), 2, 2).clone()
+    turn = eye(2, a) + zeros((len(a), 2, 2), a)
     turn[:, 1, 0] = shift
     reason = _reason(found, rasch, node_error, len(a))
     return ItemsIntegratedFit(
@@ -377,7 +392,7 @@ def _summary(
         difficulty=b - shift,
         intercept=d + a * shift,
         difficulty_std_error=b_error,
-        item_covariance=turn @ spread[:, :2, :2] @ turn.mT,
+        item_covariance=turn @ spread[:, :2, :2] @ xp.swapaxes(turn, 1, 2),
         probability=probability,
         hyperparameters=_hyperparameters(state.population, float(shift)),
         log_likelihood=float(log_likelihood),
@@ -409,7 +424,8 @@ def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) 
         )
     if rasch is None:
         return f"not converged: {what}" if what else ""
-    spread, other = (float(torch.exp(x.state.population.values[1])) for x in (found, rasch))
+    exp = namespace(here.values).exp
+    spread, other = (float(exp(x.state.population.values[1])) for x in (found, rasch))
     below = float(rasch.state.log_likelihood - found.state.log_likelihood)
     if below > _BELOW:
         what = (
@@ -426,13 +442,13 @@ def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) 
 def _hyperparameters(population: Population, shift: float) -> dict[str, float]:
     """Hyper-parameters by name, for abilities shifted down by `shift`."""
     first = "intercept" if population.kind == "2pl-signed" else "difficulty"
-    values = [float(x) for x in population.values]
+    values, exp = [float(x) for x in population.values], namespace(population.values).exp
     location = values[0] + shift if first == "intercept" else values[0] - shift
-    named = {f"{first}_mean": location, f"{first}_sd": float(torch.exp(population.values[1]))}
+    named = {f"{first}_mean": location, f"{first}_sd": float(exp(population.values[1]))}
     if population.kind == "rasch":
         return named
     slope, log_s2 = population.values[3:]
-    explained, own = float(slope * torch.exp(population.values[1])), float(torch.exp(log_s2))
+    explained, own = float(slope * exp(population.values[1])), float(exp(log_s2))
     spread = (explained**2 + own**2) ** 0.5
     second = "discrimination" if population.kind == "2pl-signed" else "log_discrimination"
     return {**named, f"{second}_sd": spread, "correlation": explained / spread if spread else 0.0}
@@ -453,17 +469,17 @@ def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
         own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
         values += [float(kind == "2pl-signed"), correlation * spread / sd]
         values += [math.log(max(own, 1e-12))]
-    return Population(kind, fit.ability.new_tensor(values))
+    return Population(kind, array_of(values, fit.ability))
 
 
-def _ability_covariance(state: Evaluation) -> Tensor:
+def _ability_covariance(state: Evaluation) -> Array:
     """Inverse information of abilities that sum to 0, with m_2 fixed and the others profiled."""
     n = len(state.ability)
     information = state.complete - state.missing
     if state.population.kind != "rasch":
-        rows = torch.cat([information[: n + 2], information[n + 3 :]])
-        information = torch.cat([rows[:, : n + 2], rows[:, n + 3 :]], dim=1)
-    total = information.new_zeros(len(information), 1)
+        free = [k for k in range(len(information)) if k != n + 2]
+        information = information[free][:, free]
+    total = zeros((len(information), 1), information)
     total[:n] = 1
     basis = complement(total)
     inverse = inverse_information(basis.T @ information @ basis)[0]
@@ -471,44 +487,46 @@ def _ability_covariance(state: Evaluation) -> Tensor:
     return (covariance + covariance.T) / 2
 
 
-def _posterior(counts: Counts, state: Evaluation, grid: Points) -> tuple[Tensor, ...]:
+def _posterior(counts: Counts, state: Evaluation, grid: Points) -> tuple[Array, ...]:
     """Means (M, 3) and covariances (M, 3, 3) of a, d and b; log-likelihood."""
-    value = torch.stack([grid.discrimination, grid.intercept, grid.difficulty], dim=1)
+    xp = namespace(grid.x1)
+    value = xp.stack([grid.discrimination, grid.intercept, grid.difficulty], 1)
     if state.population.kind == "2pl-signed":
         value[:, 2] = 0
-    square = (value[:, :, None] * value[:, None]).flatten(1)
-    mean, spread = value.new_empty(counts.right.shape[1], 3), value.new_empty(3, 3)
-    spread = spread.expand(len(mean), 3, 3).clone()
-    log_likelihood = mean.new_zeros(())
+    square = (value[:, :, None] * value[:, None]).reshape(-1, 9)
+    m, log_likelihood = counts.right.shape[1], zeros((), value)
+    mean, spread = zeros((m, 3), value), zeros((m, 3, 3), value)
     for block in _blocks(counts, state.ability, state.population, grid):
         at, items = block.points, block.items
         mean[items] = block.weight @ value[at]
-        spread[items] = (block.weight @ square[at]).unflatten(1, (3, 3))
-        log_likelihood += block.log_likelihood.sum()
+        spread[items] = (block.weight @ square[at]).reshape(-1, 3, 3)
+        log_likelihood = log_likelihood + block.log_likelihood.sum()
     return mean, spread - mean[:, :, None] * mean[:, None], log_likelihood
 
 
+@np.errstate(all="ignore")
 def averaged_curves(
     counts: Counts,
-    ability: Tensor,
-    std_error: Tensor,
+    ability: Array,
+    std_error: Array,
     population: Population,
-    nodes: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    nodes: Array | None = None,
+) -> tuple[Array, Array]:
     """P(right) averaged over items' posteriors: at nodes (Q, M), and of the models (N, M).
 
     That of the models is averaged over normal errors of abilities, too.
     """
     nodes = ability[:0] if nodes is None else nodes
-    exact = torch.empty_like(counts.right)
-    curve = exact.new_empty(len(nodes), exact.shape[1])
+    xp = namespace(counts.right)
+    exact = xp.zeros_like(counts.right)
+    curve = zeros((len(nodes), exact.shape[1]), exact)
     if not exact.shape[1]:
         return curve, exact
-    grid = points(population, ability, counts.trials.amax(1))
+    grid = points(population, ability, xp.amax(counts.trials, 1))
     size = _NORMAL_POINTS[int(float(std_error.max()) > _SURE)]
     normal: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(size)
     for level, blocks in _curves(counts, ability, population, grid):
-        here = torch.zeros_like(level.level)
+        here = xp.zeros_like(level.level)
         for z, weight in zip(*normal, strict=True):
             here += (
                 float(weight)
@@ -524,11 +542,11 @@ def averaged_curves(
 
 def evaluate(
     counts: Counts,
-    ability: Tensor,
+    ability: Array,
     population: Population,
     grid: Points,
     *,
-    known: Tensor | None = None,
+    known: Array | None = None,
     roughly: bool = False,
 ) -> Evaluation:
     """Log-likelihood, gradient and the two parts of the information, by Louis' identity.
@@ -540,24 +558,24 @@ def evaluate(
     roughly
         Approximate it: take the scores of abilities as linear in an item's parameters.
     """
-    n, m, a = len(ability), counts.right.shape[1], grid.discrimination
-    score, share = population.score(grid.x1, grid.x2), torch.exp(grid.log_weight(population))
+    n, m, a, xp = len(ability), counts.right.shape[1], grid.discrimination, namespace(ability)
+    score, share = population.score(grid.x1, grid.x2), xp.exp(grid.log_weight(population))
     average = share @ score
     # The weights of the points always sum to 1, so that no likelihood can exceed 1.
     pooled = -m * share
-    size, residual = n + score.shape[1], ability.new_zeros(len(a), n)
-    missing, log_likelihood = ability.new_zeros(size, size), ability.new_zeros(())
-    complete, usual = torch.zeros_like(ability), _common_trials(counts)
+    size, residual = n + score.shape[1], zeros((len(a), n), ability)
+    missing, log_likelihood = zeros((size, size), ability), zeros((), ability)
+    complete, usual = xp.zeros_like(ability), _common_trials(counts)
     for curve, blocks in _curves(counts, ability, population, grid):
-        hits, expected, here = torch.zeros_like(residual), torch.zeros_like(residual), 0 * pooled
+        hits, expected, here = xp.zeros_like(residual), xp.zeros_like(residual), 0 * pooled
         for block in blocks:
             at = block.points
-            log_likelihood += block.log_likelihood.sum()
-            here.index_add_(0, at, block.weight.sum(0))
-            hits.index_add_(0, at, block.weight.T @ block.right)
-            expected.index_add_(0, at, block.weight.T @ block.trials)
+            log_likelihood = log_likelihood + block.log_likelihood.sum()
+            add_to_rows(here, at, block.weight.sum(0))
+            add_to_rows(hits, at, block.weight.T @ block.right)
+            add_to_rows(expected, at, block.weight.T @ block.trials)
             mean = block.right * (block.weight @ curve.reward[at])
-            mean = mean.addcmul(block.trials, block.weight @ curve.slope[at], value=-1)
+            mean = less_product(mean, block.trials, block.weight @ curve.slope[at])
             score_mean = block.weight @ score[at]
             missing[:n, n:] -= mean.T @ score_mean
             missing[n:, n:] -= score_mean.T @ score_mean
@@ -580,10 +598,10 @@ def evaluate(
     apart = score - average
     prior, prior_gradient, prior_information = population.log_prior()
     of_population = population.information(pooled, grid.x1, grid.x2) + prior_information
-    whole = block_diagonal(
-        torch.diag(complete), of_population + m * apart.T @ (share[:, None] * apart)
-    )
-    gradient = torch.cat([residual.sum(0), pooled @ score + prior_gradient])
+    whole = xp.zeros_like(missing)
+    whole[:n, :n] = xp.diag(complete)
+    whole[n:, n:] = of_population + m * apart.T @ (share[:, None] * apart)
+    gradient = xp.concatenate([residual.sum(0), pooled @ score + prior_gradient])
     objective = log_likelihood + prior
     return Evaluation(ability, population, objective, log_likelihood, gradient, whole, missing)
 
@@ -591,32 +609,33 @@ def evaluate(
 class Evaluation(NamedTuple):
     """The likelihood at a point of the search: P parameters are N abilities and H others."""
 
-    ability: Tensor
+    ability: Array
     population: Population
-    objective: Tensor
+    objective: Array
     """Log-likelihood plus log prior of the hyper-parameters."""
-    log_likelihood: Tensor
-    gradient: Tensor
+    log_likelihood: Array
+    gradient: Array
     """Of the objective, shape (P,)."""
-    complete: Tensor
+    complete: Array
     """Information if items were known, shape (P, P)."""
-    missing: Tensor
+    missing: Array
     """Information lost because they are not; the observed information is the difference."""
 
 
 def _curves(
-    counts: Counts, ability: Tensor, population: Population, grid: Points
+    counts: Counts, ability: Array, population: Population, grid: Points
 ) -> Iterator[tuple[_Curve, Iterator[_Block]]]:
     """Curves and blocks of the items with one and the same chance of guessing."""
-    levels = [0.0] if counts.guess is None else as_array(unique(counts.guess)[0]).tolist()
+    guess = counts.guess
+    levels: list[float] = [0.0] if guess is None else np.unique(as_array(guess)).tolist()
     for level in levels:
-        items = None if counts.guess is None else torch.nonzero(counts.guess == level)[:, 0]
+        items = None if guess is None else nonzero(guess == level)
         curve = _Curve(level, ability, grid)
         yield curve, _blocks_of(counts, items, curve, population, grid)
 
 
 def _blocks(
-    counts: Counts, ability: Tensor, population: Population, grid: Points
+    counts: Counts, ability: Array, population: Population, grid: Points
 ) -> Iterator[_Block]:
     """Posteriors of all items over the points, in blocks of items of similar difficulty."""
     for _, blocks in _curves(counts, ability, population, grid):
@@ -626,152 +645,150 @@ def _blocks(
 class _Curve:
     """Curves of items with one chance of guessing, at Q points for N models: (Q, N) each."""
 
-    def __init__(self, guess: float, ability: Tensor, grid: Points) -> None:
+    def __init__(self, guess: float, ability: Array, grid: Points) -> None:
         self.guess, self.a = guess, grid.discrimination[:, None]
         self.log_odds = logit = _logit(ability, grid)
-        self.level = torch.nn.functional.softplus(logit)
+        self.level = softplus(logit)
         """-log P(wrong)."""
         if guess:
             self.level = self.level - math.log1p(-guess)
-            self.right = guess + (1 - guess) * torch.sigmoid(logit)
-            self.log_odds = torch.log(self.right) + self.level
+            self.right = guess + (1 - guess) * sigmoid(logit)
+            self.log_odds = namespace(logit).log(self.right) + self.level
         self.logit = logit
 
     @cached_property
-    def slope(self) -> Tensor:
+    def slope(self) -> Array:
         """Derivative of the level by ability."""
-        return self.a * torch.sigmoid(self.logit)
+        return self.a * sigmoid(self.logit)
 
     @cached_property
-    def reward(self) -> Tensor:
+    def reward(self) -> Array:
         """Derivative of the log-odds by ability; shape (Q, 1) where nothing is guessed."""
         return self.slope / self.right if self.guess else self.a
 
-    def information(self, hits: Tensor, expected: Tensor) -> Tensor:
+    def information(self, hits: Array, expected: Array) -> Array:
         """Minus the second derivative of the log-likelihood by ability, shape (N,)."""
         bend = self.slope * (self.a - self.slope)
         if self.guess:
-            expected = expected - self.guess * hits / self.right.square()
+            expected = expected - self.guess * hits / self.right**2
         return (bend * expected).sum(0)
 
 
-def _chance(guess: float, ability: Tensor, grid: Points) -> Tensor:
+def _chance(guess: float, ability: Array, grid: Points) -> Array:
     """P(right) of N models at the points, shape (Q, N)."""
-    return guess + (1 - guess) * torch.sigmoid(_logit(ability, grid))
+    return guess + (1 - guess) * sigmoid(_logit(ability, grid))
 
 
-def _logit(ability: Tensor, grid: Points) -> Tensor:
-    a = grid.discrimination[:, None]
-    return torch.addmm(grid.intercept[:, None], a, ability[None])
+def _logit(ability: Array, grid: Points) -> Array:
+    return lines(grid.intercept, grid.discrimination, ability)
 
 
 def _blocks_of(
-    counts: Counts, chosen: Tensor | None, curve: _Curve, population: Population, grid: Points
+    counts: Counts, chosen: Array | None, curve: _Curve, population: Population, grid: Points
 ) -> Iterator[_Block]:
     """Posteriors of chosen items over the points, in blocks of items of similar difficulty.
 
     Along a line the posterior is log-concave: where it is low at both ends of a segment, it is low
     in between. Only segments near the maximum of some item of the block are summed.
     """
-    logit, level = curve.log_odds, curve.level
+    logit, level, xp = curve.log_odds, curve.level, namespace(curve.level)
     log_weight = grid.log_weight(population)
-    ends = torch.nonzero(grid.end)[:, 0]
-    before = torch.cumsum(grid.end, 0) - 1
-    after = before + (~grid.end).long()
+    ends = nonzero(grid.end)
+    before = xp.cumsum(grid.end, 0) - 1
+    after = before + ~grid.end
     # Single precision is enough to find the segments.
     at_ends = [
-        x.to(torch.float32) for x in ((log_weight - grid.log_area)[ends], logit[ends], level[ends])
+        cast(x, xp.float32) for x in ((log_weight - grid.log_area)[ends], logit[ends], level[ends])
     ]
-    order = torch.argsort(counts.right.sum(0) / counts.trials.sum(0), stable=True)
+    order = stable_order(counts.right.sum(0) / counts.trials.sum(0))
     if chosen is not None:
-        order = order[torch.isin(order, chosen)]
-    for items in split(order, max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
+        order = order[xp.isin(order, chosen)]
+    size = max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))
+    for part in _parts(len(order), size):
+        items = order[part]
         right, trials = counts.right.T[items], counts.trials.T[items]
-        score = _scores(right.to(torch.float32), trials.to(torch.float32), *at_ends)
+        score = log_scores(cast(right, xp.float32), cast(trials, xp.float32), *at_ends)
         # NaN counts as near.
-        near = ~(score < score.amax(1, keepdim=True) - _FAR).all(0)
-        points = torch.nonzero(near[before] | near[after])[:, 0]
-        score = _scores(right, trials, log_weight[points], logit[points], level[points])
-        value = score.logsumexp(1)
-        weight = score.sub_(value[:, None]).exp_()
-        yield _Block(items, points, right, trials, weight, value, curve)
+        near = ~(score < xp.amax(score, 1)[:, None] - _FAR).all(0)
+        points = nonzero(near[before] | near[after])
+        score = log_scores(right, trials, log_weight[points], logit[points], level[points])
+        yield _Block(items, points, right, trials, *normalised(score), curve)
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    """Parts of a sequence of this length."""
+    return (slice(start, start + size) for start in range(0, count, size))
 
 
 class _Block(NamedTuple):
     """Answers of m items (m, N), and their posteriors over P of the points (m, P)."""
 
-    items: Tensor
+    items: Array
     """Which, shape (m,)."""
-    points: Tensor
+    points: Array
     """Those that hold their posteriors, shape (P,)."""
-    right: Tensor
-    trials: Tensor
-    weight: Tensor
-    log_likelihood: Tensor
+    right: Array
+    trials: Array
+    weight: Array
+    log_likelihood: Array
     curve: _Curve
 
 
-def _scores(
-    right: Tensor, trials: Tensor, log_weight: Tensor, logit: Tensor, level: Tensor
-) -> Tensor:
-    """Log-likelihood of every item at every point plus the log weight, shape (m, P)."""
-    return torch.addmm(log_weight, right, logit.T).addmm_(trials, level.T, alpha=-1)
-
-
-def _common_trials(counts: Counts) -> Tensor:
+def _common_trials(counts: Counts) -> Array:
     """Trials T of each model on most items, shape (N,); 0 where half of its counts have others.
 
     The score of ability i on item j is r_ij a - t_ij s_i, with s = a p. Where t is T, the sum over
     items of E[s_i s_k] is a sum over points, which all items share; only counts with other numbers
     of trials need work of their own.
     """
-    most = counts.trials.amax(1)
-    same = (counts.trials == most[:, None]).to(most).mean()
-    return torch.where(same > 0.5, most, 0.0)
+    xp = namespace(counts.trials)
+    most = xp.amax(counts.trials, 1)
+    same = cast(counts.trials == most[:, None], most).mean()
+    return xp.where(same > 0.5, most, 0.0)
 
 
-def _common_square(slope: Tensor, pooled: Tensor, expected: Tensor, usual: Tensor) -> Tensor:
+def _common_square(slope: Array, pooled: Array, expected: Array, usual: Array) -> Array:
     """Σ t_ij t_kj E[s_i s_k] without the terms of second order in T - t, shape (N, N)."""
     level = slope * usual
     half = (slope * expected - 0.5 * pooled[:, None] * level).T @ level
     return half + half.T
 
 
-def _linear_score_covariance(block: _Block, grid: Points, curve: _Curve) -> Tensor:
+def _linear_score_covariance(block: _Block, grid: Points, curve: _Curve) -> Array:
     """Σ over items of the covariance of the linearised scores, (N, N)."""
     at, slope = block.points, curve.slope[block.points]
     here = [grid.x1[at], grid.x2[at]]
-    total, done = slope.new_zeros(slope.shape[1], slope.shape[1]), list[Tensor]()
+    xp, done = namespace(slope), list[Array]()
+    total = zeros((slope.shape[1], slope.shape[1]), slope)
     for value in here:
         # Standardised under each item's posterior, shape (m, P), and uncorrelated with the first.
         line = value - (block.weight @ value)[:, None]
         for before in done:
-            line = line - (block.weight * before * line).sum(1, keepdim=True) * before
-        sd = (block.weight * line.square()).sum(1, keepdim=True).sqrt()
-        line = line / sd.clamp_min(_NO_SPREAD)
+            line = line - (block.weight * before * line).sum(1)[:, None] * before
+        sd = xp.sqrt((block.weight * line**2).sum(1))[:, None]
+        line = line / xp.clip(sd, _NO_SPREAD, None)
         done.append(line)
         share = block.weight * line
         half = block.right * (share @ curve.reward[at])
-        half = half.addcmul(block.trials, share @ slope, value=-1)
-        total.addmm_(half.T, half)
+        half = less_product(half, block.trials, share @ slope)
+        add_product(total, half.T, half)
     return total
 
 
-def _guessed_score_covariance(block: _Block, curve: _Curve, mean: Tensor) -> Tensor:
+def _guessed_score_covariance(block: _Block, curve: _Curve, mean: Array) -> Array:
     """Σ over items of the covariance of the scores where answers are guessed, (N, N)."""
     reward, slope, weight = curve.reward[block.points], curve.slope[block.points], block.weight
     total = -mean.T @ mean
     m, n = mean.shape
-    for part in split(torch.arange(m, device=mean.device), max(1, _BLOCK // (n * len(slope)))):
+    root = namespace(weight).sqrt(weight)
+    for part in _parts(m, max(1, _BLOCK // (n * len(slope)))):
         score = block.right[part, None] * reward - block.trials[part, None] * slope
-        score = (score * weight[part].sqrt()[:, :, None]).flatten(0, 1)
-        total.addmm_(score.T, score)
+        score = (score * root[part, :, None]).reshape(-1, n)
+        add_product(total, score.T, score)
     return total
 
 
-def _score_covariance(
-    block: _Block, a: Tensor, slope: Tensor, mean: Tensor, usual: Tensor
-) -> Tensor:
+def _score_covariance(block: _Block, a: Array, slope: Array, mean: Array, usual: Array) -> Array:
     """Σ over items of the covariance of the scores, less what `_common_square` adds, (N, N)."""
     right, trials, weight = block.right, block.trials, block.weight
     half = right * (0.5 * weight @ a**2)[:, None] - trials * (weight @ (a[:, None] * slope))
@@ -784,19 +801,20 @@ def _score_covariance(
     if width == 0:
         return total
     depth = max(1, depth)
-    places = torch.arange(len(away), device=away.device)
-    for part in split(places, max(1, _BLOCK // (width * depth))):
-        _, models = (away[part] != 0).to(torch.uint8).topk(width, sorted=False)
-        share, points = weight[part].topk(depth, sorted=False)
+    xp = namespace(away)
+    for part in _parts(len(away), max(1, _BLOCK // (width * depth))):
+        _, models = largest(cast(away[part] != 0, xp.uint8), width)
+        share, points = largest(weight[part], depth)
         rows = slope[points[:, :, None], models[:, None]]
-        rows *= away[part].gather(1, models)[:, None] * torch.sqrt(share)[:, :, None]
-        total.index_put_((models[:, :, None], models[:, None]), rows.mT @ rows, accumulate=True)
+        own = places(len(models), models)[:, None]
+        rows *= away[part][own, models][:, None] * xp.sqrt(share)[:, :, None]
+        add_at(total, models[:, :, None], models[:, None], xp.swapaxes(rows, 1, 2) @ rows)
     return total
 
 
-def _search(counts: Counts, start: tuple[Tensor, Population], max_steps: int) -> _Maximum:
+def _search(counts: Counts, start: tuple[Array, Population], max_steps: int) -> _Maximum:
     """Find the maximum, after `max_steps` steps at most."""
-    if counts.right.numel() < _LARGE or len(counts.right) <= _FEW:
+    if math.prod(counts.right.shape) < _LARGE or len(counts.right) <= _FEW:
         return _newton_search(counts, start, max_steps)
     return _two_stage_search(counts, start, max_steps)
 
@@ -810,20 +828,21 @@ class _Maximum(NamedTuple):
     converged: bool
 
 
-def _start(counts: Counts) -> tuple[Tensor, Population]:
+def _start(counts: Counts) -> tuple[Array, Population]:
+    xp = namespace(counts.right)
     ability = smoothed_logit(counts.right.sum(1), counts.trials.sum(1))
     item = smoothed_logit(counts.right.sum(0), counts.trials.sum(0))
-    spread = item.std(correction=0).clamp(0.3, 3.0)
-    wide = torch.sqrt(1 + spread**2 / 2.9)
-    values = torch.stack([-item.mean() * wide, torch.log(spread)]).to(ability)
+    spread = xp.clip(xp.sqrt(((item - item.mean()) ** 2).mean()), 0.3, 3.0)
+    wide = xp.sqrt(1 + spread**2 / 2.9)
+    values = xp.stack([-item.mean() * wide, xp.log(spread)])
     return (ability - ability.mean()) * wide, Population("rasch", values)
 
 
 def _newton_search(
     counts: Counts,
-    start: tuple[Tensor, Population],
+    start: tuple[Array, Population],
     max_steps: int,
-    known: Tensor | None = None,
+    known: Array | None = None,
     finest: float = _FINE,
     wider: float = 1.0,
 ) -> _Maximum:
@@ -835,7 +854,8 @@ def _newton_search(
     before, the spacing is the finest from the start.
     """
     ability, population = start
-    n, most = len(ability), counts.trials.amax(1)
+    xp, n = namespace(ability), len(ability)
+    most = xp.amax(counts.trials, 1)
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
     coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
     near = known is not None
@@ -847,7 +867,7 @@ def _newton_search(
     state: Evaluation = evaluate(counts, ability, population, grid, known=known)
     for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
-        size, change = on_host([step.abs().max(), step[n:].abs().max()])
+        size, change = on_host([xp.abs(step).max(), xp.abs(step[n:]).max()])
         last = near and size < _LAST
         if coarseness <= _FINE and concave and (last or gain < _TOLERANCE):
             if last:
@@ -870,7 +890,7 @@ def _newton_search(
             there = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
         known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
         fresh: Evaluation = evaluate(counts, *moved, there, known=known)
-        rises = (fresh.objective >= state.objective - fall) & fresh.gradient.isfinite().all()
+        rises = (fresh.objective >= state.objective - fall) & xp.isfinite(fresh.gradient).all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
             state, grid = fresh, there
@@ -900,40 +920,43 @@ def _differ(one: Population, other: Population) -> bool:
     return max(abs(log_s1), abs(log_s2), turned / 4) > _OTHER or abs(m1) > s1
 
 
-def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_steps: int) -> _Maximum:
+def _two_stage_search(counts: Counts, start: tuple[Array, Population], max_steps: int) -> _Maximum:
     """Approach the maximum on coarse points in single precision, then search as usual.
 
     The missing information from coarse points is accurate enough: for a normal posterior its
     relative error is about 1e-3.
     """
-    single, n = torch.float32, len(start[0])
-    right, trials = (x.T.to(single).contiguous().T for x in (counts.right, counts.trials))
+    xp, n = namespace(start[0]), len(start[0])
+    single = xp.float32
+    right, trials = (by_columns(cast(x, single)) for x in (counts.right, counts.trials))
     rough = replace(counts, right=right, trials=trials)
-    near = _coarse_search(rough, start[0].to(single), start[1].to(single))
-    if not bool(near.seen.missing.isfinite().all()):
+    near = _coarse_search(rough, cast(start[0], single), start[1].to(single))
+    if not bool(xp.isfinite(near.seen.missing).all()):
         return _newton_search(counts, start, max_steps)
     ability, population = near.moved
-    begin = ability.to(start[0]), population.to(start[0].dtype)
+    begin = cast(ability, start[0]), population.to(start[0].dtype)
     found = _newton_search(
-        counts, begin, max_steps - near.steps, known=near.seen.missing.to(start[0])
+        counts, begin, max_steps - near.steps, known=cast(near.seen.missing, start[0])
     )
     state = found.state
-    at = state.ability.to(single), state.population.to(single)
-    change = torch.cat([at[0] - near.seen.ability, at[1].values - near.seen.population.values])
-    if near.roughly or float(change.abs().max()) > _KNOWN_FOR:
-        grid = points(at[1], at[0], rough.trials.amax(1), coarseness=_COARSE)
-        state.missing[:n, :n] = evaluate(rough, *at, grid).missing[:n, :n].to(state.missing)
+    at = cast(state.ability, single), state.population.to(single)
+    change = xp.concatenate([at[0] - near.seen.ability, at[1].values - near.seen.population.values])
+    if near.roughly or float(xp.abs(change).max()) > _KNOWN_FOR:
+        grid = points(at[1], at[0], xp.amax(rough.trials, 1), coarseness=_COARSE)
+        missing = evaluate(rough, *at, grid).missing[:n, :n]
+        state.missing[:n, :n] = cast(missing, state.missing)
     return found._replace(iterations=near.steps + found.iterations)
 
 
-def _coarse_search(counts: Counts, ability: Tensor, population: Population) -> _CoarseSearch:
+def _coarse_search(counts: Counts, ability: Array, population: Population) -> _CoarseSearch:
     """Newton steps on coarse points, until one fails to rise or the next promises little."""
-    most, length, roughly, steps = counts.trials.amax(1), _FIRST, True, 0
+    xp, length, roughly, steps = namespace(ability), _FIRST, True, 0
+    most = xp.amax(counts.trials, 1)
     grid = points(population, ability, most, coarseness=_COARSE)
     state = evaluate(counts, ability, population, grid, roughly=True)
     while True:
         step, gain, concave = _newton_step(state)
-        size = float(step.abs().max())
+        size = float(xp.abs(step).max())
         moved = _moved(state, step * min(length, _LONGEST / max(size, _TOLERANCE)))
         done = gain < _CLOSE and not roughly
         if done or not concave or steps >= _ROUGH_STEPS:
@@ -951,14 +974,14 @@ class _CoarseSearch(NamedTuple):
     """Result of a search on coarse points."""
 
     seen: Evaluation
-    moved: tuple[Tensor, Population]
+    moved: tuple[Array, Population]
     """One step further."""
     roughly: bool
     """Whether the covariance of the scores of abilities is an approximation."""
     steps: int
 
 
-def _newton_step(state: Evaluation) -> tuple[Tensor, float, bool]:
+def _newton_step(state: Evaluation) -> tuple[Array, float, bool]:
     """Newton step, the rise it predicts, and whether the likelihood is concave.
 
     Where it is not, absolute curvatures are used, so that the step goes uphill and leaves saddles.
@@ -966,25 +989,24 @@ def _newton_step(state: Evaluation) -> tuple[Tensor, float, bool]:
     basis = _identified_directions(state)
     slope = basis.T @ state.gradient
     information = basis.T @ (state.complete - state.missing) @ basis
-    factor, failed = linalg.cholesky_ex(information)
-    step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
-    gain, bad = on_host([slope @ step, failed.to(slope)])
+    step, failed = solve_positive(information, slope)
+    gain, bad = on_host([slope @ step, cast(failed, slope)])
     if not bad:
         return basis @ step, gain, True
-    curve = state.complete.diagonal()
+    xp, curve = namespace(slope), state.complete.diagonal()
     # A model far below chance, or above all items, has hardly any curvature.
-    curve = torch.maximum(curve, _NONE * curve.max().clamp_min(1e-300))
-    scale = linalg.cholesky(basis.T * curve @ basis)
-    half = linalg.solve_triangular(scale, information, upper=False)
-    whole = linalg.solve_triangular(scale, half.T, upper=False)
-    curvature, turn = linalg.eigh((whole + whole.T) / 2)
-    slope = linalg.solve_triangular(scale, slope[:, None], upper=False)
-    along = (turn.T @ slope) / curvature.abs().clamp_min(_FLATTEST)[:, None]
-    step = linalg.solve_triangular(scale.T, turn @ along, upper=True)[:, 0]
+    curve = xp.maximum(curve, _NONE * xp.clip(curve.max(), 1e-300, None))
+    scale = xp.linalg.cholesky(basis.T * curve @ basis)
+    half = solve_triangular(scale, information, upper=False)
+    whole = solve_triangular(scale, half.T, upper=False)
+    curvature, turn = xp.linalg.eigh((whole + whole.T) / 2)
+    slope = solve_triangular(scale, slope[:, None], upper=False)
+    along = (turn.T @ slope) / xp.clip(xp.abs(curvature), _FLATTEST, None)[:, None]
+    step = solve_triangular(scale.T, turn @ along, upper=True)[:, 0]
     return basis @ step, float((turn.T @ slope * along).sum()), False
 
 
-def _identified_directions(state: Evaluation) -> Tensor:
+def _identified_directions(state: Evaluation) -> Array:
     """Directions that keep the sum of the abilities and m_2, which fixes their scale.
 
     A hyper-parameter that the likelihood pushes against a bound stays there too.
@@ -996,7 +1018,7 @@ def _identified_directions(state: Evaluation) -> Tensor:
         at for at in _at_bounds(state.population)
         if float(state.gradient[n + at] * (values[at] - sum(_BOUNDS[at]) / 2)) > 0
     ]  # fmt: skip
-    kept = state.gradient.new_zeros(size, 1 + len(fixed))
+    kept = zeros((size, 1 + len(fixed)), state.gradient)
     kept[:n, 0] = 1
     for column, at in enumerate(fixed, 1):
         kept[n + at, column] = 1
@@ -1012,12 +1034,12 @@ def _at_bounds(population: Population) -> list[int]:
     ]  # fmt: skip
 
 
-def _moved(state: Evaluation, step: Tensor) -> tuple[Tensor, Population]:
+def _moved(state: Evaluation, step: Array) -> tuple[Array, Population]:
     n, population = len(state.ability), state.population
     values = population.values + step[n:]
     for at, (low, high) in _BOUNDS.items():
         if at < len(values):
-            values[at].clamp_(low, high)
+            values[at] = namespace(values).clip(values[at], low, high)
     return state.ability + step[:n], Population(population.kind, values)
 
 
@@ -1034,7 +1056,7 @@ def with_common_guessing(
     middle, wide = _GUESSING_PRIOR
 
     def at(logit: float) -> ItemsIntegratedFit:
-        guess = torch.full_like(counts.right[0], special.expit(logit))
+        guess = namespace(counts.right).full_like(counts.right[0], special.expit(logit))
         return items_integrated(
             replace(counts, guess=guess), kind, dispersion=phi, max_steps=max_steps
         )
@@ -1053,7 +1075,7 @@ def with_common_guessing(
     variance = h**2 / max(2 * height(found, x) - sides, h**2 / wide**2)
     moves = (above.ability - below.ability) / (2 * h)
     c = float(special.expit(x))
-    covariance = found.covariance + variance * torch.outer(moves, moves)
+    covariance = found.covariance + variance * moves[:, None] * moves
     return found._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
 
 
@@ -1084,8 +1106,11 @@ def fit_mml_items(
             counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
         )
         guess = guess if counts.guess is None else as_array(counts.guess)
-    one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
-    notes = [*counts.notes, *dispersion_note(found.dispersion), *below_chance_note(matrix, guess)]
+    notes = [
+        *counts.notes,
+        *dispersion_note(found.dispersion),
+        *below_chance_note(matrix, guess),
+    ]
     if found.reason:
         notes.append(found.reason)
     if bool((found.extreme != 0).any()):
@@ -1102,7 +1127,7 @@ def fit_mml_items(
         discrimination=as_array(found.discrimination),
         difficulty=as_array(found.difficulty),
         guessing=guess,
-        discrimination_std_error=as_array(one[:, 0]),
+        discrimination_std_error=np.sqrt(np.maximum(as_array(found.item_covariance[:, 0, 0]), 0)),
         difficulty_std_error=as_array(found.difficulty_std_error),
         guessing_std_error=guess_error,
         item_covariance=as_array(found.item_covariance),

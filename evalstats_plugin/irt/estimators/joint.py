@@ -22,19 +22,19 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators.cml import flat_note, warm
-from evalstats_plugin.irt.estimators.fitted import (
+from evalstats_plugin.irt.estimators.optimise import FirstOrder, ascend, log_likelihood
+from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, SlopePrior
+from evalstats_plugin.irt.model.arrays import as_array
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
+from evalstats_plugin.irt.model.fit import (
     Estimates,
+    IRTFit,
     RaschOr2PL,
-    as_array,
     irt_fit,
     not_converged,
     run_facts,
 )
-from evalstats_plugin.irt.estimators.optimise import FirstOrder, ascend, log_likelihood
-from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, SlopePrior
-from evalstats_plugin.irt.model.algebra import linalg, split
-from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.runtime.torch import linalg, split
 
 FARTHEST = 15.0
 """Bound of every parameter: answers that abilities order perfectly have no finite estimate."""

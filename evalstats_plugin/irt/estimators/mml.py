@@ -37,7 +37,6 @@ from evalstats_plugin.irt.estimators.grid import (
     windows,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, squarem
-from evalstats_plugin.irt.model.algebra import linalg
 from evalstats_plugin.irt.model.curves import (
     Curves,
     Items,
@@ -47,7 +46,7 @@ from evalstats_plugin.irt.model.curves import (
     log_odds_and_wrong,
 )
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.runtime.torch import cholesky
+from evalstats_plugin.runtime.torch import cholesky, linalg
 
 STEEPEST = 25.0
 """Bound of discriminations: the likelihood has no maximum where an item separates the models."""

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.model.algebra import linalg, on_host
+from evalstats_plugin.irt.model.arrays import on_host
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.torch import linalg
 from evalstats_plugin.runtime.workers import report_progress
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -38,8 +38,9 @@ from evalstats_plugin.irt.estimators.items_integrated import (
     items_integrated,
     population_of,
 )
-from evalstats_plugin.irt.model.algebra import complement, linalg, split
+from evalstats_plugin.irt.model.arrays import complement
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.torch import linalg, split
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 

@@ -24,20 +24,19 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.irt.estimators.fitted import (
+from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.methods import SviOptions, ViOptions
+from evalstats_plugin.irt.model.arrays import as_array
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
+from evalstats_plugin.irt.model.fit import (
     Estimates,
+    IRTFit,
     RaschOr2PL,
-    as_array,
     irt_fit,
     not_converged,
     run_facts,
 )
-from evalstats_plugin.irt.estimators.optimise import Solution, squarem
-from evalstats_plugin.irt.methods import SviOptions, ViOptions
-from evalstats_plugin.irt.model.algebra import linalg, split
-from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.runtime.torch import cholesky, generator_of
+from evalstats_plugin.runtime.torch import cholesky, generator_of, linalg, split
 
 VI_NOTE = (
     "mean-field variational posteriors are too narrow: 95 % intervals cover .68 to .85 with 5 "

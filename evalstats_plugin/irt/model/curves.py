@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.model.algebra import linalg
+from evalstats_plugin.runtime.torch import linalg
 from evalstats_plugin.stats.arrays import FloatArray
 
 

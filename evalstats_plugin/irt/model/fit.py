@@ -4,12 +4,14 @@
 * `SavedFit`: what both can do; `load_fit` reads either from a Parquet file
 * `item_information`, `test_information`: where on the scale a test measures well
 * `reliability`, `marginal_reliability`: how well it tells models apart
+* `irt_fit`, `run_facts`, and notes: what all estimators share to make an `IRTFit`
 """
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,9 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Drawable, Results, finite
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, no_such
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import Rotation
+from evalstats_plugin.irt.model.arrays import is_numpy
 from evalstats_plugin.runtime.files import (
     check_fields,
     kinds_of,
@@ -39,7 +43,8 @@ from evalstats_plugin.stats.interval import normal_quantile
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.data.store import ResponseStore
+    from evalstats_plugin.irt.model.data import Counts
 
 
 ROTATIONS = get_args(Rotation)
@@ -690,3 +695,101 @@ def marginal_reliability(fit: IRTFit) -> float:
     weight = np.exp(-at * at / 2)
     information = sd**2 * test_information(fit, centre + sd * at)
     return float(weight @ (information / (information + 1)) / weight.sum())
+
+
+RaschOr2PL = Literal["rasch", "2pl"]
+"""Item models of the estimators that fit abilities and items together."""
+
+
+class Estimates(NamedTuple):
+    """Estimates of N abilities and M items, where P(right) = 1 / (1 + exp(-(aθ + d)))."""
+
+    ability: FloatArray
+    """Shape (N,)."""
+    covariance: FloatArray
+    """Shape (N, N)."""
+    discrimination: FloatArray
+    """Shape (M,)."""
+    intercept: FloatArray
+    """Shape (M,)."""
+    item_covariance: FloatArray
+    """Shape (M, 2, 2), of discrimination and intercept."""
+
+
+def irt_fit(matrix: ResponseMatrix, found: Estimates, *, item_model: str, **rest: Any) -> IRTFit:
+    """Record estimates, with difficulties -d / a and their errors; `rest` are other fields."""
+    # A discrimination of 0 would divide by 0: such an item gets an extreme difficulty.
+    a = np.where(found.discrimination == 0, np.finfo(float).tiny, found.discrimination)
+    d, covariance = found.intercept, found.item_covariance
+    none = np.full(len(a), np.nan)
+    fit = IRTFit(
+        item_model=item_model,
+        models=matrix.models,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
+        ability=found.ability,
+        ability_covariance=found.covariance,
+        discrimination=a,
+        difficulty=-d / a,
+        guessing=np.zeros(len(a)),
+        discrimination_std_error=(none if item_model == "rasch" else np.sqrt(covariance[:, 0, 0])),
+        difficulty_std_error=difficulty_error(a, d, covariance),
+        guessing_std_error=none,
+        item_covariance=covariance,
+        **rest,
+    )
+    return replace(fit, notes=(*fit.notes, *suspects_note(fit)))
+
+
+def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Standard error of b = -d/a by the delta method, from covariances of (a, d, …) (M, p, p)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        toward = np.stack([d / a**2, -1 / a], axis=1)
+        return np.sqrt(np.einsum("mp,mpr,mr->m", toward, covariance[:, :2, :2], toward))
+
+
+def suspects_note(fit: IRTFit) -> list[str]:
+    """Note on items that more able models get right less often."""
+    wrong = int((fit.discrimination < 0).sum())
+    items = counted(wrong, "item")
+    return [f"negative discrimination of {items}: look at their labels"] if wrong else []
+
+
+def dispersion_note(dispersion: float) -> list[str]:
+    """Note on scores that vary less or more than right and wrong answers."""
+    if dispersion == 1:
+        return []
+    return [
+        f"scores vary {dispersion:.2g} times as much as right or wrong answers would (dispersion, "
+        "estimated with the rest): errors allow for it"
+    ]
+
+
+def below_chance_note(matrix: ResponseMatrix | ResponseStore, guess: FloatArray) -> list[str]:
+    """Note on models that are right less often than by guessing; a store is not read for it."""
+    if not isinstance(matrix, ResponseMatrix) or not guess.any():
+        return []
+    there = ~np.isnan(matrix.scores)
+    right = np.where(there, matrix.scores, 0.0).sum(axis=(1, 2))
+    chance = there.sum(axis=2) @ guess
+    low = [model for model, below in zip(matrix.models, right < chance, strict=True) if below]
+    if not low:
+        return []
+    return [f"right less often than by guessing: {few(low)}; their abilities are hardly known"]
+
+
+def not_converged(steps: int) -> str:
+    """Note on a search that reached its most steps."""
+    return (
+        f"not converged after {steps} steps: these are the last estimates. Allow more steps "
+        "(option max_steps), or take item model rasch, or an item prior"
+    )
+
+
+def run_facts(counts: Counts, began: float) -> dict[str, Any]:
+    """Diagnostics of a run: seconds since `began`, device and dtype."""
+    return {
+        "seconds": time.perf_counter() - began,
+        "device": "cpu" if is_numpy(counts.right) else str(counts.right.device),
+        "dtype": str(counts.right.dtype).removeprefix("torch."),
+    }

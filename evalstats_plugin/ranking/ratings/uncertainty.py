@@ -45,7 +45,7 @@ from evalstats_plugin.ranking.ratings.likelihood import (
     maximise,
     start_values,
 )
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray

@@ -59,7 +59,7 @@ from evalstats_plugin.ranking.thurstone.truncated import (
     log_probability,
     tilted_box,
 )
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.stats.arrays import FloatArray
 

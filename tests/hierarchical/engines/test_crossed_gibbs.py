@@ -14,7 +14,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines import crossed_gibbs
 from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, draw_crossed
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "hierarchical.json"

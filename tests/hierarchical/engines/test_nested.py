@@ -10,7 +10,7 @@ from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
 from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 PRIORS = {"default": ("gamma", 2.0, 2.0)}
 MODEL = crossed_model_of("task", PRIORS)

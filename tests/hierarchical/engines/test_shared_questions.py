@@ -18,7 +18,7 @@ from evalstats_plugin.hierarchical.engines.shared_questions import (
     blocks_of,
     fit_shared,
 )
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 
 def matrix(n=5, sizes=(12, 30, 20), seed=0, question_sd=1.5, missing=0.0):

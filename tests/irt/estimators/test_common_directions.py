@@ -15,7 +15,7 @@ from evalstats_plugin.irt.estimators.information import (
     nearly_eliminated,
 )
 from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
-from evalstats_plugin.irt.model.algebra import inverse_information
+from evalstats_plugin.irt.model.arrays import inverse_information
 from evalstats_plugin.irt.model.data import Counts
 
 

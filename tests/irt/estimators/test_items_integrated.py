@@ -7,10 +7,13 @@ import pytest
 import torch
 from scipy import optimize, special
 
+from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators import items_integrated as estimators_items_integrated
 from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
 from evalstats_plugin.irt.estimators.item_population import Population, points
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlItemsOptions
 from evalstats_plugin.irt.model.data import Counts
 
 
@@ -360,3 +363,51 @@ def test_a_search_cut_short_says_so():
     _, data = simulated(10, 100, 2)
 
     assert not items_integrated(data, max_steps=1).converged
+
+
+DESIGNS = {
+    "rasch": ("rasch", {}),
+    "2pl": ("2pl", {}),
+    "signed": ("2pl", {"signed": True}),
+    "guessing": ("2pl", {"guessing": 0.25}),
+    "guessing estimated": ("rasch", {"estimate_guessing": True}),
+    "missing": ("2pl", {"missing": 0.2}),
+    "epochs": ("2pl", {"epochs": 3}),
+    "partial credit": ("2pl", {"partial": True}),
+    "all right, all wrong": ("2pl", {"flat": True}),
+    "two models": ("2pl", {"n": 2}),
+    "many items": ("2pl", {"n": 8, "m": 5000}),
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_numpy_and_torch_give_the_same_numbers(design):
+    """Small data are fitted with NumPy; a device that is named asks for torch."""
+    kind, how = DESIGNS[design]
+    rng = np.random.default_rng(3)
+    n, m, chance = how.get("n", 9), how.get("m", 70), how.get("guessing", 0.0)
+    slope = np.exp(0.3 * rng.normal(size=m)) * np.where(
+        np.arange(m) < 3 * how.get("signed", 0), -1, 1
+    )
+    p = special.expit(slope * (rng.normal(size=(n, 1)) - rng.normal(size=m)))
+    p = (chance + (1 - chance) * p)[:, :, None]
+    scores = (rng.random((n, m, how.get("epochs", 1))) < p) * 1.0
+    if "partial" in how:
+        scores = np.clip(p + 0.2 * rng.normal(size=p.shape), 0, 1)
+    if "flat" in how:
+        scores[0], scores[1], scores[:, 0] = 1, 0, 1
+    scores[rng.random((n, m)) < how.get("missing", 0)] = np.nan
+    options = MmlItemsOptions(signed="signed" in how, estimate_guessing="estimate_guessing" in how)
+    light, usual = (
+        fit_irt(ResponseMatrix.from_array(scores), kind, "mml-items", guessing=chance,
+                options=options, device=device)
+        for device in ("auto", "cpu")
+    )  # fmt: skip
+
+    assert light.diagnostics["iterations"] == usual.diagnostics["iterations"]
+    for name in ("ability", "ability_covariance", "discrimination", "discrimination_std_error",
+                 "difficulty", "difficulty_std_error", "item_covariance", "predicted"):  # fmt: skip
+        np.testing.assert_allclose(
+            getattr(light, name), getattr(usual, name), rtol=1e-6, atol=1e-7, err_msg=name
+        )
+    assert light.hyperparameters == pytest.approx(usual.hyperparameters, abs=1e-8)

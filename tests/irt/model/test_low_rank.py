@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evalstats_plugin.irt.model.data import ACCURACY, low_rank
+from evalstats_plugin.irt.model.stored import ACCURACY, low_rank
 
 
 def curves(n_items: int, n_points: int) -> torch.Tensor:

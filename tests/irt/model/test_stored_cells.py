@@ -17,9 +17,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ROWS
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.methods import MmlOptions
-from evalstats_plugin.irt.model import data
-from evalstats_plugin.irt.model.data import StoredCells, low_rank, stored_counts
+from evalstats_plugin.irt.model import stored
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.model.stored import StoredCells, low_rank, stored_counts
 
 
 def drawn(n: int, m: int, missing: float, seed: int = 0) -> ResponseMatrix:
@@ -56,7 +56,7 @@ def test_the_fit_is_the_same(tmp_path: Path, item_model: str, missing: float):
 def test_products_are_those_of_the_tensor(
     tmp_path: Path, missing: float, kept: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data, "_KEPT", kept)
+    monkeypatch.setattr(stored, "_KEPT", kept)
     matrix = drawn(16, 2 * ROWS + 9, missing)
     store = write_store(tmp_path / "s.parquet", matrix)
     counts = stored_counts(store, device="cpu")
@@ -79,7 +79,7 @@ def test_products_are_those_of_the_tensor(
 def test_products_of_curves_and_of_many_models_are_those_of_the_tensor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data, "_MODELS", 7)
+    monkeypatch.setattr(stored, "_MODELS", 7)
     matrix = drawn(16, 2 * ROWS + 9, 0.3)
     # The first row group has no holes.
     matrix.scores[:, :ROWS] = np.nan_to_num(matrix.scores[:, :ROWS])

@@ -12,7 +12,7 @@ from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.uncertainty import (
     bradley_terry_posterior,
 )
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 SMALL = Contests.of([0, 0, 1, 0, 2, 1], [1, 1, 2, 2, 1, 0], [1, 1, 1, 0.5, 1, 0])
 MEAN = np.array([0.5, 0.0, -0.3])

@@ -9,7 +9,7 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.hamiltonian import NormalApproximation, split_hamiltonian
 from evalstats_plugin.ranking.thurstone.design import Sites, prior_of, sites_of
 from evalstats_plugin.ranking.thurstone.model import log_posterior_of
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 
 
 def problem(n, m, *, ties):

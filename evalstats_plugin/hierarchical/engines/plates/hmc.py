@@ -31,7 +31,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Latent, Model, prior_values
 from evalstats_plugin.hierarchical.engines.plates.results import Moments, PlatedFit
-from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence, run_chains
 from evalstats_plugin.stats.arrays import FloatArray
 
