@@ -8,7 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.irt.fitting import NEEDING_TORCH
+from evalstats_plugin.logs import together
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 HEAVY = {"datasets", "lm_eval", "pandas", "pyarrow", "scipy.stats", "torch", "transformers"}
@@ -129,3 +134,18 @@ def test_commands_start_and_end_within_their_cpu_seconds(
         clock=_clock,
         slowness=lambda: _slowness(imported, usual),
     )
+
+
+@pytest.mark.parametrize(("n_models", "n_items", "times"), [(5, 60, 0), (40, 20, 1)])
+def test_abilities_written_to_logs_load_torch_first_or_not_at_all(
+    n_models: int, n_items: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loaded in a piece of work it would take all processors; more models than items need it."""
+    asked: list[str] = []
+    monkeypatch.setattr(together, "need_torch", asked.append)
+    matrix = ResponseMatrix.from_array(
+        np.random.default_rng(0).integers(0, 2, (n_models, n_items)) * 1.0
+    )
+    together.CrossedAbilities({r.model: [r] for r in matrix.to_responses()})
+
+    assert asked == [NEEDING_TORCH] * times

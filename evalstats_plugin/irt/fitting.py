@@ -48,7 +48,7 @@ LIGHT = 100_000
 """Models × items up to which items are integrated out with NumPy, unless a device or dtype is asked
 for: such a fit takes torch as long, and importing torch takes three times as long."""
 
-NEEDING_TORCH = f"estimators other than mml-items, and fits of more than {LIGHT:,} cells,"
+NEEDING_TORCH = f"a named device, estimators but mml-items, and fits of more than {LIGHT:,} cells"
 """What needs torch."""
 
 FEW_ITEMS = 20
@@ -178,11 +178,12 @@ def fit_irt(
     0.2
     """
     matrix = _joined(matrix)
-    chosen = choose(item_model, estimator, (len(matrix.models), len(matrix.item_ids)), options)
+    shape = len(matrix.models), len(matrix.item_ids)
+    chosen = choose(item_model, estimator, shape, options)
     if chosen.estimator == "mcmc" and dtype != "float64":
         msg = f"estimator mcmc draws in float64 only, not in {dtype}: leave dtype out"
         raise SelectionError(msg)
-    light = device == "auto" and dtype == "float64" and is_light(chosen, matrix)
+    light = device == "auto" and dtype == "float64" and is_light(chosen, shape)
     if not light:
         need_torch(NEEDING_TORCH)
     from evalstats_plugin.irt.model.arrays import array_of
@@ -355,10 +356,9 @@ def _check_asymptotes(options: MmlOptions, item_model: str) -> None:
         raise SelectionError("a 4pl estimates the upper asymptote: leave upper out, or fit a 3pl")
 
 
-def is_light(chosen: Chosen, matrix: ResponseMatrix | ResponseStore) -> bool:
-    """Whether the fit needs no torch, if neither device nor dtype are asked for."""
-    n_cells = len(matrix.models) * len(matrix.item_ids)
-    return isinstance(chosen.options, MmlItemsOptions) and n_cells <= LIGHT
+def is_light(chosen: Chosen, shape: tuple[int, int]) -> bool:
+    """Whether a fit of so many models and items needs no torch, if no device or dtype is named."""
+    return isinstance(chosen.options, MmlItemsOptions) and shape[0] * shape[1] <= LIGHT
 
 
 def check_names(item_model: str, estimator: str) -> None:

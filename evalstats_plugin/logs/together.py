@@ -26,7 +26,7 @@ from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical
 from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
-from evalstats_plugin.irt.fitting import LIGHT, NEEDING_TORCH, fit_irt
+from evalstats_plugin.irt.fitting import NEEDING_TORCH, choose, fit_irt, is_light
 from evalstats_plugin.irt.new_items import features_of_questions
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
 from evalstats_plugin.logs.texts import questions_of
@@ -133,10 +133,12 @@ class CrossedAbilities:
         items: bool = False,
     ) -> None:
         each = [r for responses in found.values() for r in responses]
-        n_items = sum({(r.task, r.metric): len(r.item_ids) for r in each}.values())
-        if len({r.model for r in each}) * n_items > LIGHT:
-            # With torch loaded, fits in worker processes keep to one thread.
-            need_torch(NEEDING_TORCH)
+        for same in grouped(each, lambda r: short_metric(r.metric)).values():
+            n_items = sum({r.task: len(r.item_ids) for r in same}.values())
+            shape = len({r.model for r in same}), n_items
+            if not is_light(choose("2pl", "auto", shape), shape):
+                # With torch loaded, fits in worker processes keep to one thread.
+                need_torch(NEEDING_TORCH)
 
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)
