@@ -202,6 +202,8 @@ def gate(
 
 def _decided(row: Comparison, margin: float, *, non_inferior: bool) -> GateRow:
     limits = _gains(row, row.low, row.high)
+    # What was not seen may be worse than what was.
+    guarded = _gains(row, row.low_guarded, row.high_guarded)
     notes = row.notes
     decision: Decision = "inconclusive"
     needed = None
@@ -210,7 +212,7 @@ def _decided(row: Comparison, margin: float, *, non_inferior: bool) -> GateRow:
     # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
     elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
         decision = "regressed"
-    elif not non_inferior or limits[0] > -margin:
+    elif not non_inferior or (guarded or limits)[0] > -margin:
         decision = "pass"
     else:
         needed = _items_needed(row, limits, margin)

@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
     import pandas as pd
