@@ -218,13 +218,15 @@ class _Leads:
     ) -> None:
         self._a, self._b, self._units, self._pairs = a, b, units, pairs
         complete = units.differences is None
-        order = canonical_order(units.sums)
+        sign, of_models, of_units = _keys(units.sums)
+        order = np.argsort(of_units, kind="stable")
+        ranks = np.argsort(np.argsort(of_models, kind="stable"), kind="stable")
         n, n_units = units.sums.shape
         weights = np.empty((n_units, n_draws), dtype=np.float32)
         weights[order] = _normal(n_units, n_draws, "weights of units")
-        self._own = _normal(n, n_draws, "models by themselves")[_ranks(units.sums)]
+        self._own = _normal(n, n_draws, "models by themselves")[ranks]
         self._far = float(np.nanmedian(pairs.far)) if np.isfinite(pairs.far).any() else 0.0
-        self._own *= self._far / np.sqrt(2)
+        self._own *= sign * self._far / np.sqrt(2)
         self._weights = weights
         if complete:
             means = units.sums.sum(axis=1, keepdims=True) / units.sizes.sum()
@@ -319,33 +321,25 @@ def _normal(n: int, n_draws: int, what: str) -> Floats:
     return drawn.standard_normal((n, n_draws), dtype=np.float32)
 
 
-def canonical_order(sums: FloatArray) -> IntArray:
-    """Order of units, shape (U,), by what they hold: not by how they came, nor by models' names.
+def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Numbers of models, shape (N,), and units, (U,), that follow from their contents.
 
-    The same for scores times a number, or from 1 down. Models are told apart by their means, units
-    by what models of each place have there.
+    In their order draws are given to them, so that results do not depend on how they came, nor on
+    names; and with the sign, not on whether higher or lower scores are better. The same for scores
+    times a number. Models are told apart by their means, units by what models of each place have
+    there.
     """
-    return np.argsort(_keys(sums)[1], kind="stable")
-
-
-def _ranks(sums: FloatArray) -> IntArray:
-    """Place of each model, shape (N,), in an order that does not depend on how they came."""
-    return np.argsort(np.argsort(_keys(sums)[0], kind="stable"), kind="stable")
-
-
-def _keys(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of models, shape (N,), and units, (U,): numbers that follow from their contents."""
     seen = ~np.isnan(sums)
     count = np.maximum(seen.sum(axis=0), 1)
     y = np.where(seen, sums - np.where(seen, sums, 0.0).sum(axis=0) / count, 0.0)
     largest = np.abs(y).max(initial=0.0)
     y = y / (largest if largest > 0 else 1.0)
     means = y.mean(axis=1)
-    if (means**3).sum() < -1e-12 * np.abs(means**3).sum():
-        y, means = -y, -means
+    sign = -1.0 if (means**3).sum() < -1e-12 * np.abs(means**3).sum() else 1.0
+    y, means = sign * y, sign * means
     # Sums in another order differ by rounding.
     unit = np.round((y**2).sum(axis=0), 9)
     model = np.round(means + (y**2 * np.sqrt(1 + unit)).mean(axis=1) / 7, 9)
     unit = np.round(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3, 9)
     model = np.round(model + (y * np.sin(unit)).mean(axis=1), 9)
-    return model, np.round(unit + np.cos(7 * model) @ y, 9)
+    return sign, model, np.round(unit + np.cos(7 * model) @ y, 9)

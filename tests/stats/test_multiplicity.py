@@ -64,3 +64,15 @@ def test_comparisons_that_were_not_made_do_not_count(adjust):
     assert alone == pytest.approx(among[0, [0, 2, 3]])
     assert np.isnan(among[0, 1])
     assert [0.5] * 4 == pytest.approx(among[1].tolist()) or adjust is multiplicity.holm
+
+
+def test_group_and_tasks_share_alpha() -> None:
+    """Values of a program written apart."""
+    file = Path(__file__).parents[2] / "fixtures/golden/group_and_tasks.json"
+    (case,) = json.loads(file.read_text("utf-8"))
+    tasks = np.stack(multiplicity.over_tasks([np.asarray(p) for p in case["task_p"]]))
+    group, inside = multiplicity.graph(np.asarray(case["group_p"]), tasks)
+
+    assert np.asarray(case["over_tasks"]) == pytest.approx(tasks)
+    assert np.asarray(case["group"]) == pytest.approx(group)
+    assert np.asarray(case["tasks"]) == pytest.approx(inside)
