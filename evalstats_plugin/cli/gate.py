@@ -52,7 +52,7 @@ def gate(run: Run, *, asked: Options, intervals: Intervals) -> None:
     from evalstats_plugin.comparisons.gating import gate as decide
     from evalstats_plugin.comparisons.methods import PAIRED
     from evalstats_plugin.report import gating
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     if asked.junit is not None:
         check_output_path(asked.junit, (".xml",), asked="--junit")
