@@ -20,6 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
+REPOSITORY = "https://github.com/evalstats/evalstats-plugin"
+"""Where the package is installed from: no registry of packages has it yet."""
+
 
 class EvalStatsError(Exception):
     """Base class of the errors below."""
@@ -58,6 +61,18 @@ class PluginError(EvalStatsError):
 
 class WriteError(EvalStatsError):
     """A result could not be written; the previous file is intact."""
+
+
+def install_hint(extra: str = "") -> str:
+    """Return the command that installs the package, with one of its extras.
+
+    It is said nowhere else: in messages by this function, in pages as it prints it.
+
+    >>> install_hint("text")
+    'pip install "evalstats-plugin[text] @ git+https://github.com/evalstats/evalstats-plugin"'
+    """
+    name = REPOSITORY.rpartition("/")[2] + (f"[{extra}]" if extra else "")
+    return f'pip install "{name} @ git+{REPOSITORY}"'
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.data.runs import place_of
-from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, install_hint, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised
 from evalstats_plugin.hierarchical.methods import (
     BY_QUESTION,
@@ -796,5 +796,5 @@ def _arviz() -> Any:
     try:
         return import_module("arviz")
     except ModuleNotFoundError as error:
-        msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
+        msg = f"this needs ArviZ: {install_hint('models')}"
         raise DesignError(msg) from error

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, few, install_hint, no_such
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
     Proposals,
@@ -290,7 +290,7 @@ class PlatedFit:
         try:
             az: Any = import_module("arviz")
         except ModuleNotFoundError as error:
-            msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
+            msg = f"this needs ArviZ: {install_hint('models')}"
             raise DesignError(msg) from error
         s = self.bound.structure
 
