@@ -21,6 +21,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
+REPOSITORY = "https://github.com/evalstats/evalstats-plugin"
+"""Where the package is installed from: no registry of packages has it yet."""
+
 
 class EvalStatsError(Exception):
     """Base class of the errors below."""
@@ -63,6 +66,18 @@ class WriteError(EvalStatsError):
 
 class ChangedError(WriteError):
     """Another program changed a file between its reading and its writing."""
+
+
+def install_hint(extra: str = "") -> str:
+    """Return the command that installs the package, with one of its extras.
+
+    It is said nowhere else: in messages by this function, in pages as it prints it.
+
+    >>> install_hint("text")
+    'pip install "evalstats-plugin[text] @ git+https://github.com/evalstats/evalstats-plugin"'
+    """
+    name = REPOSITORY.rpartition("/")[2] + (f"[{extra}]" if extra else "")
+    return f'pip install "{name} @ git+{REPOSITORY}"'
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

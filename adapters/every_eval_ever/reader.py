@@ -128,9 +128,9 @@ class _Log:
         return [*made, *self._unmatched(columns, left)]
 
     def _wants(self, fields: Fields) -> bool:
-        return self.selection.wants_task(fields["task"]) and self.selection.wants_metric(
-            fields["metric"]
-        )
+        task = fields["task"]
+        wanted = self.selection.wants_metric(fields["metric"], task)
+        return self.selection.wants_task(task) and wanted
 
     def _bare(self, result: Json) -> Fields:
         config = section(result, "metric_config")

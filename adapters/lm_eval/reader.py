@@ -189,12 +189,14 @@ class _Run:
 
     def of_task(self, task: str) -> Iterator[Responses]:
         """Read one task, under each metric that was asked for."""
-        if not self.selection.wants_task(task, *self.tree.groups_around(task)):
+        names = (task, *self.tree.groups_around(task))
+        if not self.selection.wants_task(*names):
             return
         metrics: list[_Metric] = []
         for key in sorted(layout.section(self.data, "results", task)):
             name, comma, filter_name = key.partition(",")
-            if comma and not name.endswith("_stderr") and self.selection.wants_metric(key):
+            wanted = self.selection.wants_metric(key, *names)
+            if comma and not name.endswith("_stderr") and wanted:
                 metrics.append(_Metric(task, name, filter_name))
         if self.selection.header_only:
             yield from (Responses(**self._known(m)) for m in metrics)
@@ -377,7 +379,9 @@ class _Run:
             for metric, rows in column.repeats.items():
                 m = _Metric(task, metric, name)
                 scores = repeat_scores(rows)
-                if m.key in known or scores is None or not self.selection.wants_metric(m.key):
+                names = (m.task, *self.tree.groups_around(m.task))
+                wanted = self.selection.wants_metric(m.key, *names)
+                if m.key in known or scores is None or not wanted:
                     continue
                 items, about_items = self._items(m, logged)
                 notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
@@ -411,7 +415,7 @@ class _Stray(_Run):
             m
             for name, column in samples.by_filter.items()
             for metric in column.values
-            if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key)
+            if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key, self.task)
         ]
         found = [self._of_metric(m, logged) for m in metrics]
         found += self._repeats(self.task, logged, {m.key for m in metrics})

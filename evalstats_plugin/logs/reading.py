@@ -568,6 +568,10 @@ def _check_used(found: Sequence[Responses], selection: Selection) -> None:
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
+    tasks = list(dict.fromkeys(n for r in found for n in (r.task, *(g.name for g in r.groups))))
+    for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):
+        if not Selection((task,)).wants_task(*tasks):
+            raise SelectionError(_unknown("task", (task,), tasks))
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in found):
         raise SelectionError(

@@ -1,6 +1,7 @@
 """What is in files: JSON of harnesses, and signed Parquet.
 
 * `LogFile`: a file that may be a log
+* `check_plain`, `plain_bytes`, `number_in`: files and cells that are read
 * `parse_json`: files of harnesses, which may be cut off or damaged; `json_like`: JSON laid out as
   another tool wrote it
 * `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`,
@@ -13,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import stat
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
@@ -39,6 +41,60 @@ HEAD = 1 << 16
 """Bytes at the start of a file by which adapters recognise it."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+_NOT_FILES: Mapping[str, Callable[[int], bool]] = {
+    "a pipe": stat.S_ISFIFO, "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+    "a socket": stat.S_ISSOCK,
+}  # fmt: skip
+
+
+def check_plain(path: Path, called: str = "") -> None:
+    """Refuse what is no file: to open a pipe would wait for its other end, perhaps for ever.
+
+    Raises
+    ------
+    LogError
+        It is a pipe, a device or a socket. What does not exist is left to who opens it.
+    """
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        for kind, is_one in _NOT_FILES.items():
+            if is_one(mode):
+                msg = f"{called or path} is {kind}, not a file: write what it gives into a file"
+                raise LogError(msg)
+
+
+def plain_bytes(path: Path, called: str = "") -> bytes:
+    """Return the content of a file that an option names.
+
+    Raises
+    ------
+    LogError
+        It cannot be read, or is no file.
+    """
+    check_plain(path, called)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{called or path} cannot be read ({error.strerror or error})"
+        raise LogError(msg) from error
+
+
+def number_in(text: str) -> float:
+    """Return the number that a cell of a table holds, in which ``_`` separates no digits.
+
+    >>> number_in(" 1e3 ")
+    1000.0
+
+    Raises
+    ------
+    ValueError
+        It holds none.
+    """
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
 
 
 def _is_number(value: object) -> bool:
@@ -184,6 +240,7 @@ def read_signed(
     """
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
+    check_plain(path)
     if not path.is_file():
         raise LogError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: {wanted}")
     try:
@@ -287,6 +344,8 @@ class LogFile:
         """Give the file, at its start; raise `LogError` if it cannot be opened."""
         with self:
             if self._file is None:
+                if self._content is None:
+                    check_plain(self.path)
                 try:
                     content = self._content
                     self._file = self.path.open("rb") if content is None else BytesIO(content)

@@ -22,7 +22,7 @@ from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.untrusted import echo, echo_message, json_text, path_part
+from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message, json_text, path_part
 from evalstats_plugin.runtime.writing import (
     check_free,
     check_inside,
@@ -311,7 +311,7 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
 def _print(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
         about = {"version": VERSION, "command": "rescore"}
-        echo(json_text({"evalstats": about, "results": rows}))
+        echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
         return
     for place in dict.fromkeys(row["output"] for row in rows):
         echo(place)
