@@ -20,14 +20,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.power import PowerDesign, power
-from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.comparisons.power import EXACT, PowerDesign, power
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
-from evalstats_plugin.errors import DesignError, counted
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
@@ -35,7 +35,7 @@ from evalstats_plugin.scores.cells import (
     responses_and_notes,
     task_and_metric,
 )
-from evalstats_plugin.stats.arrays import BoolArray, Rng
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 
 Decision = Literal["pass", "regressed", "inconclusive"]
 
@@ -212,6 +212,10 @@ def gate(
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
     own = [_as_the_baseline(r, standards, limits) for r in listed]
     judged = [r for r in own if r is not None]
+
+    if standards and len({r.model for r in listed}) > 1 == len({r.model for r in judged}):
+        ran = few([" ".join(place) for place in standards])
+        raise DesignError(f"no other model ran what the baseline {baseline} did: {ran}")
 
     def compared(responses: Sequence[Responses]) -> Comparisons:
         return compare(
@@ -475,27 +479,46 @@ def _with_detectable(
     Groups and metrics that are no means keep what follows from their intervals.
     """
     tests = Counter(row.metric.removesuffix(",none") for row in rows)
-    found: dict[tuple[str, ...], float | None] = {}
+    found: dict[tuple[str, ...], PowerRow] = {}
     for model in dict.fromkeys(row.model for row in rows if row.n_items):
         for metric, n_tests in tests.items():
+            own = [r for r in responses if r.model in (model, baseline)]
             with suppress(DesignError):  # nothing to plan with
                 planned = power(
-                    [
-                        r
-                        for r in responses
-                        if r.model in (model, baseline) and task_and_metric(r)[1] == metric
-                    ],
+                    [r for r in own if task_and_metric(r)[1] == metric],
                     power=POWER,
                     confidence_level=1 - (1 - rows[0].confidence_level) / n_tests,
                     design=PowerDesign(n_models=2),
                 )
-                found |= {(model, row.task, metric, "task"): row.difference for row in planned}
+                found |= {(model, row.task, metric, "task"): row for row in planned}
     return [
-        replace(row, detectable=None if least is None else least + row.margin)
-        if (least := found.get(_key(row), math.nan)) is None or not math.isnan(least)
-        else row
+        replace(row, detectable=_least_drop(row, of_task)) if of_task else row
         for row in rows
+        for of_task in [found.get(_key(row))]
     ]
+
+
+def _least_drop(row: GateRow, planned: PowerRow) -> float | None:
+    """Return the drop that is detected beyond the margin.
+
+    For 0/1 scores the items that are lost come on top of those that differ anyway, in either
+    direction alike.
+    """
+    least = planned.difference
+    if planned.method == EXACT and planned.discordance is not None and planned.pilot_items:
+        from evalstats_plugin.stats.interval import tail_probability
+        from evalstats_plugin.stats.power import least_difference, paired_power
+
+        anyway = max(planned.discordance - abs(row.difference or 0.0), 0.0)
+        n = max(math.floor(planned.pilot_items / (planned.design_effect or 1.0) + 1e-9), 1)
+        tail = tail_probability(planned.confidence_level)
+
+        def power_of(drop: FloatArray) -> FloatArray:
+            return paired_power(n, np.minimum(anyway + drop, 1.0), drop, tail=tail)
+
+        found = float(least_difference(power_of, np.ones(1), power=POWER)[0])
+        least = None if math.isnan(found) else found
+    return None if least is None else row.margin + least
 
 
 def _gains(
