@@ -37,8 +37,12 @@ from evalstats_plugin.hierarchical.rows import (
     PriorChange,
     TaskDifficulty,
 )
-from evalstats_plugin.runtime.arviz import inference_data
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, mean_efficiency, smoothed_weights
+from evalstats_plugin.runtime.chains import (
+    PARETO_K_LIMIT,
+    inference_data,
+    mean_efficiency,
+    smoothed_weights,
+)
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
