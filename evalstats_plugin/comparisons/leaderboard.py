@@ -266,8 +266,7 @@ def _in_overall(
     group = Group(OVERALL, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
     joint = [
         replace(
-            r,
-            metric="score",
+            r.measured(metric="score"),
             groups=(group, *(replace(g, depth=g.depth + 1) for g in r.groups)),
         )
         for r in own

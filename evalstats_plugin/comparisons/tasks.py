@@ -63,7 +63,7 @@ class _Strata:
 
     def weights(self, n_items: FloatArray) -> FloatArray:
         """Weights of the tasks, from how many items each has, shape (..., T)."""
-        return n_items if self.weighting == "micro" else np.ones_like(n_items)
+        return np.ones_like(n_items) if self.weighting == "macro" else n_items
 
     def blocks(self) -> Iterator[list[tuple[FloatArray, FloatArray]]]:
         """Yield each task's scores of a and of b, of shape (P, M), for some pairs at a time."""
@@ -135,7 +135,7 @@ def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> 
         kind=kind,
         bounds=bounds,
         clusters=None,
-        notes=(*notes, f"{group.weighting} mean of {counted(len(tasks), 'task')}"),
+        notes=(*notes, group.mean_of(counted(len(tasks), "task"))),
     )
 
 
