@@ -34,6 +34,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     Estimand,
     Logged,
     estimands_of,
+    headline_row,
     others_of,
     reduced,
 )
@@ -161,6 +162,11 @@ def _read_scores(
             for s in scorers
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
+    headline = headline_row(log)
+    for fields in (*others, *(fields for each in found for fields in each)):
+        measure: Measure = fields["measure"]
+        known = None if headline is None else measure.metric == headline
+        fields["measure"] = replace(measure, is_headline=known)
     return _selected([each for each in found if each], others, selection)
 
 
@@ -172,7 +178,10 @@ def _selected(
         rows = [[*each] for each in found] or [[each] for each in others]
         if found:
             rows[0] += others
-        return [_made(*each) for each in rows]
+        # A headline that is no mean of scores stands alone: no other value answers for it.
+        alone = [fields for each in rows for fields in each[1:] if fields["measure"].is_headline]
+        rows = [[f for f in each if all(f is not one for one in alone)] for each in rows]
+        return [_made(*each) for each in ([one] for one in alone)] + [_made(*each) for each in rows]
     asked: list[Responses] = []
     for each in [*found, others]:
         wanted = [selection.wants_metric(fields["measure"].metric) for fields in each]
@@ -289,7 +298,7 @@ def _of_estimand(
     made = epochs if kept.all() else _only(epochs, kept)
     measure: Measure = replace(
         made["measure"], metric=estimand.label, reducer="" if is_mean else estimand.reducer,
-        group=estimand.group, is_headline=whole and is_mean,
+        group=estimand.group,
     )  # fmt: skip
     if estimand.kind == "share":
         measure = replace(measure.on(SHARE, "registry"), higher_is_better=None, direction_from="")

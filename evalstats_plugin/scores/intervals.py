@@ -272,7 +272,10 @@ def _with_bounds(
         other = solver.at(level)
         lows = other.solve([least for _, least, _ in some])
         highs = other.solve([most for _, _, most in some])
-        for (i, *_), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+        for (i, least, most), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+            worst = most if cells[i].responses.higher_is_better is False else least
+            if solver.treated.missing == "drop":
+                rows[i] = _of_all(rows[i], worst.estimate, worst.n)
             rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
     return rows
 
@@ -284,6 +287,17 @@ def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
     """
     found = survey.imbens_manski_level(width, error, confidence_level=level)
     return level - np.floor((level - found) * 1000 + 1e-9) / 1000
+
+
+def _of_all(row: ScoreInterval, worst: float, n: int) -> ScoreInterval:
+    """Say what the score is of all items, where it differs from that of those answered."""
+    if row.estimate is None or row.low is None or row.high is None or row.low <= worst <= row.high:
+        return row
+    note = (
+        f"of the {row.n_items} items with a score {row.estimate:.3f}; of all {n}, the others "
+        f"counting as wrong, {worst:.3f}"
+    )
+    return replace(row, notes=(*row.notes, note))
 
 
 def _with_open(row: ScoreInterval, low: float, high: float, missing: Missing) -> ScoreInterval:
