@@ -7,6 +7,7 @@ from time import process_time
 
 import numpy as np
 
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin import Responses, Source, intervals
 
 MODELS, TASKS, ITEMS = 50, 60, 200
@@ -32,8 +33,8 @@ def seconds(scores: np.ndarray) -> float:
     responses = [
         Responses(
             model=f"model_{i // TASKS}",
-            task=f"task_{i % TASKS}",
-            metric="acc",
+            measure=Measure(task=f"task_{i % TASKS}", metric="acc"),
+            
             item_ids=ids,
             scores=row[:, None],
             source=source,

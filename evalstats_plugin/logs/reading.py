@@ -19,8 +19,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
     EvalStatsError,
@@ -76,6 +78,7 @@ def read(
     wide: Literal["", "models", "items"] = "",
     repeats: bool = False,
     model_name: str = "",
+    missing_code: float | Sequence[float] = (),
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -113,6 +116,8 @@ def read(
         lm-eval's logs this runs lm-eval's own filters and metrics.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
+    missing_code
+        Numbers that stand for a missing score in tables, such as -1 or 99.
 
     Raises
     ------
@@ -128,6 +133,7 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
+        missing_codes=_numbers(missing_code),
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     frame = _frame_among(paths, wide=bool(wide))
@@ -171,7 +177,8 @@ def read(
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
-    return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
+    differences = notes_on_differences(kept)
+    return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
 
 
 def check(
@@ -273,7 +280,8 @@ def read_results(
     )
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+    known = settled(with_known(responses, plugins))
+    return ResponseSet(tuple(label_models(known)), plugins.problems)
 
 
 def read_contests(
@@ -500,7 +508,19 @@ def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    return list(responses)
+    return with_known(responses, plugins)
+
+
+def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
+    """Return responses with what the registry knows of their metrics, and the log does not say."""
+    more = plugins.metrics()
+    made: list[Responses] = []
+    for r in responses:
+        known = r.under(with_stock(r.measure, r.source.harness, more))
+        if r.beside:
+            known = known.with_beside(with_known(r.beside, plugins))
+        made.append(known)
+    return made
 
 
 def _outcomes(
@@ -619,6 +639,10 @@ def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
     """Return the names of the adapters that have a hook, for messages."""
     names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
+
+
+def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def _tasks(seed: int, sizes: tuple[int, ...] = (40, 80, 20)) -> list[Responses]:
     for i, size in enumerate(sizes):
         right = rng.random((3, size)) < np.array([[0.85], [0.6], [0.5]])
         matrix = es.ResponseMatrix.from_array(right.astype(float))
-        found += [replace(r, task=f"task {i}") for r in matrix.to_responses()]
+        found += [r.measured(task=f"task {i}") for r in matrix.to_responses()]
     return found
 
 
@@ -62,7 +62,7 @@ def test_ranks_and_letters_are_the_verdicts_of_compare(seed: int) -> None:
     """A rank leaves out exactly what some verdict leaves out."""
     responses = _tasks(seed, (40, 60))
     table = es.table(responses, rng=0)
-    alone = [replace(r, metric="score") for r in responses]
+    alone = [r.measured(metric="score") for r in responses]
     # The same family: an overall score with its tasks.
     group = es.Group("overall", 0, "parts", 2, logged=0.0)
     pairs = es.compare([replace(r, groups=(group,)) for r in alone], rng=0)
@@ -225,7 +225,7 @@ def test_models_without_every_task_have_no_overall_score() -> None:
 
 def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
     """Their scores are shown, but cannot be added up with the others; a note says so."""
-    responses = [replace(r, higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
+    responses = [r.measured(higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
     table = es.table(responses, rng=0)
 
     assert ("overall", "task 0", "task 1", "task 2") == table.tasks
