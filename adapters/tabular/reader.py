@@ -150,7 +150,7 @@ def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
 
 
 def _wanted(selection: Selection, task: str, metric: str) -> bool:
-    return selection.wants_task(task) and selection.wants_metric(metric)
+    return selection.wants_task(task) and selection.wants_metric(metric, task)
 
 
 def _with_known(
@@ -393,7 +393,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     models, items = (rows, names) if rows_are == "model" else (names, rows)
     scores = matrix if rows_are == "model" else matrix.T
     task = path.name.partition(".")[0] or path.name
-    if not (selection.wants_task(task) and selection.wants_metric(_METRIC)):
+    if not (selection.wants_task(task) and selection.wants_metric(_METRIC, task)):
         return []
     found, about_epochs = epochs_in(items)
     places = np.arange(len(items))[:, None] if found is None else found.places
@@ -477,7 +477,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     store = ResponseStore(path)
     source = Source(path=path, harness=TABULAR)
     tasks = [t for t in tasks_of(store) if selection.wants_task(t.task)]
-    tasks = [t for t in tasks if selection.wants_metric(t.metric)]
+    tasks = [t for t in tasks if selection.wants_metric(t.metric, t.task)]
     if selection.header_only:
         return [
             Responses(model=model, task=t.task, metric=t.metric, source=source)

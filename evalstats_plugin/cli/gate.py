@@ -103,7 +103,7 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
     from evalstats_plugin.comparisons.gating import gate as decide
     from evalstats_plugin.comparisons.methods import PAIRED
     from evalstats_plugin.report import gating
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     if asked.protocol is not None:
         asked.protocol.check_kept(ctx)

@@ -291,7 +291,7 @@ class Options:
 
             check_recipes(self.recipes)
         if self.save is not None:
-            from evalstats_plugin.runtime.files import check_output_path
+            from evalstats_plugin.runtime.writing import check_output_path
 
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
 

@@ -15,7 +15,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
-from evalstats_plugin.runtime.transactions import check_free, overwriting
+from evalstats_plugin.runtime.writing import check_free, overwriting
 from evalstats_plugin.scores.cells import InMemory, responses_and_notes
 
 

@@ -457,6 +457,16 @@ def percent(level: float) -> str:
     return f"{100 * level:.6g} %"
 
 
+def sampled(value: float, error: float, decimals: int) -> str:
+    """Format a number that was sampled: decimals up to those that its Monte-Carlo error leaves.
+
+    >>> [sampled(0.7312, error, 2) for error in (0.2, 0.03, 0.0004)]
+    ['1', '0.7', '0.73']
+    """
+    known = decimals if error <= 0 else min(decimals, max(math.floor(-math.log10(error)), 0))
+    return f"{value:.{known}f}"
+
+
 def interval_text(row: ScoreInterval) -> str:
     """Format an interval; a dash for none."""
     if row.low is None or row.high is None:

@@ -364,7 +364,7 @@ def overwrite(function: FunctionT) -> FunctionT:
 
 
 def _overwriting(ctx: click.Context, _option: click.Parameter, allowed: bool) -> None:  # noqa: FBT001 - as click calls it
-    from evalstats_plugin.runtime.transactions import overwriting
+    from evalstats_plugin.runtime.writing import overwriting
 
     ctx.with_resource(overwriting(allowed=allowed))
 

@@ -86,7 +86,8 @@ class Reading:
         "-t", default=(), metavar="NAME",
     )  # fmt: skip
     metric: tuple[str, ...] = _read(
-        'Only this metric, such as "acc" or "acc,none"; may be repeated.',
+        'Only this metric, such as "acc" or "acc,none", or of one task, "arc=acc_norm"; may be '
+        "repeated.",
         "-m", default=(), metavar="NAME",
     )  # fmt: skip
     models: tuple[str, ...] = _read(
