@@ -10,6 +10,7 @@
     │   └── ItemConflictError     one item id, two different questions: must not be paired
     ├── PluginError               a plugin cannot be loaded or breaks the contract
     └── WriteError                a result cannot be written; what was there is still there
+        └── ChangedError          another program changed the file meanwhile
 
 The command line turns each into one message and exit code 2. Programming mistakes
 (a negative count, a wrong shape) stay ``ValueError`` and ``TypeError``.
@@ -61,6 +62,10 @@ class PluginError(EvalStatsError):
 
 class WriteError(EvalStatsError):
     """A result could not be written; the previous file is intact."""
+
+
+class ChangedError(WriteError):
+    """Another program changed a file between its reading and its writing."""
 
 
 def install_hint(extra: str = "") -> str:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError, install_hint
-from evalstats_plugin.runtime.transactions import scratch_folder
+from evalstats_plugin.runtime.writing import scratch_folder
 
 _GIB = 2**30
 

@@ -46,6 +46,9 @@ MIN_PER_CONTAINER = 16
 Form = Literal["eval", "json"]
 HEADER = "header.json"
 
+KEY = "evalstats"
+"""Key of our block in the metadata of the header."""
+
 START = "_journal/start.json"
 """Replaces the header in a log whose run has not ended, or crashed."""
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from evalstats_plugin.errors import DesignError, install_hint
-from evalstats_plugin.runtime.files import check_output_path, write_bytes
 from evalstats_plugin.runtime.untrusted import visible
+from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
