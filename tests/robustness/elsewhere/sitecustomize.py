@@ -81,7 +81,11 @@ def _become_another() -> None:
     load = builtins.__import__
 
     def import_for(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+        name: str,
+        globals: Any = None,  # noqa: A002
+        locals: Any = None,  # noqa: A002
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
         asked_by = str((globals or {}).get("__name__", ""))
         if level == 0 and asked_by.partition(".")[0] == "evalstats_plugin":
@@ -113,9 +117,10 @@ def _watch_files() -> None:
         if path.startswith(FOLDERS_OF_LINUX) and _asked_by_the_package():
             raise FileNotFoundError(2, os.strerror(2), path)
         if flags & (os.O_WRONLY | os.O_RDWR):
-            known = written.setdefault(os.path.abspath(path).casefold(), os.path.abspath(path))
-            if known != os.path.abspath(path):
-                raise AssertionError(f"{path} and {known} are one file on {PLATFORM}")
+            name = os.path.abspath(path)  # noqa: PTH100
+            known = written.setdefault(name.casefold(), name)
+            if known != name:
+                raise AssertionError(f"{name} and {known} are one file on {PLATFORM}")
 
     sys.addaudithook(heard)
 
