@@ -20,7 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
-from evalstats_plugin.data.responses import Group, Prediction, Responses
+from evalstats_plugin.data.responses import (
+    Group,
+    Prediction,
+    Responses,
+    mean_of_tasks,
+    task_shares,
+)
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.scales import settled
@@ -65,6 +71,7 @@ from evalstats_plugin.stats import survey
 from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
 from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.streams import stream
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -164,7 +171,7 @@ def intervals(
         ("rule for missing scores", missing, Missing),
     ):  # fmt: skip
         check_known(what, name, get_args(names))
-    source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
+    source, seed = stream(rng, "score intervals"), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):
         rows = _of_store(responses, solver, bounds or {}, population)
@@ -584,7 +591,7 @@ def _beside_independent(
     where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
     if not where:
         return rows
-    solver = _Solver(own.level, "auto", own.prior, np.random.default_rng(0))
+    solver = _Solver(own.level, "auto", own.prior, stream(0, "intervals without clusters"))
     naive = solver.solve([replace(cells[i], clusters=None) for i in where])
     for i, (_, low, high) in zip(where, naive, strict=True):
         cell, row = cells[i], rows[i]
@@ -768,8 +775,8 @@ def _weighted_row(
     sizes = [
         float(c.n + c.responses.measure.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
     ]
-    shares = np.ones(len(cells)) if group.weighting == "macro" else np.array(sizes)
-    shares = shares / shares.sum()
+    around = _from_group(group, cells)
+    shares = task_shares(around, np.array(sizes))
     estimate = float(shares @ [c.estimate for c in cells])
     row = replace(row, estimate=estimate, std_error=_std_error(cells, shares))
     if any(r.low is None or r.high is None for r in rows):
@@ -786,8 +793,13 @@ def _weighted_row(
         low=finite(float(interval.low)),
         high=finite(float(interval.high)),
         method=method,
-        notes=(*row.notes, f"{group.weighting} mean of {counted(len(cells), 'task')}"),
+        notes=(*row.notes, mean_of_tasks(around)),
     )
+
+
+def _from_group(group: Group, cells: Sequence[Cell]) -> list[tuple[Group, ...]]:
+    """Return the groups around each task from this one on."""
+    return [(group, *cell.responses.groups[group.depth + 1 :]) for cell in cells]
 
 
 def _predicted_group(
@@ -801,9 +813,9 @@ def _predicted_group(
             row, notes=(*row.notes, "not every task of this group has a predicted score")
         )
     sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in known])
-    shares = np.ones(len(sizes)) if group.weighting == "macro" else sizes
+    shares = task_shares(_from_group(group, cells), sizes)
     ends = np.array([[r.estimate, r.low, r.high] for r in rows], dtype=np.float64)
-    estimate, low, high = (float(value) for value in shares @ ends / shares.sum())
+    estimate, low, high = (float(value) for value in shares @ ends)
     note = f"{group.weighting} mean of {counted(len(cells), 'predicted task')}"
     notes = (*row.notes, note)
     return replace(row, estimate=estimate, low=low, high=high, method=ADAPTIVE, notes=notes)
