@@ -7,8 +7,7 @@ from time import process_time
 
 import numpy as np
 
-from evalstats_plugin.data.measure import Measure
-from evalstats_plugin import Responses, Source, intervals
+from evalstats_plugin import Measure, Responses, Source, intervals
 
 MODELS, TASKS, ITEMS = 50, 60, 200
 REPEATS = 3
@@ -34,7 +33,6 @@ def seconds(scores: np.ndarray) -> float:
         Responses(
             model=f"model_{i // TASKS}",
             measure=Measure(task=f"task_{i % TASKS}", metric="acc"),
-            
             item_ids=ids,
             scores=row[:, None],
             source=source,

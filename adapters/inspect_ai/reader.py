@@ -125,8 +125,8 @@ def read_texts(
 
 
 def _task_names(base: Fields) -> tuple[str, ...]:
-    measure: Measure = base["measure"]
-    return measure.task, measure.task.rpartition("/")[2]
+    task: str = base["measure"].task
+    return task, task.rpartition("/")[2]
 
 
 def _base(log: EvalLog, path: Path) -> Fields:
@@ -185,7 +185,9 @@ def _selected(
         if found:
             rows[0] += others
         # A headline that is no mean of scores stands alone: no other value answers for it.
-        alone = [fields for each in rows for fields in each[1:] if fields["measure"].is_headline]
+        alone = [
+            f for each in rows for f in each[1:] if "scores" not in f and f["measure"].is_headline
+        ]
         rows = [[f for f in each if all(f is not one for one in alone)] for each in rows]
         return [_made(*each) for each in ([one] for one in alone)] + [_made(*each) for each in rows]
     asked: list[Responses] = []
@@ -193,7 +195,8 @@ def _selected(
         wanted = [selection.wants_metric(fields["measure"].metric, *tasks) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
         if each and not any(wanted):
-            wanted[0] = selection.wants_metric(each[0]["measure"].metric.partition("/")[0], *tasks)
+            name = each[0]["measure"].metric.partition("/")[0]
+            wanted[0] = selection.wants_metric(name, *tasks)
         named = [fields for fields, is_named in zip(each, wanted, strict=True) if is_named]
         if each is not others and wanted[0]:
             rest = [fields for fields, is_named in zip(each, wanted, strict=True) if not is_named]

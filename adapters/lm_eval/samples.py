@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval.layout import section
+from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import together, with_response
@@ -99,9 +100,6 @@ _CHOSEN = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match")
 
 _UNIT = ("acc", "exact_match", "pass@")
 """How the names of metrics begin whose scores lie in [0, 1], whatever the task."""
-
-
-Weighting = Literal["micro", "macro", "either"]
 
 
 def read_samples(

@@ -54,6 +54,8 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 """Fields of `Group` besides its notes, and their types."""
 
 
+Weighting = Literal["micro", "macro", "parts", "either"]
+
 LARGEST = 1e60
 """Largest absolute value of a score: those beyond it overflow when variances are computed."""
 
@@ -280,9 +282,9 @@ class Group:
     name: str
     depth: int
     """0 for the outermost."""
-    weighting: Literal["micro", "macro", "parts", "either"]
+    weighting: Weighting
     """micro: every item counts the same; macro: every task; parts: every group one level down, and
-    every task that is in none; either: the logged values do not tell micro and macro apart."""
+    every task that is in none; either: the logged values do not tell micro from macro."""
     n_tasks: int
     """Tasks of the group that have the metric; without all of them it has no score."""
     logged: float | None = None

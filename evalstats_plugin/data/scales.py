@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.data.measure import SHARE, Scale
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, Weighting
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.stats.arrays import FloatArray
@@ -143,7 +143,7 @@ def _with_weightings(responses: list[Responses]) -> list[Responses]:
     """
     if not any(g.weighting == "either" for r in responses for g in r.groups):
         return responses
-    known: dict[tuple[str, ...], Literal["micro", "macro", "either"]] = {}
+    known: dict[tuple[str, ...], Weighting] = {}
     for r in responses:
         for g in r.groups:
             if g.weighting != "either" and g.logged is not None:

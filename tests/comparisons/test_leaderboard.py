@@ -163,7 +163,7 @@ def test_a_group_whose_tasks_are_not_all_there_hides_none() -> None:
 def test_the_score_of_a_task_is_its_headline() -> None:
     """Other values that a log gives of the same answers are no scores of the task."""
     responses = [
-        replace(r, beside=(replace(r, metric="share wrong", scores=1 - r.scores),))
+        replace(r, beside=(replace(r.measured(metric="share wrong"), scores=1 - r.scores),))
         for r in _tasks(1)
     ]
     plain, table = es.table(_tasks(1), rng=0), es.table(responses, rng=0)
@@ -184,7 +184,7 @@ def test_the_score_of_a_task_is_its_headline() -> None:
 def test_metrics_are_preferred_in_order_or_by_task(
     metric: str | tuple[str, ...], expected: list[str]
 ) -> None:
-    responses = [replace(r, metric=name) for r in _tasks(1, (20, 30)) for name in "ab"]
+    responses = [r.measured(metric=name) for r in _tasks(1, (20, 30)) for name in "ab"]
     table = es.table(responses, metric=metric, rng=0)
     found = {cell.task: cell.metric for cell in table if cell.kind == "task"}
 
@@ -204,7 +204,7 @@ def test_a_task_may_be_called_overall() -> None:
     """Columns are told apart by what they are."""
     named = {"task 0": "overall", "task 1": "group", "task 2": "task 2"}
     responses = _in_group(_tasks(1, (30, 40, 20, 50)), "task 1", "task 3")
-    table = es.table([replace(r, task=named.get(r.task, r.task)) for r in responses], rng=0)
+    table = es.table([r.measured(task=named.get(r.task, r.task)) for r in responses], rng=0)
 
     assert ("overall", "overall", "group", "task 2") == table.tasks
     expected = {c.model: c.estimate for c in es.table(responses, rng=0) if c.task == "task 0"}
