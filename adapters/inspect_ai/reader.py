@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import early_stops, found_in, task_args_of
-from evalstats_plugin.adapters.inspect_ai.archive.guard import (
-    form_of,
-)
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY, form_of
 from evalstats_plugin.adapters.inspect_ai.archive.opening import (
     ReadSamples,
     opened,
@@ -136,6 +134,7 @@ def _base(log: EvalLog, path: Path) -> Fields:
         version=spec.packages.get("inspect_ai"),
         when=spec.created,
         run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
+        is_annotated=KEY in (log.metadata or {}),
     )
     return {
         "model": printable_name(spec.model),

@@ -61,8 +61,11 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
     if layout.is_samples(log):
         return _read_one_samples_file(log.path, selection)
-    data = layout.load_results(log)
-    return None if data is None else read_results(data, log.path, selection)
+    data = layout.load_annotated(log)
+    if data is None:
+        return None
+    clean = layout.without_block(data)
+    return read_results(clean, log.path, selection, is_annotated=layout.KEY in data)
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
@@ -97,9 +100,11 @@ def read_texts(
     return texts
 
 
-def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
+def read_results(
+    data: Mapping[str, Any], path: Path, selection: Selection, *, is_annotated: bool = False
+) -> list[Responses]:
     """Read results, from a file or in memory; they may contain the samples."""
-    found = _Run(data, path, selection).responses()
+    found = _Run(data, path, selection, is_annotated=is_annotated).responses()
     record = layout.section(data, RECORD)
     return [with_prediction(r, record) for r in found] if record else found
 
@@ -155,7 +160,14 @@ class _Logged:
 class _Run:
     """One run of lm-eval: its results and its samples."""
 
-    def __init__(self, data: Mapping[str, Any], path: Path, selection: Selection) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        path: Path,
+        selection: Selection,
+        *,
+        is_annotated: bool = False,
+    ) -> None:
         self.data = data
         self.path = path
         self.selection = selection
@@ -168,6 +180,7 @@ class _Run:
             harness="lm_eval",
             version=data.get("lm_eval_version"),
             when=layout.stamp_of(path) or str(data.get("date", "")),
+            is_annotated=is_annotated,
         )
 
     def responses(self) -> list[Responses]:

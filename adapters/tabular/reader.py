@@ -77,7 +77,7 @@ from evalstats_plugin.errors import (
     few,
     missing_column,
 )
-from evalstats_plugin.runtime.files import LogFile, check_fields, reporting_damage
+from evalstats_plugin.runtime.files import LogFile, check_fields, number_in, reporting_damage
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -286,7 +286,9 @@ def scores_of(column: Column, name: str, where: str) -> Scores:
         A text is no score, or there are percentages and numbers above 1; the message has the row.
     """
     try:
-        # Fast if all texts are plain numbers.
+        # Fast if all texts are plain numbers; those of Python may have _ between digits.
+        if any("_" in text for text in column.values):
+            raise ValueError
         numbers, notes = np.asarray(column.values, dtype=str).astype(np.float64), ()
     except ValueError:
         numbers, notes = _parsed(column, name, where)
@@ -321,7 +323,7 @@ def _number(text: str, *, decimal: bool) -> float | None:
         return WORDS[small]
     digits = small.removesuffix("%").rstrip()
     try:
-        number = float(digits.replace(",", ".") if decimal else digits)
+        number = number_in(digits.replace(",", ".") if decimal else digits)
     except ValueError:
         return None
     return number / 100 if small.endswith("%") else number

@@ -129,7 +129,7 @@ def _place_of_page(name: str | None, baseline: str | None) -> Path | None:
     if name == "-":
         msg = "the page cannot go to standard output: name a file, such as --html report.html"
         raise SelectionError(msg)
-    from evalstats_plugin.runtime.files import check_output_path
+    from evalstats_plugin.runtime.writing import check_output_path
 
     return check_output_path(name, PAGE_SUFFIXES, asked="--html")
 
@@ -147,7 +147,7 @@ def _write_page(
     from evalstats_plugin.comparisons.design import check_baseline
     from evalstats_plugin.logs.texts import item_texts
     from evalstats_plugin.report.html.page import Page, to_html
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
     from evalstats_plugin.scores.items import item_answers, telling_items
 
     check_baseline(baseline, [r.model for r in responses])

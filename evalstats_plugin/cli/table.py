@@ -58,7 +58,7 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """
     from evalstats_plugin.comparisons import leaderboard as scores
     from evalstats_plugin.report import leaderboard
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")

@@ -253,6 +253,8 @@ class Source:
     """Time of the run, in a form that sorts by time."""
     run: str = ""
     """Id that the logs of an interrupted and resumed run share; empty where unknown."""
+    is_annotated: bool | None = None
+    """Whether this package has written its results into the log; None where it has no place."""
 
 
 @dataclass(frozen=True, slots=True)

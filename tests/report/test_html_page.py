@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -35,7 +34,6 @@ from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 SCREENSHOTS = ROOT / "docs" / "screenshots"
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -64,18 +62,14 @@ def _set(matrix: ResponseMatrix) -> ResponseSet:
 
 
 @pytest.fixture(scope="module")
-def browser(needs: Callable[..., None]) -> Iterator[Any]:
+def browser(needs: Callable[..., None], program: Callable[[str], str]) -> Iterator[Any]:
     """Start Chromium."""
     needs("playwright")
-    if BROWSER is None:
-        missing = "no chromium here: apt-get install chromium"
-        (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
+    path = program("chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=BROWSER, args=ARGUMENTS, timeout=120_000
-        )
+        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=120_000)
         yield started
         started.close()
 

@@ -35,6 +35,7 @@ from evalstats_plugin.cli.shell.running import (
 )
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -210,7 +211,7 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     """
     from evalstats_plugin.ranking import rank
     from evalstats_plugin.report import rankings
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     page = None
     if asked.html is not None:
@@ -289,11 +290,8 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
 
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
-    import numpy as np
-
     from evalstats_plugin.ranking.rank import rank
-    from evalstats_plugin.runtime.files import write_bytes
-    from evalstats_plugin.runtime.transactions import check_free
+    from evalstats_plugin.runtime.writing import check_free, write_bytes
 
     if output != "-":
         check_free(Path(output))
@@ -306,7 +304,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
         rng=asked.seed,
         options=asked.options(contests, variance, asked.draws),
     )
-    drawn, rng = found.fit.draws, np.random.default_rng(asked.seed)
+    drawn, rng = found.fit.draws, stream(asked.seed, "draws shown of ratings")
     if drawn is None or len(drawn) < n:
         drawn = found.fit.sample(n, rng)
     elif len(drawn) > n:
