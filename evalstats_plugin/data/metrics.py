@@ -66,9 +66,8 @@ _M = StockMetric
 STOCK: tuple[StockMetric, ...] = (
     # lm-eval: metrics of its own, then of its tasks.
     _M("acc acc_norm acc_bytes acc_mutual_info acc_all", SHARE, harness=_LM),
-    _M("exact_match em", SHARE, harness=_LM, task="[!s]*"),
     _M("em", PERCENT, harness=_LM, task="scrolls_quality"),
-    _M("exact_match", SHARE, harness=_LM),
+    _M("exact_match em", SHARE, harness=_LM),
     _M("mc1 mc2", SHARE, harness=_LM),
     _M("bleu_max rouge?_max rouge??_max", PERCENT, harness=_LM),
     _M("bleu_acc rouge?_acc rouge??_acc bleurt_acc", SHARE, harness=_LM),
@@ -83,8 +82,7 @@ STOCK: tuple[StockMetric, ...] = (
     _M("pct_stereotype pct_male_preferred", SHARE, "unknown", harness=_LM),
     _M("brier_score", BRIER, "lower", "brier_score", "probabilities", _LM),
     _M("mcc", DIFFERENCE, "higher", "matthews_corrcoef", "labels", _LM),
-    _M("f1", SHARE, "higher", "f1", "labels", _LM, "glue*"),
-    _M("mrpc qqp", SHARE, "higher", "f1", "labels", _LM),
+    _M("f1", SHARE, harness=_LM),
     _M("bleu", PERCENT, "higher", "bleu", "texts", _LM),
     _M("chrf", PERCENT, "higher", "chrf", "texts", _LM),
     _M("chrf++", PERCENT, "higher", "chrf++", "texts", _LM),
