@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import early_stops, found_in, task_args_of
-from evalstats_plugin.adapters.inspect_ai.archive.guard import (
-    form_of,
-)
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY, form_of
 from evalstats_plugin.adapters.inspect_ai.archive.opening import (
     ReadSamples,
     opened,
@@ -34,6 +32,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     Estimand,
     Logged,
     estimands_of,
+    headline_row,
     others_of,
     reduced,
 )
@@ -46,6 +45,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import (
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import with_prediction
+from evalstats_plugin.data.measure import SHARE, Measure, Scale
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -98,11 +98,11 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
     with opened(file, form, header_only=selection.header_only) as (log, read_samples):
         base = _base(log, path)
         # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
-        if not selection.wants_task(base["task"], base["task"].rpartition("/")[2]):
+        if not selection.wants_task(*_task_names(base)):
             return []
         if selection.header_only:
             found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
-            return [Responses(**base, metric=label) for label in found]
+            return [Responses(**_named(base, label)) for label in found]
         if log.status != "success" and not selection.include_incomplete:
             msg = (
                 f"{path} is of a run that did not end well (status {log.status!r}); "
@@ -124,6 +124,11 @@ def read_texts(
     return {(task, item): text for item, text in texts_of(samples).items()}
 
 
+def _task_names(base: Fields) -> tuple[str, ...]:
+    task: str = base["measure"].task
+    return task, task.rpartition("/")[2]
+
+
 def _base(log: EvalLog, path: Path) -> Fields:
     spec = log.eval
     source = Source(
@@ -132,10 +137,11 @@ def _base(log: EvalLog, path: Path) -> Fields:
         version=spec.packages.get("inspect_ai"),
         when=spec.created,
         run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
+        is_annotated=KEY in (log.metadata or {}),
     )
     return {
         "model": printable_name(spec.model),
-        "task": printable_name(spec.task),
+        "measure": Measure(task=printable_name(spec.task), metric=""),
         "source": source,
         "provenance": Provenance(task_version=printable_name(str(spec.task_version))),
         "settings": settings_of(log),
@@ -159,24 +165,38 @@ def _read_scores(
             for s in scorers
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
-    return _selected([each for each in found if each], others, selection)
+    headline = headline_row(log)
+    for fields in (*others, *(fields for each in found for fields in each)):
+        measure: Measure = fields["measure"]
+        known = None if headline is None else measure.metric == headline
+        fields["measure"] = replace(measure, is_headline=known)
+    return _selected([each for each in found if each], others, selection, _task_names(base))
 
 
 def _selected(
-    found: Sequence[Sequence[Fields]], others: Sequence[Fields], selection: Selection
+    found: Sequence[Sequence[Fields]],
+    others: Sequence[Fields],
+    selection: Selection,
+    tasks: tuple[str, ...],
 ) -> list[Responses]:
     """Return the first value of each scorer with the others beside it, or those asked for."""
-    if not selection.metrics:
+    if not selection.metrics_of(*tasks):
         rows = [[*each] for each in found] or [[each] for each in others]
         if found:
             rows[0] += others
-        return [_made(*each) for each in rows]
+        # A headline that is no mean of scores stands alone: no other value answers for it.
+        alone = [
+            f for each in rows for f in each[1:] if "scores" not in f and f["measure"].is_headline
+        ]
+        rows = [[f for f in each if all(f is not one for one in alone)] for each in rows]
+        return [_made(*each) for each in ([one] for one in alone)] + [_made(*each) for each in rows]
     asked: list[Responses] = []
     for each in [*found, others]:
-        wanted = [selection.wants_metric(fields["metric"]) for fields in each]
+        wanted = [selection.wants_metric(fields["measure"].metric, *tasks) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
         if each and not any(wanted):
-            wanted[0] = selection.wants_metric(each[0]["metric"].partition("/")[0])
+            name = each[0]["measure"].metric.partition("/")[0]
+            wanted[0] = selection.wants_metric(name, *tasks)
         named = [fields for fields, is_named in zip(each, wanted, strict=True) if is_named]
         if each is not others and wanted[0]:
             rest = [fields for fields, is_named in zip(each, wanted, strict=True) if not is_named]
@@ -192,17 +212,20 @@ def _made(first: Fields, *beside: Fields) -> Responses:
 def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     """Return responses that hold only the logged value."""
     return {
-        **base,
+        **_named(base, estimand.label, higher_is_better=estimand.logged.is_accuracy or None),
         **_logged(estimand),
-        "higher_is_better": True if estimand.logged.is_accuracy else None,
         "notes": tuple(map(printable_name, notes)),
     }
+
+
+def _named(fields: Fields, label: str, **known: Any) -> Fields:
+    """Return the fields with the measure of one metric, and with what is known of it."""
+    return {**fields, "measure": replace(fields["measure"], metric=label, **known)}
 
 
 def _logged(estimand: Estimand) -> Fields:
     logged = estimand.logged
     return {
-        "metric": estimand.label,
         "logged": logged.value,
         "logged_std_error": logged.std_error,
         "logged_n": logged.n,
@@ -222,19 +245,22 @@ def _of_scorer(
     graded = all(is_grade(v) or is_unscored(v) for v in values)
     estimands = estimands_of(log, scorer)
     epochs: Fields = {
-        **base,
-        "metric": scorer.label,
+        **_named(
+            base,
+            scorer.label,
+            scorer=scorer.name,
+            scale=SHARE if graded else None,
+            scale_from="registry" if graded else "",
+            higher_is_better=graded or estimands[0].logged.is_accuracy or None,
+            population=_population(log, table),
+            n_cut=_n_cut(log, table),
+        ),
         "item_ids": table.item_ids,
         "item_hashes": table.hashes("question"),
-        "provenance": replace(
-            base["provenance"], prompt_hashes=table.hashes("prompt"), n_cut=_n_cut(log, table)
-        ),
+        "provenance": replace(base["provenance"], prompt_hashes=table.hashes("prompt")),
         "scores": table.spread(table.numbers(values)),
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "clusters": clusters,
-        "bounds": (0.0, 1.0) if graded else None,
-        "higher_is_better": True if graded or estimands[0].logged.is_accuracy else None,
-        "population": _population(log, table),
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
     done = log.status == "success"
@@ -279,20 +305,23 @@ def _of_estimand(
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
     made = epochs if kept.all() else _only(epochs, kept)
-    bounds, higher = made["bounds"], made["higher_is_better"]
+    measure: Measure = replace(
+        made["measure"], metric=estimand.label, reducer="" if is_mean else estimand.reducer,
+        group=estimand.group,
+    )  # fmt: skip
     if estimand.kind == "share":
-        bounds, higher = (0.0, 1.0), None
+        measure = replace(measure.on(SHARE, "registry"), higher_is_better=None, direction_from="")
     elif not is_mean and estimand.reducer.startswith(UNIT):
-        bounds, higher = (0.0, 1.0), True
-    if estimand.kind == "groups" and bounds is not None:
-        bounds = (0.0, float(_weights(every, table.field(estimand.field)).max()))
+        measure = replace(measure.on(SHARE, "registry"), higher_is_better=True)
+    if estimand.kind == "groups" and measure.bounds is not None:
+        weights = _weights(every, table.field(estimand.field))
+        measure = measure.on(Scale(0.0, float(weights.max())), measure.scale_from)
     return {
         **made,
         **_logged(estimand),
+        "measure": measure,
         "scores": epochs["scores"][kept] if valid is None else valid[kept],
         "unreduced": None if is_mean else Responses(**made),
-        "bounds": bounds,
-        "higher_is_better": higher,
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
 

@@ -43,9 +43,9 @@ from evalstats_plugin.adaptive.records import RECORD, with_record
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import Annotation
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import files, writing
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import Revision, revision
+from evalstats_plugin.runtime.writing import Revision, revision
 
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
@@ -89,10 +89,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
 def _written(output: Path, content: bytes, path: Path, read: Revision | None) -> Path:
     if output.resolve() != path.resolve():
-        return files.write_bytes(output, content, times_of=path)
+        return writing.write_bytes(output, content, times_of=path)
     if content == path.read_bytes() and revision(path) == read:
         return output
-    return files.write_bytes(output, content, over=read, times_of=path)
+    return writing.write_bytes(output, content, over=read, times_of=path)
 
 
 def original_bytes(path: Path) -> bytes:
@@ -174,7 +174,7 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
     touched: set[tuple[str, str]] = set()
     kept: set[tuple[str, str]] = set()
     for r in read_results(data, path, Selection()):
-        if not r.provenance.is_whole:
+        if not r.is_whole:
             # What all items gave is not corrected by a part of them.
             kept |= {(group, r.metric) for group in tree.groups_around(r.task)}
             continue
@@ -214,7 +214,7 @@ def _of_group(
     means = [v for v in values if v is not None]
     known = [e for e in errors if e is not None]
     sizes = [tree.size(t) for t in tasks]
-    micro = tree.weighting(group, metric)[0] == "micro"
+    micro = tree.weighting(group, metric)[0] != "macro"
     if len(means) < len(tasks):
         return
     if micro:

@@ -282,6 +282,7 @@ class Named:
     def solve(self) -> Found:
         """Return what was found of each pair."""
         from evalstats_plugin.stats.means import moments
+        from evalstats_plugin.stats.unpaired import two_sided
 
         blocks = list(_blocks(self._pairing))
         every = (self._pairing.differences(x.start, x.stop) for x in blocks)
@@ -337,11 +338,6 @@ class Named:
         flat = (moments(differences).std == 0) & (method.family == "real")
         found = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
         return (*found, stats_paired.t_prob(differences)) if method.name == "paired-t" else found
-
-
-def two_sided(prob: FloatArray) -> FloatArray:
-    """P-value of which 1 - p is the level of the equal-tailed interval that touches 0."""
-    return np.minimum(2 * np.minimum(prob, 1 - prob), 1.0)
 
 
 def _blocks(pairing: Pairs) -> Iterator[slice]:

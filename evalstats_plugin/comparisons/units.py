@@ -6,7 +6,7 @@ items; sums over clusters; items within fixed tasks, with their weights; or task
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,12 +69,14 @@ class Strata:
     ----------
     tasks
         Of the same models and pairs.
-    micro
-        Weights are the numbers of items, instead of the same for every task.
+    weights
+        Shares of the tasks, from how many items of each a pair has, shape (K, T).
     """
 
-    def __init__(self, tasks: Sequence[Pairing], *, micro: bool) -> None:
-        self.tasks, self._micro = tasks, micro
+    def __init__(
+        self, tasks: Sequence[Pairing], weights: Callable[[FloatArray], FloatArray]
+    ) -> None:
+        self.tasks, self._weights = tasks, weights
 
     def differences(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray]:
         """Units of some pairs, shape (K, U), NaN where missing, and which of them are there."""
@@ -114,9 +116,7 @@ class Strata:
             _task_units(one, a, b) for one, a, b in zip(self.tasks, first, second, strict=True)
         ]
         units, seen, means, n_items, n_units = (list(part) for part in zip(*parts, strict=True))
-        n = np.stack(n_items, axis=1)
-        weights = n if self._micro else np.ones_like(n)
-        weights = weights / weights.sum(axis=1, keepdims=True)
+        weights = self._weights(np.stack(n_items, axis=1))
         whole = (weights * np.stack(means, axis=1)).sum(axis=1)
         total = np.sum(n_units, axis=0)
         x = np.concatenate(

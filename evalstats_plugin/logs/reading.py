@@ -19,8 +19,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from evalstats_plugin.data.responses import TABULAR, Responses, Selection
+from evalstats_plugin.data.metrics import with_stock
+from evalstats_plugin.data.responses import (
+    TABULAR,
+    Responses,
+    Selection,
+    check_item_ids,
+    with_epochs,
+)
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
     EvalStatsError,
@@ -32,7 +40,6 @@ from evalstats_plugin.errors import (
 )
 from evalstats_plugin.plugins import Plugins, load_plugins, strict
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import JOURNAL, PREFIX, UNDO, finish_interrupted
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.findings import Finding, Findings, find_problems, notes_on_differences
 
@@ -77,6 +84,7 @@ def read(
     wide: Literal["", "models", "items"] = "",
     repeats: bool = False,
     model_name: str = "",
+    missing_code: float | Sequence[float] = (),
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -114,6 +122,8 @@ def read(
         lm-eval's logs this runs lm-eval's own filters and metrics.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
+    missing_code
+        Numbers that stand for a missing score in tables, such as -1 or 99.
 
     Raises
     ------
@@ -129,6 +139,7 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
+        missing_codes=_numbers(missing_code),
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     frame = _frame_among(paths, wide=bool(wide))
@@ -142,7 +153,9 @@ def read(
         if frame:
             search.logs[frame.path] = _Log(frame)
         logs = list(search.logs)
-        outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
+        outcomes = _outcomes(
+            list(search.logs.values()), selection, plugins, on_log, again=runs == "epochs"
+        )
         for log, outcome in zip(logs, outcomes, strict=True):
             if not isinstance(outcome, Unread):
                 found.extend(outcome)
@@ -172,7 +185,8 @@ def read(
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
-    return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
+    differences = notes_on_differences(kept)
+    return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
 
 
 def check(
@@ -274,7 +288,10 @@ def read_results(
     )
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+    known = settled(with_known(responses, plugins))
+    for r in known:
+        check_item_ids(r, in_log=True)
+    return ResponseSet(tuple(label_models(known)), plugins.problems)
 
 
 def read_contests(
@@ -359,11 +376,6 @@ def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
         return list(search.logs)
 
 
-def _is_searched(path: Path) -> bool:
-    """Whether a path is a folder of others, not one in which this package is writing."""
-    return path.is_dir() and not any(part.startswith(PREFIX) for part in path.parts)
-
-
 @dataclass(frozen=True, slots=True)
 class _Log:
     """A log to be read."""
@@ -404,8 +416,10 @@ class _Search:
             self.logs.setdefault(path, _Log(LogFile(path)))
             return []
         logs: dict[Path, _Log] = {}
-        for folder in [path, *sorted(filter(_is_searched, path.rglob("*")), key=_BY_PARTS)]:
-            logs |= self._in_folder(folder)
+        for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
+            # Hidden folders hold no logs, but what programs note, such as files being written.
+            if not any(part.startswith(".") for part in folder.relative_to(path).parts):
+                logs |= self._in_folder(folder)
         logs = logs or self._tables_in(path)
         if not logs:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
@@ -439,9 +453,6 @@ class _Search:
     def _in_folder(self, folder: Path) -> dict[Path, _Log]:
         """Return the logs directly in a folder; each file is offered until a plugin claims it."""
         entries = sorted(folder.iterdir(), key=lambda p: p.name)
-        if any(p.name.startswith(PREFIX) and p.suffix in {JOURNAL, UNDO} for p in entries):
-            finish_interrupted(folder)
-            entries = sorted(folder.iterdir(), key=lambda p: p.name)
         files = {p: LogFile(p) for p in entries if not p.name.startswith(".") and p.is_file()}
         logs: dict[Path, _Log] = {}
         with ExitStack() as looking:
@@ -497,7 +508,10 @@ def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Respons
     return _read(_Log(LogFile(path)), selection, plugins)
 
 
-def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
+def _read(
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool = False
+) -> list[Responses]:
+    """Read a log; items that are there `again` are further epochs, or an error."""
     with log.file as file:
         responses = plugins.call(
             "evalstats_read_log", only=log.adapter, log=file, selection=selection
@@ -507,14 +521,34 @@ def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    return list(responses)
+    found = [with_epochs(r) for r in responses] if again else list(responses)
+    for r in found:
+        check_item_ids(r, in_log=True)
+    return with_known(found, plugins)
+
+
+def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
+    """Return responses with what the registry knows of their metrics, and the log does not say."""
+    more = plugins.metrics()
+    made: list[Responses] = []
+    for r in responses:
+        known = r.under(with_stock(r.measure, r.source.harness, more))
+        if r.beside:
+            known = known.with_beside(with_known(r.beside, plugins))
+        made.append(known)
+    return made
 
 
 def _outcomes(
-    logs: Sequence[_Log], selection: Selection, plugins: Plugins, on_log: OnLog | None
+    logs: Sequence[_Log],
+    selection: Selection,
+    plugins: Plugins,
+    on_log: OnLog | None,
+    *,
+    again: bool,
 ) -> Iterator[list[Responses] | Unread]:
     """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
-    run = partial(_outcome, selection=selection, plugins=plugins)
+    run = partial(_outcome, selection=selection, plugins=plugins, again=again)
     outcomes = parallel_map(run, logs, here=not plugins.installed)
     for i, log in enumerate(logs):
         if on_log is not None:
@@ -525,11 +559,11 @@ def _outcomes(
 
 
 def _outcome(
-    log: _Log, selection: Selection, plugins: Plugins
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool
 ) -> tuple[list[Responses] | Unread, dict[tuple[str, str], str]]:
     """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
-        found = _read(log, selection, plugins)
+        found = _read(log, selection, plugins, again=again)
     except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
     return found, plugins.failures
@@ -575,6 +609,10 @@ def _check_used(found: Sequence[Responses], selection: Selection) -> None:
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
+    tasks = list(dict.fromkeys(n for r in found for n in (r.task, *(g.name for g in r.groups))))
+    for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):
+        if not Selection((task,)).wants_task(*tasks):
+            raise SelectionError(_unknown("task", (task,), tasks))
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in found):
         raise SelectionError(
@@ -622,6 +660,10 @@ def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
     """Return the names of the adapters that have a hook, for messages."""
     names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
+
+
+def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

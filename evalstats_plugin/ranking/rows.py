@@ -25,7 +25,8 @@ from evalstats_plugin.ranking.goodness import (
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
 from evalstats_plugin.stats import ranks as stats_ranks
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,11 +177,12 @@ def ranked(
     limits = stats_ranks.rank_limits(apart)
     low, high = _limits(fit, confidence_level)
     factor, zero = (_ELO[fit.model], ELO_ANCHOR) if scale == "elo" else (1.0, 0.0)
-    order = np.argsort(-fit.rating, kind="stable")
+    order = np.argsort(-steady(fit.rating), kind="stable")
     n = len(order)
     letters = [""] * n
     if n <= MOST_LETTERED:
-        letters = stats_ranks.letters(stats_ranks.groups_alike((apart | apart.T)[np.ix_(order, order)]))
+        alike = stats_ranks.groups_alike((apart | apart.T)[np.ix_(order, order)])
+        letters = stats_ranks.letters(alike)
     weights = np.concatenate([contests.weight] * 2)
     met = np.bincount(np.concatenate([contests.first, contests.second]), weights, n)
     columns: dict[str, Any] = {
@@ -189,7 +191,7 @@ def ranked(
         "std_error": _numbers(factor * fit.std_error[order]),
         "low": _numbers(zero + factor * low[order]),
         "high": _numbers(zero + factor * high[order]),
-        "expected_rank": _numbers(found.mean(axis=0)[order]),
+        "expected_rank": _numbers(_expected_ranks(fit, found)[order]),
         "rank_low": limits.best[order].tolist(),
         "rank_high": limits.worst[order].tolist(),
         "prob_best": _numbers(distribution[order, 0]),
@@ -220,6 +222,18 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
     if freedom:
         normal = normal * np.sqrt(freedom / rng.chisquare(freedom, size=(len(normal), 1)))
     return fit.rating + normal, normal
+
+
+def _expected_ranks(fit: RankingFit, drawn: IntArray) -> FloatArray:
+    """One more than the probabilities of the others to be better; of draws where there are any."""
+    if fit.draws is not None:
+        return drawn.mean(axis=0)
+    mean, variance = ratings_fit.pairwise_differences(fit.rating, fit.covariance)
+    freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
+    t = mean / np.sqrt(variance)
+    behind = special.stdtr(freedom, -t) if np.isfinite(freedom) else special.ndtr(-t)
+    # Half for the player itself, whose difference is 0.
+    return np.asarray(0.5 + behind.sum(axis=1), dtype=np.float64)
 
 
 def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, FloatArray]:

@@ -29,7 +29,15 @@ from evalstats_plugin.comparisons.rows import (
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import View, number, percent, print_all, task_and_metric, titled
+from evalstats_plugin.report.text import (
+    ROUNDING,
+    View,
+    number,
+    percent,
+    print_all,
+    task_and_metric,
+    titled,
+)
 from evalstats_plugin.runtime.untrusted import printable
 from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
 
@@ -372,7 +380,8 @@ def order_line(rows: Sequence[Comparison]) -> str:
 def size(row: Comparison, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
     text = number(value)
-    return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
+    positive = value is not None and value > ROUNDING
+    return f"+{text}" if row.measure == "difference" and positive else text
 
 
 def difference_interval(row: Comparison) -> str:
@@ -401,6 +410,29 @@ def probability(value: float | None) -> str:
     if value < 0.001:
         return "<0.1 %"
     return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
+
+
+def sampled_probability(value: float | None) -> str:
+    """Format the share of some thousand draws, whose error forbids decimals of a per cent.
+
+    >>> [sampled_probability(p) for p in (0.709, 0.004, 0.9999, None)]
+    ['71 %', '<1 %', '>99 %', '–']
+    """
+    if value is None:
+        return "–"
+    if value < 0.01:
+        return "<1 %"
+    return f"{100 * value:.0f} %" if value <= 0.99 else ">99 %"
+
+
+def sampled_p_value(value: float, draws: int) -> str:
+    """Format a p-value from so many draws with the digits that its error allows.
+
+    >>> [sampled_p_value(p, 999) for p in (1.0, 0.318, 0.012, 0.001)]
+    ['1.00', '0.32', '0.012', '0.001']
+    """
+    error = max(value * (1 - value), 1 / (draws + 1)) ** 0.5 / draws**0.5
+    return f"{value:.2f}" if error > 0.005 else f"{value:.3f}"
 
 
 def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | None) -> None:

@@ -23,7 +23,7 @@ from evalstats_plugin.hierarchical.rows import (
     NewScore,
     Performance,
 )
-from evalstats_plugin.report.comparisons import probability
+from evalstats_plugin.report.comparisons import probability, sampled_probability
 from evalstats_plugin.report.text import (
     Lines,
     Page,
@@ -164,7 +164,7 @@ def _score_lines(results: HierarchicalReport) -> Lines:
         name = "" if row.model == previous else row.model
         previous = row.model
         task = "(all)" if row.task is None else row.task
-        pull = "–" if row.shrinkage is None else f"{100 * row.shrinkage:+.1f}"
+        pull = "–" if row.shrinkage is None else f"{100 * row.shrinkage:+z.1f}"
         limits = f"[{_share(row.low)}, {_share(row.high)}]"
         lines.append([name, task, f"{row.n_items:,}", _share(row.score), _share(row.estimate),
                       limits, pull])  # fmt: skip
@@ -193,9 +193,17 @@ def _pair_lines(results: HierarchicalReport) -> Lines:
         ahead, on_task = (
             1 - p if flip else p for p in (row.prob_better, row.prob_better_on_a_task)
         )
-        limits = f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
-        by = f"{100 * sign * row.difference:+.1f}"
-        lines.append([f"{first} – {second}", by, limits, probability(ahead), probability(on_task)])
+        limits = f"[{100 * ends[0]:+z.1f}, {100 * ends[1]:+z.1f}]"
+        by = f"{100 * sign * row.difference:+z.1f}"
+        lines.append(
+            [
+                f"{first} – {second}",
+                by,
+                limits,
+                sampled_probability(ahead),
+                sampled_probability(on_task),
+            ]
+        )
     return lines
 
 
@@ -214,7 +222,7 @@ def _effect_lines(results: HierarchicalReport) -> Lines:
     lines = [_interval_header(_COVARIATES, results.fit.confidence_level)]
     for row in results.effects:
         limits = f"[{signed(row.low)}, {signed(row.high)}]"
-        positive = probability(row.prob_positive)
+        positive = sampled_probability(row.prob_positive)
         lines.append([row.covariate, row.of, signed(row.estimate), limits, positive])
     return lines
 
@@ -240,7 +248,7 @@ def _new_lines(results: HierarchicalReport) -> Lines:
     for row in results.predicted:
         task = "(all)" if row.over_tasks else row.task or "(new)"
         limits = f"[{_share(row.low)}, {_share(row.high)}]"
-        best = probability(row.prob_best)
+        best = sampled_probability(row.prob_best)
         lines.append([row.model or "(new)", task, _share(row.estimate), limits, best])
     return lines
 
@@ -358,5 +366,5 @@ def _need_lines(results: Capabilities, questions: Questions) -> Lines:
 def _held_out_lines(results: Capabilities) -> Lines:
     return [["Model", "Log loss", "Gain", "Std. error", "AUC"], *([
         _NAMES_OF_MODELS[row.item_model], f"{row.log_loss:.4f}",
-        f"{row.gain:+.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
+        f"{row.gain:+z.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
     ] for k, row in enumerate(results.compared))]  # fmt: skip

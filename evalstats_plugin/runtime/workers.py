@@ -26,8 +26,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.runtime.transactions import scratch_folder
+from evalstats_plugin.errors import DesignError, SelectionError, install_hint
+from evalstats_plugin.runtime.writing import scratch_folder
 
 _GIB = 2**30
 
@@ -311,7 +311,7 @@ def _on_dask(address: str, n_jobs: int) -> Generator[DaskWorkers, None, None]:
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        msg = "a Dask cluster needs distributed: pip install 'evalstats-plugin[cluster]'"
+        msg = f"a Dask cluster needs distributed: {install_hint('cluster')}"
         raise SelectionError(msg) from error
     _check_answer(distributed, address)
     try:
@@ -462,13 +462,13 @@ def free_memory() -> int | None:
     """Return the bytes that this process may still allocate; None where unknown."""
     found: list[int] = []
     with suppress(OSError):
-        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+        lines = [line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines()]
         found += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
     # A container may have less than the machine.
     group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):
-        limit = int((group / "memory.max").read_text())
-        found.append(max(limit - int((group / "memory.current").read_text()), 0))
+        limit = int((group / "memory.max").read_text("ascii"))
+        found.append(max(limit - int((group / "memory.current").read_text("ascii")), 0))
     return min(found, default=None)
 
 

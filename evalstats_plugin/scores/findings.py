@@ -25,6 +25,7 @@ from evalstats_plugin.data.runs import (
     one_of_each,
     repeated_runs,
 )
+from evalstats_plugin.data.scales import settled, strays
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import make_cell
 
@@ -32,6 +33,7 @@ PROBLEMS = {
     "unreadable": "a log cannot be read, or its run did not end",
     "incomplete": "a log holds fewer items than its run scored",
     "contradiction": "a logged value, its standard error and the items contradict each other",
+    "scale": "scores lie beyond the scale of their metric",
     "shadowed": "a later run on a part of the items stands before a longer one",
     "copy": "two logs hold the same run",
     "misplaced": "a log lies in the folder of another model",
@@ -40,6 +42,7 @@ PROBLEMS = {
     "questions": "an item id stands for different questions",
     "prompts": "models were asked the same questions in different words",
     "unscored": "items have no score",
+    "annotated": "some logs here are annotated and some are not",
 }
 """Problems that are looked for, in the order of their findings."""
 
@@ -76,12 +79,14 @@ def find_problems(responses: Iterable[Responses]) -> list[Finding]:
     return [
         *_incomplete(everything),
         *_contradictions(everything),
+        *_beyond_scales(everything),
         *_shadowed(everything),
         *_copies(everything),
         *_misplaced(everything),
         *_versions(everything),
         *(found for found in find_differences(latest) if found.problem != "versions"),
         *_unscored(latest),
+        *_half_annotated(everything),
     ]
 
 
@@ -96,12 +101,27 @@ def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
 
 
 def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
-    """Return short notes on what `find_differences` finds, one for each problem."""
+    """Return short notes on what `find_differences` finds, one for each problem.
+
+    And on logs of which an interrupted command has annotated only some.
+    """
+    latest = list(latest)
     more = "`evalstats-plugin check` says which"
-    return [
+    notes = [
         f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(str(f.task) for f in found)))}"
         for problem, found in grouped(find_differences(latest), lambda f: f.problem).items()
     ]
+    return notes + [f"{PROBLEMS[f.problem]} ({more})" for f in _half_annotated(latest)]
+
+
+def _half_annotated(responses: Iterable[Responses]) -> Iterator[Finding]:
+    """Yield that this package has written into some logs of harnesses, and into others not."""
+    of_logs = {str(r.source.path): r for r in responses if r.source.is_annotated is not None}
+    with_block = [r for r in of_logs.values() if r.source.is_annotated]
+    if with_block and len(with_block) < len(of_logs):
+        without = [r for r in of_logs.values() if not r.source.is_annotated]
+        detail = f"{len(with_block)} of {len(of_logs)} are: annotate all, or strip all"
+        yield _found("annotated", None, without, detail)
 
 
 def _found(problem: str, task: str | None, about: Sequence[Responses], detail: str) -> Finding:
@@ -115,11 +135,11 @@ def _found(problem: str, task: str | None, about: Sequence[Responses], detail: s
 
 
 def _incomplete(responses: Sequence[Responses]) -> Iterator[Finding]:
-    cut = [r for r in responses if not r.provenance.is_whole]
+    cut = [r for r in responses if not r.is_whole]
     for (_, task), some in grouped(cut, lambda r: (str(r.source.path), r.task)).items():
         # A task may be cut under one filter and whole under another.
-        worst = max(some, key=lambda r: r.provenance.n_cut)
-        n, n_cut = len(worst.item_ids), worst.provenance.n_cut
+        worst = max(some, key=lambda r: r.measure.n_cut)
+        n, n_cut = len(worst.item_ids), worst.measure.n_cut
         detail = (
             f"{n} of {n + n_cut} items are there: run it again, or bring back the whole file"
             if n_cut
@@ -139,6 +159,14 @@ def _contradictions(responses: Sequence[Responses]) -> Iterator[Finding]:
                     said.add(key)
                     detail = f"{r.metric}: {note.removeprefix(_MISMATCH)}"
                     yield _found("contradiction", task, [r], detail)
+
+
+def _beyond_scales(responses: Sequence[Responses]) -> Iterator[Finding]:
+    for r in settled(responses):
+        scale = r.measure.scale
+        if scale is not None and (beyond := strays(r.scores, (scale.low, scale.high))):
+            detail = f"{r.metric}: {beyond.question(r.metric, str(scale))}"
+            yield _found("scale", r.task, [r], detail)
 
 
 def _shadowed(responses: Sequence[Responses]) -> Iterator[Finding]:

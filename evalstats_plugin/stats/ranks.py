@@ -159,7 +159,9 @@ def prob_best(
     freedom = values.shape[1] - 1 + PRIOR_ITEMS
     noise = noise * (freedom / rng.chisquare(freedom, size=(n_draws, 1)))
     kept = drawn / (drawn + noise)
-    true = kept * estimates + np.sqrt(kept * noise) * rng.standard_normal((n_draws, n - 1))
+    # Drawn before the axes are known, whose signs and order are arbitrary.
+    normal = rng.standard_normal((n_draws, n - 1)) @ axes
+    true = kept * estimates + np.sqrt(kept * noise) * normal
     winners = np.argmax(true @ (contrasts @ axes).T, axis=1)
     return np.bincount(winners, minlength=n) / n_draws
 

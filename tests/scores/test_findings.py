@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
+from evalstats_plugin import annotate, read
 from evalstats_plugin.data.responses import Group, Provenance, Responses, Source
 from evalstats_plugin.data.runs import label_models
+from evalstats_plugin.logs.annotating import strip
+from evalstats_plugin.logs.reading import check
 from evalstats_plugin.scores.findings import (
     PROBLEMS,
     find_problems,
@@ -34,7 +39,7 @@ def _responses(model: str = "a", **more: Any) -> Responses:
         "source": Source(Path("logs") / model / "log.json", "h", when=f"2026-01-01 {model}"),
         "provenance": Provenance(task_version="1", prompt_hashes=PROMPTS, home=model),
     }
-    return Responses(**{"model": model, **known, **more})
+    return given_responses(**{"model": model, **known, **more})
 
 
 def _with(r: Responses, **known: Any) -> Responses:
@@ -53,7 +58,7 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
 @pytest.mark.parametrize(
     ("responses", "problem", "detail"),
     [
-        ([_with(A, n_cut=10)], "incomplete", "40 of 50 items are there"),
+        ([A.measured(n_cut=10)], "incomplete", "40 of 50 items are there"),
         ([_with(A, is_altered=True)], "incomplete", "not those of the logged checksum"),
         ([replace(A, notes=("mismatch: 1 where 2",))], "contradiction", "acc: 1 where 2"),
         ([replace(A, groups=(GROUP,))], "contradiction", "its tasks say otherwise"),
@@ -91,7 +96,7 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
             "epochs 1: a; 3: b",
         ),
         (
-            [A, replace(B, population=100)],
+            [A, B.measured(population=100)],
             "settings",
             "limit 40 of 100 items: b; all items: a",
         ),
@@ -135,6 +140,60 @@ def test_nothing_is_found_where_nothing_is_wrong(responses: list[Responses]) -> 
     assert find_problems(label_models(responses)) == []
 
 
+def _noted(r: Responses, *, annotated: bool | None) -> Responses:
+    return replace(r, source=replace(r.source, is_annotated=annotated))
+
+
+def test_logs_of_which_only_some_are_annotated_are_named() -> None:
+    """A table, which has no place for an annotation, is no exception."""
+    table = _noted(_responses("c"), annotated=None)
+    responses = [_noted(A, annotated=True), _noted(B, annotated=False), table]
+
+    (found,) = find_problems(responses)
+
+    assert (found.problem, found.logs) == ("annotated", (str(B.source.path),))
+    assert "1 of 2 are" in found.detail
+    assert notes_on_differences(responses) == [
+        "some logs here are annotated and some are not (`evalstats-plugin check` says which)"
+    ]
+    for annotated in (True, False):
+        assert find_problems([_noted(r, annotated=annotated) for r in (A, B)]) == []
+
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "lm_eval/0.4.13/out/*/results*.json",
+        pytest.param(
+            "inspect_ai/0.3.285/models/*.eval",
+            marks=pytest.mark.needs("inspect_ai>=0.3.285"),
+        ),
+        "every_eval_ever/0.3.0/exported/**/*.json",
+    ],
+)
+def test_every_harness_tells_whether_a_log_is_annotated(pattern: str, tmp_path: Path) -> None:
+    """As an annotation of two logs leaves them that was interrupted after the first."""
+    said = "some logs here are annotated and some are not"
+    logs = sorted(LOGS.glob(pattern))[:2]
+    for beside in (path for log in logs for path in log.parent.glob(f"{log.stem}*")):
+        shutil.copy(beside, tmp_path)
+    first, second = (tmp_path / log.name for log in logs)
+
+    seen: list[bool] = []
+    changes = ((annotate, None), (annotate, first), (annotate, second), (strip, first))
+    for change, log in changes:
+        if log is not None:
+            change(log, in_place=True)
+        found = read(tmp_path, include_incomplete=True)
+        seen.append(any(said in note for note in found.notes))
+        assert ("annotated" in [f.problem for f in check(tmp_path)]) == seen[-1]
+
+    assert seen == [False, True, False, True]
+
+
 def _without(r: Responses, items: slice) -> Responses:
     scores = r.scores.copy()
     scores[items] = np.nan
@@ -175,7 +234,7 @@ def test_a_random_part_is_rarely_taken_for_another() -> None:
 def test_problems_are_listed_in_one_order() -> None:
     """Tables are grouped by problem."""
     wrong = [
-        _without(_with(B, task_version="2", n_cut=1), slice(3)),
+        _without(_with(B.measured(n_cut=1), task_version="2"), slice(3)),
         replace(A, notes=("mismatch: 1 where 2",)),
     ]
     found = [finding.problem for finding in find_problems(wrong)]
@@ -187,7 +246,7 @@ def test_problems_are_listed_in_one_order() -> None:
 def test_what_makes_models_incomparable_is_noted() -> None:
     """One note for each problem, with the tasks it is about."""
     pairs = [
-        replace(r, task=task)
+        r.measured(task=task)
         for task in ("t", "u")
         for r in (A, _with(B, prompt_hashes=PROMPTS[::-1]))
     ]

@@ -22,10 +22,21 @@ from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import check_free, scratch_folder, transaction
-from evalstats_plugin.runtime.untrusted import echo, echo_message, json_text, path_part
+from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message, json_text, path_part
+from evalstats_plugin.runtime.writing import (
+    check_free,
+    check_inside,
+    new_folder,
+    replacing,
+    scratch_folder,
+)
 
 _scored = under("What is scored")
+
+_OWN_CODE = (
+    "tasks of --include-path are your own code: only time and memory were limited, not files, "
+    "network or other programs"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +114,14 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     if not logs:
         raise SelectionError(f"no results files of lm-eval in {', '.join(paths)}")
     rows: list[dict[str, Any]] = []
+    limits: set[str] = set()
     failures: list[EvalStatsError] = []
     without: list[SelectionError] = []
     for log in logs:
         try:
-            rows += _rescore(log, asked)
+            scored = _rescore(log, asked)
+            rows += scored.rows
+            limits.add(scored.enforced)
         except NoSuchTaskError as error:
             # No error if another log has the task.
             without.append(error)
@@ -116,6 +130,8 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     if len(failures) + len(without) == len(logs):
         raise [*failures, *without][0]
     _print(rows, asked.form)
+    for line in sorted(limits):
+        echo_message("note", line)
     for error in without:
         echo_message("note", f"left as it is: {error}")
     for error in failures:
@@ -123,28 +139,43 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     ctx.exit(1 if failures else 0)
 
 
-def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
-    """Score one run, write it, and return what changed."""
+class _Scored(NamedTuple):
+    """What scoring a run changed, and what the code that did it was kept from."""
+
+    rows: list[dict[str, Any]]
+    enforced: str
+
+
+def _rescore(log: Path, asked: Options) -> _Scored:
+    """Score one run and write it."""
     old = load_results(LogFile(log)) or {}
     output = Path(asked.output)
     place = place_for(log, old, output)
-    with transaction(output) as staged, scratch_folder(output) as scratch:
-        folder = scratch.resolve()
+    check_inside(place, output)
+    with new_folder(place.parent) as folder, scratch_folder(folder) as scratch:
         limits = Limits(
-            asked.time_limit, asked.memory_limit, None if asked.include_path else folder
+            asked.time_limit, asked.memory_limit, None if asked.include_path else scratch
         )
-        work = partial(_scored_into, folder / place.name, log, asked)
-        made: dict[str, Any] = confined(log, work, limits)
+        work = partial(_scored_into, scratch / place.name, log, asked)
+        done = confined(log, work, limits)
+        made: dict[str, Any] = done.value
+        # The results file is the last: a run without it is no log, and is scored again.
         for name in made["files"]:
-            target = place.with_name(path_part(name, "the samples file"))
-            (folder / target.name).replace(staged.stage(target))
+            part = path_part(name, "the samples file")
+            check_inside(folder / part, folder)
+            with replacing(folder / part) as temporary:
+                (scratch / part).replace(temporary)
     for note in made["notes"]:
         echo_message("note", note)
-    return [_row(log, place, Change(*change)) for change in made["changes"]]
+    rows = [_row(log, place, Change(*change)) for change in made["changes"]]
+    return _Scored(rows, _OWN_CODE if asked.include_path else done.enforced(output))
 
 
 def _scored_into(place: Path, log: Path, asked: Options) -> dict[str, Any]:
-    """Score one run and write it to a folder; return the names of its files, and the changes."""
+    """Score one run and write it to a folder; return the names of its files, and the changes.
+
+    The name of the results file is the last.
+    """
     with quiet_harness():
         from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay
 
@@ -280,7 +311,7 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
 def _print(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
         about = {"version": VERSION, "command": "rescore"}
-        echo(json_text({"evalstats": about, "results": rows}))
+        echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
         return
     for place in dict.fromkeys(row["output"] for row in rows):
         echo(place)

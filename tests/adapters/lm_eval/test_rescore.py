@@ -13,6 +13,7 @@ from lm_eval_logs import as_summed
 from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE
 from evalstats_plugin.cli import main
+from evalstats_plugin.errors import install_hint
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 RUNS = FIXTURES / "logs" / "lm_eval" / "0.4.13"
@@ -115,7 +116,7 @@ def test_a_part_is_scored_on_request_and_says_so(tmp_path: Path):
     assert "note: task 'es_mc' is scored in part: 30 of 60 items" in result.stderr
     assert data["n-samples"]["es_mc"] == {"original": 60, "effective": 30}
     (r,) = read(results, metric="acc")
-    assert (len(r.item_ids), r.population, r.provenance.is_whole) == (30, 60, True)
+    assert (len(r.item_ids), r.population, r.is_whole) == (30, 60, True)
 
 
 @pytest.mark.parametrize("form", ["list", "task"])
@@ -188,7 +189,7 @@ def test_without_lm_eval_the_error_says_what_to_install(
     result = rescore(RUNS / "out_samples", "--output", tmp_path)
 
     assert result.exit_code == 2
-    assert "pip install 'evalstats-plugin[lm-eval]'" in result.stderr
+    assert install_hint("lm-eval") in result.stderr
 
 
 def test_an_lm_eval_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 import json
 
 from evalstats_plugin import Method, hookimpl
+from evalstats_plugin.data.measure import Measure
 
 
 def _load(path):
@@ -20,8 +21,7 @@ def _responses(data, path):
     return [
         Responses(
             model=data["model"],
-            task=data["toybench"],
-            metric="accuracy",
+            measure=Measure(task=data["toybench"], metric="accuracy"),
             item_ids=np.array(list(data["answers"])),
             scores=np.array([[float(right)] for right in data["answers"].values()]),
             source=Source(path=path, harness="toybench"),
@@ -72,7 +72,7 @@ def evalstats_read_texts(log, items):
 
 @hookimpl
 def evalstats_annotate_log(path, annotation, output):
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
 
     data = _load(path)
     if data is None:
@@ -147,7 +147,7 @@ def evalstats_exporters():
 
 def write_toy(responses, output, *, loud=False):
     """Write the last responses; louder in capitals."""
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
 
     *left, r = responses
     answers = dict(zip(r.item_ids.tolist(), r.scores[:, 0].tolist(), strict=True))
