@@ -33,6 +33,9 @@ _QUANTILES = np.concatenate([np.linspace(0.02, 4.0, 32), np.linspace(4.25, 7.0, 
 FEW_ITEMS = 100
 """Items up to which a note says what the data cannot show."""
 
+MANY_PAIRS = 500
+"""Pairs of a table beyond which these limits are left out: they take as long as all else."""
+
 FEW_PAIRS = 10
 """Pairs of a table up to which each has that note."""
 
@@ -402,7 +405,7 @@ def _of_one_more(table: Table, shown: Adjusted, request: Request) -> dict[str, F
     if alone is None or shown.z is None:
         return {}
     found: dict[str, FloatArray] = {}
-    if np.isfinite(alone.span):
+    if np.isfinite(alone.span) and table.n_pairs <= MANY_PAIRS:
         found["low_unseen"], found["high_unseen"] = alone.one_more(shown.z, size=alone.span)
     if request.baseline is not None:
         found["low_guarded"], found["high_guarded"] = alone.one_more(shown.z)

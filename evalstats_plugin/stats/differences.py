@@ -51,6 +51,9 @@ BLOCK_SIZE = 80_000
 Read: TypeAlias = Callable[[slice], tuple[FloatArray, FloatArray | None]]
 """Gives the differences of some pairs, shape (K, U), and the sizes of their units."""
 
+WITHIN = 1e-4
+"""Error of the normal deviate at which a limit takes its last step."""
+
 _NEAR_MEAN = 0.02
 """Size of the saddlepoint below which r* is taken from its limit, the skewness."""
 
@@ -235,10 +238,12 @@ def _lower_of_counts(
 
 def _deviate_of_counts(up: FloatArray, down: FloatArray) -> FloatArray:
     """Φ⁻¹ of I_½(d + ½, u + ½), from the smaller tail."""
-    fewer, more = np.minimum(up, down), np.maximum(up, down)
+    # Thousands of pairs have few distinct counts.
+    both, where = np.unique(np.nan_to_num(up) + 1j * np.nan_to_num(down), return_inverse=True)
+    fewer, more = np.minimum(both.real, both.imag), np.maximum(both.real, both.imag)
     tail = special.betainc(more + HALF, fewer + HALF, 0.5)
     w = np.where(more > fewer, -special.ndtri(np.maximum(tail, 1e-300)), 0.0)
-    return np.copysign(w, up - down)
+    return np.copysign(w, both.real - both.imag)[where.reshape(up.shape)]
 
 
 class Differences(MeanDifferences):
@@ -414,6 +419,19 @@ def _sizes_in_all(
     return _total(np.ones_like(x) if sizes is None else sizes, weights)
 
 
+def _sum_of_logs(values: FloatArray) -> FloatArray:
+    """Sums of rows: of eight numbers the logarithm of their product, in a quarter of the time."""
+    for _ in range(3):
+        half = values.shape[1] // 2
+        if half < 4:
+            break
+        product = values[:, :half] * values[:, half : 2 * half]
+        if values.shape[1] % 2:
+            product[:, 0] *= values[:, -1]
+        values = product
+    return np.log(values).sum(axis=1)
+
+
 class _Point(NamedTuple):
     """Of S(d) = Σ w (x - d m) + F (g₁ - g₂) at t: its cumulant function, and sums."""
 
@@ -474,7 +492,7 @@ class _Rows:
         """Cumulants at t; those for t that may be near 0 cost a little more."""
         y = self.apart(d)
         e = 1 - t[:, None] * y
-        k = -_total(np.log(e), self.weights)
+        k = -_sum_of_logs(e) if self.weights is None else -_total(np.log(e), self.weights)
         np.reciprocal(e, out=e)
         if near:
             y *= e
@@ -547,7 +565,8 @@ class _Rows:
                 r = np.sign(t) * np.sqrt(np.maximum(-2 * p.k + p.k1 * p.k1 / p.k2, 1e-300))
                 w = r + np.log(t * np.sqrt(p.k2) / r) / r
                 slope = t * p.slope / r
-                fine = (np.abs(w - goal) < 1e-6) & (np.abs(p.k1) < 1e-5 * np.sqrt(p.k2))
+                # The last step leaves an error of the square of these.
+                fine = (np.abs(w - goal) < WITHIN) & (np.abs(p.k1) < WITHIN * np.sqrt(p.k2))
                 away = np.abs(d - rows.mean) + 1e-300
                 # Not half of the way back to the mean, not more than twice as far out.
                 back, out = -0.5 * away, away

@@ -222,16 +222,15 @@ class _Leads:
         order = np.argsort(of_units, kind="stable")
         ranks = np.argsort(np.argsort(of_models, kind="stable"), kind="stable")
         n, n_units = units.sums.shape
-        weights = np.empty((n_units, n_draws), dtype=np.float32)
-        weights[order] = _normal(n_units, n_draws, "weights of units")
+        self._order = order
         self._own = _normal(n, n_draws, "models by themselves")[ranks]
         self._far = float(np.nanmedian(pairs.far)) if np.isfinite(pairs.far).any() else 0.0
         self._own *= sign * self._far / np.sqrt(2)
-        self._weights = weights
+        self._weights = _normal(n_units, n_draws, "weights of units")
         if complete:
             means = units.sums.sum(axis=1, keepdims=True) / units.sizes.sum()
             rest = units.sums - means * units.sizes
-            self._totals = rest.astype(np.float32) @ weights + self._own
+            self._totals = rest[:, order].astype(np.float32) @ self._weights + self._own
             gram = rest @ rest.T
             square = np.diag(gram)
             spread = square[a] + square[b] - 2 * gram[a, b]
@@ -262,7 +261,7 @@ class _Leads:
         if self._totals is not None:
             found = self._totals[second] - self._totals[first]
         else:
-            found = self._rest(pairs).astype(np.float32) @ self._weights
+            found = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
             found += self._own[second] - self._own[first]
         return found * self._inverse[pairs, None]
 
