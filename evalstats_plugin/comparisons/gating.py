@@ -393,8 +393,13 @@ def _as_the_baseline(
         )
     return replace(
         r,
-        higher_is_better=standard.higher_is_better,
-        bounds=standard.bounds,
+        measure=replace(
+            r.measure,
+            higher_is_better=standard.measure.higher_is_better,
+            direction_from=standard.measure.direction_from,
+            scale=standard.measure.scale,
+            scale_from=standard.measure.scale_from,
+        ),
         groups=standard.groups,
         # Joined models have the clusters of any of them.
         clusters=None if r.pairs is None else r.clusters,

@@ -129,6 +129,10 @@ class Reading:
         "Tables: each is a matrix of scores with a row for each model, or each item.",
         type=click.Choice(["models", "items"]),
     )  # fmt: skip
+    missing_code: tuple[float, ...] = _read(
+        "Tables: a number that stands for a missing score, such as -1 or 99; may be repeated.",
+        default=(), metavar="NUMBER", type=float, multiple=True,
+    )  # fmt: skip
 
     memory: str | None = _read(
         "Most memory that reading and computing may take; more is done by blocks, or refused with "
@@ -200,6 +204,7 @@ class Reading:
                 wide=self.wide or "",
                 repeats=repeats,
                 model_name=self.model_name,
+                missing_code=self.missing_code,
                 plugins=plugins,
                 on_log=on_log,
             )
