@@ -220,7 +220,7 @@ def reading_changes_no_file(e: Evaluation, folder: Path) -> None:
         read = es.read(place)
         es.intervals(read, rng=0)
         _or_error(lambda read=read: es.compare(read, rng=0))
-        _or_error(lambda read=read: es.score_table(read, rng=0))
+        _or_error(lambda read=read: es.table(read, rng=0))
         check(place)
         assert contents(place) == before, name
 
