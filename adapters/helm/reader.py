@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -193,8 +194,7 @@ class _Run:
         rows = self.scores.get(key)
         base: dict[str, Any] = {
             "model": self.model,
-            "task": self.task,
-            "metric": label,
+            "measure": Measure(task=self.task, metric=label),
             "source": Source(path=self.path, harness="helm"),
             "settings": self.settings,
             "logged": None if math.isnan(value) else value,
