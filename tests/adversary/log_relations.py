@@ -171,6 +171,8 @@ def _same_limits(e: Evaluation, folder: Path, bounds: Mapping[str, Any]) -> None
         assert before.method == row.method, (other, name, before, row)
 
     for name, r, place in written(e, folder):
+        if name == "Every Eval Ever" and _has_unscored_items(e):
+            continue  # which has no place for an item without any score
         rows = rows_by_key(es.intervals(es.read(place), bounds=bounds, rng=0))
         for i, task, scale in cells(e):
             if task.clusters is None or r.knows_clusters:
@@ -197,6 +199,10 @@ def every_adapter_finds_the_same_difference(e: Evaluation, folder: Path) -> None
             first = name, row
         for field in ("difference", "p_value", "low_single", "high_single"):
             assert close(getattr(first[1], field), getattr(row, field), 1e-7), (first, name, row)
+
+
+def _has_unscored_items(e: Evaluation) -> bool:
+    return any(np.isnan(scores).all(axis=2).any() for scores in e.scores.values())
 
 
 # What is done to logs ----------------------------------------------------------------------------
