@@ -26,6 +26,7 @@ from evalstats_plugin.data.responses import (
     Selection,
     Source,
     as_item_ids,
+    mean_over_epochs,
     score_matrix,
 )
 from evalstats_plugin.data.runs import PER_TASK
@@ -265,6 +266,11 @@ def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
     mean = float(np.mean(means))
     if not math.isclose(mean, value, rel_tol=1e-9, abs_tol=1e-12):
         yield f"mismatch: {value:.6g} was logged, the instances give {mean:.6g}"
+        return
+    items = mean_over_epochs(scores)
+    of_items = float(items[~np.isnan(items)].mean())
+    if not math.isclose(of_items, value, rel_tol=1e-9, abs_tol=1e-12):
+        yield f"{value:.6g} was logged, a mean of trials; of instances it is {of_items:.6g}"
 
 
 def _hash(asked: object) -> bytes | None:

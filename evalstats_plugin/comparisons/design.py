@@ -35,6 +35,7 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.methods import INTERVALS
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
@@ -485,7 +486,7 @@ def against_best(pairing: ComparedT, scores: FloatArray) -> ComparedT:
     choice.
     """
     sign = -1 if pairing.higher_is_better is False else 1
-    best = int(np.argmax(np.where(np.isnan(scores), -np.inf, sign * scores)))
+    best = int(np.argmax(np.where(np.isnan(scores), -np.inf, steady(sign * scores))))
     name = pairing.models[best]
     a, b = pair_indices(pairing.models, name)
     all_a, all_b = pair_indices(pairing.models, None)

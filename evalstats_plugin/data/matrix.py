@@ -22,6 +22,7 @@ from evalstats_plugin.data.responses import (
     Responses,
     Source,
     as_clusters,
+    check_item_ids,
     without_extremes,
 )
 from evalstats_plugin.data.results import grouped
@@ -300,6 +301,8 @@ def _join_task(
 ) -> ResponseMatrix:
     """Join the models' responses to one task."""
     _check_one_metric(responses)
+    for r in responses:
+        check_item_ids(r)
     responses = _ids_of_one_type(responses)
     ids, places = places_of([r.item_ids for r in responses])
     scores = np.full((len(models), len(ids), n_epochs), np.nan)

@@ -17,12 +17,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.measure import Measure, as_json, from_json
-from evalstats_plugin.errors import counted
+from evalstats_plugin.errors import DesignError, LogError, counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 TABULAR = "tabular"
@@ -161,6 +162,14 @@ class Responses:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, kind in (("model", str), ("task", str), ("metric", str), ("source", Source)):
+            if not isinstance(value := getattr(self, name), kind):
+                what = "a Source" if kind is Source else "a text"
+                raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
+        for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, np.ndarray):
+                object.__setattr__(self, name, _as_array(name, value))
         n = len(self.item_ids)
         if self.scores.ndim != 2 or len(self.scores) != n:
             msg = f"scores have shape {self.scores.shape}, and must have ({n}, R) for {n} item ids"
@@ -258,6 +267,16 @@ class Responses:
         # `dataclasses.replace` would check all scores again.
         object.__setattr__(made, name, value)
         return made
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return what a list of a response's values is as an array; one score an item is one epoch."""
+    try:
+        numbers = name in ("scores", "weights", "chance")
+        found = np.asarray(values, dtype=np.float64 if numbers else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} are {values!r:.60}, and must be numbers ({error})") from error
+    return found[:, None] if name == "scores" and found.ndim == 1 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +435,88 @@ def mean_over_epochs(scores: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         total = np.where(taken, scores, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+_DISTINCT: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
+"""Arrays of item ids that were looked at and hold each once, by identity."""
+
+
+def check_item_ids(r: Responses, *, in_log: bool = False) -> None:
+    """Refuse an item id that is there twice, of which nobody can say which score is meant.
+
+    Raises
+    ------
+    LogError
+        It is there twice `in_log`, which may also be read with its answers as epochs.
+    DesignError
+        It is there twice in responses that were made in memory.
+    """
+    for own in (r, *r.beside):
+        twice = repeated_item(own.item_ids)
+        if twice is not None:
+            one, other, more = twice
+            where = f"{own.source.path}: " if in_log else ""
+            or_else = "--runs epochs (in Python: runs='epochs') takes them as further epochs"
+            msg = (
+                f"{where}answers {one + 1} and {other + 1} of model {own.model!r} to task "
+                f"{own.task!r} ({own.metric}) are both of item {str(own.item_ids[one])!r} "
+                f"({counted(more, 'answer')} too many). Give items ids of their own, or put "
+                f"repeated answers into one row of scores{f'; {or_else}' if in_log else ''}"
+            )
+            raise LogError(msg) if in_log else DesignError(msg)
+
+
+def repeated_item(item_ids: NDArray[Any]) -> tuple[int, int, int] | None:
+    """Return two places of the same id, as text, and the number of surplus ones, or None.
+
+    >>> repeated_item(np.array(["a", "b", "a"])), repeated_item(np.arange(3))
+    ((0, 2, 1), None)
+    """
+    if _DISTINCT.get(id(item_ids)) is item_ids:
+        return None
+    kind = item_ids.dtype.kind
+    # Numbered items are mostly in their order; texts are compared faster as a set.
+    if kind not in "iu" or (item_ids[1:] <= item_ids[:-1]).any():
+        names: list[Any] = item_ids.tolist()
+        names = names if kind in "iuU" else list(map(str, names))
+        if len(set(names)) < len(names):
+            first: dict[Any, int] = {}
+            again = ((first.setdefault(name, k), k) for k, name in enumerate(names))
+            one, other = next((a, b) for a, b in again if a != b)
+            return one, other, len(names) - len(set(names))
+    _DISTINCT[id(item_ids)] = item_ids
+    return None
+
+
+def with_epochs(r: Responses) -> Responses:
+    """Return responses whose items that are there again count as further epochs, with a note."""
+    found = repeated_item(r.item_ids)
+    if found is None or r.pairs is not None:
+        return r
+    places = unique_in_order(np.unique(r.item_ids.astype(str), return_inverse=True)[1])[1]
+    first, nth = first_rows(places), number_epochs(places)
+    width = int(r.scores.shape[1])
+    scores = np.full((len(first), (int(nth.max()) + 1) * width), np.nan)
+    for k in range(width):
+        scores[places, nth * width + k] = r.scores[:, k]
+
+    def cut(values: NDArray[Any] | None) -> Any:
+        return None if values is None else values[first]
+
+    note = f"{counted(found[2], 'answer')} to items that are there again: further epochs"
+    return replace(
+        r,
+        item_ids=r.item_ids[first],
+        scores=scores,
+        weights=cut(r.weights),
+        clusters=cut(r.clusters),
+        item_hashes=cut(r.item_hashes),
+        chance=cut(r.chance),
+        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
+        unreduced=r.unreduced and with_epochs(r.unreduced),
+        beside=tuple(with_epochs(other) for other in r.beside),
+        notes=(*r.notes, note),
+    )
 
 
 def as_clusters(

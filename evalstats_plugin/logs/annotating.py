@@ -345,8 +345,10 @@ def _targets(
         for log in find_logs([given], plugins):
             root = as_path(given) if as_path(given).is_dir() else log.parent
             targets[log] = log if output is None else as_path(output) / log.relative_to(root)
-    clashes = len(targets) - len(set(targets.values()))
-    if clashes:
+    # Two names that differ in case alone are one file on a Mac and on Windows.
+    names = {(str(target).casefold(), log.parent) for log, target in targets.items()}
+    clashes = len(names) - len({name for name, _ in names})
+    if output is not None and clashes:
         msg = f"{clashes} logs would overwrite each other in {output}: annotate their common folder"
         raise WriteError(msg)
     return targets

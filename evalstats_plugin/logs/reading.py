@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from evalstats_plugin.data.metrics import with_stock
-from evalstats_plugin.data.responses import TABULAR, Responses, Selection
+from evalstats_plugin.data.responses import (
+    TABULAR,
+    Responses,
+    Selection,
+    check_item_ids,
+    with_epochs,
+)
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
@@ -147,7 +153,9 @@ def read(
         if frame:
             search.logs[frame.path] = _Log(frame)
         logs = list(search.logs)
-        outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
+        outcomes = _outcomes(
+            list(search.logs.values()), selection, plugins, on_log, again=runs == "epochs"
+        )
         for log, outcome in zip(logs, outcomes, strict=True):
             if not isinstance(outcome, Unread):
                 found.extend(outcome)
@@ -281,6 +289,8 @@ def read_results(
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
     known = settled(with_known(responses, plugins))
+    for r in known:
+        check_item_ids(r, in_log=True)
     return ResponseSet(tuple(label_models(known)), plugins.problems)
 
 
@@ -498,7 +508,10 @@ def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Respons
     return _read(_Log(LogFile(path)), selection, plugins)
 
 
-def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
+def _read(
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool = False
+) -> list[Responses]:
+    """Read a log; items that are there `again` are further epochs, or an error."""
     with log.file as file:
         responses = plugins.call(
             "evalstats_read_log", only=log.adapter, log=file, selection=selection
@@ -508,7 +521,10 @@ def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    return with_known(responses, plugins)
+    found = [with_epochs(r) for r in responses] if again else list(responses)
+    for r in found:
+        check_item_ids(r, in_log=True)
+    return with_known(found, plugins)
 
 
 def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
@@ -524,10 +540,15 @@ def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Respons
 
 
 def _outcomes(
-    logs: Sequence[_Log], selection: Selection, plugins: Plugins, on_log: OnLog | None
+    logs: Sequence[_Log],
+    selection: Selection,
+    plugins: Plugins,
+    on_log: OnLog | None,
+    *,
+    again: bool,
 ) -> Iterator[list[Responses] | Unread]:
     """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
-    run = partial(_outcome, selection=selection, plugins=plugins)
+    run = partial(_outcome, selection=selection, plugins=plugins, again=again)
     outcomes = parallel_map(run, logs, here=not plugins.installed)
     for i, log in enumerate(logs):
         if on_log is not None:
@@ -538,11 +559,11 @@ def _outcomes(
 
 
 def _outcome(
-    log: _Log, selection: Selection, plugins: Plugins
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool
 ) -> tuple[list[Responses] | Unread, dict[tuple[str, str], str]]:
     """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
-        found = _read(log, selection, plugins)
+        found = _read(log, selection, plugins, again=again)
     except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
     return found, plugins.failures

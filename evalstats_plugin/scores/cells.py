@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import LARGEST, Responses
+from evalstats_plugin.data.responses import LARGEST, Responses, check_item_ids
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.scales import settled, strays
@@ -313,8 +313,12 @@ def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str
     """Return the responses one by one, and the notes that came with them."""
     responses = read_where_needed(responses)
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    each = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
-    return settled(each), tuple(notes)
+    if isinstance(responses, ResponseMatrix):
+        return settled(responses.to_responses()), tuple(notes)
+    listed = list(responses)
+    for r in listed:
+        check_item_ids(r)
+    return settled(listed), tuple(notes)
 
 
 def task_and_metric(r: Responses) -> tuple[str, str]:

@@ -52,6 +52,7 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     merged,
     metric_key,
+    responses_and_notes,
     weighted_sums,
     with_known,
 )
@@ -177,11 +178,12 @@ def intervals(
         rows = _of_store(responses, solver, bounds or {}, population)
         return Intervals(tuple(rows), responses.notes, seed)
     if isinstance(responses, ResponseMatrix):
+        notes = responses.notes
         rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
     else:
-        cells = _cells(responses, bounds or {})
+        listed, notes = responses_and_notes(responses)
+        cells = _cells(listed, bounds or {})
         rows = _of_cells(cells, solver, population, known(cells))
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
 
 

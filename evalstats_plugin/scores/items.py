@@ -22,6 +22,7 @@ from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.scores.cells import by_task, task_and_metric
 from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.steady import steady
 
 SIGNIFICANCE = 0.05
 """Level of the one-sided test for a negative item-rest correlation."""
@@ -118,7 +119,7 @@ def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
     scores = np.where(np.isfinite(scores), scores, np.nan)
     higher = direction(r.measure for r in group)
     totals, counts = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
-    means = np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    means = steady(np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0))
     order = np.argsort(means if higher is False else -means, kind="stable")
     scores = scores[order]
     n_models = (~np.isnan(scores)).sum(axis=0)
