@@ -210,10 +210,10 @@ def test_a_pattern_stands_for_its_files(tmp_path: Path):
 
 def test_analyses_that_need_all_answers_say_what_to_do(tmp_path: Path) -> None:
     """Rankings and pooled scores hold all answers in memory."""
-    from evalstats_plugin import fit_hierarchical, rank
+    from evalstats_plugin import pool, rank
 
     store = write_store(tmp_path / "store.parquet", [drawn(3, 20, epochs=1)])
 
-    for analysis in (rank, fit_hierarchical):
+    for analysis in (rank, pool):
         with pytest.raises(SelectionError, match=r"store\.matrix\(items, models\)"):
             analysis(store)
