@@ -85,7 +85,8 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     def cut(values: Any) -> Any:
         return None if values is None else values[items]
 
-    note = f"{int((there & scored).sum())} of {counted(int(scored.sum()), 'sample')}, as in the data frame"
+    n, every = int((there & scored).sum()), int(scored.sum())
+    note = f"{n} of {counted(every, 'sample')}, as in the data frame"
     return replace(
         r, item_ids=r.item_ids[items], scores=scores[items], clusters=cut(r.clusters),
         item_hashes=cut(r.item_hashes), chance=cut(r.chance), population=None,

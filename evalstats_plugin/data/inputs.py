@@ -50,14 +50,21 @@ class FileInfo(Protocol):
 
 
 Readable: TypeAlias = (
-    "str | PathLike[str] | Mapping[str, Any] | Rectangle | LogInMemory | FileInfo"
-    " | Sequence[Readable] | Sequence[Sequence[float]] | Sequence[float]"
+    str
+    | PathLike[str]
+    | Mapping[str, Any]
+    | Rectangle
+    | LogInMemory
+    | FileInfo
+    | Sequence["Readable"]
+    | Sequence[Sequence[float]]
+    | Sequence[float]
 )
 """What `evalstats_plugin.read` reads: paths, patterns, listed logs and logs in memory, results that
 a harness returned, DataFrames, arrays, records; and lists of them."""
 
 ResponsesLike: TypeAlias = (
-    "ResponseSet | ResponseMatrix | ResponseStore | Responses | Iterable[Responses] | Readable"
+    ResponseSet | ResponseMatrix | ResponseStore | Responses | Iterable[Responses] | Readable
 )
 """Responses, or anything that they can be read from."""
 
