@@ -89,8 +89,9 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     note = f"{n} of {counted(every, 'sample')}, as in the data frame"
     return replace(
         r, item_ids=r.item_ids[items], scores=scores[items], clusters=cut(r.clusters),
-        item_hashes=cut(r.item_hashes), chance=cut(r.chance), population=None,
-        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes), n_cut=0),
+        item_hashes=cut(r.item_hashes), chance=cut(r.chance),
+        measure=replace(r.measure, population=None, n_cut=0),
+        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
         logged=None, logged_std_error=None, logged_n=None, beside=(), unreduced=None,
         notes=(*r.notes, note),
     )  # fmt: skip

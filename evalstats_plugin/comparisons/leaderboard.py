@@ -366,7 +366,7 @@ def _in_overall(
     odd = {
         column[r.task]
         for r, span in zip(every, limits, strict=True)
-        if r.higher_is_better is False or span is None or span != common
+        if r.measure.higher_is_better is False or span is None or span != common
     }
     tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
     if len({column[task] for task in tasks} if weights == "columns" else tasks) < 2:
@@ -377,8 +377,7 @@ def _in_overall(
     group = Group(name, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
     joint = [
         replace(
-            r,
-            metric="score",
+            r.measured(metric="score"),
             groups=(
                 group,
                 *(replace(g, depth=g.depth + 1) for g in shown.inside.get(r.task, ())),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
@@ -14,7 +15,8 @@ from typing import Any, Protocol, TypeAlias
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, check_item_ids
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.data.store import ResponseStore
+from evalstats_plugin.data.scales import settled
+from evalstats_plugin.data.store import LARGE, ResponseStore
 
 
 class Rectangle(Protocol):
@@ -109,6 +111,19 @@ def as_list(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
     """Return the responses one by one, and the notes that came with them."""
     found = as_responses(given)
     if isinstance(found, ResponseStore):
-        found = found.matrix()
+        found = in_memory(found)
     each = found.to_responses() if isinstance(found, ResponseMatrix) else found
-    return list(each), tuple(found.notes)
+    return settled(each), tuple(found.notes)
+
+
+def in_memory(store: ResponseStore) -> ResponseMatrix:
+    """Return all answers of a store as a matrix.
+
+    Raises
+    ------
+    SelectionError
+        They are more than may be read at once.
+    """
+    if math.prod(store.shape) > LARGE:
+        iter(store)  # which says how to take a part of it
+    return store.matrix()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalstats_plugin.data.inputs import ResponsesLike, as_responses
+from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, submatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
@@ -114,7 +114,7 @@ def eval_counts(responses: ResponsesLike) -> EvalCounts:
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:
     given = as_responses(responses)
     if isinstance(given, ResponseStore):
-        return given.matrix()
+        return in_memory(given)
     if isinstance(given, ResponseMatrix):
         return given
     used, left_out = usable(given.responses)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.inputs import ResponsesLike, as_responses
+from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
@@ -31,7 +31,7 @@ def joined(responses: ResponsesLike) -> ResponseMatrix | ResponseStore:
 def matrix_of(responses: ResponsesLike) -> ResponseMatrix:
     """Return the matrix that a fit is made of, in memory."""
     found = joined(responses)
-    return found.matrix() if isinstance(found, ResponseStore) else found
+    return in_memory(found) if isinstance(found, ResponseStore) else found
 
 
 def ability_matrix(responses: ResponseSet) -> ResponseMatrix:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from evalstats_plugin.data.inputs import Readable
+from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import (
     TABULAR,
     Responses,
@@ -29,6 +30,7 @@ from evalstats_plugin.data.responses import (
     with_epochs,
 )
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
     EvalStatsError,
@@ -79,6 +81,7 @@ def read(
     wide: Literal["", "models", "items"] = "",
     repeats: bool = False,
     model_name: str = "",
+    missing_code: float | Sequence[float] = (),
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -119,6 +122,8 @@ def read(
         lm-eval's logs this runs lm-eval's own filters and metrics.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
+    missing_code
+        Numbers that stand for a missing score in tables, such as -1 or 99.
 
     Raises
     ------
@@ -136,11 +141,12 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
+        missing_codes=_numbers(missing_code),
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
-    held_in_memory = sorted_out(paths, selection, plugins)
-    places = held_in_memory.places
-    found = held_in_memory.responses
+    in_memory = sorted_out(paths, selection, plugins)
+    places = in_memory.places
+    found = with_known(in_memory.responses, plugins)
     for r in found:
         check_item_ids(r, in_log=True)
     notes: list[str] = []
@@ -148,7 +154,7 @@ def read(
     with ExitStack() as held:
         search = _Search(plugins, held, selection)
         beside = search.logs_under(places)
-        search.logs |= {table.path: _Log(table) for table in held_in_memory.tables}
+        search.logs |= {table.path: _Log(table) for table in in_memory.tables}
         logs = list(search.logs)
         outcomes = _outcomes(
             list(search.logs.values()), selection, plugins, on_log, again=runs == "epochs"
@@ -182,7 +188,8 @@ def read(
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
-    return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
+    differences = notes_on_differences(kept)
+    return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
 
 
 def check(
@@ -238,9 +245,10 @@ def read_results(
     )
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    for r in responses:
+    known = settled(with_known(responses, plugins))
+    for r in known:
         check_item_ids(r, in_log=True)
-    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+    return ResponseSet(tuple(label_models(known)), plugins.problems)
 
 
 def read_contests(
@@ -475,7 +483,19 @@ def _read(
     found = [with_epochs(r) for r in responses] if again else list(responses)
     for r in found:
         check_item_ids(r, in_log=True)
-    return found
+    return with_known(found, plugins)
+
+
+def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
+    """Return responses with what the registry knows of their metrics, and the log does not say."""
+    more = plugins.metrics()
+    made: list[Responses] = []
+    for r in responses:
+        known = r.under(with_stock(r.measure, r.source.harness, more))
+        if r.beside:
+            known = known.with_beside(with_known(r.beside, plugins))
+        made.append(known)
+    return made
 
 
 def _outcomes(
@@ -599,6 +619,10 @@ def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
     """Return the names of the adapters that have a hook, for messages."""
     names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
+
+
+def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

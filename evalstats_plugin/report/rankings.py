@@ -195,7 +195,7 @@ def rating(value: float | None, scale: str) -> str:
     """Return a rating as it is written."""
     if value is None:
         return "–"
-    return f"{value:.0f}" if scale == "elo" else f"{value:+.2f}"
+    return f"{value:.0f}" if scale == "elo" else f"{value:+z.2f}"
 
 
 RANKING = View(print_ranking, rankings_markdown)

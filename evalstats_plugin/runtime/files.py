@@ -50,7 +50,7 @@ _NOT_FILES: Mapping[str, Callable[[int], bool]] = {
 
 
 def check_plain(path: Path, called: str = "") -> None:
-    """Refuse what is no file: to open a pipe would wait for its other end, perhaps for ever.
+    """Refuse what is no file: who opens a pipe waits for its other end.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def _responses(rng, n_items, everywhere, on_one):
 
 
 def _of_task(responses, task):
-    return replace(responses, task=f"task {task}", groups=(GROUP,))
+    return replace(responses.measured(task=f"task {task}"), groups=(GROUP,))
 
 
 @cache

@@ -179,7 +179,7 @@ def _limit(limits: Limits) -> None:
         until = int(used) + limits.seconds + 1
         resource.setrlimit(resource.RLIMIT_CPU, (until, until))
     with suppress(OSError, ValueError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         size = int(pages * resource.getpagesize() + limits.gib * _GIB)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
@@ -193,9 +193,9 @@ def _without_network() -> bool:
     if libc.unshare(_NEW_USER | _NEW_NET) != 0:
         return libc.unshare(_NEW_NET) == 0
     with suppress(OSError):
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+        Path("/proc/self/setgroups").write_text("deny", "ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
     return True
 
 
