@@ -323,6 +323,8 @@ class Limits:
         """Return the decision on one comparison."""
         margin, span = self.of(row)
         limits = _gains(row, row.low, row.high)
+        # What was not seen may be worse than what was.
+        guarded = _gains(row, row.low_guarded, row.high_guarded)
         notes = row.notes
         decision: Decision = "inconclusive"
         needed = None
@@ -331,7 +333,7 @@ class Limits:
         # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
         elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
             decision = "regressed"
-        elif not self.non_inferior or limits[0] > -margin:
+        elif not self.non_inferior or (guarded or limits)[0] > -margin:
             decision = "pass"
         else:
             needed = _items_needed(row, limits, margin)
