@@ -6,7 +6,7 @@ comparisons that were made before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,11 @@ from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import group_comparisons
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
-from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import counted
-from evalstats_plugin.scores.cells import responses_and_notes
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
@@ -42,7 +40,7 @@ N_DRAWS = 10_000
 
 
 def rank_sets(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     correction: Correction = "simultaneous",
@@ -73,7 +71,7 @@ def rank_sets(
         bounds={},
         rng=comparison_stream(rng),
     )
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     pairs, left_out = pairings(listed, {}, None)
     tables = paired_tables(pairs, request)
     sets = [
