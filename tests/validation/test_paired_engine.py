@@ -203,10 +203,10 @@ def clustered(designs=40, runs=250):
 
 
 FAMILIES = {
-    "right": lambda rng, item, own: (item + own > 0) * 1.0,
-    "judge": lambda rng, item, own: np.clip(np.round(5 + 2 * (item + own)), 0, 9) / 9,
-    "rare": lambda rng, item, own: 0.8 + 0.02 * own - 0.4 * (rng.random(own.shape) < 0.02),
-    "heavy": lambda rng, item, own: 0.5 + 0.02 * rng.standard_t(3, size=own.shape),
+    "right": lambda _, item, own: (item + own > 0) * 1.0,
+    "judge": lambda _, item, own: np.clip(np.round(5 + 2 * (item + own)), 0, 9) / 9,
+    "rare": lambda rng, _, own: 0.8 + 0.02 * own - 0.4 * (rng.random(own.shape) < 0.02),
+    "heavy": lambda rng, _, own: 0.5 + 0.02 * rng.standard_t(3, size=own.shape),
 }
 
 
