@@ -35,7 +35,6 @@ from evalstats_plugin.cli.shell.running import (
 )
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
-from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -292,6 +291,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
     """
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.writing import check_free, write_bytes
+    from evalstats_plugin.stats.streams import stream
 
     if output != "-":
         check_free(Path(output))
