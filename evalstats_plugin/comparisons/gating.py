@@ -25,7 +25,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import ResponseSet, one_of_each, read_where_needed
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Bounds,
@@ -202,15 +202,21 @@ def gate(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
             "such as a margin of 0.01 or 2%"
         )
-    listed, notes = responses_and_notes(responses)
+    given = read_where_needed(responses)
+    whole = isinstance(given, ResponseMatrix)
+    each = given.to_responses() if whole else list(given)
+    notes = tuple(given.notes) if isinstance(given, ResponseSet | ResponseMatrix) else ()
+    # Alone: with the candidates, their scores would say what the scale is.
+    own = iter(responses_and_notes([r for r in each if r.model == baseline])[0])
+    listed = [next(own) if r.model == baseline else r for r in each]
     standards = {task_and_metric(r): r for r in listed if r.model == baseline}
     limits = Limits(drop, of_range, non_inferior, _ranges(standards.values(), bounds or {}))
     for place, standard in standards.items():
         limits.check(place, is_ratio=make_cell(standard, {}).kind == "ratio")
     # At least 1: `compare` says what is wrong with a baseline that is not there.
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
-    own = [_as_the_baseline(r, standards, limits) for r in listed]
-    judged = [r for r in own if r is not None]
+    terms = [_as_the_baseline(r, standards, limits) for r in listed]
+    judged = [r for r in terms if r is not None]
 
     if standards and len({r.model for r in listed}) > 1 == len({r.model for r in judged}):
         ran = few([" ".join(place) for place in standards])
