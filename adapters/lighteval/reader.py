@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
 from evalstats_plugin.data.runs import PER_TASK
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, counted
 from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
 from evalstats_plugin.runtime.memory import check_parquet
 from evalstats_plugin.runtime.untrusted import printable_name
@@ -228,7 +228,11 @@ class _Run:
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
             return Responses(**base, notes=(note,)).measured(aggregation="other")
-        mismatch = f"mismatch: {logged} was logged, the items give {mean:.6g}"
+        if n_cut:
+            over = "" if logged is None else f"; the value over all of them is {logged:.6g}"
+            notes = (f"{n} of {counted(n + n_cut, 'item')}: the details are cut off{over}",)
+        else:
+            notes = (f"mismatch: {logged} was logged, the items give {mean:.6g}",)
         base["measure"] = replace(base["measure"], n_cut=n_cut)
         return Responses(
             **base,
@@ -236,7 +240,7 @@ class _Run:
             scores=scores[:, None],
             item_hashes=details.questions,
             provenance=Provenance(task_version=version, prompt_hashes=details.prompts),
-            notes=() if same or n_cut else (mismatch,),
+            notes=() if same else notes,
         )
 
     def _config(self, task: str) -> Json:

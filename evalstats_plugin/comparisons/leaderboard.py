@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -13,11 +13,11 @@ from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.runtime.memory import fits, size_in_words
 from evalstats_plugin.scores.cells import (
@@ -25,7 +25,6 @@ from evalstats_plugin.scores.cells import (
     Cell,
     check_confidence_level,
     make_cell,
-    responses_and_notes,
     task_and_metric,
 )
 from evalstats_plugin.scores.intervals import intervals
@@ -162,7 +161,7 @@ class ScoreTable(Results[TableCell]):
 
 
 def table(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     metric: str | Sequence[str] = (),
     columns: str | Sequence[str] = (),
@@ -225,7 +224,7 @@ def table(
     """
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     wanted = Selection(metrics=_listed(metric))
     cells, chosen_notes = _headlines(one_of_each(listed), wanted, bounds or {})
     if not cells:
