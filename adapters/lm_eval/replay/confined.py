@@ -127,7 +127,7 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confi
             "--memory-limit"
         ) from None
     finally:
-        if hasattr(os, "killpg"):
+        if sys.platform != "win32":
             # With the processes that lm-eval begins for bootstraps.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
     reply: dict[str, Any]
     landlock, offline = 0, False
     try:
-        if hasattr(os, "setsid"):
+        if sys.platform != "win32":
             os.setsid()
         if sys.platform == "linux":
             # Nobody takes its result when the program that started it is killed.
@@ -171,7 +171,7 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
 
 
 def _limit(limits: Limits) -> None:
-    if resource is None:
+    if sys.platform == "win32" or resource is None:
         return
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -218,7 +218,7 @@ def write_only_to(*folders: Path) -> int:
     The version of Landlock that does; 0 where nothing is refused.
     """
     version = landlock_version()
-    if version == 0:
+    if sys.platform != "linux" or version == 0:
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
     files = _WRITE_FILE | _REMOVE_AND_MAKE
