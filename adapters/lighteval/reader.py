@@ -26,6 +26,7 @@ from evalstats_plugin.data.responses import Provenance, Responses, Selection, So
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import LogError, counted
 from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
+from evalstats_plugin.runtime.memory import check_parquet
 from evalstats_plugin.runtime.untrusted import printable_name
 
 Json = Mapping[str, Any]
@@ -289,12 +290,15 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
     pq: Any = import_module("pyarrow.parquet")
     try:
         with path.open("rb") as file:
-            names: list[str] = pq.read_schema(file).names
+            metadata: Any = pq.read_metadata(file)
+            names: list[str] = metadata.schema.to_arrow_schema().names
             scores = next((name for name in _SCORES if name in names), None)
             flat = [m for m in metrics or () if m in names]
             docs = next((name for name in _DOCS if name in names), None)
             wanted = [scores, docs, *flat, *({_QUESTION, _PROMPT, "hashes"} & {*names})]
-            table = pq.read_table(file, columns=[name for name in wanted if name])
+            columns = [name for name in wanted if name]
+            check_parquet(metadata, path, columns)
+            table = pq.read_table(file, columns=columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read as Parquet: {error}") from error
     columns: dict[str, list[Any]] = {

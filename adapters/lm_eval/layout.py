@@ -150,17 +150,7 @@ def check_shape(data: Mapping[str, Any], path: Path) -> None:
             else:
                 _expect(value, _is_object, "an object", f"{name}.{inner}", path)
     for task, config in parts["configs"].items():
-        for name in ("filter_list", "metric_list"):
-            if config.get(name) is not None:
-                where = f"configs.{task}.{name}"
-                _expect(config[name], _is_objects, "a list of objects", where, path)
-        for entry in config.get("filter_list") or ():
-            where = f"configs.{task}.filter_list"
-            _expect(entry.get("name", ""), _is_text, "a text", f"{where}: name", path)
-            _expect(entry.get("filter") or [], _is_objects, "a list of objects", where, path)
-        key = section(config, "metadata").get("cluster_key", "")
-        where = f"configs.{task}.metadata.cluster_key"
-        _expect(key or "", _is_text, "the name of a field", where, path)
+        _check_config(config, f"configs.{task}", path)
     for task, inside in section(data, "higher_is_better").items():
         where = f"higher_is_better.{task}"
         _expect(inside or {}, _is_directions, "true or false for each metric", where, path)
@@ -170,6 +160,19 @@ def check_shape(data: Mapping[str, Any], path: Path) -> None:
                 where = f"{name}.{task}.{size}"
                 _expect(inside.get(size, 0), _is_size, "a number of items", where, path)
     _check_block(data.get(KEY, {}), path)
+
+
+def _check_config(config: Any, where: str, path: Path) -> None:
+    """Check what is read of the configuration of a task."""
+    for name in ("filter_list", "metric_list"):
+        if config.get(name) is not None:
+            _expect(config[name], _is_objects, "a list of objects", f"{where}.{name}", path)
+    for entry in config.get("filter_list") or ():
+        of = f"{where}.filter_list"
+        _expect(entry.get("name", ""), _is_text, "a text", f"{of}: name", path)
+        _expect(entry.get("filter") or [], _is_objects, "a list of objects", of, path)
+    key = section(config, "metadata").get("cluster_key", "")
+    _expect(key or "", _is_text, "the name of a field", f"{where}.metadata.cluster_key", path)
 
 
 def _check_block(block: Any, path: Path) -> None:
