@@ -162,9 +162,10 @@ class Responses:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, kind in (("model", str), ("task", str), ("metric", str), ("source", Source)):
+        kinds = {"model": str, "measure": Measure, "task": str, "metric": str, "source": Source}
+        for name, kind in kinds.items():
             if not isinstance(value := getattr(self, name), kind):
-                what = "a Source" if kind is Source else "a text"
+                what = "a text" if kind is str else f"a {kind.__name__}"
                 raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
         for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
             value = getattr(self, name)

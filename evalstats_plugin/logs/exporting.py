@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
@@ -89,8 +90,9 @@ def _encodable(r: Responses) -> Responses:
     def texts(values: Any) -> Any:
         if isinstance(values, str):
             return values.encode(errors="backslashreplace").decode()
-        if isinstance(values, Group):
-            return replace(values, name=texts(values.name), notes=texts(values.notes))
+        if isinstance(values, Measure | Group):
+            held = {f.name: texts(getattr(values, f.name)) for f in fields(values)}
+            return replace(values, **held)
         if isinstance(values, tuple):
             return tuple(map(texts, cast("tuple[Any, ...]", values)))
         if isinstance(values, np.ndarray) and values.dtype.kind in "UO":

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 import evalstats_plugin as es
 from evalstats_plugin.data.responses import repeated_item
@@ -21,7 +22,7 @@ TWICE = r"answers 1 and 3 of model '\w' to task 'quiz' \(acc\) are both of item 
 
 def _made(model: str, path: Path = Path(), **more: Any) -> es.Responses:
     """Return four answers, two of them to one item."""
-    return es.Responses(
+    return given_responses(
         model=model,
         task="quiz",
         metric="acc",
@@ -129,13 +130,13 @@ def test_responses_say_which_part_of_them_is_wrong(wrong: dict[str, Any], messag
     given = {"model": "m", "task": "t", "metric": "acc", "source": source} | wrong
 
     with pytest.raises((TypeError, ValueError), match=message):
-        es.Responses(item_ids=["a", "b"], **{"scores": [1, 0], **given})  # type: ignore[arg-type]
+        given_responses(item_ids=["a", "b"], **{"scores": [1, 0], **given})  # type: ignore[arg-type]
 
 
 def test_lists_are_taken_for_arrays() -> None:
     """One score an item is one epoch."""
     source = es.Source(path=Path(), harness="made")
-    made = es.Responses(
+    made = given_responses(
         model="m", task="t", metric="acc", source=source,
         item_ids=["a", "b"], scores=[1, 0], clusters=["x", "x"],  # type: ignore[arg-type]
     )  # fmt: skip
