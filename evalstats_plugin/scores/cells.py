@@ -16,12 +16,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import LARGEST, Responses, check_item_ids
+from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
-from evalstats_plugin.data.runs import ResponseSet, read_where_needed
-from evalstats_plugin.data.scales import settled, strays
+from evalstats_plugin.data.scales import strays
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
@@ -35,9 +33,6 @@ Estimand = Literal["items", "clusters"]
 
 Missing = Literal["drop", "bounds", "zero"]
 """Items without a score are left out; may have had any score; or count as the worst score."""
-
-InMemory = ResponseSet | ResponseMatrix | Iterable[Responses]
-"""Responses in any form that is held in memory."""
 
 SAME = 1e-9
 """Scores this close to a bound, as a share of the range, are at it: means of epochs are rounded."""
@@ -308,18 +303,6 @@ def filled(cell: Cell, score: float) -> Cell:
         n=len(means),
         n_missing=cell.n_missing,
     )
-
-
-def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str, ...]]:
-    """Return the responses one by one, and the notes that came with them."""
-    responses = read_where_needed(responses)
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    if isinstance(responses, ResponseMatrix):
-        return settled(responses.to_responses()), tuple(notes)
-    listed = list(responses)
-    for r in listed:
-        check_item_ids(r)
-    return settled(listed), tuple(notes)
 
 
 def task_and_metric(r: Responses) -> tuple[str, str]:
