@@ -162,17 +162,11 @@ class Responses:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-<<<<<<< HEAD
-        kinds = {"model": str, "measure": Measure, "task": str, "metric": str, "source": Source}
-        for name, kind in kinds.items():
-            if not isinstance(value := getattr(self, name), kind):
-=======
         for owner, name, kind in (
             (self, "model", str), (self, "measure", Measure), (self, "source", Source),
             (self.measure, "task", str), (self.measure, "metric", str),
         ):  # fmt: skip
             if not isinstance(value := getattr(owner, name), kind):
->>>>>>> main
                 what = "a text" if kind is str else f"a {kind.__name__}"
                 raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
         for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):

@@ -10,11 +10,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
-from evalstats_plugin.data.measure import Measure
-=======
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
->>>>>>> main
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
