@@ -315,7 +315,9 @@ def _scored_again(folder: Path) -> object:
 def _rescored(folder: Path) -> Files:
     """Return files without the times of scoring."""
     return {
-        name: re.sub(rb'"(?:start_time|end_time|total_evaluation_time_seconds|date)": [^,]*', b"", c)
+        name: re.sub(
+            rb'"(?:start_time|end_time|total_evaluation_time_seconds|date)": [^,]*', b"", c
+        )
         for name, c in files_in(folder).items()
     }
 
