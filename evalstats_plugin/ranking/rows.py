@@ -1,6 +1,7 @@
 """Result of a ranking: one `RankedPlayer` per player, in a `Ranking` with the fit behind them.
 
-`ranked` makes the rows of a `RankingFit`. On Elo's scale, 400 points are odds of 10 to 1 [Elo78]_.
+* `ranked`: the rows of a `RankingFit`, on the scale of its model or in Elo points [Elo78]_
+* `scale_meaning`: what a difference of two ratings means under the fitted model
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class RankedPlayer:
     confidence_level: float
     scale: str
     """Unit of the rating: ``"log odds"``, ``"probit"`` or ``"elo"``."""
+    scale_meaning: str
+    """What a difference of two ratings means under the fitted model."""
     method: str
     category: str = ""
     """Of a leaderboard: the category whose votes count; "" for all votes."""
@@ -156,6 +159,44 @@ class Leaderboard(Results[RankedPlayer]):
     for each; shape (n, n), players in the order of the overall ranking."""
 
 
+def scale_meaning(fit: RankingFit, scale: str) -> str:
+    """Say what a difference of two ratings means under the fitted model, its ties and covariates.
+
+    Parameters
+    ----------
+    scale
+        `RankedPlayer.scale`: ``"log odds"``, ``"probit"`` or ``"elo"``.
+
+    Examples
+    --------
+    >>> fit = RankingFit(
+    ...     model="bradley-terry", estimator="ml", players=("ant", "bee"), rating=np.zeros(2),
+    ...     covariance=np.eye(2), diagnostics={"ties": "half", "n_ties": 3})
+    >>> scale_meaning(fit, "elo")
+    '400 points: expected score 10/11, a tie counting half'
+    """
+    ties, tied = fit.diagnostics.get("ties"), bool(fit.diagnostics.get("n_ties"))
+    elo = scale == "elo"
+    one = "A difference of 1"
+    if fit.model == "thurstone":
+        if tied:
+            return f"{'283 points' if elo else one}: one standard deviation of an answer's noise"
+        return f"{'378 points' if elo else f'{one}.34'}: 10 wins for 1 loss"
+    step, odds, score = ("400 points", "10", "10/11") if elo else (one, "2.72", "0.73")
+    if not tied:
+        meaning = f"{step}: {odds} wins for 1 loss"
+    elif ties == "half":
+        meaning = f"{step}: expected score {score}, a tie counting half"
+    elif ties == "rao-kupper":
+        meaning = f"{step}: {odds} times the odds of a win against a tie or loss"
+    else:
+        meaning = f"{step}: {odds} wins for 1 loss, ties left out"
+    covariates = set(fit.parameters) - {"tie"}
+    equal = ["position"] if "position" in covariates else []
+    equal += ["style"] if covariates - {"position"} else []
+    return f"{meaning}, at equal {' and '.join(equal)}" if equal else meaning
+
+
 def ranked(
     fit: RankingFit,
     contests: Contests,
@@ -198,10 +239,12 @@ def ranked(
     }
     covariance = fit.diagnostics.get("covariance")
     own = "log odds" if fit.model == "bradley-terry" else "probit"
+    shown_scale = "elo" if scale == "elo" else own
     same = {
         "n_players": n,
         "confidence_level": confidence_level,
-        "scale": "elo" if scale == "elo" else own,
+        "scale": shown_scale,
+        "scale_meaning": scale_meaning(fit, shown_scale),
         "method": f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else ""),
     }
     return records(RankedPlayer, columns, same), draws

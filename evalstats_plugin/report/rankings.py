@@ -14,12 +14,6 @@ from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import View, percent, print_all, titled
 
-_SCALES = {
-    "log odds": "1 higher has 2.7 times the odds to win",
-    "probit": "1 higher wins 84 % of the time",
-    "elo": "400 higher has 10 times the odds to win",
-}
-_ELO_OF_NORMAL = "283 higher wins 84 % of the time"
 _LEFT = (0, 2, 4, 6)
 
 
@@ -88,15 +82,13 @@ def category_lines(results: Leaderboard) -> list[list[str]]:
 
 def legend(results: Ranking, anchor: str = "") -> list[str]:
     """Explain the numbers to readers who do not know the method."""
-    fit = results.fit
-    scale = results.rows[0].scale if results.rows else "log odds"
-    unit = _ELO_OF_NORMAL if (scale, fit.model) == ("elo", "thurstone") else _SCALES[scale]
-    level = percent(results.rows[0].confidence_level if results.rows else 0.95)
-    mean = "their mean is 1000" if scale == "elo" else "0 is their mean"
+    first = results.rows[0]
+    level = percent(first.confidence_level)
+    mean = f"the mean rating is {1000 if first.scale == 'elo' else 0}"
     zero = anchor or mean
     said = [
-        f"Rating: a player whose rating is {unit}; {zero}. Interval: of this rating "
-        f"alone, {level}. Rank: expected. Ranks: those left open, the ranges of all players at "
+        f"{first.scale_meaning}; {zero}. Interval: of this rating alone, {level}. "
+        f"Rank: expected. Ranks: those left open, the ranges of all players at "
         f"once with {level}; players that share a letter cannot be told apart. P(best): how "
         "probable it is that the player is the best of all these. n: its comparisons."
     ]

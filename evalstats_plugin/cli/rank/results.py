@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,7 +62,7 @@ class Rating:
 
     method: RankingModel = _model(  # noqa: RUF009 - a field
         "Rating model: Thurstone (normal noise, a prior) or Bradley–Terry (logistic noise, no "
-        "prior); auto: Bradley–Terry where several comparisons are on one item, else Thurstone.",
+        "prior); auto: Thurstone up to 1,000 comparisons, one on an item, else Bradley–Terry.",
         default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
@@ -72,14 +72,14 @@ class Rating:
     )  # fmt: skip
     ties: str | None = _model(
         "How ties count: half, drop, or a tie model: threshold (thurstone), davidson or rao-kupper "
-        "(bradley-terry).",
+        "(bradley-terry).  [default: threshold, davidson]",
         metavar="NAME",
     )
     prior_sd: float | None = prior_sd()
     confidence_level: float = level()
     seed: int = seed()
     scale: Literal["model", "elo"] = under(OUTPUT)(
-        "elo: mean 1000; 400 points are odds of 10 to 1.",
+        "elo: mean 1000; 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
@@ -122,12 +122,11 @@ class Rating:
 
     def how(self, results: Ranking) -> dict[str, Any]:
         """Return how a ranking came about, in the order it is printed."""
-        # The models' own defaults.
-        ties = {"thurstone": "threshold", "bradley-terry": "half"}[results.fit.model]
+        about = results.fit.diagnostics
         return {
             "model": results.fit.model,
             "estimator": results.fit.estimator,
-            "ties": self.ties or ties,
+            "ties": about["ties"] if about["n_ties"] else "none",
             "scale": self.scale,
             "confidence_level": self.confidence_level,
             "seed": self.seed,
@@ -165,8 +164,13 @@ class Board(Stats):
         metavar="MODEL[=RATING]",
     )
     html: str | None = file("Also write a page for browsers, one file.")
+    method: Literal["bradley-terry", "thurstone"] = _model(
+        "Rating model: Bradley–Terry (logistic noise), with Davidson's model of ties where there "
+        "are any; or Thurstone (normal noise, a prior).",
+        default="bradley-terry", type=click.Choice(["bradley-terry", "thurstone"]),
+    )  # fmt: skip
     scale: Literal["model", "elo"] = under(OUTPUT)(
-        "elo: 400 points are odds of 10 to 1.",
+        "elo: 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="elo", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
@@ -223,7 +227,6 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     anchor, _, rating = (asked.anchor or "").rpartition("=")
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
-    method = "bradley-terry" if asked.style and asked.method == "auto" else asked.method
     with progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
         found = rank.leaderboard(
             votes,
@@ -231,12 +234,12 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
             anchor_rating=_number(rating) if rating else None,
             style=asked.style,
             category=asked.category,
-            model=method,
+            model=asked.method,
             estimator=asked.estimator,
             confidence_level=asked.confidence_level,
             scale=asked.scale,
             rng=asked.seed,
-            options=replace(asked, method=method).options(votes, variance),
+            options=asked.options(votes, variance),
         )
     how = {
         **asked.how(found.overall),

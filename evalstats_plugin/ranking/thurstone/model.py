@@ -221,7 +221,12 @@ def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
         parameters=parameters,
         parameter_std_errors=errors,
         log_likelihood=float(log_likelihood),
-        diagnostics=found.diagnostics | {"n_contests": float(contests.weight.sum())},
+        diagnostics=found.diagnostics
+        | {
+            "n_contests": float(contests.weight.sum()),
+            "n_ties": int(contests.tied.sum()),
+            "ties": problem.ties,
+        },
         notes=notes,
     )
 
