@@ -52,7 +52,7 @@ class Kernel(NamedTuple):
 
 def answers_of(n: int, m: int, device: torch.device, dtype: torch.dtype, missing: float) -> Counts:
     """Of a 2PL, drawn on the device: the largest do not come from the host."""
-    generator = generator_of(np.random.default_rng(SEED), device)
+    generator = generator_of(SEED, "benchmark", device)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=dtype, device=device)
@@ -108,7 +108,7 @@ def _of_refits(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iter
     counts = answers_of(few, m, device, dtype, 0.0)
     fit = items_integrated(counts, "2pl", max_steps=20)
     ready = refitter(counts, fit, "2pl")
-    generator = generator_of(np.random.default_rng(SEED), device)
+    generator = generator_of(SEED, "benchmark", device)
     drawn = torch.randint(m, (REFITS, m), generator=generator, device=device)
     weights = torch.zeros(REFITS, m, dtype=dtype, device=device)
     weights.scatter_add_(1, drawn, torch.ones_like(weights))
@@ -125,7 +125,7 @@ def _of_refits(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iter
 
 def _of_draws(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iterator[Kernel]:
     word, cells = dtype.itemsize, n * m
-    generator = generator_of(np.random.default_rng(SEED), device)
+    generator = generator_of(SEED, "benchmark", device)
     z = torch.randn((n, m), generator=generator, dtype=dtype, device=device)
     one = torch.ones((), dtype=dtype, device=device)
     yield Kernel("Pólya–Gamma numbers", lambda: polya_gamma(one, z, generator), 2 * word * cells)
@@ -164,7 +164,7 @@ def _of_particles(n: int, device: torch.device) -> Iterator[Kernel]:
     )
     seen = np.random.default_rng(SEED).normal(size=(n, 8))
     bound = bind(model, {"x": seen}, device)
-    generator = generator_of(np.random.default_rng(SEED), device)
+    generator = generator_of(SEED, "benchmark", device)
     drawn = draw_particles(bound, first_proposals(bound, generator), PARTICLES, generator)
     scene = Scene(bound, drawn, {"model": n, "task": 8})
     # The table of both latents is written once; once more for the derivative.

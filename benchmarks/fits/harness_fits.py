@@ -153,7 +153,7 @@ def main(name: str, folder: str, cpu_limit: str, metric: str, count: str) -> Non
     """Do it, keep the limits and print what it took."""
     clock.limit(float(cpu_limit))
     # Bootstraps of Inspect draw from it; they cannot be seeded otherwise.
-    np.random.seed(0)  # noqa: NPY002, TID251
+    np.random.seed(0)  # noqa: NPY002
     with np.load(Path(folder) / "data.npz") as arrays:
         data = dict(arrays)
     if metric == "accuracy":

@@ -24,6 +24,7 @@ from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
@@ -96,7 +97,7 @@ def item_bank(
     DesignError
         Fit and matrix have different models or items, or no item may be asked.
     """
-    source = np.random.default_rng(rng)
+    source = stream(rng, "misfit of a bank")
     if fit.item_model == "factor":
         bank = _of_factors(cast("FactorFit", fit), matrix)
         bank = bank.without(bank.discrimination < 0, _NEGATIVE)
@@ -169,7 +170,7 @@ def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64
     """
     if not 0 < size <= n_items:
         raise DesignError(f"a pilot of {size} items is not possible: choose 1 to {n_items}")
-    source = np.random.default_rng(rng)
+    source = stream(rng, "items of a pilot")
     return np.sort(source.permutation(n_items)[:size])
 
 

@@ -26,6 +26,7 @@ from evalstats_plugin.adaptive.stopping import (
     StopRule,
 )
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.stats.streams import stream
 
 STD_ERROR = 0.3
 """Standard error to stop at by default: reliability .91 for abilities of variance 1."""
@@ -235,7 +236,7 @@ def forecast(plan: Plan, bank: ItemBank) -> str:
     Their abilities are the mean of the calibrated models and one standard deviation either side;
     answers are drawn from the bank's curves.
     """
-    rng = np.random.default_rng(plan.seed)
+    rng = stream(plan.seed, "forecast of a test")
     counts, costs, unfinished = list[int](), list[float](), list[int]()
     for ability in bank.ability_mean + bank.ability_sd * np.array([-1.0, 0.0, 1.0]):
         session = replace(plan, max_seconds=None).session(bank)

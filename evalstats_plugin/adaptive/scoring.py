@@ -26,6 +26,7 @@ from evalstats_plugin.adaptive.several import Abilities, on_axes, quadrature
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile, tail_probability
+from evalstats_plugin.stats.streams import stream
 
 _NODES = 201
 _REACH = 6.0
@@ -653,7 +654,7 @@ def anchor_points(
     DesignError
         Fewer usable items than anchors.
     """
-    source = np.random.default_rng(rng)
+    source = stream(rng, "anchor items")
     open_ones = np.flatnonzero(bank.usable)
     if not 0 < k <= len(open_ones):
         msg = f"{k} anchor points of {len(open_ones)} items that may be asked are not possible"

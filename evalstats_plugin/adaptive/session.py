@@ -65,6 +65,7 @@ from evalstats_plugin.adaptive.stopping import (
 from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, counted, few
 from evalstats_plugin.stats.arrays import IntArray
+from evalstats_plugin.stats.streams import stream
 
 EXHAUSTED = "no item left to ask"
 """Reason to stop when every item has been asked."""
@@ -244,7 +245,7 @@ class AdaptiveSession(Drawable):
         self._trace = Trace()
         self._stop = tuple(stop)
         self._targets = Targets.of(bank, content, rule)
-        self._rng = np.random.default_rng(rng)
+        self._rng = stream(rng, "adaptive test")
         self._eligible = eligible(exposure, (1, len(bank)), self._rng)
         self._tables = Tables.of(bank)
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)

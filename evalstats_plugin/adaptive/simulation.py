@@ -47,6 +47,7 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.streams import stream
 
 RAW = "random, raw mean"
 ANCHORS = "anchors"
@@ -309,7 +310,7 @@ def exposure_control(
         least = n_items / max(usable, 1)
         msg = f"{n_items} of {usable} items in each test are shown to {least:.0%} of models or more"
         raise DesignError(f"{msg}, above the limit of {most:.0%}: raise it, or ask fewer items")
-    source = np.random.default_rng(rng)
+    source = stream(rng, "limits of exposure")
     probability = np.ones(len(bank))
     known = options or Options()
     for number in range(_ROUNDS):
@@ -382,7 +383,7 @@ def run_sessions(
     """
     bank.require_usable()
     known = options or Options()
-    source = np.random.default_rng(rng)
+    source = stream(rng, "simulated tests")
     rule = rule_for(bank, known.rule)
     tables, targets = Tables.of(bank), Targets.of(bank, known.content, known.rule)
     available = np.isfinite(answers) & bank.usable
@@ -453,7 +454,7 @@ def draw_models(
         items are as the bank has them, at 2 the bank's standard errors are half of what they
         should be.
     """
-    source = np.random.default_rng(rng)
+    source = stream(rng, "simulated models")
     a, both, d = bank.items.spread.T * misspecified**2
     first = source.standard_normal(len(bank)) * np.sqrt(a)
     slope = both / np.where(a > 0, a, np.inf)

@@ -12,6 +12,7 @@ import numpy as np
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.errors import DesignError, SelectionError, counted
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.streams import stream
 
 FIRST = 5
 """Items that every model is asked before items go where they tell most."""
@@ -107,7 +108,7 @@ class TopK:
                 raise DesignError(f"{msg}: limit the number of items instead")
         n = len(self.sessions)
         self._models = tuple(self.sessions)
-        self._noise = np.random.default_rng(rng).standard_normal((_DRAWS, n))
+        self._noise = stream(rng, "which models are best").standard_normal((_DRAWS, n))
         self._scores, self._errors = np.zeros(n), np.full(n, np.inf)
         self._predicted_at = np.full(n, -1)
         self._worst, self._best = np.zeros(n), np.ones(n)

@@ -34,7 +34,8 @@ from evalstats_plugin.scores.cells import (
     make_cell,
 )
 from evalstats_plugin.scores.methods import INTERVALS
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.streams import stream
 
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
 
@@ -44,6 +45,11 @@ Probabilities = Literal["alone", "shrunk"]
 
 BEST = "best"
 """Baseline: the model with the best score of each task, unless a model has this name."""
+
+
+def comparison_stream(rng: Rng) -> np.random.Generator:
+    """Return the generator of all comparisons, the same for each command that makes them."""
+    return stream(rng, "comparisons")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,7 @@ class Request:
     """Which tables are corrected together."""
     bounds: Bounds
     rng: np.random.Generator
+    """As `comparison_stream` returns it."""
     missing: Missing = "drop"
     prior: float | None = None
     """Prior weight of each outcome, for methods that have one; None for their own."""

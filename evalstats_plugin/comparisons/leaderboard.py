@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
@@ -31,6 +29,7 @@ from evalstats_plugin.scores.cells import (
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats.arrays import Rng
+from evalstats_plugin.stats.streams import stream
 
 Weights = Literal["tasks", "items"]
 """What counts the same in an overall score: every task, or every item."""
@@ -206,7 +205,7 @@ def score_table(
             correction="simultaneous",
             family="auto",
             bounds=bounds or {},
-            rng=np.random.default_rng(rng),
+            rng=comparison_stream(rng),
         )
         ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
         chosen_notes = [*chosen_notes, *more]
@@ -289,7 +288,8 @@ def _overall_scores(
 ) -> list[ScoreInterval]:
     # Groups are of one log; a table brings together several.
     alone = [replace(r, groups=r.groups[:1], source=joint[0].source) for r in joint]
-    found = intervals(alone, confidence_level=confidence_level, bounds=bounds, rng=rng)
+    drawn = stream(rng, "overall scores")
+    found = intervals(alone, confidence_level=confidence_level, bounds=bounds, rng=drawn)
     return [row for row in found if row.kind == "group" and row.task == OVERALL]
 
 

@@ -36,6 +36,7 @@ from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
+from evalstats_plugin.stats.streams import seed_for, stream
 
 N_RESAMPLES = 9999
 """Resamples and posterior draws."""
@@ -71,7 +72,7 @@ def compare_composite(
 
 
 def _compared(joined: Joined, request: Request) -> Table:
-    seed = int(request.rng.integers(2**63))
+    seed = seed_for(request.rng, "seed of metrics")
     found, n_items = _found(joined, request, seed)
     n_either = (joined.there[joined.a] | joined.there[joined.b]).sum(axis=1).tolist()
     n_both = n_items[: len(joined.a)].tolist()
@@ -95,7 +96,7 @@ def _compared(joined: Joined, request: Request) -> Table:
 def _found(joined: Joined, request: Request, seed: int) -> tuple[Found, IntArray]:
     """Return what was found of each pair, and the number of items of both models."""
     method = _choose(joined, request)
-    request = replace(request, rng=np.random.default_rng(seed))
+    request = replace(request, rng=stream(seed, "resamples of metrics"))
     a, b = joined.family.a, joined.family.b
     low, high, p_value, prob, difference = np.full((5, len(a)), np.nan)
     found = Found(method.name, low, high, p_value, prob, difference)

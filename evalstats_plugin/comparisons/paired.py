@@ -7,7 +7,6 @@ and all pairs of a task at once by `stats.simultaneous`.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +37,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.streams import child, seed_for, stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval
@@ -167,9 +167,7 @@ def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:
 
 def drawn_for(compared: Compared, request: Request) -> np.random.Generator:
     """Return the generator of a task's common draws, whatever other tasks there are."""
-    root = request.rng.bit_generator.seed_seq.generate_state(1)  # pyright: ignore[reportAttributeAccessIssue]
-    name = f"{compared.task}\0{compared.metric}"
-    return np.random.default_rng([int(root[0]), zlib.crc32(name.encode())])
+    return child(request.rng, f"{compared.task}\0{compared.metric}")
 
 
 def draws_for(n_pairs: int, n_units: int) -> int:
@@ -257,8 +255,7 @@ class PairSolver:
     """
 
     def __init__(self, request: Request, attained: Attained | None = None) -> None:
-        # Spawned, so that other random numbers do not depend on the method.
-        self._seeds: Any = request.rng.spawn(1)[0].bit_generator.seed_seq
+        self._seed = seed_for(request.rng, "seed of single pairs")
         self.attained = attained or {}
         self.table = request.table
         self.method = request.method
@@ -410,7 +407,7 @@ class PairSolver:
             return function(bounds=pairing.span)
         if method.family == "resampling":
             # The same resamples at every level.
-            rng = np.random.default_rng(self._seeds)
+            rng = stream(self._seed, "resamples of single pairs")
             return function(rng=rng, n_resamples=N_RESAMPLES)
         low, high = function()
         # Differences that are all equal have no spread to make an interval of.

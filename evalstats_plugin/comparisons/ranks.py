@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin.comparisons.design import Correction, Family, Pairing, Request, pairings
+from evalstats_plugin.comparisons.design import (
+    Correction,
+    Family,
+    Pairing,
+    Request,
+    comparison_stream,
+    pairings,
+)
 from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may_be_first
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
@@ -64,7 +71,7 @@ def rank_sets(
         correction=correction,
         family=family,
         bounds={},
-        rng=np.random.default_rng(rng),
+        rng=comparison_stream(rng),
     )
     listed, notes = responses_and_notes(responses)
     pairs, left_out = pairings(listed, {}, None)

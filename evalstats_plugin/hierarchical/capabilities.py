@@ -52,6 +52,7 @@ from evalstats_plugin.irt.model.masks import Split, random_entries
 from evalstats_plugin.runtime.torch import check_memory
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.streams import children, stream
 
 Kind = Literal["l1", "topk"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -152,7 +153,7 @@ def fit_capabilities(
         msg = f"kind {kind!r} has no encoder that reads features of items: use kind 'topk'"
         raise DesignError(msg)
     about = None if features is None else _about(counts, features)
-    found = _find_codes(counts, n_features, rule, np.random.default_rng(rng), about)
+    found = _find_codes(counts, n_features, rule, stream(rng, "capabilities"), about)
     fit = CapabilityFit(
         kind=kind,
         models=matrix.models,
@@ -468,12 +469,13 @@ def compare_held_out(
         if name not in COMPARED:
             raise SelectionError(no_such("model", name, COMPARED, ", ".join(COMPARED)))
     names = (*item_models, *([] if features is None else [WITH_FEATURES]))
-    generator = np.random.default_rng(rng)
+    generator = stream(rng, "answers held out of capabilities")
     counts = counts_of(matrix, device=device)
     about = None if features is None else _about(counts, features)
     place = np.unique(matrix.tasks.astype(str), return_inverse=True)[1]
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
-    asked = zip(names, generator.spawn(len(names)), strict=True)
+    streams = children(generator, "models compared with capabilities", len(names))
+    asked = zip(names, streams, strict=True)
     run = partial(_scored, counts, split, n_features, torch.as_tensor(place), about)
     found, losses = zip(*parallel_map(run, asked), strict=True)
     trials = (as_array(counts.trials) * split.test).sum(axis=0)
@@ -591,7 +593,7 @@ def stability(
     DesignError
         Another matrix, or fewer items in a half than features.
     """
-    generator = np.random.default_rng(rng)
+    generator = stream(rng, "stability of capabilities")
     counts, m = counts_of(matrix, device=device), len(matrix.item_ids)
     same = np.array_equal(matrix.item_ids.astype(str), fit.item_ids.astype(str))
     if matrix.models != fit.models or not same:

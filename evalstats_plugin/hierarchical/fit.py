@@ -43,6 +43,7 @@ from evalstats_plugin.runtime.chains import PARETO_K_LIMIT
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.posterior import Posterior
@@ -165,7 +166,8 @@ class HierarchicalFit(Results[Performance]):
 
     def check(self, *, prior: bool = False, rng: int = 0) -> Results[Check]:
         """Posterior (or prior) predictive checks: compare the data with replicated data."""
-        return Results(tuple(_predictive_checks(self, np.random.default_rng(rng), prior=prior)))
+        drawn = stream(rng, "predictive checks")
+        return Results(tuple(_predictive_checks(self, drawn, prior=prior)))
 
     def loo(self) -> Elpd:
         """Leave-one-out cross-validation over cells, a model's answers to one task [VGG17]_.
@@ -378,7 +380,7 @@ def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) 
     if difficulty is None or "performance" not in known:
         msg = f"model {fit.model!r} has no population of models and tasks"
         raise DesignError(f"{msg}: choose 'task', 'shared' or 'across-task'")
-    rng, shape = np.random.default_rng(seed), known["intercept"].shape[:2]
+    rng, shape = stream(seed, "scores of new tasks and models"), known["intercept"].shape[:2]
     performance = _performance(fit)
     middle = known["intercept"].reshape(*shape, 1, 1)
     spread_of = {x: known[f"sd_{x}"].reshape(*shape, -1) for x in (

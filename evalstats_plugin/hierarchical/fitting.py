@@ -41,6 +41,7 @@ from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, converg
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.nested import ParticleFit
@@ -243,8 +244,7 @@ def fit_hierarchical(
         confidence_level=confidence_level,
         device=device,
     )
-    seed = rng if isinstance(rng, int) else None
-    return _fit(counts, request, np.random.default_rng(rng), seed)
+    return _fit(counts, request, rng)
 
 
 def _fit_own(
@@ -344,10 +344,8 @@ class _Inferred(NamedTuple):
     log_evidence_error: float | None = None
 
 
-def _fit(
-    counts: EvalCounts, request: _Request, rng: np.random.Generator, seed: int | None
-) -> HierarchicalFit:
-    found = _infer(counts, request, rng)
+def _fit(counts: EvalCounts, request: _Request, rng: Rng) -> HierarchicalFit:
+    found = _infer(counts, request, stream(rng, "pooled scores"))
     same = {
         "metric": counts.metric,
         "confidence_level": request.confidence_level,
@@ -356,19 +354,19 @@ def _fit(
 
     def refit(priors: Mapping[str, Prior], again: int) -> HierarchicalFit:
         other = replace(request, options=replace(request.options, priors=priors))
-        return _fit(counts, other, np.random.default_rng(again), again)
+        return _fit(counts, other, again)
 
     def with_model(name: str, again: int) -> HierarchicalFit:
         plain = covariates_of(None, counts.models, counts.tasks)
         kept = plain if name in CLOSED_FORM else request.covariates
         _choose_model(name, counts, plain=not any(x.names for x in kept.values()))
         other = replace(request, model=name, inference="auto", covariates=kept)
-        return _fit(counts, other, np.random.default_rng(again), again)
+        return _fit(counts, other, again)
 
     return HierarchicalFit(
         rows=tuple(performance_rows(counts, found.cells, found.overall, same)),
         notes=(*counts.notes, *_extreme_notes(counts), *found.notes),
-        seed=seed,
+        seed=rng if isinstance(rng, int) else None,
         model=request.model,
         inference=found.inference,
         reason=f"model {request.model}: {request.why}; inference {found.inference}: {found.why}",

@@ -26,6 +26,7 @@ from evalstats_plugin.irt.rows import Abilities, abilities, check_level
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.streams import child, seed_for, stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.estimators.refits import Bootstrap
@@ -92,7 +93,8 @@ def bootstrap_abilities(
 
     level = shown.get("confidence_level", 0.95)
     counts = counts_of(matrix, device=device)
-    found = _refitted(fit, matrix, counts, over, n_resamples, level, np.random.default_rng(rng))
+    drawn = stream(rng, "resampled abilities")
+    found = _refitted(fit, matrix, counts, over, n_resamples, level, drawn)
     spread = np.nan_to_num(found.ability.std_error, nan=np.inf)
     whole = np.isfinite(found.covariance).all()
     resampled = replace(
@@ -318,7 +320,7 @@ def uncertainty(
     check_level(confidence_level)
     from evalstats_plugin.irt.model.data import counts_of
 
-    counts, seed = counts_of(matrix, device=device), int(np.random.default_rng(rng).integers(2**31))
+    counts, seed = counts_of(matrix, device=device), seed_for(rng, "seed of recipes")
     work = _Recipes(fit, matrix, counts, n_resamples, n_seeds, confidence_level, seed, device)
     rows, notes = list[Uncertainty](), list[str]()
     for name in names:
@@ -380,7 +382,7 @@ class _Recipes:
         if name in OVER:
             found = _refitted(
                 self.fit, self.matrix, self.counts, name, self.n_resamples, self.level,
-                np.random.default_rng(self.seed),
+                child(stream(self.seed, "resamples of recipes"), name),
             ).ability  # fmt: skip
             shift = self.fit.ability.mean()
             return self.fit.ability, found.low + shift, found.high + shift, found.std_error

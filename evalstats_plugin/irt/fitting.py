@@ -32,6 +32,7 @@ from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import one_thread
 from evalstats_plugin.scores.cells import InMemory
 from evalstats_plugin.stats.arrays import Rng
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.data import Counts
@@ -216,7 +217,7 @@ def fit_irt(
         counts = replace(counts, guess=array_of(chance, counts.right))
     # Threads of NumPy's linear algebra would wait for one another longer than such a fit takes.
     with one_thread() if light else nullcontext():
-        fit = fit_counts(matrix, counts, item_model, chosen, np.random.default_rng(rng))
+        fit = fit_counts(matrix, counts, item_model, chosen, stream(rng, "item response model"))
     about: dict[str, object] = {"reason": chosen.reason}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:

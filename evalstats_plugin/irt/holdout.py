@@ -26,6 +26,7 @@ from evalstats_plugin.irt.methods import ESTIMATORS, MASKS, MmlOptions
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.streams import child, stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ def _predicted(data: _Data, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
     from evalstats_plugin.irt.model.masks import MASKS
 
     mask, seed = draw
-    rng = np.random.default_rng(seed)
+    rng = child(stream(seed, "answers held out"), mask)
     split = MASKS[mask](data.observed, rng=rng, **data.keys.get(mask, {}))
     fit = _estimator(data, rng)
     return predict_held_out(fit, data.counts, split), split.test

@@ -18,6 +18,7 @@ from evalstats_plugin.ranking.contests.outcomes import probabilities
 from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.streams import stream
 
 Metric = Literal["nominal", "interval"]
 N_SIMULATIONS = 199
@@ -233,7 +234,7 @@ def krippendorff_alpha(
     low = high = np.nan
     if n_units > 1:
         share = np.full(n_units, 1 / n_units)
-        times = np.random.default_rng(rng).multinomial(n_units, share, N_RESAMPLES)
+        times = stream(rng, "agreement of judges").multinomial(n_units, share, N_RESAMPLES)
         again = _alpha(counts, distance, times.astype(np.float64))
         tail = (1 - confidence_level) / 2
         low, high = (float(x) for x in np.nanquantile(again, [tail, 1 - tail]))

@@ -30,6 +30,7 @@ from evalstats_plugin.ranking.contests.outcomes import (
 )
 from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.streams import stream
 
 THOMPSON_DRAWS = 32
 """Draws among which two with different best players are sought."""
@@ -117,7 +118,7 @@ def next_contests(
     >>> pair.first, pair.second
     (0, 1)
     """
-    generator = np.random.default_rng(rng)
+    generator = stream(rng, "next contests")
     if rule not in RULES:
         raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
     check_link(link)
@@ -333,7 +334,7 @@ def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) ->
     rng
         For simulating the probabilities of the order and of being the best.
     """
-    generator = np.random.default_rng(rng)
+    generator = stream(rng, "certainty of an order")
     rating = np.asarray(state.rating, dtype=np.float64)
     covariance = np.asarray(state.covariance, dtype=np.float64)
     if len(rating) < 2:

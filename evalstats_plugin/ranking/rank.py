@@ -35,6 +35,7 @@ from evalstats_plugin.ranking.rows import (
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +180,7 @@ def rank(
     >>> [(row.player, round(row.mean, 2)) for row in ranking]
     [('ant', 0.3), ('bee', -0.3)]
     """
-    generator = np.random.default_rng(rng)
+    generator = stream(rng, "ranking")
     if scale not in get_args(Scale):
         raise SelectionError(no_such("scale", scale, get_args(Scale), ", ".join(get_args(Scale))))
     if not 0 < confidence_level < 1:

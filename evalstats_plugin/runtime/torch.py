@@ -1,6 +1,7 @@
 """Devices, memory checks, Cholesky factors and Pólya–Gamma draws in torch.
 
-* `resolve_device`, `resolve_dtype`, `generator_of`, `check_memory`: where to compute
+* `resolve_device`, `resolve_dtype`, `check_memory`: where to compute
+* `generator_of`, `drawing_from`: torch's random numbers, from named streams
 * `linalg`, `split`, `unique`, `block_diagonal`: functions that torch's stubs leave untyped
 * `cholesky`: factors without waiting for the device
 * `polya_gamma`, `polya_gamma_mean`, `polya_gamma_variance`: Pólya–Gamma variables PG(n, z), which
@@ -14,16 +15,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, check_known
 from evalstats_plugin.runtime.workers import free_memory
+from evalstats_plugin.stats.arrays import Rng
+from evalstats_plugin.stats.streams import seed_for
 
 _torch: Any = torch
 
@@ -105,9 +108,19 @@ def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
     return _DTYPES[dtype]
 
 
-def generator_of(rng: np.random.Generator, device: torch.device) -> torch.Generator:
-    """Return a torch generator on a device, seeded from NumPy's."""
-    return torch.Generator(device).manual_seed(int(rng.integers(2**62)))
+def generator_of(rng: Rng, purpose: str, device: torch.device) -> torch.Generator:
+    """Return a torch generator on a device, for a purpose; see `evalstats_plugin.stats.streams`."""
+    return torch.Generator(device).manual_seed(seed_for(rng, purpose))
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Let what draws from torch's global generator, its distributions, draw from this one."""
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    devices = [generator.device] if generator.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
 
 
 def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str = "") -> None:

@@ -64,6 +64,7 @@ from evalstats_plugin.stats import survey
 from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
 from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.streams import stream
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -163,7 +164,7 @@ def intervals(
         ("rule for missing scores", missing, Missing),
     ):  # fmt: skip
         check_known(what, name, get_args(names))
-    source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
+    source, seed = stream(rng, "score intervals"), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):
         rows = _of_store(responses, solver, bounds or {}, population)
@@ -562,7 +563,7 @@ def _beside_independent(
     where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
     if not where:
         return rows
-    solver = _Solver(own.level, "auto", own.prior, np.random.default_rng(0))
+    solver = _Solver(own.level, "auto", own.prior, stream(0, "intervals without clusters"))
     naive = solver.solve([replace(cells[i], clusters=None) for i in where])
     for i, (_, low, high) in zip(where, naive, strict=True):
         cell, row = cells[i], rows[i]

@@ -21,6 +21,7 @@ from scipy import special
 
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 from evalstats_plugin.stats.bounded import binomial_cdf
+from evalstats_plugin.stats.streams import stream
 
 MOST_ITEMS = 2.0**40
 """Greatest number of items that a search considers."""
@@ -293,7 +294,7 @@ def mixture_power(
     """
     from evalstats_plugin.stats.sequential import log_capital
 
-    rng, size, limit = np.random.default_rng(0), abs(difference), -np.log(2 * tail)
+    rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
     first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
     found = np.empty(len(looks))
     for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):

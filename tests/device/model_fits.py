@@ -175,7 +175,7 @@ def weighed(device: str) -> Numbers:
     """Posteriors of particles together."""
     place = resolve_device(device)
     bound = bind(PLATED, SEEN, place)
-    generator = generator_of(np.random.default_rng(0), place)
+    generator = generator_of(0, "test", place)
     proposals = first_proposals(bound, generator)
     scene = Scene(bound, draw_particles(bound, proposals, 4, generator), {"task": 4, "item": 3})
     weights = weigh(scene).weights["z"]

@@ -66,4 +66,4 @@ def test_a_matrix_without_a_factor_is_no_number():
 
 def test_random_numbers_are_of_the_device(rng):
     with pretended_device():
-        assert generator_of(rng, DEVICE).device == DEVICE
+        assert generator_of(rng, "test", DEVICE).device == DEVICE

@@ -35,6 +35,7 @@ from evalstats_plugin.cli.shell.running import (
 )
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -292,8 +293,6 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
 
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
-    import numpy as np
-
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.files import write_bytes
     from evalstats_plugin.runtime.transactions import check_free
@@ -309,7 +308,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
         rng=asked.seed,
         options=asked.options(contests, variance, asked.draws),
     )
-    drawn, rng = found.fit.draws, np.random.default_rng(asked.seed)
+    drawn, rng = found.fit.draws, stream(asked.seed, "draws shown of ratings")
     if drawn is None or len(drawn) < n:
         drawn = found.fit.sample(n, rng)
     elif len(drawn) > n:

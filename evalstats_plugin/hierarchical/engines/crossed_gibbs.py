@@ -647,7 +647,8 @@ def draw_crossed(
     n, t = data.right.shape[0], data.n_tasks
     what = f"{length.chains} chains of {n} models × {data.right.shape[1]} columns"
     check_memory(memory_needed(data, length), data.right.device, what)
-    sampler = CrossedGibbs(data, structure, length.chains, generator_of(rng, data.right.device))
+    generator = generator_of(rng, "chains of crossed effects", data.right.device)
+    sampler = CrossedGibbs(data, structure, length.chains, generator)
     keep = thinning((n, t), length)
     predicted = PREDICTED_BY_QUESTION if structure.questions else PREDICTED
     predict = max(keep, math.ceil(length.chains * length.draws / predicted))

@@ -25,6 +25,7 @@ from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, SCALES, Prior
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.streams import seed_for, stream
 
 MOST_MODELS = 100
 """Most models: products over more of them leave the range of numbers."""
@@ -692,10 +693,10 @@ def fit_shared(
         stacked = np.stack(values, axis=1)
         return stacked.reshape(groups, -1, *stacked.shape[2:])
 
-    seed = int(rng.integers(2**63))
+    seed = seed_for(rng, "seed of predicted answers")
 
     def predictions() -> Predictions:
-        again = np.random.default_rng(seed)
+        again = stream(seed, "predicted answers")
         found = [_predicted(sampler.likelihood, x, counts, block, again, tails) for x in states]
         return Predictions(*(in_chains([pair[i] for pair in found]) for i in (0, 1)))
 

@@ -71,7 +71,7 @@ def gibbs(
     device, (n, m) = counts.right.device, counts.right.shape
     needed = 8 * options.chains * (12 * n * m + options.draws * n)
     check_memory(needed, device, f"{options.chains} chains of {n} models × {m} items")
-    generator = generator_of(rng, device)
+    generator = generator_of(rng, "chains of an item response model", device)
     start = _start(counts, kind, options.chains, generator)
 
     def sweep(state: _State, _: int) -> _State:

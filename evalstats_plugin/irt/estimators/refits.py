@@ -43,6 +43,7 @@ from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.torch import linalg, split
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.streams import stream
 
 Over = Literal["items", "models", "parametric", "new-items"]
 Estimator = Literal["cml-items", "mml-items"]
@@ -263,7 +264,8 @@ def _simulated_answers(
 
     Items and answers have separate generators, so that both are drawn in the order of the refits.
     """
-    of_items, of_answers = rng.spawn(2)
+    of_items = stream(rng, "items of refits")
+    of_answers = stream(rng, "answers of refits")
     ability, trials = (x.cpu().numpy() for x in (fit.ability, counts.trials))
     trials = np.round(trials).astype(np.int64)
     most = int(trials.max())

@@ -337,7 +337,7 @@ def stochastic(
     are averaged.
     """
     n, m = counts.right.shape
-    generator = generator_of(rng, counts.right.device)
+    generator = generator_of(rng, "noise of gradients", counts.right.device)
     logs = kind == "2pl" and options.guide == "lognormal"
     like = counts.right
     first = like.new_zeros(m) if logs else like.new_ones(m)

@@ -18,6 +18,7 @@ from scipy import special
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.streams import children, stream
 
 ItemModel = Literal["rasch", "2pl", "3pl", "4pl", "factor", "partial-credit"]
 ITEM_MODELS: tuple[ItemModel, ...] = ("rasch", "2pl", "3pl", "4pl", "factor", "partial-credit")
@@ -61,7 +62,7 @@ def simulate_responses(
     >>> matrix.scores.shape, truth.probability.shape
     ((3, 4, 2), (3, 4))
     """
-    source = np.random.default_rng(rng)
+    source = stream(rng, "simulated answers")
     truth = draw_truth(source, n_models, n_items, item_model, n_dimensions=n_dimensions)
     return draw_responses(truth, source, n_epochs=n_epochs, missing=missing), truth
 
@@ -208,7 +209,7 @@ def simulate_response_patterns(
     _check(data, classes, n_models)
     runs = [
         _one(classifier, (features, codes, classes), test, stream)
-        for stream in np.random.default_rng(rng).spawn(n_models)
+        for stream in children(rng, "training of classifiers", n_models)
     ]
     predictions = np.stack([prediction for prediction, _, _ in runs])
     return ResponsePatterns(

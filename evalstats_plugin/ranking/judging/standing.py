@@ -23,6 +23,7 @@ from evalstats_plugin.ranking.next import (
 from evalstats_plugin.ranking.ratings.fit import normal_draws
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.streams import stream
 
 GOALS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {"order": ("order", "pairs in right order"), "best": ("thompson", "best item")}
@@ -114,7 +115,7 @@ class Standing:
         self.n = n
         self._prior_variance = prior_variance
         self._known: tuple[Answer, ...] = ()
-        self._rng = np.random.default_rng(seed)
+        self._rng = stream(seed, "pairs to judge")
         self._state = EPState(n, prior_variance, ordered=True)
 
     @property

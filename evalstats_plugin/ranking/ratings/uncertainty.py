@@ -51,6 +51,7 @@ from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.streams import stream
 
 Estimator = Literal["hmc", "laplace"]
 Unit = Literal["contest", "cluster", "judge"]
@@ -113,7 +114,7 @@ def bradley_terry_posterior(
     if estimator == "laplace":
         fit = _laplace_fit(found, prior)
     else:
-        fit = _hmc_fit(found, prior, length, np.random.default_rng(rng))
+        fit = _hmc_fit(found, prior, length, stream(rng, "chains of ratings"))
     about = contest_counts(found)
     fit.diagnostics.update(about, ties=found.design.ties, seconds=perf_counter() - start)
     return fit
@@ -244,7 +245,7 @@ def bootstrap_bradley_terry(
     use the weak prior of `fit_bradley_terry`; a note says how many.
     """
     start = perf_counter()
-    rng = np.random.default_rng(rng)
+    rng = stream(rng, "resampled contests")
     if unit is None:
         unit = "contest" if contests.cluster is None else "cluster"
     found = count_contests(contests, ties, position=position, features=features)

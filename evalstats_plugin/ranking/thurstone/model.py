@@ -62,6 +62,7 @@ from evalstats_plugin.ranking.thurstone.truncated import (
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.streams import stream
 
 Estimator = Literal["auto", "exact", "hmc", "ep", "laplace"]
 
@@ -171,7 +172,7 @@ def fit_thurstone(
     used = usable_contests(contests, ties)
     prior = prior_of(prior_mean, prior_covariance, len(contests.players), ordered=contests.ordered)
     sites = sites_of(used, ties)
-    problem = Problem(used, prior, sites, ties, draws, np.random.default_rng(rng))
+    problem = Problem(used, prior, sites, ties, draws, stream(rng, "thurstone fit"))
     reason = "asked for"
     if estimator == "auto":
         estimator, reason = _choose(problem)

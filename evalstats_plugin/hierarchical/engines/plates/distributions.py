@@ -21,7 +21,7 @@ from torch import Tensor, distributions
 from torch.distributions import constraints
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.runtime.torch import cholesky
+from evalstats_plugin.runtime.torch import cholesky, drawing_from
 
 Real = float | Tensor
 
@@ -471,11 +471,7 @@ class Parts(NamedTuple):
         given = [x.double() if x.is_floating_point() else x for x in self.values]
         built = self.kind(**dict(zip(self.names, given, strict=True)), validate_args=False)
         batch = list(shape)[: len(shape) - len(built.event_shape)]
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        devices = [generator.device] if generator.device.type == "cuda" else []
-        # Distributions of torch draw from the global generator only.
-        with torch.random.fork_rng(devices=devices):  # pyright: ignore[reportUnknownMemberType]
-            torch.manual_seed(seed)  # noqa: TID251  # pyright: ignore[reportUnknownMemberType]
+        with drawing_from(generator):
             return built.expand(batch).sample()
 
 

@@ -152,7 +152,7 @@ def infer(
     where = resolve_device(device)
     model = with_sizes(model, data)
     bound = bind(model, data, where)
-    generator = generator_of(np.random.default_rng(rng), where)
+    generator = generator_of(rng, "fit of plates", where)
     if method == "hmc":
         from evalstats_plugin.hierarchical.engines.plates.hmc import sample_posterior
 

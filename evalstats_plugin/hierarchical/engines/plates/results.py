@@ -255,7 +255,7 @@ class PlatedFit:
         anything = {o.name: _filler(s, self.bound, o) for o in model.observed}
         bound = bind(model, {**inputs, **anything}, self.bound.device)
         joint = joint_bound(bound)
-        generator = generator_of(np.random.default_rng(rng), self.bound.device)
+        generator = generator_of(rng, "answers drawn from a prior", self.bound.device)
         values = prior_values(joint, n, generator, self._joint(bound))
         group = next(iter(s.groups))
         found: dict[str, FloatArray] = {}
