@@ -107,7 +107,7 @@ ESTIMATORS: Mapping[str, Mapping[str, type[RankOptions]]] = MappingProxyType(
             "laplace": PosteriorOptions,
             "hmc": PosteriorOptions,
         },
-        "thurstone": dict.fromkeys(("exact", "hmc", "ep", "laplace"), ThurstoneOptions),
+        "thurstone": dict.fromkeys(("exact", "hmc", "ep"), ThurstoneOptions),
     }
 )
 """Estimators of each model, the default of Bradley–Terry first, and their options."""
@@ -149,7 +149,7 @@ def rank(
         the comparisons on one item.
     estimator
         For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"hmc"``; for
-        Thurstone ``"exact"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is ``"ml"`` for
+        Thurstone ``"exact"``, ``"hmc"`` or ``"ep"``. ``"auto"`` is ``"ml"`` for
         Bradley–Terry and depends on the size for Thurstone; ``fit.diagnostics["reason"]`` says
         why.
     confidence_level

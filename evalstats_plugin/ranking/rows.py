@@ -118,12 +118,14 @@ class Ranking(Results[RankedPlayer]):
 
     def prob_better(self) -> pd.DataFrame:
         """Probability that the player of the row is better than that of the column."""
-        return self._square(ratings_fit.prob_better(self.draws), self.fit.players)
+        ahead = self.fit.ahead
+        shown = ratings_fit.prob_better(self.draws) if ahead is None else ahead
+        return self._square(shown, self.fit.players)
 
     def rank_distribution(self) -> pd.DataFrame:
         """Probability that the player of the row has the rank of the column; 1 is the best."""
-        found = ratings_fit.rank_distribution(ratings_fit.ranks_of(self.draws))
-        return self._square(found, tuple(range(1, len(found) + 1)))
+        shown = _rank_distribution(self.fit, self.draws)
+        return self._square(shown, tuple(range(1, len(shown) + 1)))
 
     def expected_scores(self) -> pd.DataFrame:
         """Expected share of wins of the player of the row against the column's, ties half.
@@ -207,8 +209,7 @@ def ranked(
 ) -> tuple[list[RankedPlayer], FloatArray]:
     """Rows of a centred fit, the best first, and the draws they are based on."""
     draws, deviations = _draws(fit, rng)
-    found = ratings_fit.ranks_of(draws)
-    distribution = ratings_fit.rank_distribution(found)
+    distribution = _rank_distribution(fit, draws)
     # With hundreds of players, thin the draws to save time, but keep at least a thousand.
     thin = max(min(len(draws) // 1000, int(len(draws) * len(fit.rating) ** 2 / MOST_WORK)), 1)
     apart = ratings_fit.significantly_better(
@@ -230,14 +231,13 @@ def ranked(
         "std_error": _numbers(factor * fit.std_error[order]),
         "low": _numbers(zero + factor * low[order]),
         "high": _numbers(zero + factor * high[order]),
-        "expected_rank": _numbers(found.mean(axis=0)[order]),
+        "expected_rank": _numbers((distribution @ np.arange(1, n + 1))[order]),
         "rank_low": limits.best[order].tolist(),
         "rank_high": limits.worst[order].tolist(),
         "prob_best": _numbers(distribution[order, 0]),
         "letters": letters,
         "n_contests": met[order].tolist(),
     }
-    covariance = fit.diagnostics.get("covariance")
     own = "log odds" if fit.model == "bradley-terry" else "probit"
     shown_scale = "elo" if scale == "elo" else own
     same = {
@@ -245,9 +245,25 @@ def ranked(
         "confidence_level": confidence_level,
         "scale": shown_scale,
         "scale_meaning": scale_meaning(fit, shown_scale),
-        "method": f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else ""),
+        "method": _method(fit),
     }
     return records(RankedPlayer, columns, same), draws
+
+
+def _method(fit: RankingFit) -> str:
+    """Name the model and the estimator; "exact" only where the stated error is 1e-4 or less."""
+    about = fit.diagnostics
+    if fit.ranks is not None and not about["exact"]:
+        error = max(about["moments_error"], about["probabilities_error"])
+        return f"{fit.model} integrated to ±{error:.1g}"
+    covariance = about.get("covariance")
+    return f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else "")
+
+
+def _rank_distribution(fit: RankingFit, draws: FloatArray) -> FloatArray:
+    if fit.ranks is not None:
+        return fit.ranks
+    return ratings_fit.rank_distribution(ratings_fit.ranks_of(draws))
 
 
 def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -270,6 +286,9 @@ def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, Float
     tail = (1 - confidence_level) / 2
     if fit.draws is not None:
         low, high = np.quantile(fit.draws, [tail, 1 - tail], axis=0)
+        if fit.labels is not None:
+            own = np.diagonal(fit.labels)
+            low, high = (ratings_fit.averaged(limit, own) for limit in (low, high))
         return low, high
     freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
     reach = -float(special.stdtrit(freedom, tail) if np.isfinite(freedom) else special.ndtri(tail))

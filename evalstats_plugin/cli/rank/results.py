@@ -67,7 +67,7 @@ class Rating:
         default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
-        "How it is fitted; thurstone: exact, hmc, ep, laplace; bradley-terry: ml, bootstrap, "
+        "How it is fitted; thurstone: exact, ep, hmc; bradley-terry: ml, bootstrap, "
         "laplace, hmc.",
         default="auto", metavar="NAME",
     )  # fmt: skip
