@@ -13,7 +13,7 @@ from evalstats_plugin.adaptive.calibrate import adaptive_session as adaptive_ses
 from evalstats_plugin.adaptive.calibrate import item_bank as item_bank
 from evalstats_plugin.comparisons.compare import compare as compare
 from evalstats_plugin.comparisons.gating import gate as gate
-from evalstats_plugin.comparisons.leaderboard import score_table as score_table
+from evalstats_plugin.comparisons.leaderboard import table as table
 from evalstats_plugin.comparisons.power import power as power
 from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
 from evalstats_plugin.data.methods import Method as Method

@@ -10,6 +10,7 @@
     │   └── ItemConflictError     one item id, two different questions: must not be paired
     ├── PluginError               a plugin cannot be loaded or breaks the contract
     └── WriteError                a result cannot be written; what was there is still there
+        └── ChangedError          another program changed the file meanwhile
 
 The command line turns each into one message and exit code 2. Programming mistakes
 (a negative count, a wrong shape) stay ``ValueError`` and ``TypeError``.
@@ -19,6 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
+
+REPOSITORY = "https://github.com/evalstats/evalstats-plugin"
+"""Where the package is installed from: no registry of packages has it yet."""
 
 
 class EvalStatsError(Exception):
@@ -58,6 +62,22 @@ class PluginError(EvalStatsError):
 
 class WriteError(EvalStatsError):
     """A result could not be written; the previous file is intact."""
+
+
+class ChangedError(WriteError):
+    """Another program changed a file between its reading and its writing."""
+
+
+def install_hint(extra: str = "") -> str:
+    """Return the command that installs the package, with one of its extras.
+
+    It is said nowhere else: in messages by this function, in pages as it prints it.
+
+    >>> install_hint("text")
+    'pip install "evalstats-plugin[text] @ git+https://github.com/evalstats/evalstats-plugin"'
+    """
+    name = REPOSITORY.rpartition("/")[2] + (f"[{extra}]" if extra else "")
+    return f'pip install "{name} @ git+{REPOSITORY}"'
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import astuple, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any, cast, get_args
 
@@ -30,6 +34,9 @@ from evalstats_plugin.scores.methods import INTERVALS
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
 """Environment variable: names of plugins not to load, separated by commas."""
 
+OTHERS = "*"
+"""As a name of a plugin not to load: all that do not come with the package."""
+
 BLOCKED = "blocked by name"
 
 STRICT_VARIABLE = "EVALSTATS_STRICT_PLUGINS"
@@ -45,6 +52,9 @@ PURPOSES: Mapping[str, tuple[Method, ...]] = {
 }
 """Methods by what they are for: names that another table holds are explained in messages."""
 
+
+_PRINTED = 1000
+"""Bytes of what a plugin prints that are looked at."""
 
 SLOW = 10.0
 """Seconds after which a plugin without an answer is named: it holds up every command."""
@@ -348,7 +358,11 @@ def load_plugins(blocked: Iterable[str] = ()) -> Plugins:
         plugins are `strict`.
     """
     from_environment = os.environ.get(BLOCK_VARIABLE, "").split(",")
-    loaded = _load(frozenset({*blocked, *(n.strip() for n in from_environment)} - {""}))
+    names = {*blocked, *(n.strip() for n in from_environment)} - {""}
+    if OTHERS in names:
+        entries = entry_points(group=hookspecs.PROJECT)
+        names = names - {OTHERS} | {e.name for e in entries if not e.value.startswith(_OWN)}
+    loaded = _load(frozenset(names))
     if strict() and loaded.problems:
         raise PluginError("; ".join(loaded.problems))
     return loaded
@@ -365,7 +379,11 @@ def _load(blocked: frozenset[str]) -> Plugins:
     listing: list[LoadedPlugin] = []
     modules: dict[str, str] = {}
     for entry in found:
-        problem = BLOCKED if entry.name in blocked else _register(manager, entry.name, entry.load)
+        problem = (
+            BLOCKED
+            if entry.name in blocked
+            else _register(manager, entry.name, partial(_load_in_silence, entry))
+        )
         hooks, read_only = (), ""
         if not problem:
             plugin = manager.get_plugin(entry.name)
@@ -390,9 +408,38 @@ def _register(manager: pluggy.PluginManager, name: str, importer: Callable[[], A
         manager.register(plugin, name=name)
         # Without this a misspelt hook would be ignored in silence.
         manager.check_pending()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it must not hurt the others
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it must not hurt the others
         if manager.has_plugin(name):
             manager.unregister(name=name)
         text = " ".join(str(error).split())
         return f"{type(error).__name__}: {text}"
     return ""
+
+
+def _load_in_silence(entry: EntryPoint) -> Any:
+    """Load a plugin; standard output is for results, and what it prints there is an error.
+
+    Raises
+    ------
+    PluginError
+        It printed something.
+    """
+    if entry.value.startswith(_OWN):
+        return entry.load()
+    sys.stdout.flush()
+    printed = StringIO()
+    with TemporaryFile() as file, ExitStack() as ends:
+        with suppress(OSError):  # a process without standard output
+            before = os.dup(1)
+            ends.callback(os.close, before)
+            ends.callback(os.dup2, before, 1)
+            os.dup2(file.fileno(), 1)
+        with redirect_stdout(printed):
+            plugin = entry.load()
+        file.seek(0)
+        text = printed.getvalue() + file.read(_PRINTED).decode(errors="replace")
+    if text:
+        raise PluginError(f"it prints while it is loaded: {reprlib.repr(text)}")
+    return plugin

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -192,12 +195,58 @@ def pytest_make_collect_report(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test marked ``needs("name", "name>=version")`` where that is not installed."""
+    """Skip a test marked ``needs("name", "name>=version")`` where that is not installed.
+
+    A name is a Python package's or one of `PROGRAMS`.
+    """
     _needs(*(text for mark in item.iter_markers("needs") for text in mark.args))
+
+
+PROGRAMS = {"chromium": ("chromium", "google-chrome"), "pdflatex": ("pdflatex",)}
+"""What is no Python package, by what its programs are called."""
+_APT = "apt-get install chromium texlive-latex-recommended texlive-science"
+
+
+def _program(name: str) -> str | None:
+    """Return the path of a program; None where it, or a package of LaTeX, is missing."""
+    path = next(filter(None, map(shutil.which, PROGRAMS[name])), None)
+    if path is None or name != "pdflatex":
+        return path
+    files = shutil.which("kpsewhich")
+    asked = files and subprocess.run([files, "siunitx.sty"], capture_output=True, check=False)
+    return path if asked and asked.returncode == 0 else None
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[[str], str]:
+    """Give a function that returns the path of a program of `PROGRAMS`, or skips the test."""
+
+    def find(name: str) -> str:
+        _needs(name)
+        return str(_program(name))
+
+    return find
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name what was missing, how many tests and modules were skipped for it, and what to do."""
+    said = [str(report.longrepr[-1]) for report in terminalreporter.stats.get("skipped", ())]
+    found = (re.match(r"Skipped: (?:needs|could not import) '?([\w.<>=-]+)", each) for each in said)
+    missing = Counter(each[1] for each in found if each)
+    if missing:
+        names = ", ".join(f"{name} ({n})" for name, n in sorted(missing.items()))
+        hints = [_APT] * bool(missing.keys() & PROGRAMS.keys())
+        hints += ["pip install --group dev"] * bool(missing.keys() - PROGRAMS.keys())
+        line = f"Skipped, because these are not here: {names}. To run them: {'; '.join(hints)}"
+        terminalreporter.write_line(line, yellow=True)
 
 
 def _needs(*requirements: str) -> None:
     for text in requirements:
+        if text in PROGRAMS:
+            if _program(text) is None:
+                (pytest.fail if _ALL else pytest.skip)(f"needs {text}")
+            continue
         wanted = Requirement(text)
         there = find_spec(wanted.name) is not None
         if not there or (wanted.specifier and version(wanted.name) not in wanted.specifier):

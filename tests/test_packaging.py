@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import evalstats_plugin
+from evalstats_plugin.errors import REPOSITORY, install_hint
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -74,7 +76,7 @@ class Absent(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Absent())
 import evalstats_plugin
-from evalstats_plugin.errors import EvalStatsError
+from evalstats_plugin.errors import EvalStatsError, install_hint
 
 packages = [m.name for m in pkgutil.iter_modules(evalstats_plugin.__path__) if m.ispkg]
 for package in ["", *(f".{name}" for name in packages)]:
@@ -105,8 +107,32 @@ def test_public_names_load_or_name_the_extra_they_need(absent: str) -> None:
     assert done.stderr == ""
     assert done.returncode == 0
     refused = done.stdout.splitlines()
-    assert [line for line in refused if "pip install 'evalstats-plugin[models]'" not in line] == []
+    assert [line for line in refused if install_hint("models") not in line] == []
     assert refused
+
+
+def test_the_command_that_installs_is_spelled_in_one_way() -> None:
+    """In code by a function alone; pages and notebooks print what it returns."""
+    extras = ["", *PROJECT["project"]["optional-dependencies"]]
+    right = re.compile("|".join(re.escape(install_hint(extra)) for extra in extras))
+    other = re.compile(r"pip3? install[^`\n]*evalstats.plugin|evalstats-plugin(?:\[| @)")
+    files = [
+        ROOT / name
+        for folder in ("evalstats_plugin", "adapters", "docs", "README.md")
+        for name in ((ROOT / folder).rglob("*.*") if (ROOT / folder).is_dir() else [ROOT / folder])
+        if name.suffix in {".py", ".md", ".ipynb", ".yml", ".html", ".jinja"}
+    ]
+    texts = {
+        str(file.relative_to(ROOT)): file.read_text(encoding="utf-8").replace("\n> ", " ")
+        for file in files
+    }
+    wrong = {name: other.findall(right.sub("", text)) for name, text in texts.items()}
+
+    assert {} == {name: found for name, found in wrong.items() if found}
+    said = {name for name, text in texts.items() if right.search(text)}
+    assert {name for name in said if name.endswith(".py")} == {"evalstats_plugin/errors.py"}
+    assert {"README.md", "docs/start/install.md"} <= said
+    assert PROJECT["project"]["urls"]["Repository"] == REPOSITORY
 
 
 def test_each_extra_is_tried() -> None:

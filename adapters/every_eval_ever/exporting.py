@@ -21,7 +21,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import EXTRA, SAMPLES, WRI
 from evalstats_plugin.data.responses import TABULAR, Responses, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import SelectionError, WriteError, few, no_such
-from evalstats_plugin.runtime.transactions import Transaction, transaction
+from evalstats_plugin.runtime.writing import check_free, check_inside, new_folder, write_bytes
 
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _UNKNOWN = "unknown"
@@ -77,9 +77,25 @@ def write_folder(
     for r in held:
         by_file.setdefault((r.model, r.task), []).append(r)
     about = {"source_organization_name": organization, "evaluator_relationship": relationship}
-    with transaction(output) as staged:
-        written = [_write(group, staged, output, about) for group in by_file.values()]
-    return written, _notes(responses, every, held)
+    places = [_place(group[0]) for group in by_file.values()]
+    for place in places:
+        check_inside(output / place, output)
+        check_free(output / place)
+    with new_folder(output) as folder:
+        for group, place in zip(by_file.values(), places, strict=True):
+            _write(group, folder / place, place, about)
+    return [output / place for place in places], _notes(responses, every, held)
+
+
+def _place(first: Responses) -> Path:
+    """Return the path of an aggregate file, inside the folder of all."""
+    developer, _, name = model_id_of(first).rpartition("/")
+    folder = Path("data", _portable(first.task), _portable(developer or _UNKNOWN), _portable(name))
+    return folder / f"{_uuid_of(_evaluation_id(first))}.json"
+
+
+def _evaluation_id(first: Responses) -> str:
+    return "/".join((first.task, first.model, _iso(first.source.when) or _UNKNOWN))
 
 
 def _notes(
@@ -97,16 +113,10 @@ def _notes(
     return notes
 
 
-def _write(
-    group: Sequence[Responses], staged: Transaction, output: Path, about: dict[str, str]
-) -> Path:
-    """Stage one aggregate file and its instances; return the path of the aggregate file."""
+def _write(group: Sequence[Responses], path: Path, place: Path, about: dict[str, str]) -> None:
+    """Write the instances of a model on a task, then the aggregate file with their checksum."""
     first = group[0]
-    model_id = model_id_of(first)
-    developer, _, name = model_id.rpartition("/")
-    evaluation_id = "/".join((first.task, first.model, _iso(first.source.when) or _UNKNOWN))
-    number = _uuid_of(evaluation_id)
-    inside = Path("data", _portable(first.task), _portable(developer or _UNKNOWN), _portable(name))
+    model_id, evaluation_id = model_id_of(first), _evaluation_id(first)
     results = [_result(r) for r in group]
     lines = b"".join(
         instance_lines(r, evaluation_id, model_id, result["evaluation_result_id"])
@@ -114,17 +124,17 @@ def _write(
     )
     aggregate = _aggregate(first, evaluation_id, about) | {"evaluation_results": results}
     if lines:
-        beside = inside / f"{number}{SAMPLES}"
+        beside = f"{place.stem}{SAMPLES}"
         aggregate["detailed_evaluation_results"] = {
             "format": "jsonl",
-            "file_path": beside.as_posix(),
+            "file_path": (place.parent / beside).as_posix(),
             "hash_algorithm": "sha256",
             "checksum": hashlib.sha256(lines).hexdigest(),
             "total_rows": lines.count(b"\n"),
         }
-        staged.write(output / beside, lines)
+        write_bytes(path.with_name(beside), lines)
     text = json.dumps(aggregate, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
-    return staged.write(output / inside / f"{number}.json", text.encode())
+    write_bytes(path, text.encode())
 
 
 def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[str, Any]:

@@ -137,7 +137,8 @@ def instances_of(path: Path, found: Json) -> Path | None:
     named = str(section(found, "detailed_evaluation_results").get("file_path") or "")
     names = [Path(named).name] if named else []
     beside = [path.with_name(n) for n in (*names, path.stem + SAMPLES, path.stem + ".jsonl")]
-    roots = [folder / named for folder in path.parents] if named else []
+    inside = named and not Path(named).is_absolute() and ".." not in Path(named).parts
+    roots = [folder / named for folder in path.parents] if inside else []
     return next((p for p in (*beside, *roots) if p != path and p.is_file()), None)
 
 

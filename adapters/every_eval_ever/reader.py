@@ -29,6 +29,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import (
     HARNESS,
     Json,
     aggregate_beside,
+    block_of,
     extra_of,
     instances_of,
     is_instances,
@@ -81,6 +82,13 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
         return _Log(found, log.path, selection).responses()
 
 
+def _is_annotated(found: Json, path: Path) -> bool | None:
+    """Whether a result has our block; None without instances, of which one would be made."""
+    if any(block_of(each) is not None for each in found["evaluation_results"]):
+        return True
+    return None if instances_of(path, found) is None else False
+
+
 Fields = dict[str, Any]
 """Fields of `Responses`."""
 
@@ -98,6 +106,7 @@ class _Log:
             harness=HARNESS,
             version=str(found["schema_version"]),
             when=_when(found.get("evaluation_timestamp") or found.get("retrieved_timestamp")),
+            is_annotated=_is_annotated(found, path),
         )
 
     def responses(self) -> list[Responses]:
@@ -119,9 +128,9 @@ class _Log:
         return [*made, *self._unmatched(columns, left)]
 
     def _wants(self, fields: Fields) -> bool:
-        return self.selection.wants_task(fields["task"]) and self.selection.wants_metric(
-            fields["metric"]
-        )
+        task = fields["task"]
+        wanted = self.selection.wants_metric(fields["metric"], task)
+        return self.selection.wants_task(task) and wanted
 
     def _bare(self, result: Json) -> Fields:
         config = section(result, "metric_config")

@@ -27,9 +27,9 @@ from evalstats_plugin.adapters.every_eval_ever.reader import read_log
 from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import writing
 from evalstats_plugin.runtime.files import LogFile, reporting_damage
-from evalstats_plugin.runtime.transactions import revision
+from evalstats_plugin.runtime.writing import revision
 from evalstats_plugin.scores.rows import ScoreInterval
 
 Span = tuple[int, int]
@@ -85,10 +85,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         text = _annotated(text, path, annotation)
     changed = bom + text.encode()
     if output.resolve() != path.resolve():
-        return files.write_bytes(output, changed, times_of=path)
+        return writing.write_bytes(output, changed, times_of=path)
     if changed == content:
         return output
-    return files.write_bytes(output, changed, over=read, times_of=path)
+    return writing.write_bytes(output, changed, over=read, times_of=path)
 
 
 def stripped(text: str) -> str:

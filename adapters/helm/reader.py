@@ -168,8 +168,9 @@ class _Run:
             yield self._of(key, labels[key], items)
 
     def _wants(self, key: _Key, label: str) -> bool:
-        if self.selection.metrics:
-            return any(map(self.selection.wants_metric, (label, key.metric)))
+        tasks = (self.task, self.task.partition(":")[0])
+        if self.selection.metrics_of(*tasks):
+            return any(self.selection.wants_metric(m, *tasks) for m in (label, key.metric))
         return not _NO_SCORES.match(key.metric)
 
     def _items(self) -> dict[str, _Item]:

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
-from evalstats_plugin.adapters.inspect_ai.writer import KEY, PREFIX
+from evalstats_plugin.adapters.inspect_ai.writer import PREFIX
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError, few
 

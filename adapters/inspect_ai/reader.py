@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import early_stops, found_in, task_args_of
-from evalstats_plugin.adapters.inspect_ai.archive.guard import (
-    form_of,
-)
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY, form_of
 from evalstats_plugin.adapters.inspect_ai.archive.opening import (
     ReadSamples,
     opened,
@@ -98,7 +96,7 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
     with opened(file, form, header_only=selection.header_only) as (log, read_samples):
         base = _base(log, path)
         # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
-        if not selection.wants_task(base["task"], base["task"].rpartition("/")[2]):
+        if not selection.wants_task(*_task_names(base)):
             return []
         if selection.header_only:
             found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
@@ -124,6 +122,10 @@ def read_texts(
     return {(task, item): text for item, text in texts_of(samples).items()}
 
 
+def _task_names(base: Fields) -> tuple[str, ...]:
+    return base["task"], base["task"].rpartition("/")[2]
+
+
 def _base(log: EvalLog, path: Path) -> Fields:
     spec = log.eval
     source = Source(
@@ -132,6 +134,7 @@ def _base(log: EvalLog, path: Path) -> Fields:
         version=spec.packages.get("inspect_ai"),
         when=spec.created,
         run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
+        is_annotated=KEY in (log.metadata or {}),
     )
     return {
         "model": printable_name(spec.model),
@@ -159,24 +162,27 @@ def _read_scores(
             for s in scorers
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
-    return _selected([each for each in found if each], others, selection)
+    return _selected([each for each in found if each], others, selection, _task_names(base))
 
 
 def _selected(
-    found: Sequence[Sequence[Fields]], others: Sequence[Fields], selection: Selection
+    found: Sequence[Sequence[Fields]],
+    others: Sequence[Fields],
+    selection: Selection,
+    tasks: tuple[str, ...],
 ) -> list[Responses]:
     """Return the first value of each scorer with the others beside it, or those asked for."""
-    if not selection.metrics:
+    if not selection.metrics_of(*tasks):
         rows = [[*each] for each in found] or [[each] for each in others]
         if found:
             rows[0] += others
         return [_made(*each) for each in rows]
     asked: list[Responses] = []
     for each in [*found, others]:
-        wanted = [selection.wants_metric(fields["metric"]) for fields in each]
+        wanted = [selection.wants_metric(fields["metric"], *tasks) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
         if each and not any(wanted):
-            wanted[0] = selection.wants_metric(each[0]["metric"].partition("/")[0])
+            wanted[0] = selection.wants_metric(each[0]["metric"].partition("/")[0], *tasks)
         named = [fields for fields, is_named in zip(each, wanted, strict=True) if is_named]
         if each is not others and wanted[0]:
             rest = [fields for fields, is_named in zip(each, wanted, strict=True) if not is_named]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
 from evalstats_plugin.adapters.inspect_ai.estimands import GROUP, estimands_of, headline_row
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 PREFIX = "evalstats_"
 _SHOWN_IN_HEADER = 5
-KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
 

@@ -179,9 +179,8 @@ class _Run:
             name, _ = _named(task)
             if (only and _plain(task) != only) or not self.selection.wants_task(task, name):
                 continue
-            metrics = [
-                m for m in values if not m.endswith("_stderr") and self.selection.wants_metric(m)
-            ]
+            named = [m for m in values if not m.endswith("_stderr")]
+            metrics = [m for m in named if self.selection.wants_metric(m, task, name)]
             file = None if self.selection.header_only else files.get(_plain(task))
             details = _read_details(file, metrics) if file and metrics else None
             for metric in metrics:
@@ -256,7 +255,7 @@ def _without_results(path: Path, task: str, selection: Selection) -> Iterator[Re
     given = "" if selection.model_name else "; the model is named after its folder"
     details = _read_details(path, None)
     for metric, scores in details.scores.items():
-        if selection.wants_metric(metric):
+        if selection.wants_metric(metric, task):
             yield Responses(
                 model=printable_name(model),
                 task=printable_name(task),

@@ -102,7 +102,16 @@ def is_results(data: object) -> bool:
 
 
 def load_results(log: LogFile) -> dict[str, Any] | None:
-    """Parse a results file; None if it is not lm-eval's.
+    """Parse a results file as lm-eval logged it; None if it is not lm-eval's.
+
+    Raises as `load_annotated`.
+    """
+    data = load_annotated(log)
+    return None if data is None else without_block(data)
+
+
+def load_annotated(log: LogFile) -> dict[str, Any] | None:
+    """Parse a results file, with our block where it has one; None if it is not lm-eval's.
 
     Raises
     ------
@@ -123,7 +132,7 @@ def load_results(log: LogFile) -> dict[str, Any] | None:
             "run again with lm-eval 0.4.2 or later and --log_samples"
         )
     check_shape(data, path)
-    return without_block(data)
+    return data
 
 
 def check_shape(data: Mapping[str, Any], path: Path) -> None:

@@ -61,8 +61,11 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
     if layout.is_samples(log):
         return _read_one_samples_file(log.path, selection)
-    data = layout.load_results(log)
-    return None if data is None else read_results(data, log.path, selection)
+    data = layout.load_annotated(log)
+    if data is None:
+        return None
+    clean = layout.without_block(data)
+    return read_results(clean, log.path, selection, is_annotated=layout.KEY in data)
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
@@ -97,9 +100,11 @@ def read_texts(
     return texts
 
 
-def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
+def read_results(
+    data: Mapping[str, Any], path: Path, selection: Selection, *, is_annotated: bool = False
+) -> list[Responses]:
     """Read results, from a file or in memory; they may contain the samples."""
-    found = _Run(data, path, selection).responses()
+    found = _Run(data, path, selection, is_annotated=is_annotated).responses()
     record = layout.section(data, RECORD)
     return [with_prediction(r, record) for r in found] if record else found
 
@@ -155,7 +160,14 @@ class _Logged:
 class _Run:
     """One run of lm-eval: its results and its samples."""
 
-    def __init__(self, data: Mapping[str, Any], path: Path, selection: Selection) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        path: Path,
+        selection: Selection,
+        *,
+        is_annotated: bool = False,
+    ) -> None:
         self.data = data
         self.path = path
         self.selection = selection
@@ -168,6 +180,7 @@ class _Run:
             harness="lm_eval",
             version=data.get("lm_eval_version"),
             when=layout.stamp_of(path) or str(data.get("date", "")),
+            is_annotated=is_annotated,
         )
 
     def responses(self) -> list[Responses]:
@@ -176,12 +189,14 @@ class _Run:
 
     def of_task(self, task: str) -> Iterator[Responses]:
         """Read one task, under each metric that was asked for."""
-        if not self.selection.wants_task(task, *self.tree.groups_around(task)):
+        names = (task, *self.tree.groups_around(task))
+        if not self.selection.wants_task(*names):
             return
         metrics: list[_Metric] = []
         for key in sorted(layout.section(self.data, "results", task)):
             name, comma, filter_name = key.partition(",")
-            if comma and not name.endswith("_stderr") and self.selection.wants_metric(key):
+            wanted = self.selection.wants_metric(key, *names)
+            if comma and not name.endswith("_stderr") and wanted:
                 metrics.append(_Metric(task, name, filter_name))
         if self.selection.header_only:
             yield from (Responses(**self._known(m)) for m in metrics)
@@ -364,7 +379,9 @@ class _Run:
             for metric, rows in column.repeats.items():
                 m = _Metric(task, metric, name)
                 scores = repeat_scores(rows)
-                if m.key in known or scores is None or not self.selection.wants_metric(m.key):
+                names = (m.task, *self.tree.groups_around(m.task))
+                wanted = self.selection.wants_metric(m.key, *names)
+                if m.key in known or scores is None or not wanted:
                     continue
                 items, about_items = self._items(m, logged)
                 notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
@@ -398,7 +415,7 @@ class _Stray(_Run):
             m
             for name, column in samples.by_filter.items()
             for metric in column.values
-            if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key)
+            if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key, self.task)
         ]
         found = [self._of_metric(m, logged) for m in metrics]
         found += self._repeats(self.task, logged, {m.key for m in metrics})

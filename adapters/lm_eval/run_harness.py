@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.errors import EvalStatsError
+from evalstats_plugin.errors import EvalStatsError, install_hint
 
 
 @click.command(
@@ -138,8 +138,7 @@ def harness(module: str) -> Any:
         if not (error.name or "").startswith("lm_eval"):
             raise
         raise EvalStatsError(
-            "this runs lm-eval's own code, and lm-eval is not installed: "
-            "pip install 'evalstats-plugin[lm-eval]'"
+            f"this runs lm-eval's own code, and lm-eval is not installed: {install_hint('lm-eval')}"
         ) from error
 
 
@@ -148,7 +147,7 @@ def check_harness() -> None:
     if not hasattr(harness("api.group"), "Group"):
         raise EvalStatsError(
             f"lm-eval {harness('').__version__} is too old: this needs lm-eval 0.4.12 or later: "
-            "pip install --upgrade 'evalstats-plugin[lm-eval]'"
+            "pip install --upgrade lm-eval"
         )
 
 

@@ -43,9 +43,9 @@ from evalstats_plugin.adaptive.records import RECORD, with_record
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import Annotation
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import files, writing
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import Revision, revision
+from evalstats_plugin.runtime.writing import Revision, revision
 
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
@@ -89,10 +89,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
 def _written(output: Path, content: bytes, path: Path, read: Revision | None) -> Path:
     if output.resolve() != path.resolve():
-        return files.write_bytes(output, content, times_of=path)
+        return writing.write_bytes(output, content, times_of=path)
     if content == path.read_bytes() and revision(path) == read:
         return output
-    return files.write_bytes(output, content, over=read, times_of=path)
+    return writing.write_bytes(output, content, over=read, times_of=path)
 
 
 def original_bytes(path: Path) -> bytes:

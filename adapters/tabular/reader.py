@@ -77,7 +77,7 @@ from evalstats_plugin.errors import (
     few,
     missing_column,
 )
-from evalstats_plugin.runtime.files import LogFile, check_fields, reporting_damage
+from evalstats_plugin.runtime.files import LogFile, check_fields, number_in, reporting_damage
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -150,7 +150,7 @@ def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
 
 
 def _wanted(selection: Selection, task: str, metric: str) -> bool:
-    return selection.wants_task(task) and selection.wants_metric(metric)
+    return selection.wants_task(task) and selection.wants_metric(metric, task)
 
 
 def _with_known(
@@ -286,7 +286,9 @@ def scores_of(column: Column, name: str, where: str) -> Scores:
         A text is no score, or there are percentages and numbers above 1; the message has the row.
     """
     try:
-        # Fast if all texts are plain numbers.
+        # Fast if all texts are plain numbers; those of Python may have _ between digits.
+        if any("_" in text for text in column.values):
+            raise ValueError
         numbers, notes = np.asarray(column.values, dtype=str).astype(np.float64), ()
     except ValueError:
         numbers, notes = _parsed(column, name, where)
@@ -321,7 +323,7 @@ def _number(text: str, *, decimal: bool) -> float | None:
         return WORDS[small]
     digits = small.removesuffix("%").rstrip()
     try:
-        number = float(digits.replace(",", ".") if decimal else digits)
+        number = number_in(digits.replace(",", ".") if decimal else digits)
     except ValueError:
         return None
     return number / 100 if small.endswith("%") else number
@@ -391,7 +393,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     models, items = (rows, names) if rows_are == "model" else (names, rows)
     scores = matrix if rows_are == "model" else matrix.T
     task = path.name.partition(".")[0] or path.name
-    if not (selection.wants_task(task) and selection.wants_metric(_METRIC)):
+    if not (selection.wants_task(task) and selection.wants_metric(_METRIC, task)):
         return []
     found, about_epochs = epochs_in(items)
     places = np.arange(len(items))[:, None] if found is None else found.places
@@ -475,7 +477,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     store = ResponseStore(path)
     source = Source(path=path, harness=TABULAR)
     tasks = [t for t in tasks_of(store) if selection.wants_task(t.task)]
-    tasks = [t for t in tasks if selection.wants_metric(t.metric)]
+    tasks = [t for t in tasks if selection.wants_metric(t.metric, t.task)]
     if selection.header_only:
         return [
             Responses(model=model, task=t.task, metric=t.metric, source=source)

@@ -17,7 +17,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import WriteError, counted, few
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import writing
 from evalstats_plugin.runtime.files import write_signed
 from evalstats_plugin.runtime.untrusted import csv_cell
 
@@ -75,7 +75,7 @@ def write_jsonl(responses: ResponseSet, output: Path) -> Written:
         json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n"
         for row in zip(*columns.values(), strict=True)
     ]
-    written = files.write_bytes(output, "".join(lines).encode())
+    written = writing.write_bytes(output, "".join(lines).encode())
     return [written], [*_notes_on_duplicates(responses, every), *_notes_on_missing(every)]
 
 
@@ -105,7 +105,7 @@ def write_py_irt(responses: ResponseSet, output: Path) -> Written:
             f"{between} of {counted(len(scores), 'answer')} are neither 0 nor 1, but py-irt's "
             "models need right and wrong: export a metric of right and wrong answers (--metric)"
         )
-    return [files.write_bytes(output, "".join(f"{line}\n" for line in lines).encode())], notes
+    return [writing.write_bytes(output, "".join(f"{line}\n" for line in lines).encode())], notes
 
 
 def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
@@ -134,7 +134,7 @@ def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix:
     buffer = io.BytesIO()
     form = pa_csv.WriteOptions(delimiter=separator, quoting_style="needed")
     pa_csv.write_csv(_inert(table), buffer, form)
-    return [files.write_bytes(output, buffer.getvalue())], notes
+    return [writing.write_bytes(output, buffer.getvalue())], notes
 
 
 def _inert(table: Any) -> Any:

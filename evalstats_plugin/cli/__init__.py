@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
+from typing import Any
 
 import click
 
 from evalstats_plugin.cli.shell.options import LazyGroup, Sections
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import echo_message, printable
+from evalstats_plugin.runtime.untrusted import echo_message, escape_on, printable
 
 
 def _own(**summaries: str) -> dict[str, tuple[str, str]]:
@@ -68,6 +70,10 @@ class _Main(LazyGroup):
         offers = {c.name: (c.function, c.summary) for c in added}
         return {**SECTIONS, "From plugins": offers} if offers else SECTIONS
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        escape_on(sys.stdout, sys.stderr)
+        return super().main(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -114,7 +120,10 @@ def _be_strict(ctx: click.Context, _option: click.Parameter, value: bool | None)
 )
 @click.version_option(VERSION, prog_name="evalstats-plugin")
 @click.option(
-    "--no-plugin", metavar="NAME", multiple=True, help="Do not load a plugin; may be repeated."
+    "--no-plugin",
+    metavar="NAME",
+    multiple=True,
+    help="Do not load a plugin; may be repeated. '*': none but those of evalstats-plugin itself.",
 )
 @click.option(
     "--strict-plugins",

@@ -29,8 +29,8 @@ from evalstats_plugin.cli.shell.options import (
 from evalstats_plugin.cli.shell.running import Reading, loaded_plugins
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
-from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo
+from evalstats_plugin.runtime.writing import may_overwrite
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses
@@ -79,10 +79,6 @@ class Options:
     allow_partial: bool = _written(
         "Also annotate logs that hold only a part of what was scored; they are marked, and their "
         "logged values stay.",
-        default=False,
-    )
-    rewrite_links: bool = _written(
-        "With --in-place: overwrite logs that have several names (hard links) under all of them.",
         default=False,
     )
     strip: bool = _written("Remove what was written before.", default=False)
@@ -140,7 +136,6 @@ def annotate(
                 *paths,
                 output=asked.output,
                 in_place=asked.in_place,
-                rewrite_links=asked.rewrite_links,
                 overwrite=may_overwrite(),
                 plugins=plugins,
                 on_broken=on_broken,
@@ -156,7 +151,6 @@ def annotate(
                 in_place=asked.in_place,
                 rescore=asked.rescore,
                 allow_partial=asked.allow_partial,
-                rewrite_links=asked.rewrite_links,
                 overwrite=may_overwrite(),
                 at_k=asked.at_k,
                 compare=asked.comparison(),

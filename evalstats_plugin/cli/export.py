@@ -10,8 +10,8 @@ import click
 from evalstats_plugin.cli.shell.options import Command, file, paths, quiet, takes, under
 from evalstats_plugin.cli.shell.running import Reading, loaded_plugins, reading
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo, echo_message
+from evalstats_plugin.runtime.writing import may_overwrite
 
 _written = under("What is written")
 _every_eval_ever = under("Every Eval Ever")

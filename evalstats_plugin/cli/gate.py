@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, file, takes, under
-from evalstats_plugin.cli.shell.running import Run, on_logs
+from evalstats_plugin.cli.protocol import Protocol, take_protocol
+from evalstats_plugin.cli.shell.options import (
+    OF_ONE_SCORE,
+    Deciding,
+    Intervals,
+    Parsed,
+    file,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import Run, named, on_logs
+from evalstats_plugin.errors import SelectionError, few
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.responses import Responses
+    from evalstats_plugin.data.runs import ResponseSet
 
 _decided = under("What is decided")
 
 EXIT_CODES = {"pass": 0, "regressed": 3, "inconclusive": 4}
 """2 is bad input, as everywhere."""
+
+
+def parse_drop(text: str) -> float | str:
+    """Read a drop in units of the score, or a share of its range, which stays a text."""
+    from evalstats_plugin.comparisons.gating import parse_margin
+
+    value, of_range = parse_margin(text)
+    return text if of_range else value
+
+
+def parse_items(text: str) -> tuple[str, int]:
+    """Read ``TASK=N``."""
+    task, equals, number = text.rpartition("=")
+    if not (equals and task and number.isascii() and number.isdigit() and int(number)):
+        raise SelectionError(
+            f"--items {text!r} gives no task a number: write it like --items mmlu=500"
+        )
+    return task, int(number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +59,37 @@ class Options:
         "Model that the others, the candidates, must not fall behind.",
         metavar="MODEL", required=True,
     )  # fmt: skip
-    margin: float = _decided(
-        "Drop that is acceptable, in units of the score.", default=0.0, metavar="DROP"
-    )
+    margin: float | str = _decided(
+        "Drop that is acceptable, in units of the score (0.02) or as a share of its range (2%).",
+        default=0.0, metavar="DROP", type=Parsed(parse_drop),
+    )  # fmt: skip
     non_inferior: bool = _decided(
         "Pass only what is shown not to drop by more than the margin; without it, a candidate "
         "passes unless such a drop is shown.",
         default=False,
     )
+    protocol: Protocol | None = _decided(  # noqa: RUF009 - a field
+        "TOML file whose keys are the options of this command that decide: other options are "
+        "refused then, and its SHA-256 is printed.",
+        metavar="FILE", callback=take_protocol, is_eager=True,
+    )  # fmt: skip
+    baseline_logs: tuple[str, ...] = _decided(
+        "Log, folder or pattern from which alone the baseline is read; may be repeated.",
+        default=(), multiple=True, metavar="PATH",
+    )  # fmt: skip
+    items: tuple[tuple[str, int], ...] = _decided(
+        "Items of a task that must have been compared, or it does not pass; may be repeated.",
+        default=(), multiple=True, metavar="TASK=N", type=Parsed(parse_items),
+    )  # fmt: skip
     junit: str | None = file("Also write JUnit XML, which CI systems show.")
 
 
-@click.command(cls=Command)
+@click.command(cls=Deciding)
 @takes("asked", Options)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 @on_logs()
-def gate(run: Run, *, asked: Options, intervals: Intervals) -> None:
+@click.pass_context
+def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.
 
     Exit code 0: every candidate passes on every task. 3: a drop is shown beyond chance. 4: neither
@@ -48,34 +97,93 @@ def gate(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
     One decision is made of all tasks and groups at once: of equal models, no more than 5 in 100
     are called regressed, however many tasks there are (with the default level).
+
+    Options come from the command line or a protocol, never from pyproject.toml.
     """
     from evalstats_plugin.comparisons.gating import gate as decide
     from evalstats_plugin.comparisons.methods import PAIRED
     from evalstats_plugin.report import gating
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
+    if asked.protocol is not None:
+        asked.protocol.check_kept(ctx)
     if asked.junit is not None:
         check_output_path(asked.junit, (".xml",), asked="--junit")
     method = intervals.chosen(run.plugins, PAIRED)
     results = decide(
-        run.read(),
+        _baseline_and_candidates(run, asked),
         baseline=asked.baseline,
         margin=asked.margin,
         non_inferior=asked.non_inferior,
         confidence_level=intervals.confidence_level,
         method=method,
         bounds=intervals.bounds,
+        items=dict(asked.items),
         rng=intervals.seed,
     )
-    if asked.junit is not None:
-        write_bytes(Path(asked.junit), gating.gate_junit(results).encode())
-    how = {
+    how: dict[str, object] = {
         "baseline": asked.baseline,
         "margin": asked.margin,
         "non_inferior": asked.non_inferior,
         **intervals.how(),
     }
+    if asked.protocol is not None:
+        results = replace(results, protocol=asked.protocol.digest)
+        how = {"protocol": asked.protocol.path, **how}
+    if asked.junit is not None:
+        write_bytes(Path(asked.junit), gating.gate_junit(results).encode())
     # Of a log that was left out (exit code 1 elsewhere), the decision says that it is missing.
     with suppress(click.exceptions.Exit):
         run.show(results, how, gating.GATE)
     raise click.exceptions.Exit(EXIT_CODES[results.decision])
+
+
+def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
+    """Read the baseline from its own logs, where it has some, and the candidates from the others.
+
+    Raises
+    ------
+    SelectionError
+        The logs hold other candidates than the protocol names, or one of them twice.
+    """
+    models, everyone = run.reading.models, replace(run, reading=replace(run.reading, models=()))
+    found = everyone.read()
+    own, notes = [r for r in found if r.model == asked.baseline], list(found.notes)
+    others = [r for r in found if r.model != asked.baseline]
+    if asked.baseline_logs:
+        from evalstats_plugin.data.runs import is_model
+        from evalstats_plugin.scores.findings import notes_on_differences
+
+        of_baseline = replace(everyone, paths=asked.baseline_logs).read()
+        claimed = [r for r in found if is_model(r.model, asked.baseline)]
+        others = [r for r in others if not is_model(r.model, asked.baseline)]
+        own = [r for r in of_baseline if r.model == asked.baseline]
+        notes += [*of_baseline.notes, *notes_on_differences([*own, *others])]
+        if claimed:
+            logs = few(list(dict.fromkeys(str(r.source.path) for r in claimed)))
+            where = few(list(asked.baseline_logs))
+            notes.append(f"not used, since {asked.baseline} is read from {where} alone: {logs}")
+    if models:
+        kept = named(models, [asked.baseline, *(r.model for r in others)])
+        others = [r for r in others if r.model in kept]
+    if not others:
+        raise SelectionError(
+            f"the logs hold no model besides the baseline {asked.baseline}: name a candidate's too"
+        )
+    if asked.protocol is not None:
+        _check_one_run_of_each(others, pinned=bool(models))
+    return replace(found, responses=(*own, *others), notes=tuple(dict.fromkeys(notes)))
+
+
+def _check_one_run_of_each(candidates: list[Responses], *, pinned: bool) -> None:
+    """Refuse what could be chosen for its result: candidates not named, and second runs."""
+    models = list(dict.fromkeys(r.model for r in candidates))
+    if len(models) > 1 and not pinned:
+        raise SelectionError(
+            f"the protocol names no models, so that one candidate is decided on, and the logs hold "
+            f"{len(models)}: {few(models)}. Name them in it: models = [...]"
+        )
+    times = Counter((r.model, r.task, r.metric) for r in candidates)
+    for (model, task, _), n in times.items():
+        if n > 1:
+            raise SelectionError(f"{model} answered {task} {n} times: give the logs of one run")

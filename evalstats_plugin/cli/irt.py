@@ -37,6 +37,7 @@ from evalstats_plugin.cli.shell.running import (
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
+from evalstats_plugin.runtime.files import number_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -290,7 +291,7 @@ class Options:
 
             check_recipes(self.recipes)
         if self.save is not None:
-            from evalstats_plugin.runtime.files import check_output_path
+            from evalstats_plugin.runtime.writing import check_output_path
 
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
 
@@ -606,7 +607,7 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     try:
         for row in rows:
             if row.get("size"):
-                found["sizes"][row["model"]] = float(row["size"])
+                found["sizes"][row["model"]] = number_in(row["size"])
             if row.get("released"):
                 found["released"][row["model"]] = datetime.fromisoformat(
                     row["released"]

@@ -13,6 +13,7 @@ import click
 from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, takes, under
 from evalstats_plugin.cli.shell.running import Run, csv_rows, on_logs, text_of
 from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.runtime.files import number_in
 
 _labels = under("Labels")
 
@@ -86,7 +87,7 @@ def read_labels(path: str) -> dict[str, float]:
         if item in labels:
             raise LogError(f"{where}: item {item!r} has a second label: keep one of them")
         try:
-            labels[item] = float(score)
+            labels[item] = number_in(score) if isinstance(score, str) else float(score)
         except (TypeError, ValueError):
             msg = f"{where}: score {score!r} is not a number: leave it empty if there is none"
             raise LogError(msg) from None

@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 from evalstats_plugin.cli.shell.options import OUTPUT, Command, form, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text
+from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import LoadedPlugin, Plugins
@@ -49,9 +49,9 @@ def plugins(*, asked: Options) -> None:
     rows = _methods(loaded) if asked.methods else [_listed(p) for p in loaded.listing]
     if asked.form == "json":
         about = {"version": VERSION, "command": "plugins"}
-        echo(json_text({"evalstats": about, "results": rows}))
+        echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
     elif asked.form == "csv":
-        echo(csv_text(list(rows[0]) if rows else [], map(_flat, rows)), nl=False)
+        echo_data(csv_text(list(rows[0]) if rows else [], map(_flat, rows)))
     elif asked.form == "markdown":
         echo(_markdown(rows))
     else:

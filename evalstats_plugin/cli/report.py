@@ -86,7 +86,8 @@ def report(run: Run, *, asked: Options, intervals: Intervals) -> None:
         {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
     if page is not None:
-        _write_page(responses, results, intervals, page, asked.baseline, run.plugins)
+        of_table = run.reading.metric
+        _write_page(responses, results, intervals, page, asked.baseline, run.plugins, of_table)
         run.output.tell(f"written: {page}")
     run.show(results, intervals.how(), text.INTERVALS)
 
@@ -128,7 +129,7 @@ def _place_of_page(name: str | None, baseline: str | None) -> Path | None:
     if name == "-":
         msg = "the page cannot go to standard output: name a file, such as --html report.html"
         raise SelectionError(msg)
-    from evalstats_plugin.runtime.files import check_output_path
+    from evalstats_plugin.runtime.writing import check_output_path
 
     return check_output_path(name, PAGE_SUFFIXES, asked="--html")
 
@@ -140,16 +141,17 @@ def _write_page(
     path: Path,
     baseline: str | None,
     plugins: Plugins,
+    metric: Sequence[str],
 ) -> None:
     """Rank the models, look at the items, and write the page."""
     from evalstats_plugin.comparisons.design import check_baseline
     from evalstats_plugin.logs.texts import item_texts
     from evalstats_plugin.report.html.page import Page, to_html
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
     from evalstats_plugin.scores.items import item_answers, telling_items
 
     check_baseline(baseline, [r.model for r in responses])
-    table, notes = _table(responses, asked)
+    table, notes = _table(responses, asked, metric)
     answers, about_items = item_answers(responses)
     models = table.models if table else tuple(dict.fromkeys(r.model for r in responses))
     read_again = {*models[:MOST_READ], baseline}
@@ -170,9 +172,11 @@ def _write_page(
     write_bytes(path, to_html(page).encode())
 
 
-def _table(responses: ResponseSet, asked: Intervals) -> tuple[ScoreTable | None, Sequence[str]]:
+def _table(
+    responses: ResponseSet, asked: Intervals, metric: Sequence[str]
+) -> tuple[ScoreTable | None, Sequence[str]]:
     """Rank the models on groups and tasks, or say why not."""
-    from evalstats_plugin.comparisons.leaderboard import score_table
+    from evalstats_plugin.comparisons import leaderboard
 
     counts = Counter((r.task, r.metric) for r in responses)
     n_pairs = sum(n * (n - 1) // 2 for n in counts.values())
@@ -185,8 +189,9 @@ def _table(responses: ResponseSet, asked: Intervals) -> tuple[ScoreTable | None,
     if len({r.model for r in responses}) < 2:
         notes = ["models were not compared: there is only one"]
     try:
-        found = score_table(
+        found = leaderboard.table(
             responses,
+            metric=metric,
             subtasks=None,
             confidence_level=asked.confidence_level,
             bounds=asked.bounds,

@@ -21,9 +21,10 @@ class Options:
     """What the table shows."""
 
     subtasks: bool = _shown("Show the tasks of groups instead of the groups.", default=False)
-    weights: Literal["tasks", "items"] = _shown(
-        "Of the overall score: every task counts the same, or every item.",
-        default="tasks", type=click.Choice(["tasks", "items"]),
+    weights: Literal["columns", "tasks", "items"] = _shown(
+        "What counts the same in the overall score. columns: every column, a group being one; "
+        "tasks: every task, also those inside groups; items: every item.",
+        default="columns", type=click.Choice(["columns", "tasks", "items"]), metavar="NAME",
     )  # fmt: skip
     exclude: tuple[str, ...] = _shown(
         "Leave out these models; names may hold * and ?; may be repeated.",
@@ -48,14 +49,16 @@ class Options:
 def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
     """Show models and tasks in one table, with an overall score, ranks and who may be the best.
 
-    PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib.
+    PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib. Of
+    several metrics (--metric) the first that a task has is shown; --metric TASK=NAME is for one
+    task. A task that is named (--task) is a column, also inside a group.
 
     Scores have their own limits. Ranks, letters and marks hold for all models and columns at once;
     they are the verdicts of compare.
     """
-    from evalstats_plugin.comparisons.leaderboard import score_table
+    from evalstats_plugin.comparisons import leaderboard as scores
     from evalstats_plugin.report import leaderboard
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
@@ -64,8 +67,10 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
     if not kept:
         msg = f"--exclude {' --exclude '.join(asked.exclude)} leaves no model: name fewer"
         raise SelectionError(msg)
-    results = score_table(
+    results = scores.table(
         type(responses)(tuple(kept), responses.notes),
+        metric=run.reading.metric,
+        columns=[name for name in run.reading.task if not {"*", "?"} & set(name)],
         subtasks=asked.subtasks,
         weights=asked.weights,
         confidence_level=intervals.confidence_level,

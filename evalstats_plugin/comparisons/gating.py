@@ -2,30 +2,40 @@
 
 The limits are those of `compare`, so that a gate and a comparison cannot contradict each other; one
 family holds all tasks and groups, because one decision is made of all of them.
+
+The candidate's own log decides nothing: which scores are better, their range, groups and clusters
+are the baseline's, and a candidate passes only if it would with the worst score for every item of
+the baseline that it lacks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.comparisons.power import PowerDesign, power
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
+    make_cell,
     responses_and_notes,
     task_and_metric,
 )
-from evalstats_plugin.stats.arrays import Rng
+from evalstats_plugin.stats.arrays import BoolArray, Rng
 
 Decision = Literal["pass", "regressed", "inconclusive"]
 
@@ -38,7 +48,11 @@ _OF_COMPARISON = (
 """Fields that a row has of the comparison."""
 
 POWER = 0.8
-"""Probability with which `GateRow.items_needed` items decide."""
+"""Probability with which `GateRow.items_needed` items decide, and `detectable` is detected."""
+
+_Range = tuple[float, float] | None
+_Place = tuple[str, str]
+"""Task and metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +80,15 @@ class GateRow:
     items_needed: int | None
     """Items that decide with probability `POWER` if the true difference is the one seen; None where
     it is decided, or no number of items would do."""
+    margin: float
+    """Drop that is acceptable, in units of the score; of a ``"ratio"``, relative."""
+    score_range: tuple[float, float] | None
+    """Least and greatest possible score, where known."""
+    detectable: float | None
+    """Least true drop that is called regressed with probability `POWER`, with so many items and
+    differences that vary like these; None where no drop is large enough, or nothing varies."""
+    n_lacking: int = 0
+    """Items with a score of the baseline and none of the candidate."""
     higher_is_better: bool | None
     kind: str
     measure: str
@@ -87,11 +110,14 @@ class Gate(Results[GateRow]):
     """Decisions on every candidate, task and metric, and the one that follows from all of them."""
 
     baseline: str = ""
-    margin: float = 0.0
+    margin: float | str = 0.0
+    """As it was given."""
     non_inferior: bool = False
     """Whether it had to be shown that no drop exceeds the margin."""
     confidence_level: float = 0.95
     """Of all tasks, groups and metrics at once."""
+    protocol: str = ""
+    """SHA-256 of the file that says how the decision is made; empty without one."""
 
     @property
     def decision(self) -> Decision:
@@ -107,11 +133,12 @@ def gate(
     responses: ResponseSet | ResponseMatrix | Iterable[Responses],
     *,
     baseline: str,
-    margin: float = 0.0,
+    margin: float | str = 0.0,
     non_inferior: bool = False,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
     bounds: Bounds | None = None,
+    items: Mapping[str, int] | None = None,
     rng: Rng = None,
 ) -> Gate:
     """Decide whether candidates pass, compared with a baseline on the same items.
@@ -124,7 +151,8 @@ def gate(
     baseline
         Model that the candidates must not fall behind.
     margin
-        Drop that is acceptable, in units of the score (of ratios: relative).
+        Drop that is acceptable: in units of the score (of ratios: relative), or as a text such as
+        ``"2%"``, a share of the range of the scores.
     non_inferior
         Who has to show what. False: a candidate passes unless a drop of more than the margin is
         shown (the whole interval lies below -margin). True: it passes only where it is shown that
@@ -133,6 +161,8 @@ def gate(
     confidence_level
         Of all tasks and groups at once: equal models are called regressed in at most 1 -
         `confidence_level` of all runs. Several metrics share what is left of 1 (Bonferroni).
+    items
+        By task, how many items must have been compared: with fewer the task does not pass.
     method, bounds, rng
         As of `evalstats_plugin.compare`.
 
@@ -141,13 +171,15 @@ def gate(
     Gate
         A row for each candidate, metric and task of the baseline, the worst first. What the
         candidate did not run, or cannot be compared, is inconclusive: a gate does not pass what
-        it has not seen.
+        it has not seen. Of items that the candidate lacks, the worst scores are assumed.
 
     Raises
     ------
     DesignError
-        For a margin that is negative or not finite, a margin of 0 that must be shown not to be
-        exceeded, or no two models with shared items.
+        For a margin that is negative, not finite, or as large as the range of the scores; a margin
+        of 0 that must be shown not to be exceeded; a candidate whose scores are on another scale
+        than the baseline's, or better where the baseline's are worse; or no two models with shared
+        items.
     SelectionError
         No model has the baseline's name.
 
@@ -165,30 +197,49 @@ def gate(
     'pass'
     """
     check_confidence_level(confidence_level)
-    if not (math.isfinite(margin) and margin >= 0):
-        raise DesignError(f"the margin must be 0 or more, in units of the score; it is {margin:g}")
-    if non_inferior and margin == 0:
+    drop, of_range = parse_margin(margin)
+    if non_inferior and drop == 0:
         raise DesignError(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
-            "such as a margin of 0.01"
+            "such as a margin of 0.01 or 2%"
         )
     listed, notes = responses_and_notes(responses)
-    metrics = {task_and_metric(r)[1] for r in listed if r.model == baseline}
+    standards = {task_and_metric(r): r for r in listed if r.model == baseline}
+    limits = Limits(drop, of_range, non_inferior, _ranges(standards.values(), bounds or {}))
+    for place, standard in standards.items():
+        limits.check(place, is_ratio=make_cell(standard, {}).kind == "ratio")
     # At least 1: `compare` says what is wrong with a baseline that is not there.
-    level = 1 - (1 - confidence_level) / max(len(metrics), 1)
-    found = compare(
-        listed,
-        baseline=baseline,
-        confidence_level=level,
-        method=method,
-        family="run",
-        bounds=bounds,
-        rng=rng,
-    )
-    rows = [_decided(row, margin, non_inferior=non_inferior) for row in found]
-    rows += _not_compared(listed, baseline, found, level)
-    place = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
-    rows.sort(key=lambda row: (place[row.model], row.metric, _WORST_FIRST[row.decision]))
+    level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
+    own = [_as_the_baseline(r, standards, limits) for r in listed]
+    judged = [r for r in own if r is not None]
+
+    def compared(responses: Sequence[Responses]) -> Comparisons:
+        return compare(
+            responses,
+            baseline=baseline,
+            confidence_level=level,
+            method=method,
+            family="run",
+            bounds=bounds,
+            rng=rng,
+        )
+
+    found = compared(judged if standards else listed)
+    lacking = {
+        (r.model, *task_and_metric(r)): gone
+        for r in one_of_each(judged)
+        if r.model != baseline and (gone := _lacking(r, standards[task_and_metric(r)])).any()
+    }
+    rows = [limits.decided(row) for row in found]
+    if lacking:
+        worst = [_with_the_worst(r, standards, limits, lacking) for r in judged]
+        at_worst = {_key(row): row for row in map(limits.decided, compared(worst))}
+        rows = [_allowing_for(row, at_worst.get(_key(row)), lacking, limits) for row in rows]
+    rows = [_with_enough(row, items or {}) for row in rows]
+    rows += _not_compared(listed, standards.values(), found, level, limits)
+    rows = _with_detectable(rows, judged, baseline)
+    place_of = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
+    rows.sort(key=lambda row: (place_of[row.model], row.metric, _WORST_FIRST[row.decision]))
     return Gate(
         tuple(rows),
         (*notes, *found.notes),
@@ -200,28 +251,251 @@ def gate(
     )
 
 
-def _decided(row: Comparison, margin: float, *, non_inferior: bool) -> GateRow:
-    limits = _gains(row, row.low, row.high)
-    notes = row.notes
-    decision: Decision = "inconclusive"
-    needed = None
-    if limits is None:
-        notes = (*notes, "no interval: nothing can be decided")
-    # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
-    elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
-        decision = "regressed"
-    elif not non_inferior or limits[0] > -margin:
-        decision = "pass"
-    else:
-        needed = _items_needed(row, limits, margin)
-    return GateRow(
-        model=row.model_b,
-        baseline=row.model_a,
-        decision=decision,
-        items_needed=needed,
-        notes=notes,
-        **{name: getattr(row, name) for name in _OF_COMPARISON},
+def parse_margin(margin: float | str) -> tuple[float, bool]:
+    """Return a margin as a number, and whether it is a share of the range.
+
+    >>> parse_margin("2%"), parse_margin("0.02"), parse_margin(0.02)
+    ((0.02, True), (0.02, False), (0.02, False))
+
+    Raises
+    ------
+    DesignError
+        It is no number of 0 or more, or a share of all.
+    """
+    text = str(margin).strip()
+    share = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%")) if "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    value = value / 100 if share else value
+    if not (math.isfinite(value) and value >= 0):
+        raise DesignError(
+            "the margin must be 0 or more, in units of the score such as 0.02, or a share of its "
+            f"range such as 2%; it is {text!r}"
+        )
+    if share and value >= 1:
+        raise DesignError(f"a margin of {text} is the whole range: every candidate would pass")
+    return value, share
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What drop is acceptable, and who has to show what."""
+
+    drop: float
+    of_range: bool
+    non_inferior: bool
+    ranges: Mapping[_Place, _Range]
+    """Of the scores, by task and metric."""
+
+    def check(self, place: _Place, *, is_ratio: bool) -> None:
+        """Refuse a margin that any candidate would keep, or a share of an unknown range."""
+        span = self.ranges[place]
+        name = " ".join(place)
+        if span is None:
+            if self.of_range and not is_ratio:
+                raise DesignError(
+                    f"the scores of {name} have no known range, of which a margin of "
+                    f"{100 * self.drop:g}% could be a share: give the margin in units of the score "
+                    f"or the range, such as --bounds {place[1]}=0,100"
+                )
+        elif not self.of_range and self.drop >= span[1] - span[0]:
+            raise DesignError(
+                f"a margin of {self.drop:g} is as much as the range {span[0]:g} to {span[1]:g} of "
+                f"{name}: every candidate would pass. Give it in units of the score, or as a share "
+                "of the range, such as 2%"
+            )
+
+    def of(self, row: Comparison | Responses) -> tuple[float, _Range]:
+        """Return the margin in units of the score, and the range."""
+        place = (row.task, row.metric.removesuffix(",none"))
+        of_metric = {span for (_, metric), span in self.ranges.items() if metric == place[1]}
+        # A group has the range of its tasks.
+        span = self.ranges.get(place) or (of_metric.pop() if len(of_metric) == 1 else None)
+        if not self.of_range or span is None:
+            return self.drop, span
+        return self.drop * (span[1] - span[0]), span
+
+    def decided(self, row: Comparison) -> GateRow:
+        """Return the decision on one comparison."""
+        margin, span = self.of(row)
+        limits = _gains(row, row.low, row.high)
+        notes = row.notes
+        decision: Decision = "inconclusive"
+        needed = None
+        if limits is None:
+            notes = (*notes, "no interval: nothing can be decided")
+        # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
+        elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
+            decision = "regressed"
+        elif not self.non_inferior or limits[0] > -margin:
+            decision = "pass"
+        else:
+            needed = _items_needed(row, limits, margin)
+        return GateRow(
+            model=row.model_b,
+            baseline=row.model_a,
+            decision=decision,
+            items_needed=needed,
+            margin=margin,
+            score_range=span,
+            detectable=_detectable(row, limits, margin),
+            notes=notes,
+            **{name: getattr(row, name) for name in _OF_COMPARISON},
+        )
+
+
+def _key(row: GateRow) -> tuple[str, str, str, str]:
+    return row.model, row.task, row.metric.removesuffix(",none"), row.kind
+
+
+def _ranges(standards: Iterable[Responses], bounds: Bounds) -> dict[_Place, _Range]:
+    return {task_and_metric(r): make_cell(r, bounds).bounds for r in standards}
+
+
+def _as_the_baseline(
+    r: Responses, standards: Mapping[_Place, Responses], limits: Limits
+) -> Responses | None:
+    """Return responses with what the baseline's log says of the task; None of another task.
+
+    Raises
+    ------
+    DesignError
+        The log says that other scores are better, or has scores outside the baseline's range.
+    """
+    standard = standards.get(task_and_metric(r))
+    if standard is None or r.model == standard.model:
+        return standard and r
+    name = f"{r.task} {r.metric}"
+    if r.higher_is_better not in (None, standard.higher_is_better is not False):
+        better, other = ("lower", "higher") if standard.higher_is_better is not False else (
+            "higher", "lower"
+        )  # fmt: skip
+        raise DesignError(
+            f"{name}: in the log of {r.model} {better} scores are better, in that of "
+            f"{standard.model} {other} ones: score both in the same way"
+        )
+    span = limits.ranges[task_and_metric(r)]
+    scores = r.scores[np.isfinite(r.scores)]
+    if (
+        span is not None
+        and scores.size
+        and not (span[0] <= scores.min() <= scores.max() <= span[1])
+    ):
+        raise DesignError(
+            f"{name}: the scores of {r.model}, {scores.min():g} to {scores.max():g}, leave the "
+            f"range {span[0]:g} to {span[1]:g} of {standard.model}: score both on the same scale, "
+            f"or say what it is, such as --bounds {r.metric}=0,100"
+        )
+    return replace(
+        r,
+        higher_is_better=standard.higher_is_better,
+        bounds=standard.bounds,
+        groups=standard.groups,
+        # Joined models have the clusters of any of them.
+        clusters=None if r.pairs is None else r.clusters,
     )
+
+
+def _lacking(r: Responses, standard: Responses) -> BoolArray:
+    """Items with a score of the baseline and none of the candidate, shape (M,)."""
+    scored = standard.item_ids[_has_score(standard)].astype(str)
+    if r.predicted is not None or standard.predicted is not None:
+        return np.zeros(len(scored), dtype=np.bool_)
+    return ~np.isin(scored, r.item_ids[_has_score(r)].astype(str))
+
+
+def _has_score(r: Responses) -> BoolArray:
+    return np.ones(len(r.item_ids), np.bool_) if r.pairs is not None else ~np.isnan(r.item_means)
+
+
+def _with_the_worst(
+    r: Responses,
+    standards: Mapping[_Place, Responses],
+    limits: Limits,
+    lacking: Mapping[tuple[str, str, str], BoolArray],
+) -> Responses:
+    """Return responses with the worst score for what the candidate lacks, where there is one."""
+    place = task_and_metric(r)
+    gone, span = lacking.get((r.model, *place)), limits.ranges[place]
+    if gone is None or span is None or r.pairs is not None:
+        return r
+    standard = standards[place]
+    ids = standard.item_ids[_has_score(standard)].astype(str)[gone]
+    kept = _has_score(r)
+    worst = np.full((len(ids), r.scores.shape[1]), span[standard.higher_is_better is False])
+    return replace(
+        r,
+        item_ids=np.concatenate([r.item_ids[kept].astype(str), ids]),
+        scores=np.concatenate([r.scores[kept], worst]),
+        weights=None,
+        item_hashes=None,
+        chance=None,
+    )
+
+
+def _allowing_for(
+    row: GateRow,
+    at_worst: GateRow | None,
+    lacking: Mapping[tuple[str, str, str], BoolArray],
+    limits: Limits,
+) -> GateRow:
+    """Return a row that passes only if it does with the worst scores for what is lacking."""
+    tasks = (task for model, task, _ in lacking if model == row.model)
+    own = lacking.get((row.model, row.task, row.metric.removesuffix(",none")))
+    if own is None and (row.kind == "task" or not any(tasks)):
+        return row
+    row = replace(row, n_lacking=0 if own is None else int(own.sum()))
+    known = at_worst is not None and (row.kind != "task" or limits.ranges[row.task, _key(row)[2]])
+    if row.decision != "pass" or (known and at_worst and at_worst.decision == "pass"):
+        return row
+    of_all = "" if own is None else f"{own.sum():,} of {counted(len(own), 'item')}"
+    why = (
+        f"the candidate has no score of {of_all or 'some items'} of the baseline, with the worst "
+        "of which it would not pass: run them"
+    )
+    return replace(row, decision="inconclusive", notes=(*row.notes, why))
+
+
+def _with_enough(row: GateRow, items: Mapping[str, int]) -> GateRow:
+    """Return a row that does not pass with fewer items than were asked for."""
+    asked = items.get(row.task, 0)
+    if row.n_items >= asked or row.decision != "pass":
+        return row
+    why = f"{counted(row.n_items, 'item')} of the {asked:,} that must be compared"
+    return replace(row, decision="inconclusive", notes=(*row.notes, why))
+
+
+def _with_detectable(
+    rows: Sequence[GateRow], responses: Sequence[Responses], baseline: str
+) -> list[GateRow]:
+    """Return rows in which the drop that a task detects is that of `power`: exact for 0/1 scores.
+
+    Groups and metrics that are no means keep what follows from their intervals.
+    """
+    tests = Counter(row.metric.removesuffix(",none") for row in rows)
+    found: dict[tuple[str, ...], float | None] = {}
+    for model in dict.fromkeys(row.model for row in rows if row.n_items):
+        for metric, n_tests in tests.items():
+            with suppress(DesignError):  # nothing to plan with
+                planned = power(
+                    [
+                        r
+                        for r in responses
+                        if r.model in (model, baseline) and task_and_metric(r)[1] == metric
+                    ],
+                    power=POWER,
+                    confidence_level=1 - (1 - rows[0].confidence_level) / n_tests,
+                    design=PowerDesign(n_models=2),
+                )
+                found |= {(model, row.task, metric, "task"): row.difference for row in planned}
+    return [
+        replace(row, detectable=None if least is None else least + row.margin)
+        if (least := found.get(_key(row), math.nan)) is None or not math.isnan(least)
+        else row
+        for row in rows
+    ]
 
 
 def _gains(
@@ -236,41 +510,63 @@ def _gains(
 
 
 def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -> int | None:
-    """Return how many items decide if the true difference is the one seen, as `power` says.
-
-    The tail is that in which the interval, which allows for the whole family, ends.
-    """
-    from scipy import special
-
+    """Return how many items decide if the true difference is the one seen, as `power` says."""
     from evalstats_plugin.stats.power import items_needed
 
-    gained = _gains(row, row.difference, row.difference)
-    if gained is None or row.low_single is None or row.high_single is None:
+    gain = _gains(row, row.difference, row.difference)
+    if gain is None:
         return None
-    gain = gained[0]
-    distance = abs(gain + margin)
-    half_width = gain - limits[0] if gain > -margin else limits[1] - gain
-    level = float(special.ndtri((1 + row.confidence_level) / 2))
-    error = (row.high_single - row.low_single) / (2 * level)
-    if distance == 0 or half_width <= 0 or error <= 0:
+    distance = gain[0] + margin
+    half_width = gain[0] - limits[0] if distance > 0 else limits[1] - gain[0]
+    error, tail = _error_and_tail(row, half_width)
+    if distance == 0 or tail is None:
         return None
-    tail = float(special.ndtr(-half_width / error))
     needed = float(items_needed(distance, row.n_items * error**2, tail=tail, power=POWER))
     return max(math.ceil(needed), row.n_items + 1) if math.isfinite(needed) else None
 
 
+def _detectable(row: Comparison, limits: tuple[float, float] | None, margin: float) -> float | None:
+    """Return the least drop that is detected, of differences with the error of the interval."""
+    from evalstats_plugin.stats.power import difference_needed
+
+    gain = _gains(row, row.difference, row.difference)
+    if limits is None or gain is None:
+        return None
+    error, tail = _error_and_tail(row, limits[1] - gain[0])
+    if tail is None:
+        return None
+    return margin + float(difference_needed(1, error**2, tail=tail, power=POWER))
+
+
+def _error_and_tail(row: Comparison, half_width: float) -> tuple[float, float | None]:
+    """Return the standard error, and the tail in which an interval for the whole family ends."""
+    from scipy import special
+
+    if row.low_single is None or row.high_single is None:
+        return 0.0, None
+    level = float(special.ndtri((1 + row.confidence_level) / 2))
+    error = (row.high_single - row.low_single) / (2 * level)
+    if half_width <= 0 or error <= 0:
+        return 0.0, None
+    return error, float(special.ndtr(-half_width / error))
+
+
 def _not_compared(
-    responses: Iterable[Responses], baseline: str, found: Iterable[Comparison], level: float
+    responses: Sequence[Responses],
+    standards: Iterable[Responses],
+    found: Iterable[Comparison],
+    level: float,
+    limits: Limits,
 ) -> list[GateRow]:
     """Return inconclusive rows for what the baseline ran and no comparison covers."""
-    listed = list(responses)
-    candidates = dict.fromkeys(r.model for r in listed if r.model != baseline)
+    standards = list(standards)
+    candidates = dict.fromkeys(r.model for r in responses)
     seen = {(row.model_b, row.task, row.metric.removesuffix(",none")) for row in found}
-    ran = {(r.model, *task_and_metric(r)) for r in listed}
+    ran = {(r.model, *task_and_metric(r)) for r in responses}
     return [
         GateRow(
             model=model,
-            baseline=baseline,
+            baseline=r.model,
             task=r.task,
             metric=r.metric,
             n_items=0,
@@ -279,6 +575,9 @@ def _not_compared(
             high=None,
             decision="inconclusive",
             items_needed=None,
+            margin=limits.of(r)[0],
+            score_range=limits.of(r)[1],
+            detectable=None,
             higher_is_better=r.higher_is_better,
             kind="task",
             measure="difference",
@@ -287,11 +586,11 @@ def _not_compared(
             confidence_level=level,
             notes=(
                 "the scores of the two models cannot be compared here"
-                if (model, *place) in ran
+                if (model, *task_and_metric(r)) in ran
                 else "the candidate has no run of it",
             ),
         )
-        for place, r in {task_and_metric(r): r for r in listed if r.model == baseline}.items()
+        for r in standards
         for model in candidates
-        if (model, *place) not in seen
+        if model != r.model and (model, *task_and_metric(r)) not in seen
     ]

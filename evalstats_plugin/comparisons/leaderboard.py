@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
@@ -14,8 +15,8 @@ from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
-from evalstats_plugin.data.responses import Group, Responses
-from evalstats_plugin.data.results import Results, grouped
+from evalstats_plugin.data.responses import Group, Responses, Selection
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.scores.cells import (
@@ -31,12 +32,20 @@ from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import stream
 
-Weights = Literal["tasks", "items"]
-"""What counts the same in an overall score: every task, or every item."""
+Weights = Literal["columns", "tasks", "items"]
+"""What counts the same in an overall score: every column that is shown (a group of tasks is one),
+every task, also those inside groups, or every item."""
 
 OVERALL = "overall"
 
-_WEIGHTING: dict[Weights, Literal["micro", "macro"]] = {"tasks": "macro", "items": "micro"}
+ColumnKey = tuple[Literal["overall", "group", "task"], str]
+"""Kind and name of a column: a group may have the name of a task."""
+
+_WEIGHTING: Mapping[Weights, Literal["micro", "macro", "parts"]] = {
+    "columns": "parts",
+    "tasks": "macro",
+    "items": "micro",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +88,43 @@ class TableCell:
 class ScoreTable(Results[TableCell]):
     """Scores of models on tasks, by column, the best model first."""
 
-    weights: Weights = "tasks"
+    weights: Weights = "columns"
     confidence_level: float = 0.95
     pairs: tuple[ColumnPairs, ...] = field(default=(), compare=False)
     """Every two models of each column, with what their ranks come from."""
+    in_overall: tuple[ColumnKey, ...] = ()
+    """The columns that the overall score is of."""
+
+    def __post_init__(self) -> None:
+        cells: dict[tuple[str, str, str], TableCell] = {}
+        for cell in self.rows:
+            other = cells.setdefault((cell.kind, cell.task, cell.model), cell)
+            if other is not cell:
+                raise DesignError(
+                    f"{cell.model} has two scores in column {cell.task}: {other.estimate} "
+                    f"({other.metric}) and {cell.estimate} ({cell.metric}). Give a model one score "
+                    "for each column, such as that of the latest run"
+                )
+
+    @cached_property
+    def by_column(self) -> Mapping[ColumnKey, Mapping[str, TableCell]]:
+        """The cells of each column by model; the overall score first where there is one."""
+        found: dict[ColumnKey, dict[str, TableCell]] = {}
+        for cell in self.rows:
+            found.setdefault((cell.kind, cell.task), {})[cell.model] = cell
+        return found
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """Names of the columns of the table, overall first where there is one."""
-        return tuple(dict.fromkeys(cell.task for cell in self.rows))
+        return tuple(name for _, name in self.by_column)
 
     @property
     def models(self) -> tuple[str, ...]:
         """Models in the order of the first column, then those that have no score there."""
-        first = self.rows[0] if self.rows else None
-        ranked = [c for c in self.rows if first is not None and c.task == first.task]
-        ranked = [c for c in ranked if c.estimate is not None]
-        worst_first = first is not None and first.higher_is_better is False
+        first = list(next(iter(self.by_column.values()), {}).values())
+        ranked = [c for c in first if c.estimate is not None]
+        worst_first = bool(first) and first[0].higher_is_better is False
         ranked.sort(key=lambda c: c.estimate or 0.0, reverse=not worst_first)
         return tuple(dict.fromkeys([c.model for c in ranked] + [c.model for c in self.rows]))
 
@@ -127,11 +156,13 @@ class ScoreTable(Results[TableCell]):
         return import_module("evalstats_plugin.report.leaderboard")
 
 
-def score_table(
+def table(
     responses: ResponseSet | ResponseMatrix | Iterable[Responses],
     *,
+    metric: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     subtasks: bool | None = False,
-    weights: Weights = "tasks",
+    weights: Weights = "columns",
     confidence_level: float = 0.95,
     bounds: Bounds | None = None,
     rng: Rng = None,
@@ -141,12 +172,18 @@ def score_table(
     Parameters
     ----------
     responses
-        What `evalstats_plugin.read` gave, a matrix, or any `Responses`. Of each task the first
-        metric that is a mean of item scores is shown; select others when reading.
+        What `evalstats_plugin.read` gave, a matrix, or any `Responses`. Of each task one metric is
+        shown: the first that is a mean of item scores, unless `metric` prefers another.
+    metric
+        Names or patterns in order of preference, also of one task alone (``"arc=acc_norm"``). A
+        task that has none of them shows its first.
+    columns
+        Tasks that are columns although they are inside a group that is one.
     subtasks
         Show the tasks of groups that the harness scores, instead of the groups; None shows both.
     weights
-        Of the overall score: every task counts the same, or every item.
+        Of the overall score: every column counts the same, a group being one; every task, also
+        those inside groups; or every item.
     confidence_level
         Of each interval alone, and of all ranks, letters and `TableCell.may_be_first` at once.
     bounds, rng
@@ -156,14 +193,15 @@ def score_table(
     -------
     ScoreTable
         A record for each model and column. The overall score is of the models that have all
-        tasks, over the tasks whose scores are means between the same limits, higher being better;
+        columns, over those whose scores are means between the same limits, higher being better;
         the tasks count as fixed: it is about these tasks and items like these. Ranks and letters
         are the verdicts of `evalstats_plugin.compare` on the same responses.
 
     Raises
     ------
     DesignError
-        For a confidence level outside (0, 1), or no task with item scores.
+        For a confidence level outside (0, 1), no task with item scores, or two scores of a model
+        for one column.
     SelectionError
         For weights that do not exist.
 
@@ -173,7 +211,7 @@ def score_table(
     >>> import evalstats_plugin as es
     >>> rng = np.random.default_rng(0)
     >>> right = rng.random((3, 200)) < [[0.9], [0.6], [0.55]]
-    >>> table = es.score_table(es.ResponseMatrix.from_array(right.astype(float)), rng=0)
+    >>> table = es.table(es.ResponseMatrix.from_array(right.astype(float)), rng=0)
     >>> for cell in table:
     ...     print(cell.model, cell.estimate, cell.best_rank, cell.worst_rank, cell.letters)
     model_0 0.85 1 1 a
@@ -183,20 +221,24 @@ def score_table(
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
     listed, notes = responses_and_notes(responses)
-    cells, chosen_notes = _headlines(one_of_each(listed), bounds or {})
+    wanted = Selection(metrics=_listed(metric))
+    cells, chosen_notes = _headlines(one_of_each(listed), wanted, bounds or {})
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         raise DesignError(msg)
-    own = [cell.responses for cell in cells]
-    joint, apart, why = _in_overall(cells, weights)
+    scored = intervals(
+        [cell.responses for cell in cells],
+        confidence_level=confidence_level,
+        bounds=bounds,
+        rng=rng,
+    )
+    shown = _Columns.of(cells, list(scored), subtasks, _listed(columns))
+    joint, apart, why = _in_overall(cells, shown, weights)
     seed = rng if isinstance(rng, int) else None
-    every = intervals(own, confidence_level=confidence_level, bounds=bounds, rng=rng)
-    inside = {r.task for r in own if any(g.logged is not None for g in r.groups)}
-    scores = [row for row in every if _is_column(row, inside, subtasks)]
     overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
-    if len({r.model for r in own}) > 1:
+    if len({cell.responses.model for cell in cells}) > 1:
         request = Request(
             baseline=None,
             confidence_level=confidence_level,
@@ -209,88 +251,156 @@ def score_table(
         )
         ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
         chosen_notes = [*chosen_notes, *more]
+    of_all = (joint[0].groups[0].name, "group") if joint else None
     by_model = {
-        ("overall" if task == OVERALL else kind, task, one.model): one
+        ("overall" if (task, kind) == of_all else kind, task, one.model): one
         for (task, kind), of_column in ranks.items()
         for one in of_column
     }
+    pairs = [
+        replace(p, task=OVERALL, kind="overall") if (p.task, p.kind) == of_all else p for p in pairs
+    ]
     rows = [_cell(row, "overall", by_model) for row in overall]
-    columns = grouped(scores, lambda row: (row.task, row.kind))
-    for (_, kind), of_column in columns.items():
-        own_kind = "group" if kind == "group" else "task"
-        rows += [_cell(row, own_kind, by_model) for row in of_column]
+    rows += [_cell(row, kind, by_model) for (kind, _), own in shown.rows.items() for row in own]
+    rows = [replace(cell, task=OVERALL) if cell.kind == "overall" else cell for cell in rows]
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
-    return ScoreTable(tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs))
+    of_overall = tuple(dict.fromkeys(shown.key(r.task) for r in joint))
+    return ScoreTable(
+        tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall
+    )
 
 
-def _headlines(latest: Sequence[Responses], bounds: Bounds) -> tuple[list[Cell], list[str]]:
-    """Return of each task the first metric that is a mean of item scores, each task once."""
-    metrics: dict[str, list[str]] = {}
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _headlines(
+    latest: Sequence[Responses], wanted: Selection, bounds: Bounds
+) -> tuple[list[Cell], list[str]]:
+    """Return of each task the metric that is preferred, or the first, in one cell for each model.
+
+    Only means of item scores are looked at; other values of the same answers are left out.
+    """
+    metrics: dict[str, dict[str, int]] = {}
     of: dict[tuple[str, str], dict[str, Cell]] = {}
     for r in latest:
         task, metric = task_and_metric(r)
-        if r.pairs is None and _has_mean(cell := make_cell(r, bounds)):
-            if metric not in metrics.setdefault(task, []):
-                metrics[task].append(metric)
+        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()), bounds)):
+            place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
+            metrics.setdefault(task, {}).setdefault(metric, place)
             of.setdefault((task, metric), {}).setdefault(r.model, cell)
-    found = [c for task, (first, *_) in metrics.items() for c in of[task, first].values()]
-    several = [f"{task}: {first}" for task, (first, *more) in metrics.items() if more]
-    notes = [f"of several metrics the first is shown ({few(several)})"] if several else []
+    first = {task: min(own, key=own.__getitem__) for task, own in metrics.items()}
+    cells = [cell for task, metric in first.items() for cell in of[task, metric].values()]
+    several = [f"{task}: {first[task]}" for task, own in metrics.items() if len(own) > 1]
+    which = "preferred" if wanted.metrics else "first"
+    notes = [f"of several metrics the {which} is shown ({few(several)})"] if several else []
     without = dict.fromkeys(r.task for r in latest if r.task not in metrics)
     if without:
         notes.append(f"no mean of item scores: {few(list(without))}")
-    return found, notes
+    return cells, notes
 
 
 def _has_mean(cell: Cell) -> bool:
     return cell.kind in ("binary", "bounded", "real") and cell.n > 0
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a table besides the overall score."""
+
+    rows: Mapping[ColumnKey, Sequence[ScoreInterval]]
+    """Scores of the models in each column, in the order of the table."""
+    inside: Mapping[str, tuple[Group, ...]]
+    """By task that is in the column of its outermost group, the groups around it."""
+
+    @classmethod
+    def of(
+        cls,
+        cells: Sequence[Cell],
+        scored: Sequence[ScoreInterval],
+        subtasks: bool | None,  # noqa: FBT001 - as of `table`
+        named: Sequence[str],
+    ) -> _Columns:
+        """Choose: outermost groups with the tasks not inside any, all tasks, or both.
+
+        A task is a column of its own also where it was named, and where a model that has it is not
+        in the column of its group.
+        """
+        rows: dict[ColumnKey, list[ScoreInterval]] = {}
+        for row in scored:
+            if row.kind != "group":
+                rows.setdefault(("task", row.task), []).append(row)
+            elif row.depth == 0:
+                rows.setdefault(("group", row.task), []).append(row)
+        if subtasks:
+            return cls({key: own for key, own in rows.items() if key[0] == "task"}, {})
+        held = {(name, row.model) for (kind, name), own in rows.items() if kind == "group"
+                for row in own}  # fmt: skip
+        inside: dict[str, tuple[Group, ...]] = {}
+        alone = set(named)
+        for r in (cell.responses for cell in cells):
+            if r.groups and (r.groups[0].name, r.model) in held:
+                inside.setdefault(r.task, r.groups)
+            else:
+                alone.add(r.task)
+        if subtasks is False:
+            hidden = {("task", task) for task in inside if task not in alone}
+            rows = {key: own for key, own in rows.items() if key not in hidden}
+        return cls(rows, inside)
+
+    def key(self, task: str) -> ColumnKey:
+        """Return the column in which a task counts for the overall score."""
+        groups = self.inside.get(task)
+        return ("group", groups[0].name) if groups else ("task", task)
+
+
 def _in_overall(
-    cells: Sequence[Cell], weights: Weights
+    cells: Sequence[Cell], shown: _Columns, weights: Weights
 ) -> tuple[list[Responses], list[Responses], list[str]]:
     """Return the responses of the overall score, as parts of one group; the others; and why not."""
     limits = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
-    own = [c.responses for c in cells]
-    scales = Counter(known for known in limits if known)
+    every = [c.responses for c in cells]
+    scales = Counter(span for span in limits if span)
     common = max(scales, key=scales.__getitem__, default=None)
+    # A column is in the overall score with all its tasks, or not at all.
+    column = {r.task: shown.key(r.task) for r in every}
     odd = {
-        r.task
-        for r, known in zip(own, limits, strict=True)
-        if r.higher_is_better is False or known is None or known != common
+        column[r.task]
+        for r, span in zip(every, limits, strict=True)
+        if r.higher_is_better is False or span is None or span != common
     }
-    tasks = dict.fromkeys(r.task for r in own if r.task not in odd)
-    if len(tasks) < 2:
-        return [], own, []
-    group = Group(OVERALL, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
+    tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
+    if len({column[task] for task in tasks} if weights == "columns" else tasks) < 2:
+        return [], every, []
+    name = OVERALL
+    while any(g.name == name for r in every for g in r.groups):
+        name += " of all"
+    group = Group(name, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
     joint = [
         replace(
             r,
             metric="score",
-            groups=(group, *(replace(g, depth=g.depth + 1) for g in r.groups)),
+            groups=(
+                group,
+                *(replace(g, depth=g.depth + 1) for g in shown.inside.get(r.task, ())),
+            ),
         )
-        for r in own
+        for r in every
         if r.task in tasks
     ]
-    why = f"not part of the overall score, because of another scale or direction: {few(list(odd))}"
-    return joint, [r for r in own if r.task in odd], [why] if odd else []
-
-
-def _is_column(row: ScoreInterval, inside: Set[str], subtasks: bool | None) -> bool:  # noqa: FBT001
-    """Whether a score is shown: outermost groups with the tasks not inside any, or all tasks."""
-    if row.kind == "group":
-        return not subtasks and row.depth == 0
-    return subtasks is not False or row.task not in inside
+    why = "not part of the overall score, because of another scale or direction: "
+    why += few([name for _, name in odd])
+    return joint, [r for r in every if r.task not in tasks], [why] if odd else []
 
 
 def _overall_scores(
     joint: Sequence[Responses], *, confidence_level: float, bounds: Bounds | None, rng: Rng
 ) -> list[ScoreInterval]:
     # Groups are of one log; a table brings together several.
-    alone = [replace(r, groups=r.groups[:1], source=joint[0].source) for r in joint]
+    alone = [replace(r, groups=r.groups[:2], source=joint[0].source) for r in joint]
     drawn = stream(rng, "overall scores")
-    found = intervals(alone, confidence_level=confidence_level, bounds=bounds, rng=drawn)
-    return [row for row in found if row.kind == "group" and row.task == OVERALL]
+    scored = intervals(alone, confidence_level=confidence_level, bounds=bounds, rng=drawn)
+    return [row for row in scored if row.kind == "group" and row.depth == 0]
 
 
 _OF_SCORE = (

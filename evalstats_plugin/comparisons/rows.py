@@ -94,7 +94,7 @@ class ColumnPairs:
 
     task: str
     kind: str
-    """``"task"`` or ``"group"``."""
+    """``"task"``, ``"group"`` or ``"overall"``."""
     models: tuple[str, ...]
     a: IntArray
     """Shape (P,): places of the first models of the pairs; `b`, of the second."""

@@ -26,7 +26,7 @@ from evalstats_plugin.comparisons.families import Each, Found, Judged, Table, p_
 from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
 from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
 from evalstats_plugin.data.methods import Kind, Method, choose
-from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.responses import Group, Responses, mean_of_tasks, task_shares
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
@@ -59,11 +59,12 @@ class _Strata:
     """Of the same models and the same pairs."""
     whole: Pairing
     """All items of the group side by side."""
-    weighting: str
+    around: tuple[tuple[Group, ...], ...]
+    """Of each task the groups around it, from this one to the innermost."""
 
     def weights(self, n_items: FloatArray) -> FloatArray:
-        """Weights of the tasks, from how many items each has, shape (..., T)."""
-        return n_items if self.weighting == "micro" else np.ones_like(n_items)
+        """Shares of the tasks, from how many items each has, shape (..., T)."""
+        return task_shares(self.around, n_items)
 
     def blocks(self) -> Iterator[list[tuple[FloatArray, FloatArray]]]:
         """Yield each task's scores of a and of b, of shape (P, M), for some pairs at a time."""
@@ -102,8 +103,10 @@ def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
-    whole = _all_items(tasks, group, baseline)
-    strata = _Strata(tasks=tuple(tasks), whole=whole, weighting=group.weighting)
+    within = {r.task: _from_group(r.groups, group) for r in responses}
+    around = tuple(within[one.task] for one in tasks)
+    whole = _all_items(tasks, around, baseline)
+    strata = _Strata(tasks=tuple(tasks), whole=whole, around=around)
     if best:
         means = np.stack([one.means() for one in tasks], axis=1)
         n_items = np.stack([(~np.isnan(one.scores)).sum(axis=1) * 1.0 for one in tasks], axis=1)
@@ -120,7 +123,15 @@ def _is_complete(responses: Sequence[Responses], group: Group, bounds: Bounds) -
     return len(usable) == group.n_tasks
 
 
-def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> Pairing:
+def _from_group(groups: Sequence[Group], group: Group) -> tuple[Group, ...]:
+    """Return a group and those inside it, of the groups around a task."""
+    names = [g.name for g in groups]
+    return (group, *(groups[names.index(group.name) + 1 :] if group.name in names else ()))
+
+
+def _all_items(
+    tasks: Sequence[Pairing], around: Sequence[tuple[Group, ...]], baseline: str | None
+) -> Pairing:
     """All items of the tasks as those of one."""
     kind, bounds = _common_kind(tasks)
     first = tasks[0]
@@ -128,14 +139,14 @@ def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> 
     notes = dict.fromkeys(note for one in tasks for note in one.notes)
     return replace(
         first,
-        task=group.name,
+        task=around[0][0].name,
         scores=np.concatenate([one.scores for one in tasks], axis=1),
         a=a,
         b=b,
         kind=kind,
         bounds=bounds,
         clusters=None,
-        notes=(*notes, f"{group.weighting} mean of {counted(len(tasks), 'task')}"),
+        notes=(*notes, mean_of_tasks(around)),
     )
 
 
@@ -172,7 +183,7 @@ def _judge_groups(
     weights = strata.weights(n_items)
     return WeightedPairs(
         units,
-        weights / weights.sum(),
+        weights,
         whole.a,
         whole.b,
         span=whole.span[1],

@@ -30,7 +30,7 @@ from evalstats_plugin.errors import (
     counted,
     no_such,
 )
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import writing
 from evalstats_plugin.runtime.files import signed_metadata
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 
@@ -295,7 +295,7 @@ def write_store(
     seen: set[Any] = set()
     schema = _schema(first, coding)
     with (
-        files.replacing(Path(path)) as temporary,
+        writing.replacing(Path(path)) as temporary,
         pq.ParquetWriter(
             temporary,
             schema,

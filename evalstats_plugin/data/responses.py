@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.errors import counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 TABULAR = "tabular"
@@ -233,6 +234,8 @@ class Source:
     """Time of the run, in a form that sorts by time."""
     run: str = ""
     """Id that the logs of an interrupted and resumed run share; empty where unknown."""
+    is_annotated: bool | None = None
+    """Whether this package has written its results into the log; None where it has no place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +245,9 @@ class Group:
     name: str
     depth: int
     """0 for the outermost."""
-    weighting: Literal["micro", "macro"]
-    """micro: every item counts the same; macro: every task counts the same."""
+    weighting: Literal["micro", "macro", "parts"]
+    """micro: every item counts the same; macro: every task; parts: every group one level down, and
+    every task that is in none."""
     n_tasks: int
     """Tasks of the group that have the metric; without all of them it has no score."""
     logged: float | None = None
@@ -279,10 +283,80 @@ class Selection:
         """Whether a task is wanted, by its own name or that of a group around it."""
         return not self.tasks or any(fnmatchcase(n, p) for p in self.tasks for n in names)
 
-    def wants_metric(self, name: str) -> bool:
-        """Whether a metric is wanted, by its full name or the part before the comma."""
+    def wants_metric(self, name: str, *tasks: str) -> bool:
+        """Whether a metric is wanted, by its full name or the part before the comma.
+
+        Parameters
+        ----------
+        tasks
+            Name of its task, and of the groups around that. Metrics that are asked for of this task
+            alone (``"arc=acc_norm"``) replace the others, and those of other tasks do not count.
+            Without them a metric is wanted that is asked for of any task.
+        """
+        wanted = self.metrics_of(*tasks)
+        return not wanted or self.place_of_metric(name, *tasks) < len(wanted)
+
+    def place_of_metric(self, name: str, *tasks: str) -> int:
+        """Return the place of a metric in the order of preference; behind all if not wanted."""
         names = (name, name.partition(",")[0])
-        return not self.metrics or any(fnmatchcase(n, p) for p in self.metrics for n in names)
+        wanted = self.metrics_of(*tasks)
+        for k, pattern in enumerate(wanted):
+            if any(fnmatchcase(n, p) for n in names for p in (pattern, _parted(pattern)[2])):
+                return k
+        return len(wanted)
+
+    def metrics_of(self, *tasks: str) -> tuple[str, ...]:
+        """Return the patterns of metrics that count for a task; empty means all of them."""
+        pairs = [(task, metric) for task, equals, metric in map(_parted, self.metrics) if equals]
+        if not pairs or not tasks:
+            return self.metrics
+        asked = [metric for task, metric in pairs if any(fnmatchcase(n, task) for n in tasks)]
+        return tuple(asked or [metric for metric in self.metrics if "=" not in metric])
+
+
+def _parted(pattern: str) -> tuple[str, str, str]:
+    """Return the task, the sign between them, and the metric that is asked for.
+
+    >>> _parted("arc=acc_norm"), _parted("acc")
+    (('arc', '=', 'acc_norm'), ('', '', 'acc'))
+    """
+    task, equals, metric = pattern.partition("=")
+    return (task, equals, metric) if equals else ("", "", pattern)
+
+
+def task_shares(around: Sequence[tuple[Group, ...]], n_items: FloatArray) -> FloatArray:
+    """Return the share of each task in the mean of a group, shape (..., T).
+
+    Parameters
+    ----------
+    around
+        Of each task the groups around it, from this one to the innermost.
+    n_items
+        Items of each task, shape (..., T).
+    """
+    weighting = around[0][0].weighting
+    weights = n_items if weighting == "micro" else np.ones_like(n_items)
+    if weighting == "parts":
+        parts: dict[str | int, list[int]] = {}
+        for t, groups in enumerate(around):
+            parts.setdefault(groups[1].name if len(groups) > 1 else t, []).append(t)
+        weights = np.empty_like(n_items)
+        for key, own in parts.items():
+            inner = [around[t][1:] for t in own]
+            weights[..., own] = (
+                1.0 if isinstance(key, int) else task_shares(inner, n_items[..., own])
+            )
+    with np.errstate(invalid="ignore"):
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def mean_of_tasks(around: Sequence[tuple[Group, ...]]) -> str:
+    """Return what the mean of a group is of, in words."""
+    group = around[0][0]
+    if group.weighting != "parts":
+        return f"{group.weighting} mean of {counted(len(around), 'task')}"
+    parts = {groups[1].name if len(groups) > 1 else t for t, groups in enumerate(around)}
+    return f"macro mean of {counted(len(parts), 'column')}"
 
 
 def mean_over_epochs(scores: FloatArray) -> FloatArray:

@@ -31,7 +31,7 @@ class Drawable:
     """Kinds of results that it is, as figures name them."""
 
     def plot(self, kind: str | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the result with Matplotlib; needs ``pip install 'evalstats-plugin[figures]'``.
+        """Draw the result with Matplotlib, which the extra ``figures`` brings.
 
         Parameters
         ----------

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.errors import DesignError, LogError
+from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.runtime.untrusted import csv_original
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
@@ -171,7 +172,7 @@ def as_text(cell: Any) -> str:
 
 def _number(text: str) -> float | None:
     try:
-        number = float(text)
+        number = number_in(text)
     except ValueError:
         return None
     return None if math.isnan(number) else number

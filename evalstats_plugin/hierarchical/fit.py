@@ -7,11 +7,9 @@ cross-validation, model evidence, and sensitivity to priors of standard deviatio
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +37,8 @@ from evalstats_plugin.hierarchical.rows import (
     PriorChange,
     TaskDifficulty,
 )
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT
+from evalstats_plugin.runtime.arviz import inference_data
+from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, mean_efficiency, smoothed_weights
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
@@ -224,7 +223,10 @@ class HierarchicalFit(Results[Performance]):
         return Results(tuple(_prior_sensitivity(self, priors, rng)), (), rng)
 
     def to_arviz(self) -> Any:
-        """Return ArviZ's InferenceData: posterior, log likelihood, predictions and data."""
+        """Return posterior, log likelihood, predictions and data as ArviZ holds them.
+
+        ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1.
+        """
         return _inference_data(self)
 
     def summary(self) -> dict[str, Any]:
@@ -577,21 +579,15 @@ def _left_out(fit: HierarchicalFit) -> _LeftOut:
     run = fit.counts.trials > 0
     if fit.model in CLOSED_FORM:
         return _left_out_exactly(fit, run)
-    az = _arviz()
+    from scipy import special
+
     cells = fit.posterior.predictions.log_likelihood[:, :, run]
-    data = az.from_dict(
-        posterior={"overall": fit.posterior.overall[:, : cells.shape[1]]},
-        log_likelihood={"cell": cells},
-    )
-    with warnings.catch_warnings():
-        # Warnings of ArviZ go into the notes.
-        warnings.simplefilter("ignore")
-        found: Any = az.loo(data, pointwise=True)
-    return _LeftOut(
-        np.asarray(found["loo_i"], dtype=np.float64).ravel(),
-        float(found["p_loo"]),
-        np.asarray(found["pareto_k"], dtype=np.float64),
-    )
+    efficiency = mean_efficiency(fit.posterior.overall[:, : cells.shape[1]])
+    log_likelihood = cells.reshape(-1, cells.shape[2]).T
+    log_weights, k = smoothed_weights(-log_likelihood, efficiency)
+    left_out = special.logsumexp(log_weights + log_likelihood, axis=1)
+    log_mean = special.logsumexp(log_likelihood, axis=1) - np.log(log_likelihood.shape[1])
+    return _LeftOut(left_out, float((log_mean - left_out).sum()), k)
 
 
 def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
@@ -737,13 +733,8 @@ def _smoothed_weights(log_ratio: FloatArray) -> tuple[FloatArray, float]:
     """Weights that sum to 1, their largest ones smoothed, and Pareto k [VSG24]_."""
     if np.ptp(log_ratio) < 1e-9:
         return np.full(len(log_ratio), 1 / len(log_ratio)), -np.inf
-    az = _arviz()
-    with warnings.catch_warnings():
-        # ArviZ warns of a large k, which is handled by the caller.
-        warnings.simplefilter("ignore")
-        smoothed, k = az.psislw(log_ratio)
-    weights = np.exp(np.asarray(smoothed))
-    return weights / weights.sum(), float(k)
+    log_weights, k = smoothed_weights(log_ratio[None])
+    return np.exp(log_weights[0]), float(k[0])
 
 
 def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
@@ -770,7 +761,6 @@ def _weighted_quantile(draws: FloatArray, weights: FloatArray, level: float) -> 
 
 def _inference_data(fit: HierarchicalFit) -> Any:
     """Posterior, log likelihood, predictions and data, with names of models and tasks."""
-    az = _arviz()
     known = fit.posterior.parameters
     cells = ("accuracy", "cell", "right", "trials")
     dims = {name: ["model", "task"] for name in cells}
@@ -782,21 +772,11 @@ def _inference_data(fit: HierarchicalFit) -> Any:
     coords: dict[str, Any] = {"model": list(fit.models), "task": list(fit.tasks)}
     if covariates:
         coords["covariate"] = covariates
-    return az.from_dict(
-        posterior={"accuracy": fit.posterior.accuracy, **known},
-        log_likelihood={"cell": fit.posterior.predictions.log_likelihood},
-        posterior_predictive={"right": fit.posterior.predictions.replicated},
-        observed_data={"right": fit.counts.right},
-        constant_data={"trials": fit.counts.trials},
-        coords=coords,
-        dims=dims,
-    )
-
-
-def _arviz() -> Any:
-    """Import ArviZ, or raise `DesignError` where it is not installed."""
-    try:
-        return import_module("arviz")
-    except ModuleNotFoundError as error:
-        msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
-        raise DesignError(msg) from error
+    groups = {
+        "posterior": {"accuracy": fit.posterior.accuracy, **known},
+        "log_likelihood": {"cell": fit.posterior.predictions.log_likelihood},
+        "posterior_predictive": {"right": fit.posterior.predictions.replicated},
+        "observed_data": {"right": fit.counts.right},
+        "constant_data": {"trials": fit.counts.trials},
+    }
+    return inference_data(groups, coords, dims)

@@ -7,6 +7,7 @@ written stops none of the others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import ResponseSet, label_models
 from evalstats_plugin.errors import (
+    ChangedError,
     DesignError,
     EvalStatsError,
     IncompleteLogError,
@@ -35,15 +37,16 @@ from evalstats_plugin.logs.reading import (
     read_results,
 )
 from evalstats_plugin.plugins import Plugins, load_plugins
-from evalstats_plugin.runtime.transactions import (
+from evalstats_plugin.runtime.untrusted import echo_message
+from evalstats_plugin.runtime.workers import n_workers, parallel_map
+from evalstats_plugin.runtime.writing import (
     Revision,
     changed_error,
     check_free,
+    check_inside,
     overwriting,
     revision,
-    rewriting_links,
 )
-from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
@@ -55,6 +58,9 @@ ItemStatistics = Mapping[str, Mapping[str, float | str]]
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds to wait before logs that another program changed meanwhile are read again."""
+
 OnBroken = Callable[[Path, EvalStatsError], None]
 """Called with each log that was left out, and why."""
 
@@ -65,7 +71,6 @@ def annotate(
     in_place: bool = False,
     rescore: bool = False,
     allow_partial: bool = False,
-    rewrite_links: bool = False,
     overwrite: bool = False,
     compare: bool | Mapping[str, Any] = False,
     baseline: str | None = None,
@@ -94,9 +99,6 @@ def annotate(
         Also annotate logs that hold only a part of what was scored, such as those whose samples
         files were cut off, where values would be replaced or groups summed up; the annotation
         marks them, and their logged values stay.
-    rewrite_links
-        With `in_place`: overwrite logs that have several names (hard links), under all of them.
-        By default they are refused.
     overwrite
         With `output`: replace files that exist.
     compare, baseline
@@ -139,10 +141,48 @@ def annotate(
     for name in fits:
         if name not in FITS:
             raise SelectionError(no_such("model to fit", name, FITS, ", ".join(FITS)))
+    once = partial(
+        _annotate,
+        paths,
+        output=output,
+        in_place=in_place,
+        rescore=rescore,
+        allow_partial=allow_partial,
+        overwrite=overwrite,
+        compare=compare,
+        baseline=baseline,
+        items=items,
+        fits=fits,
+        at_k=at_k,
+        selection=selection,
+        analysis=analysis or default_analysis(),
+        plugins=plugins or load_plugins(),
+        raises=on_broken is None,
+    )
+    return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
+
+
+def _annotate(
+    paths: Sequence[str | Path],
+    *,
+    output: str | Path | None,
+    in_place: bool,
+    rescore: bool,
+    allow_partial: bool,
+    overwrite: bool,
+    compare: bool | Mapping[str, Any],
+    baseline: str | None,
+    items: Literal["no", "metadata", "columns"],
+    fits: Collection[str],
+    at_k: Sequence[str],
+    selection: Selection | None,
+    analysis: Analysis,
+    plugins: Plugins,
+    raises: bool,
+) -> _Outcome:
+    """Annotate logs once, as `annotate` describes it."""
     from evalstats_plugin.runtime import VERSION
 
-    plugins = plugins or load_plugins()
-    analysis = analysis or default_analysis()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     states = {log: _revision(log) for log in targets}
     # Analyses across logs need all responses; without them one log at a time is in memory.
@@ -152,7 +192,7 @@ def annotate(
     if not allow_partial:
         broken |= _not_whole(seen, rescore=rescore)
         seen = {log: one for log, one in seen.items() if log not in broken}
-    if on_broken is None:
+    if raises:
         named = set(map(str, paths))
         broken = {
             log: error
@@ -162,7 +202,7 @@ def annotate(
     if not seen:
         if (rest := [log for log in targets if log not in broken]) and selection is not None:
             raise nothing_selected(rest, selection, plugins)
-        return _ended([], broken, len(targets), on_broken)
+        return _Outcome([], broken, len(targets))
     if all(one.unfit for one in seen.values()):
         raise next(one.unfit for one in seen.values() if one.unfit)
     found = {log: one.responses for log, one in seen.items()}
@@ -201,16 +241,15 @@ def annotate(
         )
         for log, responses in found.items()
     }
-    how = _How(as_path(output) if output else None, rewrite_links, overwrite)
+    how = _How(as_path(output) if output else None, overwrite)
     written, unwritten = _write_all(annotations, targets, states, plugins, how)
-    return _ended(written, broken | unwritten, len(targets), on_broken)
+    return _Outcome(written, broken | unwritten, len(targets))
 
 
 def strip(
     *paths: str | Path,
     output: str | Path | None = None,
     in_place: bool = False,
-    rewrite_links: bool = False,
     overwrite: bool = False,
     plugins: Plugins | None = None,
     on_broken: OnBroken | None = None,
@@ -218,13 +257,17 @@ def strip(
     """Remove annotations; return the files written.
 
     This restores the original log byte for byte; later changes by others to an Inspect log stay.
-    ``rewrite_links``, ``overwrite`` and ``on_broken`` are as of `annotate`.
+    ``overwrite`` and ``on_broken`` are as of `annotate`.
     """
-    plugins = plugins or load_plugins()
-    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    how = _How(as_path(output) if output else None, rewrite_links, overwrite)
-    written, broken = _write_all(dict.fromkeys(targets), targets, {}, plugins, how)
-    return _ended(written, broken, len(targets), on_broken)
+    using = plugins or load_plugins()
+
+    def once() -> _Outcome:
+        targets = _targets(paths, output, in_place=in_place, plugins=using)
+        how = _How(as_path(output) if output else None, overwrite)
+        written, broken = _write_all(dict.fromkeys(targets), targets, {}, using, how)
+        return _Outcome(written, broken, len(targets))
+
+    return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
 
 
 def annotate_results(
@@ -248,6 +291,29 @@ def default_analysis() -> Analysis:
     from evalstats_plugin.scores.intervals import intervals
 
     return partial(intervals, rng=0)
+
+
+class _Outcome(NamedTuple):
+    """What became of the logs."""
+
+    written: list[Path]
+    broken: Mapping[Path, EvalStatsError]
+    n_logs: int
+
+
+def _until_unchanged(once: Callable[[], _Outcome], *, in_place: bool) -> _Outcome:
+    """Do it again while other programs change logs between their reading and their writing.
+
+    What is written already stays as it is, because the same numbers make the same log.
+    """
+    for pause in _PAUSES if in_place else ():
+        outcome = once()
+        changed = [str(p) for p, e in outcome.broken.items() if isinstance(e, ChangedError)]
+        if not changed:
+            return outcome
+        echo_message("note", f"changed by another program meanwhile, read again: {few(changed)}")
+        time.sleep(pause)
+    return once()
 
 
 def _targets(
@@ -464,7 +530,6 @@ class _How(NamedTuple):
 
     folder: Path | None
     """Folder of copies; None in place."""
-    rewrite_links: bool
     overwrite: bool
 
 
@@ -520,10 +585,7 @@ def _write_some(
         try:
             if state is not None and log.resolve() not in ours and _revision(log) != state:
                 raise changed_error(log)
-            with (
-                rewriting_links(allowed=how.rewrite_links),
-                overwriting(allowed=how.overwrite or how.folder is None),
-            ):
+            with overwriting(allowed=how.overwrite or how.folder is None):
                 if how.folder is not None:
                     _check_copy(target, how.folder)
                 written.append(write_annotated(log, annotation, target, plugins))
@@ -536,12 +598,14 @@ def _write_some(
 
 
 def _check_copy(target: Path, folder: Path) -> None:
-    """Refuse a copy over another file, or outside of the folder, where links may lead."""
-    if not getattr(folder, "protocol", "") and not target.resolve().is_relative_to(
-        folder.resolve()
-    ):
-        raise WriteError(f"{target} leads to {target.resolve()}, outside of {folder}")
-    check_free(target)
+    """Refuse a copy outside of the folder, where links may lead, or over another file in a store.
+
+    On disk a copy that is there already may be this very one.
+    """
+    if getattr(folder, "protocol", ""):
+        check_free(target)
+    else:
+        check_inside(target, folder)
 
 
 def _revision(log: Path) -> Revision | None:

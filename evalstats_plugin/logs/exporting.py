@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
-from evalstats_plugin.runtime.transactions import check_free, overwriting
+from evalstats_plugin.runtime.writing import check_free, overwriting
 from evalstats_plugin.scores.cells import InMemory, responses_and_notes
 
 
@@ -68,7 +72,7 @@ def export(
         msg = no_such(f"option of {exporter.name}", unknown[0], known, ", ".join(known))
         raise SelectionError(msg)
     found, about = responses_and_notes(responses)
-    held = ResponseSet(tuple(found), about)
+    held = ResponseSet(tuple(map(_encodable, found)), about)
     if not len(held):
         raise WriteError(f"nothing to export to {output}: no responses were selected")
     _refuse_source(held, Path(output))
@@ -77,6 +81,33 @@ def export(
             check_free(Path(output))
         paths, notes = write(held, Path(output), **options)
     return Exported(tuple(paths), tuple(notes))
+
+
+def _encodable(r: Responses) -> Responses:
+    """Return responses in whose texts halves of surrogate pairs are escaped: no file holds them."""
+
+    def texts(values: Any) -> Any:
+        if isinstance(values, str):
+            return values.encode(errors="backslashreplace").decode()
+        if isinstance(values, Group):
+            return replace(values, name=texts(values.name), notes=texts(values.notes))
+        if isinstance(values, tuple):
+            return tuple(map(texts, cast("tuple[Any, ...]", values)))
+        if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
+            array = cast("NDArray[Any]", values)
+            if array.dtype.kind == "U" and not _has_halves(array):
+                return array
+            escaped = [texts(value) for value in array.ravel().tolist()]
+            return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
+        return values
+
+    return replace(r, **{f.name: texts(getattr(r, f.name)) for f in fields(r)})
+
+
+def _has_halves(texts: NDArray[Any]) -> bool:
+    """Whether texts hold halves of surrogate pairs, U+D800 to U+DFFF."""
+    letters = np.frombuffer(np.ascontiguousarray(texts), dtype=np.uint32)
+    return bool(((letters & 0xFFFFF800) == 0xD800).any())
 
 
 def _refuse_source(responses: ResponseSet, output: Path) -> None:

@@ -32,7 +32,6 @@ from evalstats_plugin.errors import (
 )
 from evalstats_plugin.plugins import Plugins, load_plugins, strict
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import JOURNAL, PREFIX, UNDO, finish_interrupted
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.findings import Finding, Findings, find_problems, notes_on_differences
 
@@ -359,11 +358,6 @@ def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
         return list(search.logs)
 
 
-def _is_searched(path: Path) -> bool:
-    """Whether a path is a folder of others, not one in which this package is writing."""
-    return path.is_dir() and not any(part.startswith(PREFIX) for part in path.parts)
-
-
 @dataclass(frozen=True, slots=True)
 class _Log:
     """A log to be read."""
@@ -404,8 +398,10 @@ class _Search:
             self.logs.setdefault(path, _Log(LogFile(path)))
             return []
         logs: dict[Path, _Log] = {}
-        for folder in [path, *sorted(filter(_is_searched, path.rglob("*")), key=_BY_PARTS)]:
-            logs |= self._in_folder(folder)
+        for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
+            # Hidden folders hold no logs, but what programs note, such as files being written.
+            if not any(part.startswith(".") for part in folder.relative_to(path).parts):
+                logs |= self._in_folder(folder)
         logs = logs or self._tables_in(path)
         if not logs:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
@@ -439,9 +435,6 @@ class _Search:
     def _in_folder(self, folder: Path) -> dict[Path, _Log]:
         """Return the logs directly in a folder; each file is offered until a plugin claims it."""
         entries = sorted(folder.iterdir(), key=lambda p: p.name)
-        if any(p.name.startswith(PREFIX) and p.suffix in {JOURNAL, UNDO} for p in entries):
-            finish_interrupted(folder)
-            entries = sorted(folder.iterdir(), key=lambda p: p.name)
         files = {p: LogFile(p) for p in entries if not p.name.startswith(".") and p.is_file()}
         logs: dict[Path, _Log] = {}
         with ExitStack() as looking:
@@ -575,6 +568,10 @@ def _check_used(found: Sequence[Responses], selection: Selection) -> None:
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
+    tasks = list(dict.fromkeys(n for r in found for n in (r.task, *(g.name for g in r.groups))))
+    for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):
+        if not Selection((task,)).wants_task(*tasks):
+            raise SelectionError(_unknown("task", (task,), tasks))
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in found):
         raise SelectionError(

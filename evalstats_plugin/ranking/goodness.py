@@ -21,10 +21,12 @@ from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.streams import stream
 
 Metric = Literal["nominal", "interval"]
-N_SIMULATIONS = 199
+N_SIMULATIONS = 999
 MOST_WORK = 4e9
 """Most products of triads over all simulations; with many players, fewer are simulated."""
-N_RESAMPLES = 1000
+MOST_DRAWN = 2**22
+"""Most outcomes of pairs over all simulations."""
+N_RESAMPLES = 4000
 
 
 class PredictiveFit(NamedTuple):
@@ -103,6 +105,7 @@ class Transitivity(NamedTuple):
     """Mean share in simulations from the fit: close pairs are reversed by chance."""
     p_value: float
     """Probability of at least this share under the fit."""
+    n_simulations: int
 
 
 def transitivity(
@@ -117,7 +120,7 @@ def transitivity(
     Parameters
     ----------
     n_simulations
-        Default: as many as are fast, at most 199.
+        Default: as many as are fast, at most 999.
     """
     n = len(contests.players)
     i, j = np.minimum(contests.first, contests.second), np.maximum(contests.first, contests.second)
@@ -127,7 +130,8 @@ def transitivity(
     each = np.stack([np.bincount(place, contests.weight * p[:, k]) for k in range(3)], axis=-1)
     weight = np.bincount(place, contests.weight)
     each, weight, pair = each[weight > 0], weight[weight > 0], pair[weight > 0]
-    size = n_simulations or int(np.clip(MOST_WORK / n**3, 19, N_SIMULATIONS))
+    fast = min(MOST_WORK / n**3, MOST_DRAWN / max(len(pair), 1))
+    size = n_simulations or int(np.clip(fast, 19, N_SIMULATIONS))
     counts = np.maximum(np.rint(weight), 1).astype(np.int64)
     drawn = rng.multinomial(counts, each / each.sum(axis=1, keepdims=True), (size, len(pair)))
     ahead = contests.wins() - contests.wins().T
@@ -139,7 +143,7 @@ def transitivity(
     cyclic = float(seen[0] / n_triads[0]) if n_triads[0] else np.nan
     share = np.divide(by_fit, triads, out=np.zeros(size), where=triads > 0)
     p_value = (1 + float((share >= cyclic - 1e-12).sum())) / (1 + size) if n_triads[0] else np.nan
-    return Transitivity(int(n_triads[0]), cyclic, expected, p_value)
+    return Transitivity(int(n_triads[0]), cyclic, expected, p_value, size)
 
 
 def _cyclic(ahead: Any, pair: NDArray[np.int64], n: int) -> tuple[FloatArray, ...]:

@@ -231,7 +231,7 @@ def ranked(
         "std_error": _numbers(factor * fit.std_error[order]),
         "low": _numbers(zero + factor * low[order]),
         "high": _numbers(zero + factor * high[order]),
-        "expected_rank": _numbers((distribution @ np.arange(1, n + 1))[order]),
+        "expected_rank": _numbers(_expected_ranks(fit, distribution)[order]),
         "rank_low": limits.best[order].tolist(),
         "rank_high": limits.worst[order].tolist(),
         "prob_best": _numbers(distribution[order, 0]),
@@ -279,6 +279,18 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
     if freedom:
         normal = normal * np.sqrt(freedom / rng.chisquare(freedom, size=(len(normal), 1)))
     return fit.rating + normal, normal
+
+
+def _expected_ranks(fit: RankingFit, distribution: FloatArray) -> FloatArray:
+    """One more than the probabilities of the others to be better."""
+    if fit.draws is not None:
+        return np.asarray(distribution @ np.arange(1, len(distribution) + 1), dtype=np.float64)
+    mean, variance = ratings_fit.pairwise_differences(fit.rating, fit.covariance)
+    freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
+    t = mean / np.sqrt(variance)
+    behind = special.stdtr(freedom, -t) if np.isfinite(freedom) else special.ndtr(-t)
+    # Half for the player itself, whose difference is 0.
+    return np.asarray(0.5 + behind.sum(axis=1), dtype=np.float64)
 
 
 def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, FloatArray]:

@@ -403,6 +403,29 @@ def probability(value: float | None) -> str:
     return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
 
 
+def sampled_probability(value: float | None) -> str:
+    """Format the share of some thousand draws, whose error forbids decimals of a per cent.
+
+    >>> [sampled_probability(p) for p in (0.709, 0.004, 0.9999, None)]
+    ['71 %', '<1 %', '>99 %', '–']
+    """
+    if value is None:
+        return "–"
+    if value < 0.01:
+        return "<1 %"
+    return f"{100 * value:.0f} %" if value <= 0.99 else ">99 %"
+
+
+def sampled_p_value(value: float, draws: int) -> str:
+    """Format a p-value from so many draws with the digits that its error allows.
+
+    >>> [sampled_p_value(p, 999) for p in (1.0, 0.318, 0.012, 0.001)]
+    ['1.00', '0.32', '0.012', '0.001']
+    """
+    error = max(value * (1 - value), 1 / (draws + 1)) ** 0.5 / draws**0.5
+    return f"{value:.2f}" if error > 0.005 else f"{value:.3f}"
+
+
 def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | None) -> None:
     """Print one table per task and metric, or sentences if all was assumed; then the notes."""
     rows = results.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, TextIO
@@ -10,7 +11,7 @@ from xml.etree import ElementTree as ET
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow
+from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, parse_margin
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import View, number, percent, print_all, short_metric, titled
@@ -23,6 +24,9 @@ _STYLES: Mapping[Decision, str] = {"pass": "green", "regressed": "red", "inconcl
 
 _MOST_NAMED = 3
 """Tasks that a sentence names; the table has all."""
+
+_SHORT = 12
+"""Digits of the hash of a protocol that people see."""
 
 
 def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) -> None:
@@ -84,14 +88,16 @@ def gate_markdown(results: Gate, heading: str) -> str:
     word, _, rest = sentence(results).partition(": ")
     lines = [f"**{word}**: {markdown_text(rest)}", ""]
     lines += report_text.markdown_table(header, rows, right=(3, 4, 7))
-    lines += ["", *report_text.markdown_notes(results), "", _legend(results), "", heading, ""]
+    legend = markdown_text(_legend(results))
+    lines += ["", *report_text.markdown_notes(results), "", legend, "", heading, ""]
     return "\n".join(lines)
 
 
 def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was asked, the decision in a word and a sentence, the rows."""
+    more = {"protocol_sha256": results.protocol} if results.protocol else {}
     return report_text.to_json(
-        results, about, decision=results.decision, sentence=sentence(results)
+        results, about, decision=results.decision, sentence=sentence(results), **more
     )
 
 
@@ -109,6 +115,9 @@ def gate_junit(results: Gate) -> str:
         failures=str(n_failed),
         skipped=str(n_skipped),
     )
+    if results.protocol:
+        properties = ET.SubElement(suite, "properties")
+        ET.SubElement(properties, "property", name="protocol_sha256", value=results.protocol)
     for row in results:
         name = visible(f"{row.task} {short_metric(row.metric)}")
         case = ET.SubElement(suite, "testcase", classname=visible(row.model), name=name)
@@ -131,7 +140,9 @@ def sentence(results: Gate) -> str:
     level = percent(results.confidence_level)
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
-    drop = f"a drop of more than {results.margin:g}" if results.margin else "a drop"
+    drop = (
+        f"a drop of more than {_margin(results)}" if parse_margin(results.margin)[0] else "a drop"
+    )
     if results.decision == "regressed":
         return (
             f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "
@@ -155,6 +166,37 @@ def sentence(results: Gate) -> str:
     return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not excluded."
 
 
+def _margin(results: Gate) -> str:
+    """Return the margin in words: as a number, and as a share of the range where it is known."""
+    told = dict.fromkeys(_margin_of_row(row) for row in results)
+    return few(list(told), _MOST_NAMED) if told else f"{results.margin}"
+
+
+def _margin_of_row(row: GateRow) -> str:
+    if row.measure != "difference":
+        return f"{percent(row.margin)} of the baseline's"
+    if row.score_range is None:
+        return f"{row.margin:g}"
+    low, high = row.score_range
+    share = percent(row.margin / (high - low))
+    return f"{row.margin:g} ({share} of the range {low:g} to {high:g})"
+
+
+def _detectable(results: Gate) -> str:
+    """Return what drop would have been called regressed, on the task where it is largest."""
+    rows = [row for row in results if row.low is not None]
+    if not rows:
+        return ""
+    often = f"with {percent(POWER)} power"
+    worst = max(rows, key=lambda row: math.inf if row.detectable is None else row.detectable)
+    where = f" ({worst.task})" if len(rows) > 1 else ""
+    if worst.detectable is None:
+        return f"No true drop is detected {often}{where}: there are too few items."
+    unit = number(worst.detectable) if worst.measure == "difference" else percent(worst.detectable)
+    most = "at most " if len(rows) > 1 else ""
+    return f"Least true drop that is detected {often}: {most}{unit}{where}."
+
+
 def _of_row(row: GateRow) -> str:
     """Return a row in words: task, difference, limits, or why there are none."""
     name = f"{row.task} {short_metric(row.metric)}"
@@ -166,15 +208,23 @@ def _of_row(row: GateRow) -> str:
 
 
 def _legend(results: Gate) -> str:
-    margin = f"-{results.margin:g}" if results.margin else "0"
-    shown = f"regressed: the whole interval is on the worse side of {margin}."
-    if not results.non_inferior:
-        return f"Difference: candidate minus baseline. {shown} pass: it is not."
-    return (
-        f"Difference: candidate minus baseline. {shown} pass: it is wholly on the better side of "
-        f"it. inconclusive: neither. Items needed: so many decide in {100 * POWER:g} of 100 evals "
-        "if the true difference is the one seen."
-    )
+    margin = f"-{_margin(results)}" if parse_margin(results.margin)[0] else "0"
+    parts = [
+        f"Difference: candidate minus baseline. regressed: the whole interval is on the worse side "
+        f"of {margin}."
+    ]
+    if results.non_inferior:
+        parts += [
+            "pass: it is wholly on the better side of it. inconclusive: neither. Items needed: so "
+            f"many decide in {100 * POWER:g} of 100 evals if the true difference is the one seen."
+        ]
+    else:
+        parts += ["pass: it is not."]
+    return " ".join([*parts, _detectable(results), _protocol(results)]).strip()
+
+
+def _protocol(results: Gate) -> str:
+    return f"Protocol {results.protocol[:_SHORT]} (SHA-256)." if results.protocol else ""
 
 
 GATE = View(print_gate, gate_markdown, gate_json)

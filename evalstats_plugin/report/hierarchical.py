@@ -23,7 +23,7 @@ from evalstats_plugin.hierarchical.rows import (
     NewScore,
     Performance,
 )
-from evalstats_plugin.report.comparisons import probability
+from evalstats_plugin.report.comparisons import probability, sampled_probability
 from evalstats_plugin.report.text import (
     Lines,
     Page,
@@ -195,7 +195,15 @@ def _pair_lines(results: HierarchicalReport) -> Lines:
         )
         limits = f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
         by = f"{100 * sign * row.difference:+.1f}"
-        lines.append([f"{first} – {second}", by, limits, probability(ahead), probability(on_task)])
+        lines.append(
+            [
+                f"{first} – {second}",
+                by,
+                limits,
+                sampled_probability(ahead),
+                sampled_probability(on_task),
+            ]
+        )
     return lines
 
 
@@ -214,7 +222,7 @@ def _effect_lines(results: HierarchicalReport) -> Lines:
     lines = [_interval_header(_COVARIATES, results.fit.confidence_level)]
     for row in results.effects:
         limits = f"[{signed(row.low)}, {signed(row.high)}]"
-        positive = probability(row.prob_positive)
+        positive = sampled_probability(row.prob_positive)
         lines.append([row.covariate, row.of, signed(row.estimate), limits, positive])
     return lines
 
@@ -240,7 +248,7 @@ def _new_lines(results: HierarchicalReport) -> Lines:
     for row in results.predicted:
         task = "(all)" if row.over_tasks else row.task or "(new)"
         limits = f"[{_share(row.low)}, {_share(row.high)}]"
-        best = probability(row.prob_best)
+        best = sampled_probability(row.prob_best)
         lines.append([row.model or "(new)", task, _share(row.estimate), limits, best])
     return lines
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from statistics import median
 from typing import TextIO
 
-from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import (
@@ -75,29 +75,34 @@ class _Layout:
     digits: int | None
 
     @property
-    def lead(self) -> str | None:
+    def lead(self) -> ColumnKey | None:
         """Column whose ranks are shown: the overall score, or the only one."""
-        columns = self.table.tasks
-        return columns[0] if columns and (OVERALL in columns[:1] or len(columns) == 1) else None
+        columns = list(self.table.by_column)
+        is_first = bool(columns) and (columns[0][0] == OVERALL or len(columns) == 1)
+        return columns[0] if is_first else None
 
     @property
-    def others(self) -> list[str]:
-        return [name for name in self.table.tasks if name != self.lead]
+    def others(self) -> list[ColumnKey]:
+        return [key for key in self.table.by_column if key != self.lead]
+
+    @property
+    def titles(self) -> list[str]:
+        """Names of the other columns."""
+        return [name for _, name in self.others]
 
     @property
     def has_ties(self) -> bool:
         """Whether letters are few enough to be read; rank ranges say the same."""
         return all(len(c.letters) <= _LONGEST_TIES for c in self.cells(self.lead).values())
 
-    def cells(self, column: str | None) -> dict[str, TableCell]:
-        return {cell.model: cell for cell in self.table if cell.task == column}
+    def cells(self, column: ColumnKey | None) -> Mapping[str, TableCell]:
+        return {} if column is None else self.table.by_column[column]
 
-    def format(self, *, fewer: int = 0) -> Callable[[float | None], str]:
-        """Return what writes a number with as many decimals as the limits support."""
+    def format(self, column: ColumnKey | None) -> Callable[[float | None], str]:
+        """Return what writes a number with as many decimals as the limits of a column support."""
         scale = 100.0 if self.percent else 1.0
         digits = self.digits
         if digits is None:
-            column = self.lead or self.table.tasks[0]
             widths = [
                 scale * (c.high - c.low) / 2
                 for c in self.cells(column).values()
@@ -105,13 +110,14 @@ class _Layout:
             ]
             # Two significant digits of the median half-width.
             digits = max(1 - math.floor(math.log10(median(widths))), 0) if widths else 3
-            digits = max(digits - fewer, 0)
         return lambda value: "–" if value is None else f"{scale * value:.{digits}f}"
 
+    def lead_name(self) -> str:
+        kind, name = self.lead or ("", "")
+        return "Overall" if kind == OVERALL else name
+
     def lead_head(self) -> str:
-        level = percent(self.table.confidence_level)
-        name = "Overall" if self.lead == OVERALL else str(self.lead)
-        return f"{name} [{level} limits]"
+        return f"{self.lead_name()} [{percent(self.table.confidence_level)} limits]"
 
     def groups(self) -> Iterator[tuple[bool, str, TableCell | None]]:
         """Yield each model with its first cell, and whether the best possible rank jumps there."""
@@ -146,7 +152,7 @@ def print_table(
 ) -> None:
     """Print the models with their overall score and as many columns as fit; then the notes."""
     layout = _Layout(results, percent, digits)
-    write, short = layout.format(), layout.format(fewer=1)
+    write = layout.format(layout.lead)
     models = [(model, cell) for _, model, cell in layout.groups()]
     names = ("Model", elided([name for name, _ in models], _LONGEST_MODEL))
     first: list[Column] = []
@@ -158,9 +164,9 @@ def print_table(
         first = [("Rank", [_rank(cell) for _, cell in models]), names, (layout.lead_head(), scores)]
         first += [("Ties", letters)] if layout.has_ties else []
     columns: list[Column] = []
-    for name in layout.others:
-        own = layout.cells(name)
-        columns.append((name, [_marked(own.get(model), short) for _, model, _ in layout.groups()]))
+    for key, title in zip(layout.others, layout.titles, strict=True):
+        own, short = layout.cells(key), layout.format(key)
+        columns.append((title, [_marked(own.get(model), short) for _, model, _ in layout.groups()]))
     tables, hidden = side_by_side(
         columns, names=names, first=first, width=width or 80, longest_title=_LONGEST_TASK,
         most_lines=MOST_LINES,
@@ -188,8 +194,8 @@ def legend(layout: _Layout, mark: str = "*") -> str:
     results = layout.table
     level = percent(results.confidence_level)
     said: list[str] = []
-    if layout.lead == OVERALL:
-        said.append(f"Overall: {_overall(layout)}.")
+    if mean := _mean(layout):
+        said.append(f"{layout.lead_name()}: {mean}.")
     lead = layout.cells(layout.lead)
     if any(cell.best_rank is not None for cell in lead.values()):
         n = max(cell.n_models for cell in lead.values())
@@ -203,12 +209,23 @@ def legend(layout: _Layout, mark: str = "*") -> str:
     return " ".join(said)
 
 
-def _overall(layout: _Layout) -> str:
-    cell = next(iter(layout.cells(OVERALL).values()))
-    what = "each task" if layout.table.weights == "tasks" else "each item"
-    note = next((n for n in cell.notes if " mean of " in n), "mean")
-    tasks = note.rpartition(" mean of ")[2]
-    return f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
+def _mean(layout: _Layout) -> str:
+    """Return what the scores of the first column are the mean of; nothing for a task."""
+    table = layout.table
+    cell = next(iter(layout.cells(layout.lead).values()), None)
+    mean = next((n for n in cell.notes if " mean of " in n), "") if cell else ""
+    if cell is None or not mean:
+        return ""
+    if cell.kind == "group":
+        return f"{mean} ({cell.n_items:,} items)"
+    tasks = mean.rpartition(" mean of ")[2]
+    what = {"columns": "each", "tasks": "each task", "items": "each item"}[table.weights]
+    said = f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
+    if table.weights == "tasks" and any(kind == "group" for kind, _ in table.in_overall):
+        said += ", groups once for each of their tasks"
+    without = [name for key, name in zip(layout.others, layout.titles, strict=True)
+               if key not in table.in_overall]  # fmt: skip
+    return f"{said}, without {few(without)}" if without else said
 
 
 def table_markdown(
@@ -216,8 +233,8 @@ def table_markdown(
 ) -> str:
     """Return one Markdown table with every column, the notes and a legend."""
     layout = _Layout(results, percent, digits)
-    write, short = layout.format(), layout.format(fewer=1)
-    by_column = {name: layout.cells(name) for name in layout.others}
+    write = layout.format(layout.lead)
+    columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
     lead = layout.lead is not None
     ties = ["Ties"] if layout.has_ties else []
     header = ["Rank", "Model", layout.lead_head(), *ties] if lead else ["Model"]
@@ -227,10 +244,10 @@ def table_markdown(
         limits = _limits(cell, write)
         letters = [cell.letters if cell else ""] if ties else []
         row = [_rank(cell), model, f"{score} {limits}", *letters] if lead else [model]
-        rows.append([*row, *(_marked(own.get(model), short, "**") for own in by_column.values())])
+        rows.append([*row, *(_marked(own.get(model), short, "**") for own, short in columns)])
     n = len(header)
-    right = {*range(n, n + len(by_column)), *([0] if lead else [])}
-    lines = report_text.markdown_table([*header, *by_column], rows, right=right)
+    right = {*range(n, n + len(columns)), *([0] if lead else [])}
+    lines = report_text.markdown_table([*header, *layout.titles], rows, right=right)
     said = report_text.markdown_list(results.notes)
     legends = report_text.markdown_text(legend(layout, "Bold:"))
     return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
@@ -260,19 +277,19 @@ def table_latex(
         Whether the caption cites the entries of `BIBTEX`.
     """
     layout = _Layout(results, percent, digits)
-    write, short = layout.format(), layout.format(fewer=1)
-    by_column = {name: layout.cells(name) for name in layout.others}
+    write = layout.format(layout.lead)
+    columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
     lead = layout.lead is not None
-    name = latex_text("Overall" if layout.lead == OVERALL else str(layout.lead))
+    name = latex_text(layout.lead_name())
     level = rf"{100 * results.confidence_level:.6g}\,\%"
     ties = ["Ties"] if layout.has_ties else []
     shown = r"$\pm$" if plus_minus else f"[{level} limits]"
     head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} {shown}}}", *ties]
     head = head if lead else ["Model"]
-    titles = elided(list(by_column), _LONGEST_TASK)
+    titles = elided(layout.titles, _LONGEST_TASK)
     abreast = sum(max(len(title), 5) + 2 for title in titles)
     upright = abreast > _TITLES_ABREAST
-    titles = map(latex_text, elided(list(by_column), 2 * _LONGEST_TASK) if upright else titles)
+    titles = map(latex_text, elided(layout.titles, 2 * _LONGEST_TASK) if upright else titles)
     head += [rf"{{\rotatebox{{90}}{{{title}}}}}" if upright else f"{{{title}}}" for title in titles]
     body: list[str] = []
     for jumps, model, cell in layout.groups():
@@ -281,7 +298,7 @@ def table_latex(
             half = _half_width(cell, write) if plus_minus else latex_text(_limits(cell, write))
             letters = [cell.letters if cell else ""] if ties else []
             row = [latex_text(_rank(cell)), *row, _number(cell, write), half, *letters]
-        row += [_number(own.get(model), short, bold=True) for own in by_column.values()]
+        row += [_number(own.get(model), short, bold=True) for own, short in columns]
         body += [r"\addlinespace[3pt]"] if jumps else []
         # The end of the row above would take such a letter for its own option.
         guard = "{}" if row[0].lstrip()[:1] in ("[", "*") else ""
@@ -289,7 +306,7 @@ def table_latex(
     first = layout.cells(layout.lead) if lead else {}
     spec = rf"@{{}}rl{_aligned(first, write)}@{{\hspace{{3pt}}}}l" + "c" * len(ties)
     spec = spec if lead else "@{}l"
-    for one, same in groupby(_aligned(cells, short) for cells in by_column.values()):
+    for one, same in groupby(_aligned(cells, short) for cells, short in columns):
         spec += f"*{{{len(list(same))}}}{{{one}}}"
     # They shrink only what is larger than the page.
     wide = abreast + max(map(len, results.models), default=0) > _TITLES_ABREAST
@@ -341,11 +358,12 @@ def _caption(layout: _Layout, *, plus_minus: bool, cite: bool) -> str:
     level = rf"{100 * results.confidence_level:.6g}\,\%"
     of = ", of 100" if layout.percent else ""
     said = [f"Scores of {counted(len(results.models), 'model')}{of}."]
-    if layout.lead == OVERALL:
+    if layout.lead is not None:
         limits = (
             f"$\\pm$ half the width of its {level} interval" if plus_minus else f"{level} limits"
         )
-        said.append(rf"\emph{{Overall}}: {latex_text(_overall(layout))}, with {limits}.")
+        mean = latex_text(_mean(layout) or "mean of its items")
+        said.append(rf"\emph{{{latex_text(layout.lead_name())}}}: {mean}, with {limits}.")
     lead = list(layout.cells(layout.lead).values())
     if any(cell.best_rank is not None for cell in lead):
         pairs, at_once = pairs_at_once(max(cell.n_models for cell in lead))

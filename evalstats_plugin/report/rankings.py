@@ -11,8 +11,8 @@ from rich.text import Text
 
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.text import View, percent, print_all, titled
+from evalstats_plugin.report.comparisons import sampled_p_value, sampled_probability
+from evalstats_plugin.report.text import View, percent, print_all, sampled, titled
 
 _LEFT = (0, 2, 4, 6)
 
@@ -99,7 +99,8 @@ def _whole(results: Ranking) -> list[str]:
     """Describe how certain the whole order is, and whether one scale fits the comparisons."""
     good, said = results.goodness, list[str]()
     if good.entropy is not None:
-        low, high = (f"{bits:.1f}" for bits in (good.entropy.low, good.entropy.high))
+        error = good.entropy.std_error
+        low, high = (sampled(bits, error, 1) for bits in (good.entropy.low, good.entropy.high))
         between = low if low == high else f"{low} to {high}"
         said.append(
             f"Of the {good.entropy.most:.1f} bits that an order of {len(results)} has, {between} "
@@ -107,10 +108,11 @@ def _whole(results: Ranking) -> list[str]:
         )
     if good.transitivity is not None and good.transitivity.n_triads:
         triads = good.transitivity
-        share = "" if np.isnan(triads.expected) else f", {100 * triads.expected:.1f} % expected"
+        by_chance = sampled_probability(triads.expected)
+        share = "" if np.isnan(triads.expected) else f", {by_chance} expected"
         said.append(
             f"{100 * triads.cyclic:.1f} % of {triads.n_triads} triads go in a circle{share} by "
-            f"chance (p {p_value(triads.p_value)})."
+            f"chance (p {sampled_p_value(triads.p_value, triads.n_simulations)})."
         )
     if good.predictive_fit is not None:
         loss = good.predictive_fit
@@ -162,7 +164,7 @@ def _cells(row: RankedPlayer) -> list[str]:
         limits(row),
         expected,
         ranks(row),
-        probability(row.prob_best),
+        sampled_probability(row.prob_best),
         row.letters,
         f"{row.n_contests:.6g}",
     ]

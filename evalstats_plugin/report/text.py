@@ -123,6 +123,17 @@ def print_all(
         console.print(Text(text, style="dim"))
 
 
+def _text(cell: RenderableType) -> Text:
+    """Return the text of a cell."""
+    text = cell.text if isinstance(cell, _Line) else cell
+    return text if isinstance(text, Text) else Text(printable(str(text)))
+
+
+def _width(cell: RenderableType) -> int:
+    """Return the characters of the longest line of a cell."""
+    return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
+
+
 class _Line:
     """A text that usually fits on its line: faster to lay out than one that may be wrapped."""
 
@@ -143,7 +154,39 @@ class _Line:
 
 
 class _Table(Table):
-    """A table that prints strings as they are, never as markup."""
+    """A table that prints strings as they are, never as markup.
+
+    Where its numbers do not fit into the lines, each row is printed below its titles.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table, or the rows below each other."""
+        if self._least_width() <= (self.width or options.max_width):
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title and str(self.title):
+            yield Text(str(self.title), style="bold")
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            grid = Table.grid(padding=(0, 1))
+            grid.add_column(no_wrap=True)
+            grid.add_column(overflow="fold")
+            for column, cell in zip(self.columns, row, strict=True):
+                text = _text(cell)
+                if text.plain.strip():
+                    grid.add_row(Text(_text(column.header).plain or "Notes"), text)
+            yield grid
+            yield Segment("\n")
+
+    def _least_width(self) -> int:
+        """Return the characters of columns that are not wrapped, and the least of the others."""
+        _, right, _, left = self.padding
+        gaps = (len(self.columns) - 1) * (1 + left + right)
+        return gaps + sum(
+            max(map(_width, (column.header, *column.cells)), default=0)
+            if column.no_wrap
+            else column.min_width or 1
+            for column in self.columns
+        )
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row; strings are printed as they are."""
@@ -412,6 +455,16 @@ def number(value: float | None) -> str:
 def percent(level: float) -> str:
     """Format a share as a percentage: 95 %."""
     return f"{100 * level:.6g} %"
+
+
+def sampled(value: float, error: float, decimals: int) -> str:
+    """Format a number that was sampled: decimals up to those that its Monte-Carlo error leaves.
+
+    >>> [sampled(0.7312, error, 2) for error in (0.2, 0.03, 0.0004)]
+    ['1', '0.7', '0.73']
+    """
+    known = decimals if error <= 0 else min(decimals, max(math.floor(-math.log10(error)), 0))
+    return f"{value:.{known}f}"
 
 
 def interval_text(row: ScoreInterval) -> str:

@@ -2,7 +2,8 @@
 
 * `run_chains`: warm-up, then draws, with progress
 * `convergence`, `chain_agreement`: R-hat, effective sample size, a note where chains disagree
-* `pareto_shape`: how heavy the tail of importance weights is
+* `pareto_shape`, `smoothed_weights`: how heavy the tail of importance weights is, and the weights
+  with a smooth tail
 """
 
 from __future__ import annotations
@@ -203,19 +204,84 @@ def pareto_shape(weights: ArrayLike) -> FloatArray:
         −∞ where the largest weights are all equal; NaN below 25 draws.
     """
     w = np.asarray(weights, dtype=np.float64)
-    count = w.shape[1]
-    tail = int(np.ceil(min(0.2 * count, 3 * count**0.5)))
+    tail = _tail_length(w.shape[1], 1.0)
     if tail < 5:
         return np.full(len(w), np.nan)
     largest = np.sort(w, axis=1)[:, -tail - 1 :]
-    excess = largest[:, 1:] - largest[:, :1]
-    return np.concatenate(
-        [_shape(part) for part in np.split(excess, range(_BLOCK, len(w), _BLOCK))]
-    )
+    return _pareto(largest[:, 1:] - largest[:, :1])[0]
 
 
-def _shape(excess: FloatArray) -> FloatArray:
-    """Posterior mean of the shape for sorted rows, by Zhang and Stephens (2009)."""
+def smoothed_weights(
+    log_weights: ArrayLike, efficiency: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Importance weights whose largest are replaced by quantiles of a Pareto tail [VSG24]_.
+
+    Parameters
+    ----------
+    log_weights : shape (sets, draws)
+        Up to a constant of each set.
+    efficiency
+        Effective draws per draw, as `mean_efficiency` gives it: the tail is longer where draws
+        are correlated.
+
+    Returns
+    -------
+    ndarray of shape (sets, draws)
+        Logarithms of weights that sum to 1 in each set.
+    ndarray of shape (sets,)
+        Pareto k-hat: weights are as they were where it is not finite, as in `pareto_shape`.
+    """
+    x = np.asarray(log_weights, dtype=np.float64)
+    x = x - x.max(axis=1, keepdims=True)
+    tail, shape = _tail_length(x.shape[1], efficiency), np.full(len(x), np.nan)
+    if tail >= 5:
+        place = np.argsort(x, axis=1)[:, -tail - 1 :]
+        largest = np.exp(np.take_along_axis(x, place, axis=1))
+        shape, scale = _pareto(largest[:, 1:] - largest[:, :1])
+        smooth = np.flatnonzero(np.isfinite(shape))
+        k = shape[smooth, None]
+        level = -np.log1p(-(np.arange(tail) + 0.5) / tail)
+        # At k = 0 the tail is exponential.
+        quantile = np.where(abs(k) < 1e-15, level, np.expm1(k * level) / np.where(k == 0, 1, k))
+        values = np.log(scale[smooth, None] * quantile + largest[smooth, :1])
+        x[smooth[:, None], place[smooth, 1:]] = np.minimum(values, 0)
+    return x - _log_sum(x)[:, None], shape
+
+
+def mean_efficiency(draws: ArrayLike) -> float:
+    """Return effective draws per draw, for means, averaged over quantities [VGS21]_.
+
+    Parameters
+    ----------
+    draws : shape (chains, draws, ...)
+    """
+    x = np.asarray(draws, dtype=np.float64)
+    if len(x) == 1:
+        return 1.0
+    half, flat = x.shape[1] // 2, np.moveaxis(x.reshape(*x.shape[:2], -1), 2, 0)
+    halves = np.concatenate([flat[..., :half], flat[..., -half:]], axis=1)
+    return float(_effective(halves).mean() / (len(x) * x.shape[1]))
+
+
+def _log_sum(x: FloatArray) -> FloatArray:
+    """Return the logarithm of the sum of exponentials of each row."""
+    most = x.max(axis=1)
+    return most + np.log(np.exp(x - most[:, None]).sum(axis=1))
+
+
+def _tail_length(count: int, efficiency: float) -> int:
+    return int(np.ceil(min(0.2 * count, 3 * (count / efficiency) ** 0.5)))
+
+
+def _pareto(excess: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return shape and scale of the tail of each sorted row."""
+    parts = [_pareto_block(part) for part in np.split(excess, range(_BLOCK, len(excess), _BLOCK))]
+    shapes, scales = zip(*parts, strict=True)
+    return np.concatenate(shapes), np.concatenate(scales)
+
+
+def _pareto_block(excess: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Posterior mean of the shape, and the scale, for sorted rows, by Zhang and Stephens (2009)."""
     n = excess.shape[1]
     points = 30 + int(n**0.5)
     flat = excess[:, -1] <= 0
@@ -229,4 +295,4 @@ def _shape(excess: FloatArray) -> FloatArray:
     weight = np.exp(log_likelihood - log_likelihood.max(1, keepdims=True))
     b_mean = (b * weight).sum(1) / weight.sum(1)
     shape = np.log1p(-b_mean[:, None] * x).mean(1)
-    return np.where(flat, -np.inf, (n * shape + _WORTH * 0.5) / (n + _WORTH))
+    return np.where(flat, -np.inf, (n * shape + _WORTH * 0.5) / (n + _WORTH)), -shape / b_mean

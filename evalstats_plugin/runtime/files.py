@@ -1,6 +1,7 @@
-"""Files that are replaced as a whole or not at all, JSON of harnesses, and signed Parquet.
+"""What is in files: JSON of harnesses, and signed Parquet.
 
-* writing: `check_output_path`, `write_bytes`, `replacing`
+* `LogFile`: a file that may be a log
+* `check_plain`, `plain_bytes`, `number_in`: files and cells that are read
 * `parse_json`: files of harnesses, which may be cut off or damaged; `json_like`: JSON laid out as
   another tool wrote it
 * `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`,
@@ -13,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import stat
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
@@ -23,8 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from evalstats_plugin.errors import LogError, SelectionError, WriteError
-from evalstats_plugin.runtime.transactions import Revision, check_free, transaction
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.writing import write_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +41,60 @@ HEAD = 1 << 16
 """Bytes at the start of a file by which adapters recognise it."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+_NOT_FILES: Mapping[str, Callable[[int], bool]] = {
+    "a pipe": stat.S_ISFIFO, "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+    "a socket": stat.S_ISSOCK,
+}  # fmt: skip
+
+
+def check_plain(path: Path, called: str = "") -> None:
+    """Refuse what is no file: to open a pipe would wait for its other end, perhaps for ever.
+
+    Raises
+    ------
+    LogError
+        It is a pipe, a device or a socket. What does not exist is left to who opens it.
+    """
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        for kind, is_one in _NOT_FILES.items():
+            if is_one(mode):
+                msg = f"{called or path} is {kind}, not a file: write what it gives into a file"
+                raise LogError(msg)
+
+
+def plain_bytes(path: Path, called: str = "") -> bytes:
+    """Return the content of a file that an option names.
+
+    Raises
+    ------
+    LogError
+        It cannot be read, or is no file.
+    """
+    check_plain(path, called)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{called or path} cannot be read ({error.strerror or error})"
+        raise LogError(msg) from error
+
+
+def number_in(text: str) -> float:
+    """Return the number that a cell of a table holds, in which ``_`` separates no digits.
+
+    >>> number_in(" 1e3 ")
+    1000.0
+
+    Raises
+    ------
+    ValueError
+        It holds none.
+    """
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
 
 
 def _is_number(value: object) -> bool:
@@ -66,82 +122,6 @@ KINDS: Mapping[str, Callable[[object], bool]] = {
     "fields": lambda value: isinstance(value, dict),
 }
 """What a field of JSON may hold."""
-
-
-def check_output_path(
-    path: str | Path, endings: Sequence[str], *, asked: str = "", makes_folder: bool = False
-) -> Path:
-    """Return the path of an output file, after checks that would otherwise fail after the work.
-
-    Parameters
-    ----------
-    endings
-        Allowed endings of the file name, in lower case.
-    asked
-        The option that named the file, for messages.
-    makes_folder
-        Whether the folder is created on writing.
-
-    Raises
-    ------
-    SelectionError
-        The name has another ending; it might be that of a log.
-    WriteError
-        The path is a folder, its folder does not exist, or the file does and may not be replaced
-        (`transactions.overwriting`).
-    """
-    place = Path(path)
-    called = f"{asked} {path}".lstrip()
-    if place.is_dir():
-        raise WriteError(f"{called} is a folder: name a file in it")
-    if place.suffix.lower() not in endings:
-        *most, last = endings
-        fitting = f"{', '.join(most)} or {last}" if most else last
-        raise SelectionError(f"{called}: the name of this file must end in {fitting}")
-    if not makes_folder and not place.parent.is_dir():
-        raise WriteError(f"{called}: there is no folder {place.parent}")
-    check_free(place, called)
-    return place
-
-
-def write_bytes(
-    path: Path, content: bytes, *, over: Revision | None = None, times_of: Path | None = None
-) -> Path:
-    """Write a file atomically: readers find either the old content or the new one.
-
-    The content goes to a hidden file beside it, is forced to disk, and is renamed. A symbolic link
-    stays a link; owner, group, permissions and attributes stay as they were.
-
-    Parameters
-    ----------
-    over, times_of
-        As of `transactions.Transaction.stage`.
-
-    Raises
-    ------
-    WriteError
-        When the folder or file cannot be written, or has changed; what was there is still there.
-    """
-    with replacing(path, over=over, times_of=times_of) as temporary, temporary.open("wb") as file:
-        file.write(content)
-    return path
-
-
-@contextmanager
-def replacing(
-    path: Path, *, over: Revision | None = None, times_of: Path | None = None
-) -> Generator[Path]:
-    """Yield a temporary file that replaces `path` if the block raises nothing.
-
-    As `write_bytes`, for content too large to hold in memory.
-
-    Raises
-    ------
-    WriteError
-        When the folder or file cannot be written, or has changed; what was there is still there.
-    """
-    with transaction(path.resolve().parent, named=path) as staged:
-        yield staged.stage(path, over=over, times_of=times_of)
 
 
 def parse_json(content: bytes, path: Path) -> Any:
@@ -260,6 +240,7 @@ def read_signed(
     """
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
+    check_plain(path)
     if not path.is_file():
         raise LogError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: {wanted}")
     try:
@@ -363,6 +344,8 @@ class LogFile:
         """Give the file, at its start; raise `LogError` if it cannot be opened."""
         with self:
             if self._file is None:
+                if self._content is None:
+                    check_plain(self.path)
                 try:
                     content = self._content
                     self._file = self.path.open("rb") if content is None else BytesIO(content)

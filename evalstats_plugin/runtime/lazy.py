@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, install_hint
 
 _OF_MODELS = {"torch", "arviz", "opt_einsum"}
-"""Modules that come with ``evalstats-plugin[models]``."""
+"""Modules that come with the extra ``models``."""
 
 
 def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -60,7 +60,7 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in _OF_MODELS:
                 raise
-            msg = f"{package}.{name} needs {error.name}: pip install 'evalstats-plugin[models]'"
+            msg = f"{package}.{name} needs {error.name}: {install_hint('models')}"
             raise DesignError(msg) from error
 
     return load, lambda: sorted(declared()[0])
@@ -75,7 +75,7 @@ def need_torch(what: str) -> None:
     try:
         import_module("torch")
     except ModuleNotFoundError as error:
-        raise DesignError(f"{what} need torch: pip install 'evalstats-plugin[models]'") from error
+        raise DesignError(f"{what} need torch: {install_hint('models')}") from error
     finally:
         if collecting:
             gc.enable()

@@ -2,20 +2,22 @@
 
 Nothing that the package did not write itself goes anywhere else: a test reads the source for it.
 
-* `printable`, `printable_name`, `echo`, `echo_message`, `terminal`: terminals
-* `json_text`: JSON, which stays the same value
+* `printable`, `printable_name`, `echo`, `echo_message`, `terminal`: terminals, of any encoding
+  (`escape_on`)
+* `json_text`: JSON, which stays the same value;  `echo_data`: JSON and CSV on standard output
 * `csv_cell`, `csv_original`, `csv_text`: tables that spreadsheets open
 * `markdown_text`, `latex_text`: documents;  `path_part`: names of files and folders
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.errors import WriteError
@@ -33,7 +35,7 @@ _LONGEST_PART = 255
 """Bytes that file systems allow in the name of a file."""
 
 
-class _Kept(dict[int, int | None]):
+class _Kept(dict[int, int | str | None]):
     """By code point, what `str.translate` puts in its place; filled as letters are seen."""
 
     def __init__(
@@ -42,8 +44,11 @@ class _Kept(dict[int, int | None]):
         super().__init__({ord(letter): ord(letter) for letter in kept})
         self.removed, self.instead = removed, ord(instead) if instead else None
 
-    def __missing__(self, code: int) -> int | None:
-        self[code] = self.instead if unicodedata.category(chr(code)) in self.removed else code
+    def __missing__(self, code: int) -> int | str | None:
+        category = unicodedata.category(chr(code))
+        kept = self.instead if category in self.removed else code
+        # Half a letter is no text, but names that differ in it are different names.
+        self[code] = f"\\u{code:04x}" if category == "Cs" and kept is None else kept
         return self[code]
 
 
@@ -55,7 +60,7 @@ _VISIBLE = _Kept("\n\t", _REMOVED | {"Cn"}, "\ufffd")
 def printable(text: str) -> str:
     r"""Remove characters that control a terminal or the direction of a text.
 
-    Tabs and line feeds stay.
+    Tabs and line feeds stay; halves of surrogate pairs are escaped.
 
     >>> printable("m\x1b[31m\n")
     'm[31m\n'
@@ -87,6 +92,38 @@ def echo(text: object, *, err: bool = False, nl: bool = True, bold: bool = False
 
     shown = printable(str(text))
     click.echo(click.style(shown, bold=True) if bold else shown, err=err, nl=nl)
+
+
+def echo_data(text: str) -> None:
+    """Print JSON or CSV: in UTF-8, whatever the encoding of standard output."""
+    import click
+
+    click.echo(text.encode(errors="backslashreplace"), nl=False)
+
+
+_PLAIN = {
+    "–": "-", "−": "-", "─": "-", "×": "x", "…": "...", "→": "->", "↑": "(up)", "↓": "(down)",
+    "≤": "<=", "≥": ">=", "±": "+/-", "·": ".", "’": "'", "⁻": "-", "°": "deg",
+}  # fmt: skip
+"""Our own signs where an encoding lacks them."""
+
+
+def _escaped_part(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    shown = (_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in part)
+    return "".join(shown), error.end
+
+
+codecs.register_error("evalstats_plugin", _escaped_part)
+
+
+def escape_on(*streams: object) -> None:
+    """Have streams escape what their encoding lacks, such as names on a terminal in cp1252."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="evalstats_plugin")
 
 
 def echo_message(kind: str, text: object) -> None:

@@ -26,8 +26,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.runtime.transactions import scratch_folder
+from evalstats_plugin.errors import DesignError, SelectionError, install_hint
+from evalstats_plugin.runtime.writing import scratch_folder
 
 _GIB = 2**30
 
@@ -311,7 +311,7 @@ def _on_dask(address: str, n_jobs: int) -> Generator[DaskWorkers, None, None]:
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        msg = "a Dask cluster needs distributed: pip install 'evalstats-plugin[cluster]'"
+        msg = f"a Dask cluster needs distributed: {install_hint('cluster')}"
         raise SelectionError(msg) from error
     _check_answer(distributed, address)
     try:

@@ -40,6 +40,7 @@ PROBLEMS = {
     "questions": "an item id stands for different questions",
     "prompts": "models were asked the same questions in different words",
     "unscored": "items have no score",
+    "annotated": "some logs here are annotated and some are not",
 }
 """Problems that are looked for, in the order of their findings."""
 
@@ -82,6 +83,7 @@ def find_problems(responses: Iterable[Responses]) -> list[Finding]:
         *_versions(everything),
         *(found for found in find_differences(latest) if found.problem != "versions"),
         *_unscored(latest),
+        *_half_annotated(everything),
     ]
 
 
@@ -96,12 +98,27 @@ def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
 
 
 def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
-    """Return short notes on what `find_differences` finds, one for each problem."""
+    """Return short notes on what `find_differences` finds, one for each problem.
+
+    And on logs of which an interrupted command has annotated only some.
+    """
+    latest = list(latest)
     more = "`evalstats-plugin check` says which"
-    return [
+    notes = [
         f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(str(f.task) for f in found)))}"
         for problem, found in grouped(find_differences(latest), lambda f: f.problem).items()
     ]
+    return notes + [f"{PROBLEMS[f.problem]} ({more})" for f in _half_annotated(latest)]
+
+
+def _half_annotated(responses: Iterable[Responses]) -> Iterator[Finding]:
+    """Yield that this package has written into some logs of harnesses, and into others not."""
+    of_logs = {str(r.source.path): r for r in responses if r.source.is_annotated is not None}
+    with_block = [r for r in of_logs.values() if r.source.is_annotated]
+    if with_block and len(with_block) < len(of_logs):
+        without = [r for r in of_logs.values() if not r.source.is_annotated]
+        detail = f"{len(with_block)} of {len(of_logs)} are: annotate all, or strip all"
+        yield _found("annotated", None, without, detail)
 
 
 def _found(problem: str, task: str | None, about: Sequence[Responses], detail: str) -> Finding:

@@ -20,7 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
-from evalstats_plugin.data.responses import Group, Prediction, Responses
+from evalstats_plugin.data.responses import (
+    Group,
+    Prediction,
+    Responses,
+    mean_of_tasks,
+    task_shares,
+)
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore, by_models
@@ -726,8 +732,8 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
     sizes = [
         float(c.n + c.responses.provenance.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
     ]
-    shares = np.array(sizes) if group.weighting == "micro" else np.ones(len(cells))
-    shares = shares / shares.sum()
+    around = _from_group(group, cells)
+    shares = task_shares(around, np.array(sizes))
     estimate = float(shares @ [c.estimate for c in cells])
     row = replace(row, estimate=estimate, std_error=_std_error(cells, shares))
     if any(r.low is None or r.high is None for r in rows):
@@ -744,8 +750,13 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         low=finite(float(interval.low)),
         high=finite(float(interval.high)),
         method=method,
-        notes=(*row.notes, f"{group.weighting} mean of {counted(len(cells), 'task')}"),
+        notes=(*row.notes, mean_of_tasks(around)),
     )
+
+
+def _from_group(group: Group, cells: Sequence[Cell]) -> list[tuple[Group, ...]]:
+    """Return the groups around each task from this one on."""
+    return [(group, *cell.responses.groups[group.depth + 1 :]) for cell in cells]
 
 
 def _predicted_group(
@@ -759,9 +770,9 @@ def _predicted_group(
             row, notes=(*row.notes, "not every task of this group has a predicted score")
         )
     sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in known])
-    shares = sizes if group.weighting == "micro" else np.ones(len(sizes))
+    shares = task_shares(_from_group(group, cells), sizes)
     ends = np.array([[r.estimate, r.low, r.high] for r in rows], dtype=np.float64)
-    estimate, low, high = (float(value) for value in shares @ ends / shares.sum())
+    estimate, low, high = (float(value) for value in shares @ ends)
     note = f"{group.weighting} mean of {counted(len(cells), 'predicted task')}"
     notes = (*row.notes, note)
     return replace(row, estimate=estimate, low=low, high=high, method=ADAPTIVE, notes=notes)

@@ -26,6 +26,7 @@ from evalstats_plugin.stats import reach
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.interval import Interval, increasing_root
+from evalstats_plugin.stats.steady import root_of
 
 # Statistics are formed in blocks of about this many numbers, which stay in the processor's cache.
 BLOCK_SIZE = 2**18
@@ -237,7 +238,9 @@ def prob_best(
     freedom = values.shape[1] - 1 + PRIOR_ITEMS
     noise = noise * (freedom / rng.chisquare(freedom, size=(n_draws, 1)))
     kept = drawn / (drawn + noise)
-    true = kept * estimates + np.sqrt(kept * noise) * rng.standard_normal((n_draws, n - 1))
+    # Drawn before the axes are known, whose signs and order are arbitrary.
+    normal = rng.standard_normal((n_draws, n - 1)) @ axes
+    true = kept * estimates + np.sqrt(kept * noise) * normal
     winners = np.argmax(true @ (contrasts @ axes).T, axis=1)
     return np.bincount(winners, minlength=n) / n_draws
 
@@ -787,8 +790,7 @@ class TaskPairs(Together):
         self.a, self.b, self.n_models = a, b, n
         centred = means - means.mean(axis=0)
         rest = centred - centred.mean(axis=1, keepdims=True)
-        values, axes = np.linalg.eigh(_shrunk_covariance(rest))
-        root = axes * np.sqrt(np.maximum(values, 0.0))
+        root = root_of(_shrunk_covariance(rest))
         differences = centred[b] - centred[a]
         self.difference = differences.mean(axis=1)
         squares = ((differences - self.difference[:, None]) ** 2).sum(axis=1)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalstats_plugin.errors import install_hint
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 Value: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -175,10 +176,7 @@ def corpus_counts(
     try:
         metrics: Any = import_module("sacrebleu.metrics")
     except ModuleNotFoundError as error:
-        msg = (
-            f"{metric} is computed with sacrebleu, which is not installed; "
-            "pip install 'evalstats-plugin[text]'"
-        )
+        msg = f"{metric} is computed with sacrebleu, which is not installed: {install_hint('text')}"
         raise ModuleNotFoundError(msg, name=error.name) from error
     if not hypotheses:
         return np.zeros((0, 0))

@@ -19,7 +19,7 @@ from lm_eval_logs import write_log
 
 from evalstats_plugin import annotate, fit_hierarchical, read, strip
 from evalstats_plugin.cli import main, pool
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import SelectionError, install_hint
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 from evalstats_plugin.logs.together import CrossedCapabilities
@@ -219,7 +219,7 @@ def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
     )  # fmt: skip
 
     assert (2, 0) == (crossed.returncode, closed.returncode)
-    assert "pip install 'evalstats-plugin[models]'" in crossed.stderr
+    assert install_hint("models") in crossed.stderr
     assert "Traceback" not in crossed.stderr
 
 

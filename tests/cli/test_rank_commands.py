@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from evalstats_plugin import cli
 from evalstats_plugin.cli import rank
 from evalstats_plugin.cli.rank import options
+from evalstats_plugin.errors import install_hint
 from evalstats_plugin.ranking import leaderboard
 from evalstats_plugin.ranking.judging.session import Session
 from evalstats_plugin.ranking.judging.standing import GOALS
@@ -496,7 +497,7 @@ def test_without_textual_the_program_says_what_to_install(
     done = call("compare", items)
 
     assert 2 == done.exit_code
-    assert "pip install 'evalstats-plugin[rank]'" in done.stderr
+    assert install_hint("rank") in done.stderr
 
 
 def test_the_terminal_program_is_started_on_the_items(

@@ -36,7 +36,7 @@ SAME = {
     "report": Same((es.intervals, es.read), 14, {"limits": "bounds"}),
     "compare": Same((es.compare, es.read), 15, {"limits": "bounds"}),
     "gate": Same((es.gate, es.read), 12, {"limits": "bounds"}),
-    "table": Same((es.score_table, es.read), 11, {"limits": "bounds"}),
+    "table": Same((es.table, es.read), 11, {"limits": "bounds"}),
     "power": Same(
         (es.power, PowerDesign, es.read), 13, {"items": "n_items", "epochs": "n_epochs"},
         {"design": ("paired", None)},

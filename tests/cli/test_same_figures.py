@@ -108,7 +108,7 @@ def test_scores_and_ranks_are_the_same_everywhere(
     run: Run, responses: es.ResponseSet, page: Path
 ) -> None:
     """To the digits that each form shows."""
-    python = _figures(es.score_table(responses, rng=0).to_dict(), SCORE)
+    python = _figures(es.table(responses, rng=0).to_dict(), SCORE)
     sets = es.comparisons.rank_sets(responses, rng=0)
     forms = ("table", "markdown", "latex")
     texts = {form: run("table", *TASK, "--format", form).stdout for form in forms}

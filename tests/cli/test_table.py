@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -25,9 +24,9 @@ def test_the_table_fits_eighty_columns(run: Run) -> None:
 
     assert 0 == done.returncode
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "   1  models/m2  0.655 [0.574, 0.729]   a " in done.stdout
+    assert " 1–2  models/m2  0.598 [0.505, 0.686]   a " in done.stdout
     assert "es_mul…_like" in done.stdout
-    assert "Overall: mean of 13 tasks (513 items), each task counting the same." in done.stdout
+    assert "Overall: mean of 11 columns (513 items), each counting the same." in done.stdout
 
 
 @pytest.fixture
@@ -62,10 +61,7 @@ def test_latex_holds_no_command_of_a_log(run: Run, hostile: Path, tmp_path: Path
 
 def _typeset(latex: str, folder: Path) -> str:
     """Typeset a table on A4 with a real TeX, and return what TeX had to say."""
-    tex = shutil.which("pdflatex")
-    if tex is None:
-        missing = "no TeX here: apt-get install texlive-latex-recommended texlive-science"
-        (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
+    tex = str(shutil.which("pdflatex"))
     packages = latex.partition("\n")[0].removeprefix("% ")
     preamble = rf"\documentclass[a4paper]{{article}}{packages}\begin{{document}}"
     (folder / "page.tex").write_text(f"{preamble}\n{latex}\\end{{document}}\n")
@@ -74,6 +70,7 @@ def _typeset(latex: str, folder: Path) -> str:
     return done.stdout.decode(errors="replace")
 
 
+@pytest.mark.needs("pdflatex")
 def test_half_widths_follow_a_plus_minus_sign(run: Run, tmp_path: Path) -> None:
     """Half of high minus low, and the caption says that this is what they are."""
     rows = json.loads(run("table", *GROUP, "--format", "json").stdout)["results"]
@@ -85,6 +82,7 @@ def test_half_widths_follow_a_plus_minus_sign(run: Run, tmp_path: Path) -> None:
     assert "Overfull" not in _typeset(latex, tmp_path)
 
 
+@pytest.mark.needs("pdflatex")
 def test_tex_accepts_names_that_are_markup(run: Run, hostile: Path, tmp_path: Path) -> None:
     """Nothing is read or run, and all fits."""
     said = _typeset(run("table", hostile, "--format", "latex", "-q").stdout, tmp_path)
@@ -94,6 +92,7 @@ def test_tex_accepts_names_that_are_markup(run: Run, hostile: Path, tmp_path: Pa
     assert "passwd" not in said
 
 
+@pytest.mark.needs("pdflatex")
 def test_forty_models_on_eighteen_tasks_fit_a_page_of_a_paper(run: Run, tmp_path: Path) -> None:
     """Upright titles, one table, shrunk to the page; scores below 0 have a minus sign."""
     rng = np.random.default_rng(4)
@@ -119,7 +118,7 @@ def test_forty_models_on_eighteen_tasks_fit_a_page_of_a_paper(run: Run, tmp_path
 def test_every_form_holds_the_same_numbers(run: Run) -> None:
     """JSON, CSV, Markdown, LaTeX and the terminal."""
     rows = json.loads(run("table", *GROUP, "--format", "json").stdout)["results"]
-    best = next(r for r in rows if r["model"] == "models/m2" and r["kind"] == "overall")
+    best = next(r for r in rows if r["model"] == "models/m2" and r["task"] == "es_group_unw")
     limits = f"[{best['low']:.3f}, {best['high']:.3f}]"
 
     table = run("table", *GROUP).stdout
@@ -148,3 +147,38 @@ def test_bad_options_are_refused(run: Run, options: tuple[str, ...], message: st
     assert 2 == done.returncode
     assert done.stderr.startswith(f"error: {message}")
     assert "" == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        (("-t", "es_sub_a"), {"es_sub_a": "acc,none"}),
+        (
+            ("-t", "es_sub_a", "-t", "es_mc"),
+            {"overall": "score", "es_sub_a": "acc,none", "es_mc": "acc,none"},
+        ),
+        (("-t", "es_sub_a", "-t", "es_group_unw"), {"es_group_unw": "acc,none", "es_sub_a": "acc,none"}),
+        (
+            ("-t", "es_mc", "-t", "es_sub_a", "-m", "es_mc=acc_norm", "-m", "acc"),
+            {"overall": "score", "es_sub_a": "acc,none", "es_mc": "acc_norm,none"},
+        ),
+        (("-t", "es_mc", "-m", "acc_norm", "-m", "acc"), {"es_mc": "acc_norm,none"}),
+    ],
+)  # fmt: skip
+def test_tasks_and_metrics_that_are_named_are_columns(
+    run: Run, options: tuple[str, ...], columns: dict[str, str]
+) -> None:
+    """Also a task inside a group, with its own metric."""
+    done = run("table", LOGS, *options, "--format", "json")
+
+    assert 0 == done.returncode
+    rows = json.loads(done.stdout)["results"]
+    assert columns == {row["task"]: row["metric"] for row in rows}
+    assert 0 == run("table", LOGS, *options).returncode
+
+
+def test_a_metric_of_a_task_that_is_not_there_is_refused(run: Run) -> None:
+    done = run("report", LOGS, "-m", "arc=acc")
+
+    assert 2 == done.returncode
+    assert "no task in the logs is called 'arc'" in done.stderr

@@ -31,10 +31,10 @@ def test_scores_are_those_of_the_report() -> None:
     logs = es.read(LOGS, task="es_group_unw", metric="acc")
     rows = {(r.model, r.task): r for r in es.intervals(logs)}
 
-    table = es.score_table(logs, rng=0)
-    open_table = es.score_table(logs, subtasks=True, rng=0)
+    table = es.table(logs, rng=0)
+    open_table = es.table(logs, subtasks=True, rng=0)
 
-    assert ("overall", "es_group_unw") == table.tasks
+    assert ("es_group_unw",) == table.tasks
     assert ("overall", "es_sub_a", "es_sub_b", "es_sub_c") == open_table.tasks
     for cell in (*table, *open_table):
         if cell.kind != "overall":
@@ -45,7 +45,7 @@ def test_scores_are_those_of_the_report() -> None:
 @pytest.mark.parametrize("weights", ["tasks", "items"])
 def test_the_overall_score_is_the_weighted_mean(weights: str) -> None:
     """Of the estimates of the tasks."""
-    table = es.score_table(_tasks(1), weights=weights, rng=0)  # type: ignore[arg-type]
+    table = es.table(_tasks(1), weights=weights, rng=0)  # type: ignore[arg-type]
     shares = np.ones(3) if weights == "tasks" else np.array([40, 80, 20])
 
     for model in table.models:
@@ -61,10 +61,10 @@ def test_the_overall_score_is_the_weighted_mean(weights: str) -> None:
 def test_ranks_and_letters_are_the_verdicts_of_compare(seed: int) -> None:
     """A rank leaves out exactly what some verdict leaves out."""
     responses = _tasks(seed, (40, 60))
-    table = es.score_table(responses, rng=0)
+    table = es.table(responses, rng=0)
     alone = [replace(r, metric="score") for r in responses]
     # The same family: an overall score with its tasks.
-    group = es.Group("overall", 0, "macro", 2, logged=0.0)
+    group = es.Group("overall", 0, "parts", 2, logged=0.0)
     pairs = es.compare([replace(r, groups=(group,)) for r in alone], rng=0)
 
     for cell in table:
@@ -81,10 +81,143 @@ def test_ranks_and_letters_are_the_verdicts_of_compare(seed: int) -> None:
         assert cell.may_be_first or cell.best_rank != 1 or cell.worst_rank != 1
 
 
+def _in_group(responses: list[Responses], *tasks: str) -> list[Responses]:
+    """Put some tasks into a group that the harness gives a score."""
+    group = es.Group("group", 0, "macro", len(tasks), logged=0.5)
+    return [replace(r, groups=(group,)) if r.task in tasks else r for r in responses]
+
+
+@pytest.mark.parametrize(
+    ("weights", "shares", "said"),
+    [
+        ("columns", [0.25, 0.25, 0.5], "mean of 2 columns (140 items), each counting the same."),
+        ("tasks", [1 / 3] * 3, "each task counting the same, groups once for each of their tasks."),
+        ("items", [40 / 140, 80 / 140, 20 / 140], "each item counting the same."),
+    ],
+)
+def test_a_group_is_one_column_of_the_overall_score(
+    weights: str, shares: list[float], said: str
+) -> None:
+    """Unless every task or item counts the same, which the legend then says."""
+    responses = _in_group(_tasks(1), "task 0", "task 1")
+    table = es.table(responses, weights=weights, rng=0)  # type: ignore[arg-type]
+    scores = {(c.model, c.task): c.estimate for c in es.table(responses, subtasks=True, rng=0)}
+
+    assert ("overall", "group", "task 2") == table.tasks
+    assert said in table.to_markdown()
+    for model, cell in table.by_column["overall", "overall"].items():
+        own = [scores[model, f"task {i}"] for i in range(3)]
+        assert cell.estimate == pytest.approx(np.dot(shares, own))  # type: ignore[arg-type]
+        assert cell.best_rank is not None
+    if weights == "columns":
+        columns = [table.by_column["group", "group"], table.by_column["task", "task 2"]]
+        for model, cell in table.by_column["overall", "overall"].items():
+            expected = np.mean([column[model].estimate for column in columns])  # type: ignore[arg-type]
+            assert cell.estimate == pytest.approx(expected)
+
+
+def test_pairs_of_the_overall_score_have_its_weights() -> None:
+    """The difference behind a rank is that of the scores shown."""
+    table = es.table(_in_group(_tasks(1), "task 0", "task 1"), rng=0)
+    scores = table.by_column["overall", "overall"]
+    (pairs,) = (p for p in table.pairs if p.kind == "overall")
+
+    for a, b, difference in zip(pairs.a, pairs.b, pairs.difference, strict=True):
+        own = [scores[pairs.models[i]].estimate or 0.0 for i in (a, b)]
+        assert difference == pytest.approx(own[1] - own[0])
+
+
+def test_a_task_that_is_named_is_a_column_beside_its_group() -> None:
+    """The overall score has it in the group, and says so."""
+    responses = _in_group(_tasks(1), "task 0", "task 1")
+    table = es.table(responses, columns="task 0", rng=0)
+
+    assert ("overall", "group", "task 0", "task 2") == table.tasks
+    assert "counting the same, without task 0." in table.to_markdown()
+    same = es.table(responses, rng=0)
+    assert [c.estimate for c in table if c.kind == "overall"] == [
+        c.estimate for c in same if c.kind == "overall"
+    ]
+
+
+def test_a_task_that_a_model_ran_without_its_group_is_a_column() -> None:
+    """Nothing that was read is lost because another model ran more."""
+    responses = _in_group(_tasks(1), "task 0", "task 1")
+    some = [r for r in responses if r.model != "model_2" or r.task == "task 0"]
+    some = [replace(r, groups=()) if r.model == "model_2" else r for r in some]
+    table = es.table(some, rng=0)
+
+    assert ("overall", "group", "task 0", "task 2") == table.tasks
+    assert "model_2" in table.by_column["task", "task 0"]
+    assert ["model_0", "model_1"] == sorted(table.by_column["overall", "overall"])
+
+
+def test_a_group_whose_tasks_are_not_all_there_hides_none() -> None:
+    """Without a score of the group its tasks are the columns."""
+    responses = [r for r in _in_group(_tasks(1), "task 0", "task 1") if r.task != "task 1"]
+    table = es.table(responses, rng=0)
+
+    assert ("overall", "task 0", "task 2") == table.tasks
+
+
+def test_the_score_of_a_task_is_its_headline() -> None:
+    """Other values that a log gives of the same answers are no scores of the task."""
+    responses = [
+        replace(r, beside=(replace(r, metric="share wrong", scores=1 - r.scores),))
+        for r in _tasks(1)
+    ]
+    plain, table = es.table(_tasks(1), rng=0), es.table(responses, rng=0)
+
+    assert plain.rows == table.rows
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ((), ["a", "a"]),
+        ("b", ["b", "b"]),
+        (("b", "a"), ["b", "b"]),
+        (("task 0=b",), ["b", "a"]),
+        (("a", "task 1=b"), ["a", "b"]),
+    ],
+)
+def test_metrics_are_preferred_in_order_or_by_task(
+    metric: str | tuple[str, ...], expected: list[str]
+) -> None:
+    responses = [replace(r, metric=name) for r in _tasks(1, (20, 30)) for name in "ab"]
+    table = es.table(responses, metric=metric, rng=0)
+    found = {cell.task: cell.metric for cell in table if cell.kind == "task"}
+
+    assert expected == list(found.values())
+
+
+def test_two_scores_of_a_model_for_one_column_are_an_error() -> None:
+    """The message names both."""
+    table = es.table(_tasks(1), rng=0)
+    again = replace(table.rows[-1], metric="other", estimate=0.25)
+
+    with pytest.raises(DesignError, match=r"model_2 has two scores in column task 2: .*other"):
+        replace(table, rows=(*table.rows, again))
+
+
+def test_a_task_may_be_called_overall() -> None:
+    """Columns are told apart by what they are."""
+    named = {"task 0": "overall", "task 1": "group", "task 2": "task 2"}
+    responses = _in_group(_tasks(1, (30, 40, 20, 50)), "task 1", "task 3")
+    table = es.table([replace(r, task=named.get(r.task, r.task)) for r in responses], rng=0)
+
+    assert ("overall", "overall", "group", "task 2") == table.tasks
+    expected = {c.model: c.estimate for c in es.table(responses, rng=0) if c.task == "task 0"}
+    found = {model: c.estimate for model, c in table.by_column["task", "overall"].items()}
+    assert expected == found
+    head = "| Rank | Model | Overall [95 % limits] | Ties | overall | group | task 2 |"
+    assert head == table.to_markdown().splitlines()[0]
+
+
 def test_models_without_every_task_have_no_overall_score() -> None:
     """They are in the table, below the others."""
     responses = [r for r in _tasks(2) if (r.model, r.task) != ("model_0", "task 1")]
-    table = es.score_table(responses, rng=0)
+    table = es.table(responses, rng=0)
 
     assert ("model_1", "model_2", "model_0") == table.models
     assert not [c for c in table if c.model == "model_0" and c.kind == "overall"]
@@ -93,7 +226,7 @@ def test_models_without_every_task_have_no_overall_score() -> None:
 def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
     """Their scores are shown, but cannot be added up with the others; a note says so."""
     responses = [replace(r, higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
-    table = es.score_table(responses, rng=0)
+    table = es.table(responses, rng=0)
 
     assert ("overall", "task 0", "task 1", "task 2") == table.tasks
     assert {60} == {c.n_items for c in table if c.kind == "overall"}
@@ -105,7 +238,7 @@ def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
 def test_unbounded_scores_have_no_overall_score() -> None:
     """Nothing says how they could be added up; their columns are there."""
     unbounded = [replace(r, scores=r.scores * 7 - 3) for r in _tasks(3)]
-    table = es.score_table(unbounded, rng=0)
+    table = es.table(unbounded, rng=0)
 
     assert ("task 0", "task 1", "task 2") == table.tasks
     assert "–" not in table.to_markdown()
@@ -113,7 +246,7 @@ def test_unbounded_scores_have_no_overall_score() -> None:
 
 def test_one_model_has_no_ranks() -> None:
     """Scores and limits alone."""
-    table = es.score_table([r for r in _tasks(4) if r.model == "model_1"], rng=0)
+    table = es.table([r for r in _tasks(4) if r.model == "model_1"], rng=0)
 
     assert {None} == {cell.best_rank for cell in table}
     assert {None} == {cell.may_be_first for cell in table}
@@ -123,10 +256,10 @@ def test_one_model_has_no_ranks() -> None:
 def test_what_cannot_be_shown_is_said() -> None:
     """Weights that do not exist, and responses without item scores."""
     with pytest.raises(SelectionError, match="no weighting is called 'models'"):
-        es.score_table(_tasks(5), weights="models")  # type: ignore[arg-type]
+        es.table(_tasks(5), weights="models")  # type: ignore[arg-type]
     empty = [replace(r, scores=np.full_like(r.scores, np.nan)) for r in _tasks(5)]
     with pytest.raises(DesignError, match="no task has a metric that is a mean of item scores"):
-        es.score_table(empty)
+        es.table(empty)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +273,19 @@ def test_what_cannot_be_shown_is_said() -> None:
 )
 def test_decimals_follow_the_limits(n_items: int, options: dict[str, int], first: str) -> None:
     """Two digits of the half-width, unless another number is asked for."""
-    table = es.score_table(_tasks(6, (n_items,)), rng=0)
+    table = es.table(_tasks(6, (n_items,)), rng=0)
 
     assert table.to_markdown(**options).splitlines()[2] == first  # type: ignore[arg-type]
+
+
+def test_each_column_has_the_decimals_that_its_own_limits_support() -> None:
+    """A small task does not coarsen the others, nor hides what they are."""
+    table = es.table(_tasks(6, (5_000, 40)), rng=0)
+    cells = [line.split(" | ")[4:] for line in table.to_markdown().splitlines()[2:5]]
+
+    assert ["**0.850**", "**0.82** |"] == cells[0]
+    assert all(len(large.strip("*")) == 5 and len(small.strip("* |")) == 4
+               for large, small in cells)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -154,6 +297,6 @@ def test_decimals_follow_the_limits(n_items: int, options: dict[str, int], first
 )
 def test_the_legend_counts_the_pairs_of_models(n_models: int, expected: str) -> None:
     models = [f"model_{i}" for i in range(n_models)]
-    table = es.score_table([r for r in _tasks(1) if r.model in models], rng=0)
+    table = es.table([r for r in _tasks(1) if r.model in models], rng=0)
 
     assert expected in table.to_markdown()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from inspect import ismodule
 from pathlib import Path
 
@@ -59,11 +59,10 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert {} == {name: what for name, what in found.items() if what}
 
 
-def test_search_works_from_the_disk(site: Path) -> None:
+@pytest.mark.needs("playwright")
+def test_search_works_from_the_disk(site: Path, program: Callable[[str], str]) -> None:
     """Without a server, where browsers start no worker."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no chromium here: apt-get install chromium")
+    browser = program("chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -185,8 +185,10 @@ def test_arviz_data_has_the_draws_with_names(fit):
     data = fit.to_arviz()
 
     assert data.posterior["accuracy"].sel(model="model_2", task="t0").shape == (4, 150)
-    assert float(az.rhat(data, var_names=["intercept"])["intercept"]) < 1.2
-    assert set(data.groups()) >= {"posterior", "log_likelihood", "posterior_predictive"}
+    assert float(az.rhat(data["posterior"]["intercept"].to_dataset())["intercept"]) < 1.2
+    groups = {"log_likelihood", "posterior_predictive", "observed_data", "constant_data"}
+    assert [name for name in groups if not data[name].data_vars] == []
+    assert data["observed_data"]["right"].dims == ("model", "task")
 
 
 def test_covariates_are_per_unit_of_the_covariate():
@@ -402,7 +404,6 @@ def test_a_new_model_is_predicted_over_all_tasks_and_on_each(fit):
         fit.predict("question")
 
 
-@pytest.mark.needs("arviz")
 def test_models_are_compared_by_what_they_predict_of_left_out_cells(fit):
     rows = {row.model: row for row in fit.compare("per-task", "beta-binomial")}
 

@@ -129,7 +129,6 @@ def test_draws_go_by_the_generator_and_tell_whether_chains_were_compared():
 
 def test_long_chains_agree_and_short_ones_are_noted():
     """The same answers: only the number of draws differs."""
-    pytest.importorskip("arviz_stats")
     options = McmcOptions(draws=1500, warm_up=100)
     long, short = (
         fit_irt(graded(), "rasch", "mcmc", rng=3, options=o) for o in (options, QUICK["mcmc"])

@@ -86,7 +86,7 @@ def test_intervals_of_draws_are_their_percentiles_and_the_shortest_hold_as_many(
 
 def test_draws_are_kept_in_files_and_go_to_arviz(drawn, tmp_path):
     again = IRTFit.load(drawn.save(tmp_path / "fit.parquet"))
-    ability = drawn.to_arviz().posterior["ability"]
+    ability = drawn.to_arviz()["posterior"]["ability"]
 
     np.testing.assert_array_equal(again.ability_draws, drawn.ability_draws)
     assert ability.dims == ("chain", "draw", "model")

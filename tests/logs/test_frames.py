@@ -63,7 +63,7 @@ ANALYSES = {
     "gate": lambda scores: es.gate(scores, baseline="b", rng=0),
     "power": lambda scores: es.power(scores, power=0.8),
     "rank_sets": lambda scores: es.comparisons.rank_sets(scores, rng=0),
-    "score_table": lambda scores: es.score_table(scores, rng=0),
+    "table": lambda scores: es.table(scores, rng=0),
     "variance_parts": es.scores.variance_parts,
     "fit_irt": lambda scores: es.fit_irt(scores, "rasch").ability.tolist(),
     "fit_hierarchical": lambda scores: es.fit_hierarchical(

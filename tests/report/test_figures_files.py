@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from drawn_figures import HOSTILE, intervals
 
-from evalstats_plugin.errors import DesignError, SelectionError, WriteError
+from evalstats_plugin.errors import DesignError, SelectionError, WriteError, install_hint
 from evalstats_plugin.report.figures import FIGURES, canvas, draw, figures_of, named
 from evalstats_plugin.report.figures.canvas import FORMATS, save
 from evalstats_plugin.report.figures.scores import plot_forest
@@ -148,7 +148,7 @@ def test_without_matplotlib_the_message_says_what_to_install(
     """In place of a traceback."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    with pytest.raises(DesignError, match=r"pip install 'evalstats-plugin\[figures\]'"):
+    with pytest.raises(DesignError, match=re.escape(install_hint("figures"))):
         plot_forest(intervals(2))
 
 

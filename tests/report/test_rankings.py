@@ -35,7 +35,7 @@ def test_the_table_has_a_line_for_each_player_and_says_what_it_means() -> None:
     header = ["Player", "Rating", "95", "%", "interval", "Rank", "Ranks", "P(best)", "Letters", "n"]
     assert header == lines[1].split()
     first = lines[3].split()
-    assert ("player_0", "1.0", "1", ">99.9", "a") == (
+    assert ("player_0", "1.0", "1", ">99", "a") == (
         first[0],
         first[4],
         first[5],

@@ -40,7 +40,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "scores": lambda: es.intervals(_matrix()),
     "comparisons": lambda: es.compare(_matrix(), rng=0),
     "ranks": lambda: es.comparisons.rank_sets(_matrix(), rng=0),
-    "table": lambda: es.score_table(_matrix(), rng=0),
+    "table": lambda: es.table(_matrix(), rng=0),
     "gate": lambda: es.gate(_matrix(), baseline="model_4", rng=0),
     "items of two": lambda: es.compare_items(_matrix(), "model_0", "model_1"),
     "power": lambda: es.power(_matrix(), difference=0.2),
@@ -97,7 +97,7 @@ def test_pandas_shows_what_is_clear_in_bold() -> None:
     """Rows with a verdict of `compare`, and models that may be the best."""
     for rows, clear in (
         (found := es.compare(_matrix(), rng=0), [row.verdict != "unclear" for row in found]),
-        (table := es.score_table(_matrix(), rng=0), [bool(row.may_be_first) for row in table]),
+        (table := es.table(_matrix(), rng=0), [bool(row.may_be_first) for row in table]),
     ):
         sheet = rows.style().to_html().partition("</style>")[0]
         css = "".join(re.findall(r"([^{}]*)\{[^}]*font-weight: bold", sheet))

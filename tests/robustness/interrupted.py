@@ -25,8 +25,6 @@ import syscalls
 from syscalls import KILL, REFUSED, Outcome
 from writers import WRITERS, Files, Writer, left_over
 
-from evalstats_plugin.runtime.transactions import finish_interrupted
-
 ERRORS = {"disk full": errno.ENOSPC, "permission denied": errno.EACCES, "disk broken": errno.EIO}
 WHOLLY = {"read-only file system": errno.EROFS, "forbidden folder": errno.EACCES}
 """What refuses all that changes it, from the first step to the last."""
@@ -77,7 +75,7 @@ class Interruptions:
         return sorted({*range(1, last + 1, every), *range(max(1, last - 2), last + 1)})
 
     def kill(self, places: Iterable[int]) -> set[str]:
-        """Kill it at some steps: files are old or new, and the next run makes them new."""
+        """Kill it at some steps: each file is old or new, and the next run makes all new."""
         seen: set[str] = set()
         for at in places:
             self._make()
@@ -86,9 +84,6 @@ class Interruptions:
             if done.code is not None:
                 self.problems.append(f"{what}: it ended by itself")
             seen |= self._check(self.seen(), what)
-            self._finish()
-            if self.seen() not in (self.before, self.after):
-                self.problems.append(f"{what}: some files are old and some are new")
             again = syscalls.run(self._work, self.root)
             if again.code != 0:
                 self.problems.append(f"{what}: the next run fails: {again.said}")
@@ -109,12 +104,11 @@ class Interruptions:
             what = f"{self.name}, {error} at step {at} ({step.call})"
             codes.add(done.code)
             self._check_refused(done, what)
-            if left := [n for n in left_over(self.logs) if "unlink" not in step.call]:
+            # What cannot be removed stays until the next run.
+            removes = step.call.startswith(("unlink", "rmdir"))
+            if not removes and (left := left_over(self.logs)):
                 self.problems.append(f"{what}: leaves {left}")
-            if done.code == 0:
-                if "unlink" in step.call:
-                    # A journal that cannot be removed says what is done already.
-                    self._finish()
+            if done.code == 0 and not removes:
                 self._expect_new(what)
         return codes
 
@@ -126,11 +120,6 @@ class Interruptions:
         if done.code == 0 or self.seen() != self.before:
             self.problems.append(f"{self.name}, {error}: code {done.code}, files have changed")
         return done.code
-
-    def _finish(self) -> None:
-        """Do what the next program does that looks for logs here."""
-        for folder in (self.logs, *(p for p in self.logs.rglob("*") if p.is_dir())):
-            finish_interrupted(folder)
 
     def seen(self) -> Files:
         """Return what is in the files now."""

@@ -98,7 +98,7 @@ def test_every_writer_is_interrupted() -> None:
     """Whoever calls what replaces files is one of the writers, or is not to be killed."""
     root = Path(__file__).parents[2]
     calls = re.compile(
-        r"\b(?:write_bytes|replacing|write_signed|transaction|scratch_folder|AnswersFile)\("
+        r"\b(?:write_bytes|replacing|write_signed|edit|new_folder|scratch_folder|AnswersFile)\("
     )
     found = {
         str(path.relative_to(root))
@@ -141,7 +141,7 @@ _BELOW = {
     "adapters/lm_eval/replay/command.py",  # refuses a folder where a run was begun
     "evalstats_plugin/data/matrix.py",
     "evalstats_plugin/runtime/files.py",
-    "evalstats_plugin/runtime/transactions.py",
+    "evalstats_plugin/runtime/writing.py",
     "evalstats_plugin/runtime/workers.py",  # in a folder of its own, gone with the block
 }
 

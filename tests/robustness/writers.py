@@ -34,7 +34,7 @@ def files_in(folder: Path) -> Files:
     return {
         str(p.relative_to(folder)): timeless(p.read_bytes())
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and not p.name.startswith(".")
+        if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)
     }
 
 

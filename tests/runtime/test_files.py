@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from evalstats_plugin.errors import SelectionError, WriteError
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import writing
 
 # A child process is killed at the k-th call of any function while it writes, for every k.
 _KILLED_AT_EVERY_STEP = """
 import os, signal, sys
 from pathlib import Path
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime import writing
 
 path = Path(sys.argv[1]) / "results_x.json"
 old, new = b"old " * 5000, b"new " * 5000
@@ -31,7 +31,7 @@ while True:
             if calls == step:
                 os.kill(os.getpid(), signal.SIGKILL)
         sys.setprofile(die)
-        files.write_bytes(path, new)
+        writing.write_bytes(path, new)
         sys.setprofile(None)
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -73,7 +73,7 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(real)
 
-    files.write_bytes(link, b"new")
+    writing.write_bytes(link, b"new")
 
     assert link.is_symlink()
     assert real.read_text() == "new"
@@ -99,9 +99,9 @@ def test_output_paths_are_refused_before_the_work(
     (tmp_path / "there").mkdir()
 
     with pytest.raises(error, match=message):
-        files.check_output_path(tmp_path / name, [".a", ".b", ".c"], asked="-o")
-    assert tmp_path / "x.B" == files.check_output_path(tmp_path / "x.B", [".a", ".b"])
-    assert "x.a" == files.check_output_path(tmp_path / "new/x.a", [".a"], makes_folder=True).name
+        writing.check_output_path(tmp_path / name, [".a", ".b", ".c"], asked="-o")
+    assert tmp_path / "x.B" == writing.check_output_path(tmp_path / "x.B", [".a", ".b"])
+    assert "x.a" == writing.check_output_path(tmp_path / "new/x.a", [".a"], makes_folder=True).name
 
 
 def test_where_nothing_can_be_written_nothing_changes(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_where_nothing_can_be_written_nothing_changes(tmp_path: Path) -> None:
     blocked.write_text("I am a file")
 
     with pytest.raises(WriteError, match=r"results\.json cannot be written .*unchanged"):
-        files.write_bytes(blocked / "results.json", b"new")
+        writing.write_bytes(blocked / "results.json", b"new")
     assert blocked.read_text() == "I am a file"
 
 
@@ -122,5 +122,5 @@ def test_a_failure_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(WriteError, match="No space left on device"):
-        files.write_bytes(tmp_path / "results.json", b"new")
+        writing.write_bytes(tmp_path / "results.json", b"new")
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evalstats_plugin import annotate, read
 from evalstats_plugin.data.responses import Group, Provenance, Responses, Source
 from evalstats_plugin.data.runs import label_models
+from evalstats_plugin.logs.annotating import strip
+from evalstats_plugin.logs.reading import check
 from evalstats_plugin.scores.findings import (
     PROBLEMS,
     find_problems,
@@ -133,6 +137,60 @@ def test_each_problem_is_found_alone(responses: list[Responses], problem: str, d
 def test_nothing_is_found_where_nothing_is_wrong(responses: list[Responses]) -> None:
     """Each of these looks like a problem to a simpler check."""
     assert find_problems(label_models(responses)) == []
+
+
+def _noted(r: Responses, *, annotated: bool | None) -> Responses:
+    return replace(r, source=replace(r.source, is_annotated=annotated))
+
+
+def test_logs_of_which_only_some_are_annotated_are_named() -> None:
+    """A table, which has no place for an annotation, is no exception."""
+    table = _noted(_responses("c"), annotated=None)
+    responses = [_noted(A, annotated=True), _noted(B, annotated=False), table]
+
+    (found,) = find_problems(responses)
+
+    assert (found.problem, found.logs) == ("annotated", (str(B.source.path),))
+    assert "1 of 2 are" in found.detail
+    assert notes_on_differences(responses) == [
+        "some logs here are annotated and some are not (`evalstats-plugin check` says which)"
+    ]
+    for annotated in (True, False):
+        assert find_problems([_noted(r, annotated=annotated) for r in (A, B)]) == []
+
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "lm_eval/0.4.13/out/*/results*.json",
+        pytest.param(
+            "inspect_ai/0.3.285/models/*.eval",
+            marks=pytest.mark.needs("inspect_ai>=0.3.285"),
+        ),
+        "every_eval_ever/0.3.0/exported/**/*.json",
+    ],
+)
+def test_every_harness_tells_whether_a_log_is_annotated(pattern: str, tmp_path: Path) -> None:
+    """As an annotation of two logs leaves them that was interrupted after the first."""
+    said = "some logs here are annotated and some are not"
+    logs = sorted(LOGS.glob(pattern))[:2]
+    for beside in (path for log in logs for path in log.parent.glob(f"{log.stem}*")):
+        shutil.copy(beside, tmp_path)
+    first, second = (tmp_path / log.name for log in logs)
+
+    seen: list[bool] = []
+    changes = ((annotate, None), (annotate, first), (annotate, second), (strip, first))
+    for change, log in changes:
+        if log is not None:
+            change(log, in_place=True)
+        found = read(tmp_path, include_incomplete=True)
+        seen.append(any(said in note for note in found.notes))
+        assert ("annotated" in [f.problem for f in check(tmp_path)]) == seen[-1]
+
+    assert seen == [False, True, False, True]
 
 
 def _without(r: Responses, items: slice) -> Responses:

@@ -1,12 +1,14 @@
 """Scores from summed counts are those of sacrebleu."""
 
 import random
+import re
 import sys
 
 import numpy as np
 import pytest
 import sacrebleu
 
+from evalstats_plugin.errors import install_hint
 from evalstats_plugin.stats import metric_intervals, metrics
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", ",", "to", "house", "big"]
@@ -72,7 +74,7 @@ def test_without_sacrebleu_the_extra_is_named(monkeypatch):
     """Only these metrics need it."""
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
 
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'evalstats-plugin\[text\]'"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install_hint("text"))):
         metrics.corpus_counts("bleu", [["a"]], ["a"])
 
 

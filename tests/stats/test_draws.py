@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from evalstats_plugin.runtime.chains import R_HAT_LIMIT, convergence
+from evalstats_plugin.runtime.chains import R_HAT_LIMIT, convergence, mean_efficiency
 
 
 def test_independent_draws_count_in_full():
@@ -34,12 +34,16 @@ def test_chains_apart_are_found():
 @pytest.mark.parametrize(("chains", "draws", "follows"), [(4, 101, 0.9), (2, 40, -0.5), (5, 7, 0)])
 def test_r_hat_and_effective_draws_are_those_of_arviz(chains, draws, follows):
     """Repeated draws are ties."""
-    import arviz as az
+    import xarray as xr
+    from arviz import ess, rhat
 
     noise = np.random.default_rng(3).normal(size=(chains, draws, 12))
     walk = signal.lfilter([1], [1, -follows], noise, axis=1)
     walk[:, 3:5] = walk[:, 2:3]
-    found, known = convergence(walk), {"x": walk}
+    found = convergence(walk)
+    known = xr.Dataset({"x": (("chain", "draw", "quantity"), walk)})
 
-    np.testing.assert_allclose(found.r_hat, az.rhat(known)["x"], rtol=1e-12)
-    np.testing.assert_allclose(found.ess, az.ess(known)["x"], rtol=1e-12)
+    np.testing.assert_allclose(found.r_hat, rhat(known)["x"], rtol=1e-12)
+    np.testing.assert_allclose(found.ess, ess(known)["x"], rtol=1e-12)
+    effective = ess(known, method="mean")["x"].mean() / (chains * draws)
+    assert mean_efficiency(walk) == pytest.approx(float(effective), rel=1e-12)

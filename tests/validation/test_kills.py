@@ -18,7 +18,7 @@ import pytest
 import study
 import syscalls
 
-from evalstats_plugin.runtime.transactions import transaction
+from evalstats_plugin.runtime.writing import transaction
 
 pytestmark = pytest.mark.validation
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalstats_plugin import ResponseMatrix, compare, gate, intervals, power, rank, score_table
+from evalstats_plugin import ResponseMatrix, compare, gate, intervals, power, rank, table
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -148,7 +148,7 @@ def test_plans_gates_and_tables(
 ) -> None:
     outcome(lambda: power(matrix, difference=difference, power=wanted, confidence_level=level))
     outcome(lambda: gate(matrix, baseline="model_0", confidence_level=level, rng=1))
-    outcome(lambda: score_table(matrix, confidence_level=level, rng=1))
+    outcome(lambda: table(matrix, confidence_level=level, rng=1))
 
 
 @tried

@@ -18,7 +18,7 @@ from inspect_ai import Task, task
 from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
 from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError, counted
-from evalstats_plugin.runtime.transactions import scratch_folder
+from evalstats_plugin.runtime.writing import scratch_folder
 
 if TYPE_CHECKING:
     from inspect_ai.dataset import Sample

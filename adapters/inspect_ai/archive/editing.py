@@ -1,17 +1,18 @@
 """Edit a log as a whole or not at all, on disk or in an object store.
 
 `edit_log` edits the header and, if asked, the samples in a copy (`replacing`), which then replaces
-the log unless that changed meanwhile, together with its entry in ``logs.json``, the list of headers
-in the folder of an eval set.
+the log unless that changed meanwhile. Then its entry in ``logs.json`` follows, the list of headers
+in the folder of an eval set; a run that was killed in between leaves the earlier entry, which the
+same command once more replaces.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -31,15 +32,9 @@ from evalstats_plugin.adapters.inspect_ai.archive.members import (
     would_change,
 )
 from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.runtime import writing
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import (
-    Revision,
-    Transaction,
-    changed_error,
-    revision,
-    scratch_folder,
-    transaction,
-)
+from evalstats_plugin.runtime.writing import Revision, changed_error, revision, scratch_folder
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -80,16 +75,15 @@ def edit_log(
         refuse_unwritable(log, path)
         header, emptied = edit_header(log, unlike_now(raw_header(original.file, form, path)))
         samples = edit_sample is not None and would_change(original.file, form, edit_sample)
-        with replacing(output, original, path) as target:
-            if header is not log or samples or not same(path, output):
-                copy = target.file()
+        if header is not log or samples or not same(path, output):
+            with replacing(output, original, path) as copy:
                 if samples and edit_sample is not None:
                     rewrite(original.file, copy, form, edit_sample)
                 else:
                     shutil.copyfile(original.file, copy)
                 if header is not log:
                     write_header(log, header, copy, form, path, emptied)
-            target.list_in_manifest(header)
+        list_in_manifest(output, header)
     return output
 
 
@@ -119,36 +113,9 @@ def local_copy(path: Path) -> Generator[Original, None, None]:
         yield Original(file, seen)
 
 
-class Target(ABC):
-    """Where an edited log goes, and the list of logs beside it."""
-
-    def __init__(self, output: Path) -> None:
-        self.output = output
-
-    @abstractmethod
-    def file(self) -> Path:
-        """Return the file to write the log to."""
-
-    @abstractmethod
-    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
-        """Replace the list of logs by what a function makes of it."""
-
-    def list_in_manifest(self, header: EvalLog) -> None:
-        """Update the log's entry in the manifest of its folder, if that lists it.
-
-        Inspect's ``write_log_dir_manifest`` would read the headers of all logs in the folder again.
-        """
-        manifest = self.output.parent / _MANIFEST
-        if manifest.is_file():
-            name = self.output.name
-            self.replace_manifest(manifest, lambda content: _updated(content, name, header))
-
-
 @contextmanager
-def replacing(output: Path, original: Original, path: Path) -> Generator[Target, None, None]:
-    """Give the target of a log, which replaces ``output`` unless an error is raised.
-
-    On disk the log and the list of logs beside it are replaced together.
+def replacing(output: Path, original: Original, path: Path) -> Generator[Path, None, None]:
+    """Give a local file that replaces the log at ``output`` unless an error is raised.
 
     Raises
     ------
@@ -156,64 +123,45 @@ def replacing(output: Path, original: Original, path: Path) -> Generator[Target,
         The file cannot be written, or the log at ``path`` is replaced and has changed since it was
         opened. The output is unchanged.
     """
-    in_place = same(path, output)
-    target = local_path(output)
-    if target is None:
-        with scratch_folder() as folder:
-            uploaded = _Uploaded(output, folder)
-            yield uploaded
-            uploaded.upload(original.revision if in_place else None)
+    over = original.revision if same(path, output) else None
+    if local_path(output) is not None:
+        with writing.replacing(
+            _on_disk(output), over=cast("Revision | None", over), times_of=original.file
+        ) as file:
+            yield file
         return
-    over = cast("Revision", original.revision) if in_place else None
-    with transaction(target.parent) as staged:
-        yield _OnDisk(output, staged, over, original.file)
+    with scratch_folder() as folder:
+        file = folder / "log"
+        yield file
+        with _reporting(output):
+            _upload(file, output, over)
 
 
-class _OnDisk(Target):
-    def __init__(
-        self, output: Path, staged: Transaction, over: Revision | None, times_of: Path
-    ) -> None:
-        super().__init__(output)
-        self.staged, self.over, self.times_of = staged, over, times_of
+def list_in_manifest(output: Path, header: EvalLog) -> None:
+    """Update a log's entry in the list of logs beside it, if that has one.
 
-    def file(self) -> Path:
-        return self.staged.stage(self.output, over=self.over, times_of=self.times_of)
+    The log is there before its entry tells of it. Inspect's ``write_log_dir_manifest`` would read
+    the headers of all logs in the folder again.
+    """
+    manifest = output.parent / _MANIFEST
+    if not manifest.is_file():
+        return
+    change = partial(_updated, name=output.name, header=header)
+    if local_path(manifest) is not None:
+        writing.edit(_on_disk(manifest), change)
+        return
+    with _reporting(manifest):
+        if (content := change(manifest.read_bytes())) is not None:
+            manifest.write_bytes(content)
 
-    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
-        if manifest.resolve().parent == self.staged.folder:
-            self.staged.edit(manifest, change)
-            return
-        # The log is a link into another folder.
-        with transaction(manifest.resolve().parent) as apart:
-            apart.edit(manifest, change)
 
-
-class _Uploaded(Target):
-    def __init__(self, output: Path, folder: Path) -> None:
-        super().__init__(output)
-        self.copy = folder / "log"
-        self.manifest: tuple[Path, Callable[[bytes], bytes | None]] | None = None
-
-    def file(self) -> Path:
-        return self.copy
-
-    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
-        self.manifest = manifest, change
-
-    def upload(self, revision: object | None) -> None:
-        """Upload what was written; the log first, of which the list of logs tells."""
-        try:
-            if self.copy.exists():
-                _upload(self.copy, self.output, revision)
-            if self.manifest is not None:
-                manifest, change = self.manifest
-                content = change(manifest.read_bytes())
-                if content is not None:
-                    manifest.write_bytes(content)
-        except OSError as error:
-            reason = error.strerror or error
-            msg = f"{self.output} cannot be written ({reason}); what was there is unchanged"
-            raise WriteError(msg) from error
+@contextmanager
+def _reporting(path: Path) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"{path} cannot be written ({error.strerror or error}); what was there is unchanged"
+        raise WriteError(msg) from error
 
 
 def same(path: Path, other: Path) -> bool:
@@ -226,7 +174,11 @@ def local_path(path: Path) -> Path | None:
     """Return a path on this machine's disk, or None for one in an object store."""
     if getattr(path, "protocol", "") not in {"", "file", "local"}:
         return None
-    return Path(getattr(path, "path", path)).resolve()
+    return _on_disk(path).resolve()
+
+
+def _on_disk(path: Path) -> Path:
+    return Path(getattr(path, "path", path))
 
 
 def _revision(path: Path) -> object:

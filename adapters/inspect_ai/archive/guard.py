@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, install_hint
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -45,6 +45,9 @@ MIN_PER_CONTAINER = 16
 
 Form = Literal["eval", "json"]
 HEADER = "header.json"
+
+KEY = "evalstats"
+"""Key of our block in the metadata of the header."""
 
 START = "_journal/start.json"
 """Replaces the header in a log whose run has not ended, or crashed."""
@@ -123,7 +126,7 @@ def load_inspect() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "inspect_ai":
             raise
-        msg = "Inspect logs are read with inspect_ai: pip install 'evalstats-plugin[inspect]'"
+        msg = f"Inspect logs are read with inspect_ai: {install_hint('inspect')}"
         raise LogError(msg) from error
 
 

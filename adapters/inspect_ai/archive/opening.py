@@ -43,8 +43,8 @@ from evalstats_plugin.adapters.inspect_ai.archive.samples import (
 )
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import scratch_folder
 from evalstats_plugin.runtime.untrusted import printable_name
+from evalstats_plugin.runtime.writing import scratch_folder
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample

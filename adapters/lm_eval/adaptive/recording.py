@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.runtime.files import write_bytes
-from evalstats_plugin.runtime.transactions import revision
+from evalstats_plugin.runtime.writing import revision, write_bytes
 
 REQUESTS = ("loglikelihood", "loglikelihood_rolling", "generate_until")
 

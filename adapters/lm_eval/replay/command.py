@@ -22,8 +22,14 @@ from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.runtime.transactions import check_free, scratch_folder, transaction
-from evalstats_plugin.runtime.untrusted import echo, echo_message, json_text, path_part
+from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message, json_text, path_part
+from evalstats_plugin.runtime.writing import (
+    check_free,
+    check_inside,
+    new_folder,
+    replacing,
+    scratch_folder,
+)
 
 _scored = under("What is scored")
 
@@ -128,23 +134,29 @@ def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
     old = load_results(LogFile(log)) or {}
     output = Path(asked.output)
     place = place_for(log, old, output)
-    with transaction(output) as staged, scratch_folder(output) as scratch:
-        folder = scratch.resolve()
+    check_inside(place, output)
+    with new_folder(place.parent) as folder, scratch_folder(folder) as scratch:
         limits = Limits(
-            asked.time_limit, asked.memory_limit, None if asked.include_path else folder
+            asked.time_limit, asked.memory_limit, None if asked.include_path else scratch
         )
-        work = partial(_scored_into, folder / place.name, log, asked)
+        work = partial(_scored_into, scratch / place.name, log, asked)
         made: dict[str, Any] = confined(log, work, limits)
+        # The results file is the last: a run without it is no log, and is scored again.
         for name in made["files"]:
-            target = place.with_name(path_part(name, "the samples file"))
-            (folder / target.name).replace(staged.stage(target))
+            part = path_part(name, "the samples file")
+            check_inside(folder / part, folder)
+            with replacing(folder / part) as temporary:
+                (scratch / part).replace(temporary)
     for note in made["notes"]:
         echo_message("note", note)
     return [_row(log, place, Change(*change)) for change in made["changes"]]
 
 
 def _scored_into(place: Path, log: Path, asked: Options) -> dict[str, Any]:
-    """Score one run and write it to a folder; return the names of its files, and the changes."""
+    """Score one run and write it to a folder; return the names of its files, and the changes.
+
+    The name of the results file is the last.
+    """
     with quiet_harness():
         from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay
 
@@ -280,7 +292,7 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
 def _print(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
         about = {"version": VERSION, "command": "rescore"}
-        echo(json_text({"evalstats": about, "results": rows}))
+        echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
         return
     for place in dict.fromkeys(row["output"] for row in rows):
         echo(place)

@@ -47,7 +47,7 @@ class Target:
 
     def place(self) -> Path:
         """Return the file's path; a bad one is refused before the work."""
-        from evalstats_plugin.runtime.files import check_output_path
+        from evalstats_plugin.runtime.writing import check_output_path
 
         return check_output_path(self.file, [".parquet"], asked="-o", makes_folder=True)
 

@@ -22,7 +22,7 @@ from evalstats_plugin.cli.shell.options import POSITIVE, Command, file, form, qu
 from evalstats_plugin.cli.shell.running import command_of
 from evalstats_plugin.errors import SelectionError, counted
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text
+from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.session import Answers, Session
@@ -76,7 +76,8 @@ def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
         for p in chosen
     ]
     about = {"command": command_of(ctx), "rule": rule, "seed": asked.seed}
-    echo(_shown(rows, asked.form, about), nl=False)
+    text = _shown(rows, asked.form, about)
+    echo_data(text) if asked.form in ("json", "csv") else echo(text, nl=False)
 
 
 def _known(file: str, items: str | None, variance: float | None) -> Answers:

@@ -14,7 +14,7 @@ import click
 from evalstats_plugin.cli.rank.options import Judging, answers, tell
 from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
-from evalstats_plugin.errors import PluginError, SelectionError
+from evalstats_plugin.errors import PluginError, SelectionError, install_hint
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Options(Judging):
         if generate is None:
             raise SelectionError(
                 f"nothing installed can ask {self.model!r}: name a model as Inspect does, such as "
-                "openai/gpt-5, after pip install 'evalstats-plugin[inspect]'"
+                f"openai/gpt-5, after {install_hint('inspect')}"
             )
         return model_judge(generate, self.criterion), self.model
 
@@ -165,7 +165,7 @@ def check_screen() -> None:
     try:
         import textual  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError as error:
-        msg = "`rank compare` needs Textual: pip install 'evalstats-plugin[rank]'"
+        msg = f"`rank compare` needs Textual: {install_hint('rank')}"
         raise PluginError(msg) from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SelectionError(

@@ -215,7 +215,7 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     """
     from evalstats_plugin.ranking import rank
     from evalstats_plugin.report import rankings
-    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
     page = None
     if asked.html is not None:
@@ -294,8 +294,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
     from evalstats_plugin.ranking.rank import rank
-    from evalstats_plugin.runtime.files import write_bytes
-    from evalstats_plugin.runtime.transactions import check_free
+    from evalstats_plugin.runtime.writing import check_free, write_bytes
 
     if output != "-":
         check_free(Path(output))

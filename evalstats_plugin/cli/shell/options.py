@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from importlib import import_module
@@ -209,6 +210,10 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
+class Deciding(Command):
+    """A command that takes no option from files: others may have written those of a project."""
+
+
 class Name(click.Choice[str]):
     """One of some names, completed in shells and corrected in messages."""
 
@@ -359,7 +364,7 @@ def overwrite(function: FunctionT) -> FunctionT:
 
 
 def _overwriting(ctx: click.Context, _option: click.Parameter, allowed: bool) -> None:  # noqa: FBT001 - as click calls it
-    from evalstats_plugin.runtime.transactions import overwriting
+    from evalstats_plugin.runtime.writing import overwriting
 
     ctx.with_resource(overwriting(allowed=allowed))
 
@@ -576,13 +581,16 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
 
     Errors are those of `defaults_for`.
     """
+    if isinstance(command, Deciding):
+        _tell_unused(ctx, name, command, quiet=quiet)
+        return
     used: dict[str, tuple[Any, Path]] = {}
 
     def use(key: str, value: Any, path: Path) -> Any:
         used[key] = (value, path)
         return value
 
-    options = _options(command)
+    options = options_of(command)
     # Click calls it where the command line does not have the option.
     defaults = {
         str(options[key].name): partial(use, key, value, path)
@@ -599,6 +607,15 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
     ctx.find_root().call_on_close(tell)
 
 
+def _tell_unused(ctx: click.Context, name: str, command: click.Command, *, quiet: bool) -> None:
+    """Say which defaults do not hold for a command that takes none."""
+    with suppress(EvalStatsError):
+        found = list(defaults_for(ctx, name, command, Path.cwd(), quiet=True))
+        if found and not quiet:
+            words = _in_words({key: (value, path) for key, value, path in found})
+            echo_message("note", f"{name} takes no defaults from files; not used: {words}")
+
+
 def defaults_for(
     ctx: click.Context, name: str, command: click.Command, folder: Path, *, quiet: bool = False
 ) -> Iterator[tuple[str, Any, Path]]:
@@ -609,11 +626,11 @@ def defaults_for(
     SelectionError
         A file cannot be read, or says what no option can be.
     """
-    options = _options(command)
+    options = options_of(command)
     for file in _files(folder, quiet=quiet):
         for key, value, table in _settings(ctx, name, options, file):
             try:
-                yield key, _checked(command, options[key], value), file.path
+                yield key, checked(command, options[key], value), file.path
             except SelectionError as error:
                 raise table.refused(f"{key} = {value!r}: {error}") from error
 
@@ -693,7 +710,7 @@ def _settings(
         yield option, value, table
 
 
-def _options(command: click.Command) -> dict[str, click.Option]:
+def options_of(command: click.Command) -> dict[str, click.Option]:
     """Return the options of a command that a file may set, by their long names."""
     return {
         name.removeprefix("--"): param
@@ -704,7 +721,7 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _checked(command: click.Command, option: click.Option, value: Any) -> Any:
+def checked(command: click.Command, option: click.Option, value: Any) -> Any:
     """Return a value in the form that click takes, or say why the option cannot have it."""
     several = _is_list(value)
     if isinstance(value, bool) != option.is_flag:

@@ -34,7 +34,8 @@ from evalstats_plugin.cli.shell.options import (
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.report.figures import figures_of
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import echo
+from evalstats_plugin.runtime.files import number_in, plain_bytes
+from evalstats_plugin.runtime.untrusted import echo, echo_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +86,8 @@ class Reading:
         "-t", default=(), metavar="NAME",
     )  # fmt: skip
     metric: tuple[str, ...] = _read(
-        'Only this metric, such as "acc" or "acc,none"; may be repeated.',
+        'Only this metric, such as "acc" or "acc,none", or of one task, "arc=acc_norm"; may be '
+        "repeated.",
         "-m", default=(), metavar="NAME",
     )  # fmt: skip
     models: tuple[str, ...] = _read(
@@ -261,7 +263,7 @@ def read_features(path: str) -> pd.DataFrame:
     found = pd.DataFrame(rows)
     for name in found.columns.difference(["item", "task", "text"]):
         try:
-            found[name] = found[name].astype(float)
+            found[name] = found[name].map(number_in)
         except ValueError:
             msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
             raise LogError(msg) from None
@@ -277,10 +279,9 @@ def text_of(path: str, what: str) -> str:
         It cannot be read as text.
     """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise LogError(f"{path}: {what} cannot be read ({why})") from error
+        return plain_bytes(Path(path), f"{path}: {what}").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LogError(f"{path}: {what} cannot be read (it is not text in UTF-8)") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,9 +373,10 @@ class Output:
         ]
         heading = ", ".join([f"evalstats-plugin {VERSION}", *parts])
         if self.form == "json":
-            echo(view.to_json(results, {"version": VERSION, "command": command_of(ctx), **how}))
+            about = {"version": VERSION, "command": command_of(ctx), **how}
+            echo_data(view.to_json(results, about) + "\n")
         elif self.form == "csv":
-            echo(text.to_csv(results), nl=False)
+            echo_data(text.to_csv(results))
         elif self.form == "markdown":
             echo(view.to_markdown(results, heading), nl=False)
         elif self.form == "latex":

@@ -21,7 +21,8 @@ from scipy import special
 
 from evalstats_plugin.errors import LogError, SelectionError, few, no_such
 from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage, write_bytes
+from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage
+from evalstats_plugin.runtime.writing import write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from evalstats_plugin.data.results import Drawable, Results, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import Rotation
 from evalstats_plugin.irt.model.arrays import is_numpy
+from evalstats_plugin.runtime.arviz import inference_data
 from evalstats_plugin.runtime.files import (
     check_fields,
     kinds_of,
@@ -240,19 +241,22 @@ class IRTFit(SavedFit, Drawable):
         return found
 
     def to_arviz(self) -> Any:
-        """Return the posterior draws of the abilities as ArviZ's ``InferenceData``.
+        """Return the posterior draws of the abilities as ArviZ holds them.
+
+        ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1.
 
         Raises
         ------
+        DesignError
+            ArviZ is not installed.
         SelectionError
             The estimator is not ``"mcmc"``, and has no draws.
         """
         if self.ability_draws is None:
             msg = f"estimator {self.estimator} has no posterior draws: fit with estimator mcmc"
             raise SelectionError(msg)
-        az: Any = import_module("arviz")
-        return az.from_dict(
-            posterior={"ability": np.moveaxis(self.ability_draws, 0, 2)},
+        return inference_data(
+            {"posterior": {"ability": np.moveaxis(self.ability_draws, 0, 2)}},
             coords={"model": list(self.models)},
             dims={"ability": ["model"]},
         )

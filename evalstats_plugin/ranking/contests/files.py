@@ -45,8 +45,9 @@ from evalstats_plugin.ranking.contests.fullrank import (
     contests_of,
     is_fullrank,
 )
-from evalstats_plugin.runtime.files import parse_json, write_bytes
+from evalstats_plugin.runtime.files import parse_json
 from evalstats_plugin.runtime.untrusted import csv_cell
+from evalstats_plugin.runtime.writing import write_bytes
 from evalstats_plugin.stats.arrays import IntArray
 
 _PARQUET = b"PAR1"

@@ -24,8 +24,7 @@ from evalstats_plugin.ranking.contests.fullrank import (
     parse,
 )
 from evalstats_plugin.ranking.judging.items import decode
-from evalstats_plugin.runtime.files import write_bytes
-from evalstats_plugin.runtime.transactions import Revision, locked, revision
+from evalstats_plugin.runtime.writing import Revision, locked, revision, write_bytes
 
 _KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
 
@@ -221,7 +220,7 @@ class Session:
         """Yield the newest answers to be changed, and write them; on failure nothing changes."""
         folder = self.path.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
+        with locked(folder, needed=True):
             if self.path.exists() and revision(self.path) != self._seen:
                 self._take_over(_read(self.path))
             before = replace(

@@ -17,11 +17,12 @@ from scipy import special
 
 from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE, entropy
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.steady import root_of
 
 BLOCK_SIZE = 2**24
 """Pairs of players times draws processed at a time."""
-N_PARTICLES, N_ORDERS = 256, 128
-"""Particles per order, and orders drawn, of `order_entropy`."""
+N_PARTICLES, N_ORDERS, FEW = 256, 128, 10
+"""Particles per order, and orders drawn, of `order_entropy`; four times as many of few players."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,9 +91,8 @@ def normal_draws(
     mean: ArrayLike, covariance: ArrayLike, shape: tuple[int, ...], rng: np.random.Generator
 ) -> FloatArray:
     """Draw from a normal whose covariance may be singular, shape (*shape, n)."""
-    value, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
-    noise = rng.normal(size=(*shape, len(value))) * np.sqrt(np.clip(value, 0, None))
-    return np.asarray(mean, dtype=np.float64) + noise @ vectors.T
+    root = root_of(covariance)
+    return np.asarray(mean, dtype=np.float64) + rng.normal(size=(*shape, len(root))) @ root
 
 
 def averaged(values: FloatArray, labels: IntArray) -> FloatArray:
@@ -257,7 +257,7 @@ def order_entropy(
     covariance: ArrayLike,
     *,
     rng: np.random.Generator,
-    n_orders: int = N_ORDERS,
+    n_orders: int | None = None,
     n_particles: int = N_PARTICLES,
 ) -> OrderEntropy:
     """Entropy of the order of normal ratings: minus the mean log probability of random orders.
@@ -267,6 +267,7 @@ def order_entropy(
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     n = len(m)
     most = float(special.gammaln(n + 1) / np.log(2))
+    n_orders = n_orders or N_ORDERS * (4 if n <= FEW else 1)
     if n < 2:
         return OrderEntropy(0.0, 0.0, 0.0, most)
     drawn = normal_draws(m, cov, (n_orders,), rng)

@@ -1,4 +1,4 @@
-"""Log probabilities of a standard normal between two bounds, and derivatives; accurate in the tails."""
+"""Log probability of a standard normal between two bounds, accurate in the tails, and derivatives."""
 
 from __future__ import annotations
 

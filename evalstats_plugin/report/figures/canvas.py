@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.runtime.files import check_output_path, write_bytes
+from evalstats_plugin.errors import DesignError, install_hint
 from evalstats_plugin.runtime.untrusted import visible
+from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def matplotlib() -> Any:
         for part in ("figure", "font_manager", "ticker"):
             import_module(f"matplotlib.{part}")
     except ModuleNotFoundError as error:
-        msg = "figures need Matplotlib: pip install 'evalstats-plugin[figures]'"
+        msg = f"figures need Matplotlib: {install_hint('figures')}"
         raise DesignError(msg) from error
     return import_module("matplotlib")
 

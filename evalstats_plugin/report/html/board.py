@@ -158,25 +158,21 @@ class Board:
     def __init__(self, table: ScoreTable, responses: Sequence[Responses]) -> None:
         self.table, self.level = table, table.confidence_level
         self.models = table.models
-        place = {model: i for i, model in enumerate(self.models)}
         groups: dict[str, str] = {}
         for r in responses:
             outer = next((g.name for g in r.groups if g.logged is not None), "")
             groups.setdefault(r.task, outer)
         pairs = {(p.task, p.kind): p for p in table.pairs}
-        by_column: dict[tuple[str, str], list[TableCell | None]] = {}
-        for cell in table:
-            own = by_column.setdefault((cell.task, cell.kind), [None] * len(place))
-            own[place[cell.model]] = cell
-        names = {name for name, kind in by_column if kind == "group"}
+        names = {name for kind, name in table.by_column if kind == "group"}
         self.columns: list[Shown] = []
-        for (name, kind), cells in by_column.items():
+        for (kind, name), own in table.by_column.items():
+            cells = [own.get(model) for model in self.models]
             group = groups.get(name, "") if kind == "task" else ""
             self.columns.append(
                 Shown(
                     name=name, kind=kind, cells=cells, group=group if group in names else "",
                     metric=next(c.metric for c in cells if c),
-                    pairs=pairs.get((name, "task" if kind == "task" else "group")),
+                    pairs=pairs.get((name, kind)),
                 )
             )  # fmt: skip
         # A group before its tasks.

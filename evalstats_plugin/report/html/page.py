@@ -21,7 +21,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
-from evalstats_plugin.report.comparisons import probability
+from evalstats_plugin.report.comparisons import sampled_probability
 from evalstats_plugin.report.html import board as boards
 from evalstats_plugin.report.html.board import Board
 from evalstats_plugin.report.html.parts import (
@@ -188,7 +188,7 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "ranks": rankings.ranks(row),
                     "rating": rankings.rating(row.mean, scale),
                     "limits": rankings.limits(row),
-                    "best": probability(row.prob_best),
+                    "best": sampled_probability(row.prob_best),
                     "n": f"{row.n_contests:,.6g}",
                     "may_lead": row.rank_low == 1,
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],

@@ -417,7 +417,7 @@ def texts_data(
         place = where.get((task, item))
         if place is None or model not in places:
             continue
-        size = sum(len(part.encode()) for part in astuple(found_text))
+        size = sum(len(part.encode(errors="surrogatepass")) for part in astuple(found_text))
         if size > room:
             left_out += 1
             continue

@@ -21,7 +21,7 @@ from evalstats_plugin import compare, read
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
 from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 from evalstats_plugin.data.responses import Responses, Selection
-from evalstats_plugin.errors import ItemConflictError, LogError
+from evalstats_plugin.errors import ItemConflictError, LogError, install_hint
 from evalstats_plugin.logs.reading import read_log
 from evalstats_plugin.plugins import load_plugins
 from evalstats_plugin.runtime.files import LogFile
@@ -419,7 +419,7 @@ def test_without_inspect_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
 
-    with pytest.raises(LogError, match=r"pip install 'evalstats-plugin\[inspect\]'"):
+    with pytest.raises(LogError, match=re.escape(install_hint("inspect"))):
         _of(_log_without_inspect())
 
 

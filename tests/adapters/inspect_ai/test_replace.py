@@ -46,7 +46,7 @@ def test_a_log_changed_meanwhile_is_not_overwritten(log: Path) -> None:
         editing.local_copy(log) as original,
         editing.replacing(log, original, log) as target,
     ):
-        shutil.copyfile(original.file, target.file())
+        shutil.copyfile(original.file, target)
         log.write_bytes(b"edited")
     assert b"edited" == log.read_bytes()
     assert [log] == list(log.parent.iterdir())
@@ -90,7 +90,7 @@ def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
         editing.local_copy(log) as original,
         editing.replacing(log, original, log) as target,
     ):
-        shutil.copyfile(original.file, target.file())
+        shutil.copyfile(original.file, target)
         log.write_bytes(b"edited")
     assert b"edited" == log.read_bytes()
 

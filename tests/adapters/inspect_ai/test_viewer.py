@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 ADAPTIVE = MODELS.parent / "adaptive"
 SCREENSHOTS = ROOT / "docs" / "screenshots"
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -44,10 +43,7 @@ class Logs(NamedTuple):
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> Logs:
     """Annotate a folder of logs; the first has item columns too."""
-    needs("playwright")
-    if BROWSER is None:
-        missing = "no chromium here: apt-get install chromium"
-        (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
+    needs("playwright", "chromium")
     folder = tmp_path_factory.mktemp("logs")
     tasks = ("arith", "reading", "rubric-task", "arith-epochs")
     for task in tasks:
@@ -115,14 +111,16 @@ def viewer(logs: Logs) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def visit(viewer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+def visit(
+    viewer: str, tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]
+) -> Iterator[Open]:
     """Give a function that opens a page of the viewer in a browser of its own."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
-            executable_path=BROWSER,
+            executable_path=program("chromium"),
             args=ARGUMENTS,
             headless=True,
             viewport={"width": 1600, "height": 800},

@@ -13,6 +13,7 @@ from lm_eval_logs import as_summed
 from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE
 from evalstats_plugin.cli import main
+from evalstats_plugin.errors import install_hint
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 RUNS = FIXTURES / "logs" / "lm_eval" / "0.4.13"
@@ -188,7 +189,7 @@ def test_without_lm_eval_the_error_says_what_to_install(
     result = rescore(RUNS / "out_samples", "--output", tmp_path)
 
     assert result.exit_code == 2
-    assert "pip install 'evalstats-plugin[lm-eval]'" in result.stderr
+    assert install_hint("lm-eval") in result.stderr
 
 
 def test_an_lm_eval_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -72,7 +72,7 @@ def evalstats_read_texts(log, items):
 
 @hookimpl
 def evalstats_annotate_log(path, annotation, output):
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
 
     data = _load(path)
     if data is None:
@@ -147,7 +147,7 @@ def evalstats_exporters():
 
 def write_toy(responses, output, *, loud=False):
     """Write the last responses; louder in capitals."""
-    from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.writing import write_bytes
 
     *left, r = responses
     answers = dict(zip(r.item_ids.tolist(), r.scores[:, 0].tolist(), strict=True))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, few, install_hint
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     TORCH,
     Family,
@@ -561,7 +561,7 @@ def contraction_path(
     try:
         oe: Any = import_module("opt_einsum")
     except ModuleNotFoundError as error:
-        msg = "models of nested plates need opt_einsum: pip install 'evalstats-plugin[models]'"
+        msg = f"models of nested plates need opt_einsum: {install_hint('models')}"
         raise DesignError(msg) from error
     terms = ["".join(oe.get_symbol(a) for a, _ in table) for table in tables]
     known = dict.fromkeys(a for table in tables for a, _ in table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +34,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     prior_values,
     with_arguments,
 )
+from evalstats_plugin.runtime.arviz import inference_data
 from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, pareto_shape
 from evalstats_plugin.runtime.torch import generator_of
 from evalstats_plugin.stats.arrays import FloatArray
@@ -286,12 +286,10 @@ class PlatedFit:
         return found
 
     def to_inference_data(self, *, rng: int = 0) -> Any:
-        """Return ArviZ's InferenceData: posterior, log likelihood, predictions and data."""
-        try:
-            az: Any = import_module("arviz")
-        except ModuleNotFoundError as error:
-            msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
-            raise DesignError(msg) from error
+        """Return posterior, log likelihood, predictions and data as ArviZ holds them.
+
+        ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1.
+        """
         s = self.bound.structure
 
         def in_chains(values: FloatArray) -> FloatArray:
@@ -300,14 +298,17 @@ class PlatedFit:
         on = {x.name: x.plate for x in s.latents.values()} | s.inputs
         on |= {name: o.plate for name, o in s.observed.items()}
         observed = {name: self._data(name) for name in s.observed}
-        return az.from_dict(
-            posterior={name: in_chains(x) for name, x in self.draws.items()},
-            log_likelihood={name: in_chains(x) for name, x in self.log_likelihood().items()},
-            posterior_predictive={
+        groups = {
+            "posterior": {name: in_chains(x) for name, x in self.draws.items()},
+            "log_likelihood": {name: in_chains(x) for name, x in self.log_likelihood().items()},
+            "posterior_predictive": {
                 name: in_chains(x) for name, x in self.predictive(rng=rng).items()
             },
-            observed_data=observed,
-            constant_data={name: self._data(name) for name in s.inputs} or None,
+            "observed_data": observed,
+            "constant_data": {name: self._data(name) for name in s.inputs},
+        }
+        return inference_data(
+            groups,
             coords={p: list(self.names.get(p, range(n))) for p, n in s.sizes.items()},
             dims={name: list(s.chains[plate]) for name, plate in on.items()},
         )

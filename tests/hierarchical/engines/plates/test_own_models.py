@@ -264,9 +264,10 @@ def test_arviz_reads_a_fit_and_leaves_one_out():
     fit = infer(model, {"y": y}, rng=0)
     data = fit.to_inference_data()
 
-    assert float(az.loo(data)["elpd_loo"]) == pytest.approx(-37, abs=4)
+    loo = az.loo(data)
+    assert float(getattr(loo, "elpd", None) or loo["elpd_loo"]) == pytest.approx(-37, abs=4)
     assert list(az.summary(data, kind="stats").index) == ["mu", "s"]
-    assert data.posterior_predictive["y"].dims == ("chain", "draw", "task")
+    assert data["posterior_predictive"]["y"].dims == ("chain", "draw", "task")
     assert list(fit.to_frame()["latent"]) == ["mu", "s"]
 
 

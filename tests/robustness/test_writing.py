@@ -1,161 +1,127 @@
-"""Several files are replaced together or not at all, whatever kills or refuses the writer."""
+"""A file is replaced whole or not at all; what is read meanwhile is never a mixture."""
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import tempfile
-from collections.abc import Callable
+import time
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import pytest
 import syscalls
 from click.testing import CliRunner
 
 from evalstats_plugin import annotate
 from evalstats_plugin.cli import main
-from evalstats_plugin.errors import WriteError
-from evalstats_plugin.runtime import files, transactions
-from evalstats_plugin.runtime.transactions import (
-    JOURNAL,
+from evalstats_plugin.errors import ChangedError, WriteError
+from evalstats_plugin.runtime import writing
+from evalstats_plugin.runtime.writing import (
     PREFIX,
-    finish_interrupted,
+    check_inside,
+    edit,
+    locked,
+    new_folder,
     overwriting,
+    replacing,
     revision,
-    rewriting_links,
     scratch_folder,
-    transaction,
+    write_bytes,
 )
 
 followed = pytest.mark.skipif(
     not syscalls.AVAILABLE, reason="system calls are followed on Linux, x86-64"
 )
 
-OLD = {"samples.jsonl": b"old " * 3000, "list.json": b"old"}
-NEW = {"samples.jsonl": b"new " * 2000, "list.json": b"old+", "run/results.json": b"{}"}
+FILES = {"samples.jsonl": b"new " * 2000, "run/results.json": b"{}"}
 
 
-def _make(folder: Path) -> None:
-    for name, content in OLD.items():
-        (folder / name).write_bytes(content)
-
-
-def _work(folder: Path) -> None:
-    with transaction(folder) as staged:
-        staged.write(folder / "samples.jsonl", NEW["samples.jsonl"])
-        staged.write(folder / "run" / "results.json", NEW["run/results.json"])
-        staged.edit(folder / "list.json", lambda content: content + b"+")
+def _fill(folder: Path) -> None:
+    with new_folder(folder) as new:
+        for name, content in FILES.items():
+            write_bytes(new / name, content)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in folder.rglob("*")
-        if p.is_file() and not p.name.startswith(".")
-    }
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def _left(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.rglob(".*"))
 
 
-def _fresh(root: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(dir=root))
-    _make(folder)
-    return folder
-
-
-def _steps(root: Path, work: Callable[[Path], None]) -> int:
-    folder = _fresh(root)
-    done = syscalls.run(lambda: work(folder), folder)
-    assert done.code == 0, done.said
-    assert _contents(folder) == NEW
-    assert _left(folder) == []
-    return len(done.steps)
-
-
 @followed
-def test_after_a_kill_at_any_step_all_files_are_old_or_all_are_new(tmp_path: Path) -> None:
-    """Who looks at the folder next finishes what was begun; a second run leaves nothing over."""
-    syscalls.in_a_small_process(_kill_at_any_step, tmp_path)
+def test_a_new_folder_is_there_with_all_its_files_or_not_at_all(tmp_path: Path) -> None:
+    """Killed or refused at any step; the next run leaves nothing else."""
+    syscalls.in_a_small_process(_fill_at_any_step, tmp_path)
 
 
-def _kill_at_any_step(tmp_path: Path) -> None:
-    states: list[bool] = []
-    for at in range(1, _steps(tmp_path, _work) + 1):
-        folder = _fresh(tmp_path)
-        killed = syscalls.run(lambda f=folder: _work(f), folder, at)
-        assert killed.code is None
+def _fill_at_any_step(tmp_path: Path) -> None:
+    import errno
+    import shutil
 
-        finish_interrupted(folder)
-
-        states.append(_contents(folder) == NEW)
-        assert _contents(folder) in (OLD, NEW), at
-        _make(folder)
-        _work(folder)
-        assert _contents(folder) == NEW
-        assert _left(folder) == []
-    # Old until the journal is there, new from then on.
-    assert states == sorted(states)
-    assert set(states) == {False, True}
-
-
-@followed
-@pytest.mark.parametrize(
-    "error",
-    [
-        errno.ENOSPC,
-        pytest.param(errno.EIO, marks=pytest.mark.validation),
-        pytest.param(errno.EACCES, marks=pytest.mark.validation),
-    ],
-)
-def test_a_step_that_is_refused_takes_back_those_before_it(error: int, tmp_path: Path) -> None:
-    """The error leaves all files as they were, or the work is done."""
-    syscalls.in_a_small_process(_refuse_at_any_step, error, tmp_path)
+    folder = tmp_path / "run"
+    steps = syscalls.run(lambda: _fill(folder), tmp_path).steps
+    seen: set[bool] = set()
+    for at in range(1, len(steps) + 1):
+        for what in (syscalls.KILL, errno.ENOSPC):
+            shutil.rmtree(folder, ignore_errors=True)
+            done = syscalls.run(lambda: _fill(folder), tmp_path, at, what)
+            assert not folder.exists() or _contents(folder) == FILES, (at, done)
+            seen.add(folder.exists())
+            # The parent has tidied the folder already, a child of it never has.
+            assert syscalls.run(lambda: write_bytes(tmp_path / "other", b""), tmp_path).code == 0
+            (tmp_path / "other").unlink()
+            assert _left(tmp_path) == [], (at, what, steps[at - 1])
+    assert seen == {False, True}
 
 
-def _refuse_at_any_step(error: int, tmp_path: Path) -> None:
-    codes: set[int | None] = set()
-    for at in range(1, _steps(tmp_path, _work) + 1):
-        folder = _fresh(tmp_path)
-        done = syscalls.run(lambda f=folder: _work(f), folder, at, error)
-        codes.add(done.code)
-        refused = done.code == syscalls.REFUSED
-        assert _contents(folder) == (OLD if refused else NEW), (at, done)
-        assert refused or done.code == 0, done.said
-        if "unlink" not in done.steps[at - 1].call:
-            assert _left(folder) == []
-    assert codes == {0, syscalls.REFUSED}
+def test_a_folder_that_is_there_is_filled_file_by_file(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+
+    _fill(tmp_path)
+
+    assert _contents(tmp_path) == {**FILES, "mine": b"mine"}
+    with pytest.raises(WriteError), new_folder(tmp_path / "a" / "b") as new:
+        write_bytes(new / ("x" * 300), b"x")
+    assert sorted(_contents(tmp_path)) == sorted({**FILES, "mine": b""})
+    assert not (tmp_path / "a").exists()
 
 
-@followed
-@pytest.mark.validation
-def test_a_thousand_kills(tmp_path: Path) -> None:
-    """At steps drawn at random, one after the other in one folder, without a clean start."""
-    n, rng = _steps(tmp_path, _work), np.random.default_rng(0)
-    folder = tmp_path / "soak"
-    folder.mkdir()
-    for _ in range(1000):
-        _make(folder)
-        (folder / "run" / "results.json").unlink(missing_ok=True)
-        syscalls.run(lambda: _work(folder), folder, int(rng.integers(1, n + 1)))
-        finish_interrupted(folder)
-        assert _contents(folder) in (OLD, NEW)
-    _make(folder)
-    _work(folder)
-    assert _left(folder) == []
+def test_what_dead_programs_left_goes_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this user, by a name of ours, as it is: a link goes, not what it leads to."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("mine")
+    monkeypatch.setattr(writing, "_tidied", set[Any]())
+    dead = f"{PREFIX}{2**22 + 1}-{writing._machine()}-"
+    alive = f"{PREFIX}{os.getpid()}-{writing._machine()}-x"
+    elsewhere = f"{PREFIX}1-00000000-x"
+    for name in (f"{dead}file", alive, elsewhere, f"{PREFIX}notes"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / f"{dead}folder").mkdir()
+    (tmp_path / f"{dead}folder" / "link").symlink_to(victim)
+    (tmp_path / f"{dead}link").symlink_to(victim)
+    kept = {alive, elsewhere, f"{PREFIX}notes"}
+    if os.name == "posix" and os.geteuid() == 0:
+        (tmp_path / f"{dead}foreign").write_text("x")
+        os.chown(tmp_path / f"{dead}foreign", 1234, 1234)
+        kept.add(f"{dead}foreign")
+
+    write_bytes(tmp_path / "new", b"new")
+
+    assert set(_left(tmp_path)) == kept
+    assert (victim / "file").read_text() == "mine"
 
 
 def _append(folder: Path, name: str) -> None:
     for k in range(10):
-        with transaction(folder) as staged:
-            staged.edit(folder / "list.json", lambda content, k=k: content + f"{name}{k},".encode())
-            staged.write(folder / f"{name}{k}.json", b"{}")
+        edit(folder / "list.json", lambda content, k=k: content + f"{name}{k},".encode())
+        write_bytes(folder / f"{name}{k}.json", b"{}")
 
 
 def test_four_writers_lose_nothing_of_each_other(tmp_path: Path) -> None:
@@ -174,89 +140,90 @@ def test_four_writers_lose_nothing_of_each_other(tmp_path: Path) -> None:
     assert _left(tmp_path) == []
 
 
-def test_one_file_that_has_changed_keeps_all_from_being_written(tmp_path: Path) -> None:
-    _make(tmp_path)
-    seen = revision(tmp_path / "samples.jsonl")
-    (tmp_path / "samples.jsonl").write_bytes(b"by another")
+def _hold(folder: Path, seconds: float, holds: Any) -> None:
+    with locked(folder):
+        holds.set()
+        time.sleep(seconds)
 
-    with (  # noqa: PT012 - leaving the inner block is what raises
-        pytest.raises(WriteError, match=r"samples\.jsonl was changed by another process"),
-        transaction(tmp_path) as staged,
-    ):
-        staged.write(tmp_path / "new.json", b"new")
-        staged.write(tmp_path / "samples.jsonl", b"new", over=seen)
-    assert _contents(tmp_path) == {**OLD, "samples.jsonl": b"by another"}
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no locks here")
+@pytest.mark.parametrize(("seconds", "patience"), [(0.5, 60.0), (30.0, 0.2)])
+def test_a_writer_waits_for_another_and_says_so(
+    seconds: float,
+    patience: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It goes on when the other has ended, or gives up with a message."""
+    monkeypatch.setattr(writing, "_SILENT", 0.1)
+    monkeypatch.setattr(writing, "_PATIENCE", patience)
+    context: Any = get_context("fork")
+    holds = context.Event()
+    other = context.Process(target=_hold, args=(tmp_path, seconds, holds))
+    other.start()
+    holds.wait()
+
+    if seconds < patience:
+        write_bytes(tmp_path / "file", b"new")
+        assert (tmp_path / "file").read_bytes() == b"new"
+    else:
+        with pytest.raises(WriteError, match="another program has been writing to"):
+            write_bytes(tmp_path / "file", b"new")
+        assert _contents(tmp_path) == {}
+        other.kill()
+    other.join()
+
+    assert "note: waiting for another program that writes to" in capsys.readouterr().err
     assert _left(tmp_path) == []
 
 
-def test_nothing_is_written_outside_of_the_folder(tmp_path: Path) -> None:
-    """Neither by a path nor by a link that leads out."""
-    inside, outside = tmp_path / "in", tmp_path / "out"
-    outside.mkdir()
+def test_without_locks_it_is_said_where_that_matters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list").write_bytes(b"a")
+    monkeypatch.setitem(__import__("sys").modules, "fcntl", None)
+
+    write_bytes(tmp_path / "file", b"new")
+    with pytest.warns(UserWarning, match="only one program at a time"):
+        edit(tmp_path / "list", lambda content: content + b"b")
+
+    assert _contents(tmp_path) == {"file": b"new", "list": b"ab"}
+
+
+def test_a_file_that_has_changed_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"old")
+    seen = revision(tmp_path / "log")
+    (tmp_path / "log").write_bytes(b"by another")
+
+    with pytest.raises(ChangedError, match="log was changed by another process"):
+        write_bytes(tmp_path / "log", b"new", over=seen)
+    assert _contents(tmp_path) == {"log": b"by another"}
+    assert _left(tmp_path) == []
+
+
+def test_links_that_lead_out_of_a_folder_are_found(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
     inside.mkdir()
-    (inside / "link").symlink_to(outside)
+    (inside / "link").symlink_to(tmp_path)
+
+    check_inside(inside / "new" / "x", inside)
     for path in (inside / ".." / "out" / "x", inside / "link" / "x"):
-        with (
-            pytest.raises(WriteError, match="outside of"),
-            transaction(inside) as staged,
-        ):
-            staged.write(path, b"x")
-    assert list(outside.iterdir()) == []
+        with pytest.raises(WriteError, match="outside of"):
+            check_inside(path, inside)
 
 
-def test_a_journal_that_leads_out_of_its_folder_is_not_followed(tmp_path: Path) -> None:
-    """It may come with a folder of logs from others."""
-    logs, victim = tmp_path / "logs", tmp_path / "victim"
-    logs.mkdir()
-    victim.write_text("old")
-    new = f"{PREFIX}1-00000000-new"
-    (logs / new).write_text("new")
-    entry = {"path": "../victim", "new": new, "after": [0, 0, 0], "old": None, "rewrite": False}
-    entry["before"] = revision(victim)
-    (logs / f"{PREFIX}1-00000000-x{JOURNAL}").write_text(json.dumps([entry]))
-
-    finish_interrupted(logs)
-
-    assert victim.read_text() == "old"
-
-
-def test_files_with_several_names_are_refused_or_overwritten_under_all(tmp_path: Path) -> None:
+def test_files_with_several_names_are_refused(tmp_path: Path) -> None:
     path, other = tmp_path / "log", tmp_path / "other"
-    path.write_bytes(b"older and longer")
+    path.write_bytes(b"old")
     os.link(path, other)
 
     with pytest.raises(WriteError, match=r"log has 2 names \(hard links\)"):
-        files.write_bytes(path, b"new")
-    assert other.read_bytes() == b"older and longer"
-    with rewriting_links(allowed=True):
-        files.write_bytes(path, b"new")
+        write_bytes(path, b"new")
 
+    assert other.read_bytes() == b"old"
     assert path.samefile(other)
-    assert other.read_bytes() == b"new"
     assert _left(tmp_path) == []
-
-
-def test_a_rewrite_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
-    if not syscalls.AVAILABLE:
-        pytest.skip("system calls are followed on Linux, x86-64")
-    syscalls.in_a_small_process(_kill_a_rewrite, tmp_path)
-
-
-def _kill_a_rewrite(tmp_path: Path) -> None:
-    def work() -> None:
-        with rewriting_links(allowed=True):
-            files.write_bytes(path, b"new")
-
-    path, other = tmp_path / "log", tmp_path / "other"
-    path.write_bytes(b"older and longer")
-    os.link(path, other)
-    n = len(syscalls.run(work, tmp_path).steps)
-    for at in range(1, n + 1):
-        path.write_bytes(b"older and longer")
-        syscalls.run(work, tmp_path, at)
-        finish_interrupted(tmp_path)
-        assert other.read_bytes() in (b"older and longer", b"new")
-        assert path.samefile(other)
 
 
 def test_a_file_is_replaced_only_where_that_is_allowed_or_it_was_read(tmp_path: Path) -> None:
@@ -267,15 +234,30 @@ def test_a_file_is_replaced_only_where_that_is_allowed_or_it_was_read(tmp_path: 
     with overwriting(allowed=False):
         for each in (path, link):
             with pytest.raises(WriteError, match="exists already"):
-                files.write_bytes(each, b"new")
-        files.write_bytes(path, b"read", over=revision(path))
-        files.write_bytes(tmp_path / "free", b"new")
+                write_bytes(each, b"new")
+        write_bytes(path, b"read", over=revision(path))
+        write_bytes(tmp_path / "free", b"new")
 
     assert path.read_bytes() == b"read"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "free", "link"]
     with overwriting(allowed=True):
-        files.write_bytes(link, b"new")
+        write_bytes(link, b"new")
     assert (tmp_path / "elsewhere").read_bytes() == b"new"
+
+
+def test_the_same_content_once_more_is_no_replacement(tmp_path: Path) -> None:
+    """So a command that was interrupted goes on where it ended."""
+    path = tmp_path / "file"
+    path.write_bytes(b"new")
+    before = path.stat()
+
+    with overwriting(allowed=False):
+        write_bytes(path, b"new")
+        with pytest.raises(WriteError, match="exists already"):
+            write_bytes(path, b"old")
+
+    assert path.stat() == before
+    assert _left(tmp_path) == []
 
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
@@ -284,7 +266,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with (
         pytest.raises(WriteError, match="exists already"),
         overwriting(allowed=False),
-        files.replacing(path),
+        replacing(path),
     ):
         path.write_bytes(b"of another program")
 
@@ -428,7 +410,7 @@ def test_owner_mode_attributes_and_time_stay(tmp_path: Path) -> None:
         os.chown(path, 1234, 2345)
     before = path.stat()
 
-    files.write_bytes(path, b"new", times_of=path)
+    write_bytes(path, b"new", times_of=path)
 
     after = path.stat()
     assert path.read_bytes() == b"new"
@@ -440,7 +422,7 @@ def test_owner_mode_attributes_and_time_stay(tmp_path: Path) -> None:
 
 
 @followed
-def test_a_scratch_folder_of_a_killed_program_is_removed_by_the_next(
+def test_a_scratch_folder_of_a_killed_program_is_removed_by_the_next_that_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -452,8 +434,11 @@ def test_a_scratch_folder_of_a_killed_program_is_removed_by_the_next(
 
     # Killed as it writes the copy.
     syscalls.run(work, tmp_path, at=2)
-    assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(transactions, "_tidied", set[Any]())
     work()
+    assert len(list(tmp_path.iterdir())) == 2, "who only reads removes nothing of others"
+    monkeypatch.setattr(writing, "_tidied", set[Any]())
+    write_bytes(tmp_path / "logs" / "new", b"")
+    (tmp_path / "logs" / "new").unlink()
+    (tmp_path / "logs").rmdir()
 
     assert [p.name for p in tmp_path.iterdir()] == ["evalstats-notes"]
