@@ -151,7 +151,7 @@ def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Req
         probabilities_error=max(errors[2:]),
         points=whole.count,
         effective=whole.weight**2 / whole.square / whole.count,
-        draws=_resampled(kept, near.mean, request.draws),
+        draws=_resampled(kept, problem, request.draws),
     )
 
 
@@ -172,6 +172,7 @@ def averaged_over_ties(
     -------
     The posterior, and the probability of each node.
     """
+    request = replace(request, work=request.work / len(nodes))
     parts = [integrate(sites, prior, tie, near, request) for tie, near in nodes]
     ties = np.array([tie for tie, _ in nodes])
     log_weight = np.array([part.log_evidence for part in parts]) - ties**2 / 2 + np.log(ties)
@@ -240,7 +241,7 @@ class _Problem:
         self.rows: FloatArray = sites.design.toarray()
         self.prior_precision, prior_scale = inverse_of(prior.covariance)
         self.precision, near_scale = inverse_of(near.covariance)
-        level = _level(prior, n)
+        level = self.level = _level(prior, n)
         covariance = near.covariance
         if level:
             # The level of all ratings is independent of the answers: it is left out.
@@ -263,8 +264,12 @@ class _Problem:
         self.fixed = fixed[self.upper]
         self.targets = self.size + len(self.upper[0]) + len(i) + n * (n - 1)
         self.block = max(_CELLS // max(self.targets, len(self.rows)), 16)
-        # log of the normal's density over the prior's, up to what the points add.
-        self.log_scale = 0.5 * (near_scale - prior_scale)
+        # Weights are relative to that at the centre, so that none underflows.
+        away = near.mean - prior.mean
+        centre = sites.log_likelihood(self.rows @ near.mean, tie).sum()
+        self.offset = float(centre - 0.5 * away @ self.prior_precision @ away)
+        # log of the normal's density over the prior's, and what weights leave out.
+        self.log_scale = 0.5 * (near_scale - prior_scale) + self.offset
 
     def points(self, lattice: FloatArray) -> _Points:
         """Weigh lattice points in (0, 1), shape (B, dimensions)."""
@@ -275,7 +280,7 @@ class _Problem:
         value, first, second = self.sites.slopes(difference, self.tie)
         away = x - self.prior.mean
         pull = away @ self.prior_precision
-        log_weight = value.sum(axis=1) - 0.5 * (away * pull).sum(axis=1)
+        log_weight = value.sum(axis=1) - 0.5 * (away * pull).sum(axis=1) - self.offset
         log_weight += 0.5 * (z * z).sum(axis=1) / self.wider
         log_weight += 0.5 * self.dimensions * np.log(self.wider)
         return _Points(y, np.exp(log_weight), first @ self.rows - pull, second)
@@ -439,13 +444,16 @@ def _symmetrised(result: _Result, symmetry: Symmetry, n: int) -> _Result:
     return _Result(mean, covariance, ranks, (ahead + 1 - ahead.T) / 2)
 
 
-def _resampled(kept: Sequence[_Points], mean: FloatArray, size: int) -> FloatArray:
-    """Points in proportion to their weights, by systematic resampling."""
+def _resampled(kept: Sequence[_Points], problem: _Problem, size: int) -> FloatArray:
+    """Points in proportion to their weights, by systematic resampling, and a level as a priori."""
     weight = np.concatenate([points.weight for points in kept])
     y = np.concatenate([points.y for points in kept])
     reached = np.cumsum(weight) / weight.sum()
     at = np.searchsorted(reached, (np.arange(size) + 0.5) / size)
-    return mean + y[np.minimum(at, len(y) - 1)]
+    draws = problem.near.mean + y[np.minimum(at, len(y) - 1)]
+    level = stream(0, "level of points").standard_normal((size, 1))
+    draws[:, : problem.n] += (problem.level / problem.n) ** 0.5 * level
+    return draws
 
 
 class Symmetry(NamedTuple):

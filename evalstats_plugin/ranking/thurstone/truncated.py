@@ -1,4 +1,4 @@
-"""Log probability of a standard normal between two bounds, accurate in the tails, and derivatives."""
+"""Log probability of a standard normal between two bounds, and its derivatives."""
 
 from __future__ import annotations
 
