@@ -22,6 +22,8 @@ TREE_LAYOUT = rm -rf $(TREE) && mkdir -p $(TREE) && \
 	tar -cf - --exclude __pycache__ evalstats_plugin pyproject.toml | tar -xf - -C $(TREE) && \
 	tar -cf - --exclude __pycache__ adapters | tar -xf - -C $(TREE)/evalstats_plugin
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs evalstats_plugin adapters
+# No text file is opened with the encoding that a system happens to have; a rule in preview.
+ENCODINGS := $(BIN)/ruff check --preview --select PLW1514 evalstats_plugin adapters
 LINT := $(MAKE) --no-print-directory lint
 # Without EVALSTATS_REQUIRE_ALL, tests that need what is not here are skipped, and named at the end.
 test: $(DEV) programs
@@ -47,7 +49,7 @@ CORE := evalstats_plugin/data evalstats_plugin/scores
 FAST := tests/test_architecture.py tests/data tests/stats/test_binomial.py tests/stats/test_mean.py \
 	tests/stats/test_multiplicity.py tests/scores/test_by_columns.py tests/comparisons/test_design.py tests/test_plain_english.py
 check: $(DEV)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/codespell $(TEXTS)
+	@$(BIN)/ruff check . && $(ENCODINGS) && $(BIN)/ruff format --check . && $(BIN)/codespell $(TEXTS)
 	@$(TREE_LAYOUT)
 	@cd $(TREE) && ../bin/lint-imports --no-cache > ../contracts.log || { cat ../contracts.log; exit 1; }
 	@(cd $(TREE) && ../bin/pyright --pythonpath ../bin/python $(CORE)) > $(VENV)/types.log 2>&1 & types=$$!; \
@@ -58,6 +60,7 @@ check: $(DEV)
 # the tree as a wheel lays it out.
 lint: $(DEV)
 	$(BIN)/ruff check .
+	$(ENCODINGS)
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell $(TEXTS)
 	$(TREE_LAYOUT)

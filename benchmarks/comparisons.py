@@ -9,7 +9,7 @@ from time import process_time
 
 import numpy as np
 
-from evalstats_plugin import Responses, Source, compare, intervals
+from evalstats_plugin import Measure, Responses, Source, compare, intervals
 
 MODELS, TASKS, ITEMS, CLUSTERS = 50, 60, 200, 20
 REPEATS = 3
@@ -51,8 +51,7 @@ def _responses() -> list[Responses]:
         found += [
             Responses(
                 model=f"model_{i}",
-                task=f"task_{t}",
-                metric="acc",
+                measure=Measure(task=f"task_{t}", metric="acc"),
                 item_ids=np.arange(ITEMS),
                 scores=row[:, None],
                 source=source,

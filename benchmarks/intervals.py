@@ -7,7 +7,7 @@ from time import process_time
 
 import numpy as np
 
-from evalstats_plugin import Responses, Source, intervals
+from evalstats_plugin import Measure, Responses, Source, intervals
 
 MODELS, TASKS, ITEMS = 50, 60, 200
 REPEATS = 3
@@ -32,8 +32,7 @@ def seconds(scores: np.ndarray) -> float:
     responses = [
         Responses(
             model=f"model_{i // TASKS}",
-            task=f"task_{i % TASKS}",
-            metric="acc",
+            measure=Measure(task=f"task_{i % TASKS}", metric="acc"),
             item_ids=ids,
             scores=row[:, None],
             source=source,

@@ -16,6 +16,8 @@ from evalstats_plugin.comparisons.gating import gate as gate
 from evalstats_plugin.comparisons.leaderboard import table as table
 from evalstats_plugin.comparisons.power import power as power
 from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
+from evalstats_plugin.data.measure import Measure as Measure
+from evalstats_plugin.data.measure import Scale as Scale
 from evalstats_plugin.data.methods import Method as Method
 from evalstats_plugin.data.responses import Group as Group
 from evalstats_plugin.data.responses import Responses as Responses

@@ -21,6 +21,7 @@ import pluggy
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparisons, RankSets
     from evalstats_plugin.data.methods import Method
+    from evalstats_plugin.data.metrics import StockMetric
     from evalstats_plugin.data.responses import Responses, Selection
     from evalstats_plugin.data.results import Results
     from evalstats_plugin.hierarchical.rows import CapabilityLevel, PooledScores
@@ -85,6 +86,14 @@ def evalstats_annotate_results(
 @hookspec
 def evalstats_methods() -> Sequence[Method]:  # pyright: ignore[reportReturnType]
     """Return further statistical methods, to be named by ``--method``."""
+
+
+@hookspec
+def evalstats_metrics() -> Sequence[StockMetric]:  # pyright: ignore[reportReturnType]
+    """Return what is known of your metrics: scale, direction, aggregation (`data.metrics`).
+
+    Your lines go before those of the registry.
+    """
 
 
 @hookspec

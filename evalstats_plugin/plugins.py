@@ -26,6 +26,7 @@ import pluggy
 from evalstats_plugin import hookspecs
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.methods import Family, Method, Question, table_of
+from evalstats_plugin.data.metrics import StockMetric
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.hookspecs import Command, Exporter, ItemText
 from evalstats_plugin.runtime.files import LogFile
@@ -73,6 +74,7 @@ NEEDED: Mapping[str, str] = {
     "evalstats_annotate_log": "the path of the file that was written, or None",
     "evalstats_annotate_results": "a mapping, or None",
     "evalstats_methods": "a list of Method, each with a family that Method knows",
+    "evalstats_metrics": "a list of StockMetric",
     "evalstats_commands": "a list of Command with names of one word",
     "evalstats_harness_commands": "a list of Command with names of one word",
     "evalstats_exporters": "a list of Exporter with names of one word",
@@ -162,6 +164,9 @@ _FITS: Mapping[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "evalstats_annotate_log": lambda answer, _: hasattr(answer, "name"),
     "evalstats_annotate_results": lambda answer, _: isinstance(answer, Mapping),
     "evalstats_methods": _are_methods,
+    "evalstats_metrics": lambda answer, _: (
+        _is_list(answer) and all(isinstance(m, StockMetric) for m in answer)
+    ),
     "evalstats_commands": _are_offers,
     "evalstats_harness_commands": _are_offers,
     "evalstats_exporters": _are_offers,
@@ -318,6 +323,10 @@ class Plugins:
         """Return every method for one question by name: our own, and what plugins add."""
         taken = [m.name for some in PURPOSES.values() for m in some]
         return table_of(self._named("evalstats_methods", "method", taken).values(), own)
+
+    def metrics(self) -> tuple[StockMetric, ...]:
+        """Return the lines that plugins add to the registry of metrics."""
+        return tuple(m for answer in self.call("evalstats_metrics") for m in answer)
 
     def commands(self, taken: Iterable[str] = ()) -> dict[str, Command]:
         """Return every plugin's commands by name, without names that are taken."""

@@ -280,6 +280,41 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_hurts_nobody(installed: I
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("print('hello')", "PluginError: it prints while it is loaded: 'hello\\n'"),
+        ("import os\nos.write(1, b'hello')", "PluginError: it prints while it is loaded: 'hello'"),
+        ("import sys\nsys.exit(0)", "SystemExit: 0"),
+        ("raise BaseException('no')", "BaseException: no"),
+        ("raise GeneratorExit", "GeneratorExit: "),
+    ],
+)
+def test_a_plugin_that_does_more_than_load_is_left_out(
+    installed: Install, capfd: pytest.CaptureFixture[str], source: str, problem: str
+) -> None:
+    """Named, while the others are in use; standard output is for results."""
+    name = f"loud_{len(source)}"
+    installed(name, f"{HEAD}{source}\n")
+
+    plugins = load_plugins()
+
+    assert problem == {p.name: p.problem for p in plugins.listing}[name]
+    assert name not in plugins.modules
+    assert {"lm_eval", "inspect_ai"} <= plugins.modules.keys()
+    assert "" == capfd.readouterr().out
+
+
+def test_all_plugins_of_others_can_be_left_out(installed: Install) -> None:
+    """By one name; those that come with the package stay."""
+    installed("other", HEAD)
+
+    plugins = load_plugins(["*"])
+
+    assert ("other",) == plugins.blocked()
+    assert plugins.installed
+
+
 def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
     """Without a check pluggy would ignore it in silence."""
     installed("misspelt", HEAD + "@hookimpl\ndef evalstats_raed_log(path): return None\n")

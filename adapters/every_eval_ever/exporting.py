@@ -211,7 +211,7 @@ def _result(r: Responses) -> dict[str, Any]:
 def _extra(r: Responses) -> str:
     """Return the fields that the schema lacks, as JSON text, because details must be texts."""
     n_items = len(r.item_ids) if r.scores.size else 0
-    known = {"model": r.model, "metric": r.metric, "n_items": n_items, **metadata_of(r)}
+    known = {"model": r.model, "n_items": n_items, **metadata_of(r)}
     return json.dumps(known, ensure_ascii=False)
 
 

@@ -40,6 +40,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import (
     section,
     settings_of,
 )
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -128,9 +129,9 @@ class _Log:
         return [*made, *self._unmatched(columns, left)]
 
     def _wants(self, fields: Fields) -> bool:
-        task = fields["task"]
-        wanted = self.selection.wants_metric(fields["metric"], task)
-        return self.selection.wants_task(task) and wanted
+        measure: Measure = fields["measure"]
+        wanted = self.selection.wants_metric(measure.metric, measure.task)
+        return self.selection.wants_task(measure.task) and wanted
 
     def _bare(self, result: Json) -> Fields:
         config = section(result, "metric_config")
@@ -141,10 +142,11 @@ class _Log:
         extra = extra_of(result)
         return {
             "model": extra["model"] if extra else str(self.found["model_info"]["id"]),
-            "task": str(result["evaluation_name"]),
-            "metric": extra["metric"] if extra else metric_of(result),
-            "higher_is_better": not lower if isinstance(lower, bool) else None,
-            "bounds": _bounds(config),
+            "measure": Measure(
+                task=str(result["evaluation_name"]),
+                metric=metric_of(result),
+                higher_is_better=not lower if isinstance(lower, bool) else None,
+            ).on(_bounds(config), "logged"),
             "source": self.source,
             "provenance": Provenance(home=str(self.found["model_info"]["id"]).rpartition("/")[2]),
             "settings": settings_of(self.found, result),
@@ -160,8 +162,7 @@ class _Log:
         for key in left:
             bare: Fields = {
                 "model": str(self.found["model_info"]["id"]),
-                "task": key.name,
-                "metric": "instances",
+                "measure": Measure(task=key.name, metric="instances"),
                 "source": self.source,
                 "provenance": Provenance(),
                 "notes": (_OF_NO_RESULT,),
@@ -181,14 +182,15 @@ def _without_items(bare: Fields, note: str, result: Json) -> Responses:
 
 def _with_unique_metrics(bare: Sequence[Fields], results: Sequence[Json]) -> list[Fields]:
     """Add the result's own id, or a number, to metrics of the same task and name."""
-    keys = [(fields["task"], fields["metric"]) for fields in bare]
+    keys = [(fields["measure"].task, fields["measure"].metric) for fields in bare]
     count = Counter(keys)
     seen: Counter[tuple[str, str]] = Counter()
     made: list[Fields] = []
     for fields, key, result in zip(bare, keys, results, strict=True):
         seen[key] += 1
         more = result.get("evaluation_result_id") or seen[key]
-        made.append({**fields, "metric": f"{key[1]} ({more})"} if count[key] > 1 else fields)
+        named = replace(fields["measure"], metric=f"{key[1]} ({more})")
+        made.append({**fields, "measure": named} if count[key] > 1 else fields)
     return made
 
 
@@ -223,8 +225,8 @@ def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str |
     if twice is not None:
         msg = (
             f"{bare['source'].path}: item {column.ids[twice[0]]!r} is there twice in one epoch "
-            f"among the instances of {bare['task']} ({twice[2]} too many). Two runs may have been "
-            "appended to one file: keep the instances of one."
+            f"among the instances of {bare['measure'].task} ({twice[2]} too many). Two runs may "
+            "have been appended to one file: keep the instances of one."
         )
         raise LogError(msg)
     first = first_rows(places)
@@ -235,8 +237,11 @@ def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str |
     counted = section(found, "detailed_evaluation_results").get("total_rows") is not None
     n_run = 0 if counted or epochs.any() else bare.get("logged_n") or 0
     whole = _compared(bare, column) if foreign else bare
+    n_cut = max(n_run - len(first), 0) if foreign else 0
+    measure: Measure = whole["measure"]
     return Responses(
-        **{k: v for k, v in whole.items() if k not in ("provenance", "notes")},
+        **{k: v for k, v in whole.items() if k not in ("measure", "provenance", "notes")},
+        measure=replace(measure, n_cut=n_cut),
         item_ids=as_item_ids(names[order].tolist()),
         scores=score_matrix(places, epochs, _scores(column, result)),
         weights=_weights(column, first),
@@ -245,7 +250,6 @@ def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str |
         provenance=replace(
             bare["provenance"],
             prompt_hashes=None if None in prompts else np.asarray(prompts),
-            n_cut=max(n_run - len(first), 0) if foreign else 0,
         ),
         notes=(*bare["notes"], *notes, *about_clusters, *whole["notes"][len(bare["notes"]) :]),
     )
@@ -312,7 +316,8 @@ def _compared(bare: Fields, column: Column) -> Fields:
     if logged is not None and not math.isnan(mean):
         scale = scale_of(logged, mean)
         if scale == PERCENT:
-            error, bounds = bare["logged_std_error"], bare["bounds"]
+            error, measure = bare["logged_std_error"], bare["measure"]
+            bounds = measure.bounds
             # The bounds may be those of the instances already.
             if bounds is not None and bounds[0] <= logged <= bounds[1]:
                 bounds = bounds[0] / PERCENT, bounds[1] / PERCENT
@@ -320,7 +325,7 @@ def _compared(bare: Fields, column: Column) -> Fields:
             changed = {
                 "logged": logged / PERCENT,
                 "logged_std_error": None if error is None else error / PERCENT,
-                "bounds": bounds,
+                "measure": measure.on(bounds, measure.scale_from),
             }
         elif scale is None:
             notes.append(f"mismatch: {logged:.6g} was logged, the instances give {mean:.6g}")

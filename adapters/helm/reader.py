@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
     Selection,
     Source,
     as_item_ids,
+    mean_over_epochs,
     score_matrix,
 )
 from evalstats_plugin.data.runs import PER_TASK
@@ -192,8 +194,7 @@ class _Run:
         rows = self.scores.get(key)
         base: dict[str, Any] = {
             "model": self.model,
-            "task": self.task,
-            "metric": label,
+            "measure": Measure(task=self.task, metric=label),
             "source": Source(path=self.path, harness="helm"),
             "settings": self.settings,
             "logged": None if math.isnan(value) else value,
@@ -265,6 +266,11 @@ def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
     mean = float(np.mean(means))
     if not math.isclose(mean, value, rel_tol=1e-9, abs_tol=1e-12):
         yield f"mismatch: {value:.6g} was logged, the instances give {mean:.6g}"
+        return
+    items = mean_over_epochs(scores)
+    of_items = float(items[~np.isnan(items)].mean())
+    if not math.isclose(of_items, value, rel_tol=1e-9, abs_tol=1e-12):
+        yield f"{value:.6g} was logged, a mean of trials; of instances it is {of_items:.6g}"
 
 
 def _hash(asked: object) -> bytes | None:

@@ -13,10 +13,11 @@ give, with the limits of an interval, their distances from the estimate (``..._c
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
@@ -212,27 +213,40 @@ def _with_columns(
     return df
 
 
-def _headlines(df: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """Return scorer, score and value of each row's headline, as far as the frame has them."""
-    columns = [f"{HEADLINE}_name", f"{HEADLINE}_score", f"{HEADLINE}_value"]
-    there = [name for name in columns if name in df.columns]
-    if len(there) < len(columns) - 1:
-        return [()] * len(df)
-    return list(zip(*(df[column] for column in there), strict=True))
+class _Headline(NamedTuple):
+    """What a frame says of the score that represents a log; None where it has no such column."""
+
+    scorer: str | None
+    score: str | None
+    """Inspect has this column from 0.3.261."""
+    value: float | None
 
 
-def _name_of(headline: tuple[Any, ...], values: Sequence[Responses]) -> str | None:
+def _headlines(df: pd.DataFrame) -> list[_Headline]:
+    """Return each row's headline, as far as the frame names it."""
+    nothing = [None] * len(df)
+    columns = (
+        df[name].astype(object).where(df[name].notna(), None) if name in df.columns else nothing
+        for name in (f"{HEADLINE}_name", f"{HEADLINE}_score", f"{HEADLINE}_value")
+    )
+    return [_Headline(*row) for row in zip(*columns, strict=True)]
+
+
+def _name_of(headline: _Headline, values: Sequence[Responses]) -> str | None:
     """Return the name of the row that holds a headline; None if none does.
 
     A frame does not say how epochs were reduced, or of which group of items a value is: this the
     logged value decides. Without a headline it is the first row.
     """
-    if not headline:
+    scorer, score, value = headline
+    if scorer is None and score is None:
         return values[0].metric if values else None
-    scorer, score, *value = headline
-    own = [v for v in values if v.metric.partition("/")[0] in (f"{scorer}:{score}", f"{score}")]
-    if value and not (value[0] is None or math.isnan(value[0])):
-        own = [v for v in own if v.logged is not None and math.isclose(v.logged, value[0])]
+    if score is None:
+        own = [v for v in values if re.split("[:/]", v.metric)[0] == scorer]
+    else:
+        own = [v for v in values if v.metric.partition("/")[0] in (f"{scorer}:{score}", score)]
+    if value is not None:
+        own = [v for v in own if v.logged is not None and math.isclose(v.logged, value)]
     return own[0].metric if own else None
 
 

@@ -122,6 +122,7 @@ def _limits(
 ) -> tuple[float, float] | None:
     import numpy as np
 
+    from evalstats_plugin.data.measure import Measure
     from evalstats_plugin.data.responses import Responses, Source
     from evalstats_plugin.scores.intervals import intervals
 
@@ -130,8 +131,7 @@ def _limits(
     clusters = None if cluster is None else _clusters(scores, cluster)
     responses = Responses(
         model="",
-        task="",
-        metric="",
+        measure=Measure(task="", metric=""),
         item_ids=np.arange(np.count_nonzero(known)),
         scores=values[known, None],
         clusters=None if clusters is None else np.compress(known, clusters),

@@ -32,6 +32,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     Estimand,
     Logged,
     estimands_of,
+    headline_row,
     others_of,
     reduced,
 )
@@ -44,6 +45,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import (
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import with_prediction
+from evalstats_plugin.data.measure import SHARE, Measure, Scale
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -100,7 +102,7 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
             return []
         if selection.header_only:
             found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
-            return [Responses(**base, metric=label) for label in found]
+            return [Responses(**_named(base, label)) for label in found]
         if log.status != "success" and not selection.include_incomplete:
             msg = (
                 f"{path} is of a run that did not end well (status {log.status!r}); "
@@ -123,7 +125,8 @@ def read_texts(
 
 
 def _task_names(base: Fields) -> tuple[str, ...]:
-    return base["task"], base["task"].rpartition("/")[2]
+    task: str = base["measure"].task
+    return task, task.rpartition("/")[2]
 
 
 def _base(log: EvalLog, path: Path) -> Fields:
@@ -138,7 +141,7 @@ def _base(log: EvalLog, path: Path) -> Fields:
     )
     return {
         "model": printable_name(spec.model),
-        "task": printable_name(spec.task),
+        "measure": Measure(task=printable_name(spec.task), metric=""),
         "source": source,
         "provenance": Provenance(task_version=printable_name(str(spec.task_version))),
         "settings": settings_of(log),
@@ -162,6 +165,11 @@ def _read_scores(
             for s in scorers
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
+    headline = headline_row(log)
+    for fields in (*others, *(fields for each in found for fields in each)):
+        measure: Measure = fields["measure"]
+        known = None if headline is None else measure.metric == headline
+        fields["measure"] = replace(measure, is_headline=known)
     return _selected([each for each in found if each], others, selection, _task_names(base))
 
 
@@ -176,13 +184,19 @@ def _selected(
         rows = [[*each] for each in found] or [[each] for each in others]
         if found:
             rows[0] += others
-        return [_made(*each) for each in rows]
+        # A headline that is no mean of scores stands alone: no other value answers for it.
+        alone = [
+            f for each in rows for f in each[1:] if "scores" not in f and f["measure"].is_headline
+        ]
+        rows = [[f for f in each if all(f is not one for one in alone)] for each in rows]
+        return [_made(*each) for each in ([one] for one in alone)] + [_made(*each) for each in rows]
     asked: list[Responses] = []
     for each in [*found, others]:
-        wanted = [selection.wants_metric(fields["metric"], *tasks) for fields in each]
+        wanted = [selection.wants_metric(fields["measure"].metric, *tasks) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
         if each and not any(wanted):
-            wanted[0] = selection.wants_metric(each[0]["metric"].partition("/")[0], *tasks)
+            name = each[0]["measure"].metric.partition("/")[0]
+            wanted[0] = selection.wants_metric(name, *tasks)
         named = [fields for fields, is_named in zip(each, wanted, strict=True) if is_named]
         if each is not others and wanted[0]:
             rest = [fields for fields, is_named in zip(each, wanted, strict=True) if not is_named]
@@ -198,17 +212,20 @@ def _made(first: Fields, *beside: Fields) -> Responses:
 def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     """Return responses that hold only the logged value."""
     return {
-        **base,
+        **_named(base, estimand.label, higher_is_better=estimand.logged.is_accuracy or None),
         **_logged(estimand),
-        "higher_is_better": True if estimand.logged.is_accuracy else None,
         "notes": tuple(map(printable_name, notes)),
     }
+
+
+def _named(fields: Fields, label: str, **known: Any) -> Fields:
+    """Return the fields with the measure of one metric, and with what is known of it."""
+    return {**fields, "measure": replace(fields["measure"], metric=label, **known)}
 
 
 def _logged(estimand: Estimand) -> Fields:
     logged = estimand.logged
     return {
-        "metric": estimand.label,
         "logged": logged.value,
         "logged_std_error": logged.std_error,
         "logged_n": logged.n,
@@ -228,19 +245,22 @@ def _of_scorer(
     graded = all(is_grade(v) or is_unscored(v) for v in values)
     estimands = estimands_of(log, scorer)
     epochs: Fields = {
-        **base,
-        "metric": scorer.label,
+        **_named(
+            base,
+            scorer.label,
+            scorer=scorer.name,
+            scale=SHARE if graded else None,
+            scale_from="registry" if graded else "",
+            higher_is_better=graded or estimands[0].logged.is_accuracy or None,
+            population=_population(log, table),
+            n_cut=_n_cut(log, table),
+        ),
         "item_ids": table.item_ids,
         "item_hashes": table.hashes("question"),
-        "provenance": replace(
-            base["provenance"], prompt_hashes=table.hashes("prompt"), n_cut=_n_cut(log, table)
-        ),
+        "provenance": replace(base["provenance"], prompt_hashes=table.hashes("prompt")),
         "scores": table.spread(table.numbers(values)),
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "clusters": clusters,
-        "bounds": (0.0, 1.0) if graded else None,
-        "higher_is_better": True if graded or estimands[0].logged.is_accuracy else None,
-        "population": _population(log, table),
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
     done = log.status == "success"
@@ -285,20 +305,23 @@ def _of_estimand(
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
     made = epochs if kept.all() else _only(epochs, kept)
-    bounds, higher = made["bounds"], made["higher_is_better"]
+    measure: Measure = replace(
+        made["measure"], metric=estimand.label, reducer="" if is_mean else estimand.reducer,
+        group=estimand.group,
+    )  # fmt: skip
     if estimand.kind == "share":
-        bounds, higher = (0.0, 1.0), None
+        measure = replace(measure.on(SHARE, "registry"), higher_is_better=None, direction_from="")
     elif not is_mean and estimand.reducer.startswith(UNIT):
-        bounds, higher = (0.0, 1.0), True
-    if estimand.kind == "groups" and bounds is not None:
-        bounds = (0.0, float(_weights(every, table.field(estimand.field)).max()))
+        measure = replace(measure.on(SHARE, "registry"), higher_is_better=True)
+    if estimand.kind == "groups" and measure.bounds is not None:
+        weights = _weights(every, table.field(estimand.field))
+        measure = measure.on(Scale(0.0, float(weights.max())), measure.scale_from)
     return {
         **made,
         **_logged(estimand),
+        "measure": measure,
         "scores": epochs["scores"][kept] if valid is None else valid[kept],
         "unreduced": None if is_mean else Responses(**made),
-        "bounds": bounds,
-        "higher_is_better": higher,
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
 

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -28,6 +29,7 @@ from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.logs.withholding import WITHHELD, as_logged
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.scores.items import AGAINST
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
@@ -90,6 +92,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
     A log in place is not written if nothing changes; header and samples change in one step.
     """
+    if annotation is not None and annotation.rescore:
+        # No value in a header is replaced.
+        rows = as_logged(annotation.intervals, annotation.partial)
+        annotation = replace(annotation, intervals=rows)
     items: Items | None = {} if annotation is None else annotation.items
     columns = annotation is not None and annotation.item_columns
     check_items(items or {})
@@ -138,6 +144,10 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
                 score.metrics = _placed(score.metrics, _predicted(found))
             elif label in rows and (estimand.kind == "scores" or label == headline):
                 name = "" if estimand.kind == "scores" else estimand.name
+                first = next(iter(score.metrics), "")
+                if estimand.kind == "scores" and first not in estimand.keys:
+                    # The first value is no mean of the scores: these bounds are of another.
+                    name = estimand.keys[0]
                 score.metrics = _placed(score.metrics, _bounds(rows[label], name))
     before = [list(score.metrics.items()) for score in log.results.scores]
     after = [list(score.metrics.items()) for score in results.scores]
@@ -301,7 +311,8 @@ def _sentence(row: ScoreInterval) -> str:
     if row.estimate is None:
         return f"{row.metric}: no estimate"
     if row.low is None or row.high is None:
-        return f"{row.metric} {row.estimate:.3f}, no interval"
+        why = next((n for n in row.notes if n.startswith(WITHHELD)), "no interval")
+        return f"{row.metric} {row.estimate:.3f}, {why}"
     epochs = f" × {counted(row.n_epochs, 'epoch')}" if row.n_epochs > 1 else ""
     clusters = "" if row.n_clusters is None else f" in {_plural(row.n_clusters, 'cluster')}"
     how = f"{100 * row.confidence_level:g} % {row.method}"

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import LogError
@@ -199,15 +201,17 @@ class _Run:
         logged = _number(values[metric])
         base: dict[str, Any] = {
             "model": self.model,
-            "task": printable_name(task),
-            "metric": printable_name(metric),
+            "measure": Measure(
+                task=printable_name(task),
+                metric=printable_name(metric),
+                higher_is_better=about.get("higher_is_better"),
+                population=original if _is_part(original, effective) else None,
+            ),
             "source": self.source,
             "settings": (*self.settings, *shown),
-            "higher_is_better": about.get("higher_is_better"),
             "logged": logged,
             "logged_std_error": _number(values.get(f"{metric}_stderr")),
             "logged_n": effective if isinstance(effective, int) and effective > 0 else n or None,
-            "population": original if _is_part(original, effective) else None,
         }
         version = str(self.found.get("versions", {}).get(task, ""))
         if self.selection.header_only:
@@ -222,14 +226,15 @@ class _Run:
         aggregation = about.get("corpus_level_fn") or "mean"
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
-            return Responses(**base, aggregation="other", notes=(note,))
+            return Responses(**base, notes=(note,)).measured(aggregation="other")
         mismatch = f"mismatch: {logged} was logged, the items give {mean:.6g}"
+        base["measure"] = replace(base["measure"], n_cut=n_cut)
         return Responses(
             **base,
             item_ids=details.ids,
             scores=scores[:, None],
             item_hashes=details.questions,
-            provenance=Provenance(task_version=version, prompt_hashes=details.prompts, n_cut=n_cut),
+            provenance=Provenance(task_version=version, prompt_hashes=details.prompts),
             notes=() if same or n_cut else (mismatch,),
         )
 
@@ -258,8 +263,7 @@ def _without_results(path: Path, task: str, selection: Selection) -> Iterator[Re
         if selection.wants_metric(metric, task):
             yield Responses(
                 model=printable_name(model),
-                task=printable_name(task),
-                metric=printable_name(metric),
+                measure=Measure(task=printable_name(task), metric=printable_name(metric)),
                 item_ids=details.ids,
                 scores=scores[:, None],
                 item_hashes=details.questions,

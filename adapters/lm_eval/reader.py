@@ -38,6 +38,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
     texts_of,
 )
 from evalstats_plugin.adaptive.records import RECORD, with_prediction
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.responses import (
     Group,
     Provenance,
@@ -256,7 +257,7 @@ class _Run:
                 "item_ids": np.asarray(column.doc_ids),
                 "item_hashes": _as_hashes(column.doc_hashes),
                 "provenance": self._provenance(
-                    m.task, logged, len(column.doc_ids), _as_hashes(column.prompt_hashes, 16)
+                    m.task, logged, _as_hashes(column.prompt_hashes, 16)
                 ),
             }
             field, notes = self._cluster_field(m.task), ()
@@ -266,12 +267,11 @@ class _Run:
         return logged.items[m.filter]
 
     def _provenance(
-        self, task: str, logged: _Logged | None, n: int = 0, prompts: NDArray[Any] | None = None
+        self, task: str, logged: _Logged | None, prompts: NDArray[Any] | None = None
     ) -> Provenance:
         return Provenance(
             task_version=str(layout.section(self.data, "versions").get(task, "")),
             prompt_hashes=prompts,
-            n_cut=logged.n_items - n if logged else 0,
             is_altered=logged.is_altered if logged else False,
             home=self.home,
         )
@@ -285,10 +285,14 @@ class _Run:
         config = layout.section(self.data, "configs", m.task)
         return {
             "model": self.model,
-            "task": m.task,
-            "metric": m.key,
-            "higher_is_better": layout.section(self.data, "higher_is_better", m.task).get(m.name),
-            "aggregation": aggregation_of(m.name, config),
+            "measure": Measure(
+                task=m.task,
+                metric=m.key,
+                filter="" if m.filter == "none" else m.filter,
+                higher_is_better=layout.section(self.data, "higher_is_better", m.task).get(m.name),
+                aggregation=aggregation_of(m.name, config),
+                population=population if population != effective else None,
+            ),
             "source": self.source,
             "provenance": self._provenance(m.task, None),
             "settings": (*self.settings, *task_settings(self.data, m.task)),
@@ -296,7 +300,6 @@ class _Run:
             "logged": as_number(logged.get(m.key)),
             "logged_std_error": as_number(logged.get(m.stderr_key)),
             "logged_n": effective,
-            "population": population if population != effective else None,
         }
 
     def _groups(self, m: _Metric) -> Iterator[Group]:
@@ -316,7 +319,8 @@ class _Run:
     def _of_metric(self, m: _Metric, logged: _Logged | None, *more: str) -> Responses:
         """Read one metric of a task; ``more`` are notes that come after its own."""
         known = self._known(m)
-        if known["aggregation"] == "bypass":
+        measure: Measure = known["measure"]
+        if measure.aggregation == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
             unscored: dict[str, Any] = {
@@ -333,12 +337,14 @@ class _Run:
             notes = logged.notes(n, known["logged"]) or (
                 f"not among the samples of filter {m.filter!r}",
             )
-            known["provenance"] = self._provenance(m.task, logged, n)
+            known["provenance"] = self._provenance(m.task, logged)
+            known["measure"] = replace(measure, n_cut=logged.n_items - n)
             return Responses(**known, notes=(*notes, *_doubts(m, known), *more))
         items, about_items = self._items(m, logged)
         known["chance"] = column.chance(m.name)
+        known["measure"] = replace(measure, n_cut=logged.n_items - len(column.doc_ids))
         about = logged.notes(len(column.doc_ids), known["logged"])
-        found = _with_values(known | items, values, is_whole=items["provenance"].n_cut == 0)
+        found = _with_values(known | items, values)
         notes = (*about, *found.get("notes", ()), *about_items, *more)
         noted: dict[str, Any] = {**found, "notes": notes}
         return Responses(**noted)
@@ -386,8 +392,9 @@ class _Run:
                 items, about_items = self._items(m, logged)
                 notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
                 fields = self._known(m) | items
-                fields |= {"aggregation": "mean", "scores": scores, "notes": (*notes, *about_items)}
-                yield Responses(**fields)
+                fields |= {"scores": scores, "notes": (*notes, *about_items)}
+                n_cut = logged.n_items - len(column.doc_ids)
+                yield Responses(**fields).measured(aggregation="mean", n_cut=n_cut)
 
 
 class _Stray(_Run):
@@ -431,18 +438,17 @@ def _as_hashes(texts: Sequence[str | None], width: int | None = None) -> NDArray
 
 def _doubts(m: _Metric, known: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a note where a value and its standard error contradict each other."""
-    if known["aggregation"] != "mean":
+    if known["measure"].aggregation != "mean":
         return ()
     n = known["logged_n"] or 0
     problem = contradiction(m.name, known["logged"], known["logged_std_error"], int(n))
     return (f"mismatch: {problem}",) if problem else ()
 
 
-def _with_values(
-    known: Mapping[str, Any], values: Sequence[Any], *, is_whole: bool
-) -> dict[str, Any]:
+def _with_values(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
     """Return fields with the values of items, compared with the logged ones if all are there."""
-    aggregation: str = known["aggregation"]
+    measure: Measure = known["measure"]
+    aggregation, is_whole = measure.aggregation, not measure.n_cut
     if aggregation in ("weighted_perplexity", "bits_per_byte"):
         pairs = as_pairs(values)
         if pairs is not None:
@@ -452,7 +458,7 @@ def _with_values(
     if scores is None and aggregation == BRIER:
         scores = brier_scores(values)
         # lm-eval's own aggregation is their mean.
-        aggregation, found["bounds"] = "mean", (0.0, 2.0)
+        aggregation, measure = "mean", measure.on(Scale(0.0, 2.0), "registry")
     without = {k: v for k, v in known.items() if k not in ("item_ids", "item_hashes", "clusters")}
     if scores is None:
         answered = with_answers(known, values)
@@ -460,7 +466,7 @@ def _with_values(
             return answered
         note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
         other = "other" if aggregation == "mean" else aggregation
-        return {**without, "aggregation": other, "notes": (note,)}
+        return {**without, "measure": replace(measure, aggregation=other), "notes": (note,)}
     # Other aggregations have a bootstrap standard error, or none.
     stderr = known["logged_std_error"] if aggregation == "mean" else None
     problem = disagreement(scores, known["logged"], stderr) if is_whole else None
@@ -471,23 +477,26 @@ def _with_values(
             return {**without, "notes": (note,)}
         aggregation = "mean"
     notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
-    found["aggregation"] = "mean" if aggregation == "nanmean" else aggregation
+    aggregation = "mean" if aggregation == "nanmean" else aggregation
+    found["measure"] = replace(measure, aggregation=aggregation)
     return {**found, "scores": scores[:, None], "notes": notes}
 
 
 def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
     """Return fields with (expected, answered) pairs; None if no known metric aggregates them."""
     pairs = as_answers(values)
-    if pairs is None or known["aggregation"] not in (*NAMES, "custom"):
+    measure: Measure = known["measure"]
+    if pairs is None or measure.aggregation not in (*NAMES, "custom"):
         return None
     found: dict[str, Any] = {**known, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
-    if known["aggregation"] in NAMES:
+    if measure.aggregation in NAMES:
         return found
     name = recognise(Responses(**found))
     if name is None:
         return None
     note = f"its aggregation gives what {name} gives, and is taken for it"
-    return {**found, "aggregation": name, "notes": (*known.get("notes", ()), note)}
+    measure = replace(measure, aggregation=name)
+    return {**found, "measure": measure, "notes": (*known.get("notes", ()), note)}
 
 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval.layout import section
+from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import together, with_response
@@ -99,9 +100,6 @@ _CHOSEN = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match")
 
 _UNIT = ("acc", "exact_match", "pass@")
 """How the names of metrics begin whose scores lie in [0, 1], whatever the task."""
-
-
-Weighting = Literal["micro", "macro"]
 
 
 def read_samples(
@@ -624,6 +622,10 @@ def unweighted_stderr(stderrs: Sequence[float]) -> float:
     return math.sqrt(sum(s**2 for s in stderrs)) / len(stderrs)
 
 
+def _is_stderr(key: str) -> bool:
+    return key.partition(",")[0].endswith("_stderr")
+
+
 class Tree:
     """The groups of tasks of one run, in the order of lm-eval's own table."""
 
@@ -673,31 +675,40 @@ class Tree:
     def weighting(self, group: str, key: str) -> tuple[Weighting, tuple[str, ...]]:
         """Return a group's weighting, and a note if its logged value is neither mean.
 
-        The weighting is not logged; it is inferred from the group's logged value.
+        The weighting is not logged; it is inferred from the group's logged value, and where tasks
+        of one value leave it open, from those of its other metrics.
         """
+        fits = self._fits(group, key)
+        if isinstance(fits, str):
+            return "micro", (fits,)
+        if len(fits) > 1:
+            logged = self.results.get(group, {})
+            others = [each for each in logged if each != key and not _is_stderr(each)]
+            found = [self._fits(group, other) for other in others]
+            alone = [each for each in found if not isinstance(each, str) and len(each) == 1]
+            fits = alone[0] if alone else fits
+        return (fits[0] if len(fits) == 1 else "either"), ()
+
+    def _fits(self, group: str, key: str) -> Sequence[Literal["micro", "macro"]] | str:
+        """Return the weightings that give the logged value; or what is wrong with it."""
         logged = as_number(self.results.get(group, {}).get(key))
         if logged is None:
-            return "micro", ()
-        values: list[float] = []
-        sizes: list[float] = []
-        for task in self.leaves(group):
-            value = as_number(self.results.get(task, {}).get(key))
-            if value is not None:
-                values.append(value)
-                sizes.append(self.size(task))
+            return ("micro",)
+        tasks = [t for t in self.leaves(group) if as_number((self.results.get(t) or {}).get(key))
+                 is not None]  # fmt: skip
+        values = [as_number(self.results[task][key]) or 0.0 for task in tasks]
+        sizes = [self.size(task) for task in tasks]
         if not values:
-            return "micro", ("mismatch: no task of this group has the metric",)
-        if not all(sizes):
-            return "micro", ()  # up to 0.4.2 the numbers of items are not logged
-        micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / (sum(sizes) or 1)
+            return "mismatch: no task of this group has the metric"
+        if not all(sizes) or len(set(sizes)) == 1:
+            return ("micro",)  # up to 0.4.2 the numbers of items are not logged
+        micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
         macro = sum(values) / len(values)
-        if same(micro, logged):
-            return "micro", ()
-        if same(macro, logged):
-            return "macro", ()
-        return "micro", (
+        known: dict[Literal["micro", "macro"], float] = {"micro": micro, "macro": macro}
+        fits = tuple(name for name, value in known.items() if same(value, logged))
+        return fits or (
             f"mismatch: the log has value {logged:.6g} where its tasks give {micro:.6g} weighted "
-            f"by items and {macro:.6g} unweighted",
+            f"by items and {macro:.6g} unweighted"
         )
 
     def size(self, task: str) -> float:

@@ -174,7 +174,7 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
     touched: set[tuple[str, str]] = set()
     kept: set[tuple[str, str]] = set()
     for r in read_results(data, path, Selection()):
-        if not r.provenance.is_whole:
+        if not r.is_whole:
             # What all items gave is not corrected by a part of them.
             kept |= {(group, r.metric) for group in tree.groups_around(r.task)}
             continue
@@ -214,7 +214,7 @@ def _of_group(
     means = [v for v in values if v is not None]
     known = [e for e in errors if e is not None]
     sizes = [tree.size(t) for t in tasks]
-    micro = tree.weighting(group, metric)[0] == "micro"
+    micro = tree.weighting(group, metric)[0] != "macro"
     if len(means) < len(tasks):
         return
     if micro:

@@ -43,10 +43,10 @@ from evalstats_plugin.adapters.tabular.rows import (
     fill,
     groups_of,
     metric_of,
-    with_scale,
     without_empty_rows,
 )
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
     TABULAR,
     Responses,
@@ -131,12 +131,12 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if table is None:
         return None
     if selection.wide:
-        return with_scale(read_wide(table, log, selection))
+        return read_wide(table, log, selection)
     whole = METADATA in known
     found = list(_responses(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(found, known[METADATA], path, selection)
-    return with_scale(found)
+    return found
 
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
@@ -166,7 +166,7 @@ def _with_known(
             if not _wanted(selection, task, metric):
                 continue
             source = Source(path=path, harness=TABULAR, version=origin(known))
-            bare = Responses(model=model, task=task, metric=metric, source=source)
+            bare = Responses(model=model, measure=Measure(task=task, metric=metric), source=source)
             held = by_key.pop((model, task, metric), bare)
             made.append(replace(held, **metadata_fields(known, source)))
     return [*made, *by_key.values()]
@@ -269,16 +269,28 @@ def _responses(
         groups = groups_of(*columns, rows.names("metric", metric_of(name)))
         wanted = [(g, mine) for g, mine in groups if _wanted(selection, g.task, g.metric)]
         if selection.header_only:
-            yield from (Responses(**g._asdict(), source=source, notes=notes) for g, _ in wanted)
+            yield from (
+                Responses(
+                    model=g.model,
+                    measure=Measure(task=g.task, metric=g.metric),
+                    source=source,
+                    notes=notes,
+                )
+                for g, _ in wanted
+            )
         elif wanted:
-            scores, about_scores = scores_of(loaded[name], name, table.where)
+            scores, about_scores = scores_of(
+                loaded[name], name, table.where, selection.missing_codes
+            )
             noted = replace(rows, notes=(*notes, *about_scores))
             for g, mine in wanted:
                 yield fill(g, source, noted, mine, ids=ids, scores=scores)
 
 
-def scores_of(column: Column, name: str, where: str) -> Scores:
+def scores_of(column: Column, name: str, where: str, codes: Sequence[float] = ()) -> Scores:
     """Return the scores of all rows, NaN where missing, and notes on their spelling.
+
+    ``codes`` are numbers that stand for a missing score.
 
     Raises
     ------
@@ -292,7 +304,13 @@ def scores_of(column: Column, name: str, where: str) -> Scores:
         numbers, notes = np.asarray(column.values, dtype=str).astype(np.float64), ()
     except ValueError:
         numbers, notes = _parsed(column, name, where)
-    return np.append(numbers, math.nan)[column.codes], notes
+    scores = np.append(numbers, math.nan)[column.codes]
+    coded = np.isin(scores, codes)
+    if coded.any():
+        shown = ", ".join(f"{code:g}" for code in codes)
+        notes = (*notes, f"{counted(int(coded.sum()), 'score')} of {shown} taken for missing")
+        scores[coded] = math.nan
+    return scores, notes
 
 
 def _parsed(column: Column, name: str, where: str) -> Scores:
@@ -385,7 +403,8 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
         names = [name for name in names if name not in texts]
         about_rows += (f"no scores but texts, left out: {few(texts)}",)
     try:
-        parsed = [scores_of(loaded[name], name, table.where) for name in names]
+        codes = selection.missing_codes
+        parsed = [scores_of(loaded[name], name, table.where, codes) for name in names]
     except DesignError as error:
         hint = f"In a matrix all columns but {heads!r} are of scores. Remove any that is not."
         raise DesignError(f"{error} {hint}") from error
@@ -404,8 +423,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     return [
         Responses(
             model=model,
-            task=task,
-            metric=_METRIC,
+            measure=Measure(task=task, metric=_METRIC),
             item_ids=ids if not selection.header_only else ids[:0],
             scores=scores[i][places] if not selection.header_only else np.empty((0, 1)),
             source=Source(path=path, harness=TABULAR),
@@ -480,7 +498,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     tasks = [t for t in tasks if selection.wants_metric(t.metric, t.task)]
     if selection.header_only:
         return [
-            Responses(model=model, task=t.task, metric=t.metric, source=source)
+            Responses(model=model, measure=Measure(task=t.task, metric=t.metric), source=source)
             for t in tasks
             for model in store.models
         ]

@@ -7,7 +7,7 @@ responses from one group, and checks that its rows are consistent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
     Responses,
     Source,
@@ -26,7 +27,6 @@ from evalstats_plugin.data.responses import (
     score_matrix,
     unique_in_order,
 )
-from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.tables import Column, at_rows
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.stats.arrays import IntArray
@@ -76,57 +76,24 @@ def fill(
     clusters, about_clusters = of_items.clusters()
     bounds = of_items.bounds()
     _check_bounds(group, table, rows, scores, bounds)
+    higher_is_better, aggregation = of_items.direction(), of_items.same("aggregation")
+    measure = Measure(
+        task=group.task,
+        metric=group.metric,
+        higher_is_better=higher_is_better,
+        aggregation=aggregation or "mean",
+    )
     return Responses(
-        **group._asdict(),
+        model=group.model,
+        measure=measure.on(bounds, "logged"),
         source=source,
         item_ids=ids[items],
         scores=score_matrix(places, epoch, scores[rows]),
         weights=of_items.numbers("weight"),
         clusters=clusters,
         item_hashes=of_items.hashes(),
-        bounds=bounds,
-        higher_is_better=of_items.direction(),
-        aggregation=of_items.same("aggregation") or "mean",
         notes=(*table.notes, *about_clusters),
     )
-
-
-def scale_of(scores: Floats) -> tuple[float, float] | None:
-    """Return the scale that scores without bounds are likely to be on; None if there is no telling.
-
-    Of 100, or in whole steps up to 5 or 10 as judges grade; scores from 0 to 1 need no telling.
-
-    >>> scale_of(np.array([85.5, 40.0])), scale_of(np.array([4.0, 1.0])), scale_of(np.array([0.5]))
-    ((0.0, 100.0), (1.0, 5.0), None)
-    """
-    known = scores[np.isfinite(scores)]
-    if not len(known) or known.min() < 0:
-        return None
-    top = float(known.max())
-    if 4 <= top <= 10 and np.array_equal(known, np.round(known)):
-        return min(float(known.min()), 1.0), 5.0 if top <= 5 else 10.0
-    return (0.0, 100.0) if 10 < top <= 100 else None
-
-
-def with_scale(responses: Sequence[Responses]) -> list[Responses]:
-    """Set the bounds of means that have none and are likely to be on a known scale, with a note."""
-    unbounded = [r for r in responses if r.bounds is None and r.aggregation == "mean"]
-    scales = {
-        metric: scale_of(np.concatenate([r.scores.ravel() for r in own]))
-        for metric, own in grouped(unbounded, lambda r: r.metric).items()
-    }
-    found: list[Responses] = []
-    for r in responses:
-        scale = scales.get(r.metric)
-        if scale is not None and r.bounds is None and r.aggregation == "mean":
-            note = (
-                f"{r.metric}: taken as a scale from {scale[0]:g} to {scale[1]:g} "
-                f"(--bounds {r.metric}=LOW,HIGH, in Python bounds=, sets another)"
-            )
-            found.append(replace(r, bounds=scale, notes=(*r.notes, note)))
-        else:
-            found.append(r)
-    return found
 
 
 def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:

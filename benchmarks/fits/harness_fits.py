@@ -88,12 +88,12 @@ def _inspect_scores(scores: Array) -> list[list[Any]]:
 
 def ours_labels(gold: NDArray[np.int64], predicted: NDArray[np.int64], metric: str, _: int) -> Run:
     """Whatever is the default for the metric."""
-    from evalstats_plugin import Responses, Source, intervals
+    from evalstats_plugin import Measure, Responses, Source, intervals
 
     items = gold.shape[1]
     cells = [
         Responses(
-            model=f"m{c:03}", task="t", metric=metric, aggregation=metric,
+            model=f"m{c:03}", measure=Measure(task="t", metric=metric, aggregation=metric),
             item_ids=np.arange(items), scores=np.empty((items, 0)),
             pairs=np.array(pairs, dtype=object), source=Source(Path(), "lm_eval"),
         )

@@ -44,6 +44,15 @@ def rendered_sessions(text: str, folder: Path) -> str:
     return _SESSION.sub(replace, text)
 
 
+def shown(page: Path) -> list[tuple[str, bool]]:
+    """Return the commands of a page's sessions, and whether what they print is drawn."""
+    return [
+        (command, bool(match[1]))
+        for match in _SESSION.finditer(page.read_text())
+        for command in _commands(match[2])
+    ]
+
+
 def _commands(session: str) -> list[str]:
     """Return the commands of a session; one that goes on ends its line with a backslash."""
     commands: list[str] = []

@@ -133,11 +133,11 @@ def sentence(record: Mapping[str, Any]) -> str:
     'ability +0.50 [-0.10, +1.10], predicted full score 0.600 [0.500, 0.700] (95%, 9 of 100 items \
 asked adaptively: 9 items asked)'
     """
-    limits = f"[{record['low']:+.2f}, {record['high']:+.2f}]"
+    limits = f"[{record['low']:+z.2f}, {record['high']:+z.2f}]"
     why = record["stopped"] or "not stopped"
     how = f"{record['n_items']} of {record['n_in_bank']} items asked adaptively: {why}"
     level = f"{100 * record['confidence_level']:g}%"
-    ability = f"ability {record['ability']:+.2f} {limits}"
+    ability = f"ability {record['ability']:+z.2f} {limits}"
     return f"{ability}, predicted full score {_full_score(record)} ({level}, {how})"
 
 

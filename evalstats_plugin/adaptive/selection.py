@@ -32,6 +32,7 @@ from evalstats_plugin.adaptive.scoring import (
 )
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 
 _NOTHING = 1e-16
 """Probability below which a node is ignored: it changes no digit of a mean."""
@@ -418,7 +419,7 @@ def pick(
     worth, allowed
         Shape (S, M); every session needs at least one item allowed.
     """
-    values = np.where(allowed, worth, -np.inf)
+    values = np.where(allowed, steady(worth), -np.inf)
     if not isinstance(exposure, Randomesque):
         return values.argmax(axis=1)
     size = min(exposure.size, values.shape[1])

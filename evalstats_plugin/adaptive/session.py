@@ -508,7 +508,7 @@ class AdaptiveSession(Drawable):
             side = "above" if fit.random_z > 0 else "below"
             notes.append(
                 f"the items drawn at random scored {side} what the others predict "
-                f"({fit.random_z:+.1f} standard errors)"
+                f"({fit.random_z:+z.1f} standard errors)"
             )
         return notes
 

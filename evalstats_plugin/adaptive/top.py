@@ -12,6 +12,7 @@ import numpy as np
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.errors import DesignError, SelectionError, counted
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 FIRST = 5
@@ -183,7 +184,7 @@ class TopK:
         self.stopped = self._reason()
 
     def _order(self) -> IntArray:
-        return np.argsort(-self._scores, kind="stable")
+        return np.argsort(-steady(self._scores), kind="stable")
 
     def _predict(self, growth: float = 1.0) -> None:
         """Predict the full scores of models that have so many times the items of the last time."""
@@ -217,12 +218,12 @@ class TopK:
         can = self._open[inside][:, None] | self._open[outside]
         # Pairs whose order is settled get an item only where no other does.
         first = can & ~self._settled(inside, outside)
-        apart = np.where(first if first.any() else can, apart, np.inf)
+        apart = np.where(first if first.any() else can, steady(apart), np.inf)
         if not np.isfinite(apart).any():
             return None
         a, b = np.unravel_index(int(np.argmin(apart)), apart.shape)
         pair = np.array([inside[a], outside[b]])
-        return int(pair[np.argmax(gain[pair])])
+        return int(pair[np.argmax(steady(gain[pair]))])
 
     def _settled(self, inside: IntArray, outside: IntArray) -> BoolArray:
         """Pairs whose order is clear, or known: no answer can change it, or none is left."""

@@ -501,7 +501,7 @@ def link(run: Run, *, asked: Options) -> None:
     slope_error, shift_error = found.covariance.diagonal() ** 0.5
     note = (
         f"on the scale of {Path(asked.to).name}: {found.slope:.3f} (s.e. {slope_error:.3f}) × "
-        f"ability {found.intercept:+.3f} (s.e. {shift_error:.3f}), by {found.n_common} common "
+        f"ability {found.intercept:+z.3f} (s.e. {shift_error:.3f}), by {found.n_common} common "
         f"items ({found.method}); intervals allow for that error"
     )
     linked = on_scale_of(anchor, fitted, found)

@@ -34,19 +34,25 @@ class Options:
     """What is listed."""
 
     methods: bool = under(OUTPUT)("List the statistical methods.", default=False)
+    metrics: bool = under(OUTPUT)("List what is known of metrics by name.", default=False)
     form: str = form()
 
 
 @click.command(cls=Command)
 @takes("asked", Options)
 def plugins(*, asked: Options) -> None:
-    """List the installed adapters and methods, with version and hooks.
+    """List the installed adapters, methods or metrics, with version and hooks.
 
     A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the
     environment variable EVALSTATS_NO_PLUGINS (several: separated by commas).
     """
     loaded = loaded_plugins()
-    rows = _methods(loaded) if asked.methods else [_listed(p) for p in loaded.listing]
+    rows = [
+        *(_metrics(loaded) if asked.metrics else ()),
+        *(_methods(loaded) if asked.methods else ()),
+    ]
+    if not (asked.metrics or asked.methods):
+        rows = [_listed(p) for p in loaded.listing]
     if asked.form == "json":
         about = {"version": VERSION, "command": "plugins"}
         echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
@@ -97,6 +103,21 @@ def _methods(loaded: Plugins) -> list[dict[str, Any]]:
         }
         for own in (INTERVALS, PAIRED, UNPAIRED)
         for m in loaded.methods(own).values()
+    ]
+
+
+def _metrics(loaded: Plugins) -> list[dict[str, Any]]:
+    from evalstats_plugin.data.metrics import STOCK
+
+    return [
+        {
+            "name": ", ".join(m.metric.split()),
+            "scale": f"from {m.scale} {m.scale.unit}".strip() if m.scale else "as scores show",
+            "better": f"better: {m.better}",
+            "aggregation": f"value: {m.aggregation} of items' {m.item}",
+            "of": f"{m.harness}, task {m.task}" if m.task != "*" else m.harness,
+        }
+        for m in (*loaded.metrics(), *STOCK)
     ]
 
 

@@ -89,7 +89,9 @@ def _strictly(command: click.Command, option: click.Option, value: Any) -> Any:
     """Return a value of the very type of the option: click itself takes a text for a number."""
     taken = checked(command, option, value)
     kind, what = (str, int, float), "a text or a number"
-    if isinstance(option.type, type(click.INT) | type(click.FLOAT)):
+    if isinstance(option.type, type(click.INT)):
+        kind, what = (int,), "a whole number"
+    elif isinstance(option.type, type(click.FLOAT)):
         kind, what = (int, float), "a number"
     elif not isinstance(option.type, Parsed):
         kind, what = (str,), "a text"

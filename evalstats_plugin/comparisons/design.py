@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import direction
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
@@ -29,12 +30,12 @@ from evalstats_plugin.scores.cells import (
     Missing,
     by_task,
     check_confidence_level,
-    direction,
     epochs_are_binary,
     make_cell,
 )
 from evalstats_plugin.scores.methods import INTERVALS
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
@@ -421,7 +422,7 @@ def _pairing(cells: Sequence[Cell], baseline: str | None, missing: Missing) -> P
     known = missing != "drop" or any(c.responses.source.harness != "matrix" for c in cells)
     some = known and bounds is not None and bool(np.isnan(scores).any())
     is_open = _open(cells, matrix) if some else None
-    higher_is_better = direction(c.responses for c in cells)
+    higher_is_better = direction(c.responses.measure for c in cells)
     if missing == "zero" and is_open is not None:
         worst = bounds[higher_is_better is False] if bounds else np.nan
         scores = np.where(is_open, worst, scores)
@@ -485,7 +486,7 @@ def against_best(pairing: ComparedT, scores: FloatArray) -> ComparedT:
     choice.
     """
     sign = -1 if pairing.higher_is_better is False else 1
-    best = int(np.argmax(np.where(np.isnan(scores), -np.inf, sign * scores)))
+    best = int(np.argmax(np.where(np.isnan(scores), -np.inf, steady(sign * scores))))
     name = pairing.models[best]
     a, b = pair_indices(pairing.models, name)
     all_a, all_b = pair_indices(pairing.models, None)

@@ -182,8 +182,8 @@ def _with_missing(
             tipping[i] = own / (own - adverse)
             notes[i] = (
                 *notes[i],
-                f"only if scores are missing at random: {found.low[k]:+.3f} to "
-                f"{found.high[k]:+.3f} whatever they were; it falls if about "
+                f"only if scores are missing at random: {found.low[k]:+z.3f} to "
+                f"{found.high[k]:+z.3f} whatever they were; it falls if about "
                 f"{100 * tipping[i]:.0f} % of them go against it",
             )
     if bounds:

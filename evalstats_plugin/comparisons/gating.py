@@ -11,7 +11,6 @@ the baseline that it lacks.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,14 +19,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.power import PowerDesign, power
+from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
-from evalstats_plugin.errors import DesignError, counted
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
@@ -35,7 +34,7 @@ from evalstats_plugin.scores.cells import (
     responses_and_notes,
     task_and_metric,
 )
-from evalstats_plugin.stats.arrays import BoolArray, Rng
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 
 Decision = Literal["pass", "regressed", "inconclusive"]
 
@@ -212,6 +211,10 @@ def gate(
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
     own = [_as_the_baseline(r, standards, limits) for r in listed]
     judged = [r for r in own if r is not None]
+
+    if standards and len({r.model for r in listed}) > 1 == len({r.model for r in judged}):
+        ran = few([" ".join(place) for place in standards])
+        raise DesignError(f"no other model ran what the baseline {baseline} did: {ran}")
 
     def compared(responses: Sequence[Responses]) -> Comparisons:
         return compare(
@@ -390,8 +393,13 @@ def _as_the_baseline(
         )
     return replace(
         r,
-        higher_is_better=standard.higher_is_better,
-        bounds=standard.bounds,
+        measure=replace(
+            r.measure,
+            higher_is_better=standard.measure.higher_is_better,
+            direction_from=standard.measure.direction_from,
+            scale=standard.measure.scale,
+            scale_from=standard.measure.scale_from,
+        ),
         groups=standard.groups,
         # Joined models have the clusters of any of them.
         clusters=None if r.pairs is None else r.clusters,
@@ -470,32 +478,66 @@ def _with_enough(row: GateRow, items: Mapping[str, int]) -> GateRow:
 def _with_detectable(
     rows: Sequence[GateRow], responses: Sequence[Responses], baseline: str
 ) -> list[GateRow]:
-    """Return rows in which the drop that a task detects is that of `power`: exact for 0/1 scores.
+    """Return rows of tasks with the drop that is detected beyond the margin, allowing for all rows.
 
     Groups and metrics that are no means keep what follows from their intervals.
     """
-    tests = Counter(row.metric.removesuffix(",none") for row in rows)
-    found: dict[tuple[str, ...], float | None] = {}
+    by_model: dict[str, dict[_Place, Spread]] = {}
     for model in dict.fromkeys(row.model for row in rows if row.n_items):
-        for metric, n_tests in tests.items():
-            with suppress(DesignError):  # nothing to plan with
-                planned = power(
-                    [
-                        r
-                        for r in responses
-                        if r.model in (model, baseline) and task_and_metric(r)[1] == metric
-                    ],
-                    power=POWER,
-                    confidence_level=1 - (1 - rows[0].confidence_level) / n_tests,
-                    design=PowerDesign(n_models=2),
-                )
-                found |= {(model, row.task, metric, "task"): row.difference for row in planned}
-    return [
-        replace(row, detectable=None if least is None else least + row.margin)
-        if (least := found.get(_key(row), math.nan)) is None or not math.isnan(least)
-        else row
-        for row in rows
-    ]
+        own = [r for r in responses if r.model in (model, baseline)]
+        with suppress(DesignError):  # nothing to plan with
+            each = spreads(own, paired=True)[0]
+            by_model[model] = {(s.task, s.metric.removesuffix(",none")): s for s in each}
+    found: dict[int, Spread] = {
+        i: spread
+        for i, row in enumerate(rows)
+        if row.kind == "task" and (spread := by_model.get(row.model, {}).get(_key(row)[1:3]))
+    }
+    of_metric = {i: rows[i].metric.removesuffix(",none") for i in found}
+    made = list(rows)
+    for metric in dict.fromkeys(of_metric.values()):
+        here = [i for i in found if of_metric[i] == metric]
+        n_tests = sum(row.metric.removesuffix(",none") == metric for row in rows)
+        tail = (1 - rows[0].confidence_level) / 2 / n_tests
+        least = _least_drops([found[i] for i in here], [rows[i] for i in here], tail)
+        for i, drop in zip(here, least.tolist(), strict=True):
+            detectable = None if math.isnan(drop) else rows[i].margin + drop
+            made[i] = replace(rows[i], detectable=detectable)
+    return made
+
+
+def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float) -> FloatArray:
+    """Return the least drops that are detected: exactly for 0/1 scores, else by Student's t.
+
+    Of 0/1 scores, items that are lost come on top of those that differ anyway, in either direction
+    alike. NaN where no drop is large enough, or nothing varies.
+    """
+    from evalstats_plugin.stats.power import least_difference, paired_power, t_power
+
+    columns = [
+        (s.n_items[0], s.design_effect[0], s.discordance[0], abs(row.difference or 0.0), s.bounded,
+         max(s.between[0], 0.0) + np.nan_to_num(s.within[0]) / s.n_epochs)
+        for s, row in zip(planned, rows, strict=True)
+    ]  # fmt: skip
+    n, effect, differ, seen, most, variance = np.array(columns, dtype=np.float64).T
+    independent = np.maximum(np.floor(n / effect + 1e-9), 1.0)
+    anyway = np.maximum(differ - seen, 0.0)
+    exact = ~np.isnan(differ) & (n <= EXACT_UP_TO)
+
+    def exactly(drop: FloatArray) -> FloatArray:
+        lost = np.minimum(anyway[exact] + drop, 1.0)
+        return paired_power(independent[exact], lost, drop, tail=tail)
+
+    def by_t(drop: FloatArray) -> FloatArray:
+        return t_power(n[~exact], drop, variance[~exact], tail=tail)
+
+    found = np.full(len(n), np.nan)
+    highest = np.minimum(most, 1e3 * np.sqrt(variance))
+    for which, power_of in ((exact, exactly), (~exact, by_t)):
+        if which.any():
+            top = np.ones(int(which.sum())) if which is exact else highest[which]
+            found[which] = least_difference(power_of, top, power=POWER, tolerance=1e-6)
+    return found
 
 
 def _gains(

@@ -122,7 +122,7 @@ class ScoreTable(Results[TableCell]):
     @property
     def models(self) -> tuple[str, ...]:
         """Models in the order of the first column, then those that have no score there."""
-        first = list(next(iter(self.by_column.values()), {}).values())
+        first = [cell for own in list(self.by_column.values())[:1] for cell in own.values()]
         ranked = [c for c in first if c.estimate is not None]
         worst_first = bool(first) and first[0].higher_is_better is False
         ranked.sort(key=lambda c: c.estimate or 0.0, reverse=not worst_first)
@@ -367,7 +367,7 @@ def _in_overall(
     odd = {
         column[r.task]
         for r, span in zip(every, limits, strict=True)
-        if r.higher_is_better is False or span is None or span != common
+        if r.measure.higher_is_better is False or span is None or span != common
     }
     tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
     if len({column[task] for task in tasks} if weights == "columns" else tasks) < 2:
@@ -378,8 +378,7 @@ def _in_overall(
     group = Group(name, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
     joint = [
         replace(
-            r,
-            metric="score",
+            r.measured(metric="score"),
             groups=(
                 group,
                 *(replace(g, depth=g.depth + 1) for g in shown.inside.get(r.task, ())),

@@ -27,11 +27,12 @@ from evalstats_plugin.comparisons.methods import (
 )
 from evalstats_plugin.comparisons.paired import two_sided
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import direction
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, PluginError, counted, few
-from evalstats_plugin.scores.cells import RATIOS, by_task, direction
+from evalstats_plugin.scores.cells import RATIOS, by_task
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
@@ -320,7 +321,7 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         models=matrix.models,
         a=a,
         b=b,
-        higher_is_better=direction(group),
+        higher_is_better=direction(r.measure for r in group),
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
         statistics=statistics,

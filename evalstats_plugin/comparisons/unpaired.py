@@ -24,11 +24,12 @@ from evalstats_plugin.comparisons.design import (
 )
 from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED_DEFAULTS
+from evalstats_plugin.data.measure import direction
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
-from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster_names, direction
+from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster_names
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
         models=models,
         a=a,
         b=b,
-        higher_is_better=direction(cell.responses for cell in cells),
+        higher_is_better=direction(cell.responses.measure for cell in cells),
         cells=cells,
         method=method,
         bounds=bounds,
@@ -308,7 +309,7 @@ def _of_predictions(
             models=tuple(r.model for r in group),
             a=a,
             b=b,
-            higher_is_better=direction(group),
+            higher_is_better=direction(r.measure for r in group),
         ),
         found=Found(PREDICTED, low, high, p_values, special.ndtr(z), difference),
         judge=lambda: Each(p_values, interval),

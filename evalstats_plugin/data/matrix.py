@@ -6,6 +6,7 @@ means the same question in all logs. `stack_epochs` joins several runs of one mo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalstats_plugin.data.measure import Measure, as_json, from_json, joint
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
     Source,
     as_clusters,
+    check_item_ids,
     without_extremes,
 )
 from evalstats_plugin.data.results import grouped
@@ -65,6 +68,8 @@ class ResponseMatrix:
     item_hashes: NDArray[Any] | None = None
     chance: FloatArray | None = None
     """P(right) of an answer chosen at random, as in `Responses`."""
+    measures: tuple[Measure, ...] = ()
+    """What the scores are: of each task and metric that more is known of than its name."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -103,9 +108,14 @@ class ResponseMatrix:
         items: Sequence[str] | None = None,
         tasks: Sequence[str] | str = "task",
         metric: str = "score",
+        bounds: tuple[float, float] | None = None,
+        higher_is_better: bool | None = None,
         clusters: Sequence[Any] | None = None,
     ) -> ResponseMatrix:
         """Build a matrix from plain arrays of shape (N, M) or (N, M, R).
+
+        ``bounds`` are the least and the greatest possible score; without them the scale is what the
+        scores show it to be, as for tables, with a note.
 
         Examples
         --------
@@ -140,6 +150,15 @@ class ResponseMatrix:
             tasks=np.asarray(task_names),
             metrics=np.full(m, metric),
             clusters=found,
+            measures=tuple(
+                Measure(
+                    task=task,
+                    metric=metric,
+                    higher_is_better=higher_is_better,
+                    direction_from="" if higher_is_better is None else "given",
+                ).on(bounds, "given")
+                for task in dict.fromkeys(map(str, task_names))
+            ),
             notes=notes,
         )
 
@@ -167,6 +186,7 @@ class ResponseMatrix:
             clusters=_concatenated([b.clusters for b in blocks]),
             item_hashes=_concatenated([b.item_hashes for b in blocks]),
             chance=_chances(blocks),
+            measures=tuple(m for block in blocks for m in block.measures),
             notes=tuple(notes),
         )
 
@@ -176,6 +196,7 @@ class ResponseMatrix:
         for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
             places.setdefault(key, []).append(j)
         source = Source(path=Path(), harness="matrix")
+        known = {(m.task, m.metric): m for m in self.measures}
 
         def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
             return None if values is None else values[at]
@@ -183,7 +204,7 @@ class ResponseMatrix:
         # Slices that all models share are made once.
         parts = [
             (
-                *key,
+                known.get(names) or Measure(task=names[0], metric=names[1]),
                 at,
                 self.item_ids[at],
                 cut(self.clusters, at),
@@ -191,13 +212,12 @@ class ResponseMatrix:
                 cut(self.chance, at),
             )
             for key, of_key in places.items()
-            for at in [np.array(of_key)]
+            for at, names in [(np.array(of_key), (str(key[0]), str(key[1])))]
         ]
         return [
             Responses(
                 model=model,
-                task=str(task),
-                metric=str(metric),
+                measure=measure,
                 item_ids=ids,
                 scores=self.scores[i, at],
                 clusters=clusters,
@@ -206,7 +226,7 @@ class ResponseMatrix:
                 source=source,
             )
             for i, model in enumerate(self.models)
-            for task, metric, at, ids, clusters, hashes, chance in parts
+            for measure, at, ids, clusters, hashes, chance in parts
         ]
 
     def save(self, path: str | Path) -> None:
@@ -227,7 +247,11 @@ class ResponseMatrix:
         for i in range(n):
             flat = pa.array(self.scores[i].ravel())
             columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
-        meta = {"models": self.models, "shape": [n, m, n_epochs], "notes": self.notes}
+        measures = [json.dumps(as_json(measure)) for measure in self.measures]
+        meta = {
+            "models": self.models, "shape": [n, m, n_epochs], "notes": self.notes,
+            "measures": measures,
+        }  # fmt: skip
         write_signed(pa.table(columns), Path(path), _META, meta)
 
     @classmethod
@@ -239,7 +263,7 @@ class ResponseMatrix:
         LogError
             No such file, or not a response matrix.
         """
-        kinds = {"models": "texts", "shape": "counts", "notes": "texts"}
+        kinds = {"models": "texts", "shape": "counts", "notes": "texts", "measures": "texts"}
         wanted = "give a response matrix that evalstats-plugin wrote"
         other = "not a response matrix written by evalstats-plugin"
         table, meta = read_signed(Path(path), _META, kinds, wanted=wanted, other=other)
@@ -261,6 +285,7 @@ class ResponseMatrix:
                 chance=(
                     numbers_in(table, "chance", (m,)) if "chance" in table.column_names else None
                 ),
+                measures=tuple(from_json(json.loads(text)) for text in meta["measures"]),
                 notes=tuple(meta["notes"]),
             )
 
@@ -276,6 +301,8 @@ def _join_task(
 ) -> ResponseMatrix:
     """Join the models' responses to one task."""
     _check_one_metric(responses)
+    for r in responses:
+        check_item_ids(r)
     responses = _ids_of_one_type(responses)
     ids, places = places_of([r.item_ids for r in responses])
     scores = np.full((len(models), len(ids), n_epochs), np.nan)
@@ -314,6 +341,7 @@ def _join_task(
         clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
         item_hashes=hashes[keep] if (hashes != "").all() else None,
         chance=None if np.isnan(chance).all() else chance[keep],
+        measures=(joint([r.measure for r in responses]),),
         notes=(
             (f"{task}: {counted(n_dropped, 'item')} dropped, not the same question",)
             if n_dropped
@@ -441,6 +469,7 @@ def _stacked(runs: list[Responses]) -> Responses:
         logged=None,
         logged_std_error=None,
         provenance=Provenance(),
+        measure=replace(last.measure, n_cut=0),
         notes=(*last.notes, f"{len(with_items)} runs stacked as epochs"),
     )
 
@@ -456,6 +485,7 @@ def submatrix(matrix: ResponseMatrix, models: IntArray, items: IntArray) -> Resp
         clusters=None if matrix.clusters is None else matrix.clusters[items],
         item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
         chance=None if matrix.chance is None else matrix.chance[items],
+        measures=matrix.measures,
         notes=matrix.notes,
     )
 

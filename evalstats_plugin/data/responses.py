@@ -1,4 +1,4 @@
-"""Responses: the scores of one model on one task under one metric.
+"""Responses: the scores of one model on one task under one metric (`data.measure`).
 
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
@@ -17,11 +17,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.errors import counted
+from evalstats_plugin.data.measure import Measure, as_json, from_json
+from evalstats_plugin.errors import DesignError, LogError, counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 TABULAR = "tabular"
@@ -36,12 +38,9 @@ _LONGEST_NUMBER = 18
 _NUMBER, _COUNT = (int, float, NoneType), (int, NoneType)
 
 _PLAIN: Mapping[str, tuple[type, ...]] = {
-    "aggregation": (str,),
-    "higher_is_better": (bool, NoneType),
     "logged": _NUMBER,
     "logged_std_error": _NUMBER,
     "logged_n": _COUNT,
-    "population": _COUNT,
 }
 """Fields of `Responses` that are copied as they are, and their types."""
 
@@ -55,6 +54,8 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 }
 """Fields of `Group` besides its notes, and their types."""
 
+
+Weighting = Literal["micro", "macro", "parts", "either"]
 
 LARGEST = 1e60
 """Largest absolute value of a score: those beyond it overflow when variances are computed."""
@@ -80,17 +81,10 @@ class Provenance:
     task_version: str = ""
     prompt_hashes: NDArray[Any] | None = None
     """Shape (M,): fingerprint of the prompt of each item."""
-    n_cut: int = 0
-    """Items that the run scored and that its log no longer holds."""
     is_altered: bool = False
     """Whether the items are not those of the checksum that the harness logged."""
     home: str = ""
     """Name of the folder in which the harness puts the logs of this model."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the log holds every item that the run scored."""
-        return not (self.n_cut or self.is_altered)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -124,14 +118,13 @@ class Responses:
 
     Notes
     -----
-    ``aggregation`` names how item scores are combined to the task's value: ``"mean"``, or the
-    metric's own aggregation. Where ``scores`` is empty only the logged value is known: the log has
-    no items, or its items have no scores of their own (F1 pairs, texts).
+    What the scores are of is in ``measure``; its task, metric, bounds, aggregation, direction and
+    population are properties here too. Where ``scores`` is empty only the logged value is known:
+    the log has no items, or its items have no scores of their own (F1 pairs, texts).
     """
 
     model: str
-    task: str
-    metric: str
+    measure: Measure
     item_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Shape (M,): names of the items, unique."""
     scores: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
@@ -149,10 +142,6 @@ class Responses:
     chance: FloatArray | None = None
     """Shape (M,): P(right) of an answer chosen at random, 1 / number of choices; NaN where the log
     does not say, None where it says so of no item."""
-    higher_is_better: bool | None = None
-    bounds: tuple[float, float] | None = None
-    """Smallest and largest possible score, where known."""
-    aggregation: str = "mean"
     source: Source
     provenance: Provenance = Provenance()
     settings: tuple[tuple[str, str], ...] = ()
@@ -162,8 +151,6 @@ class Responses:
     logged: float | None = None
     logged_std_error: float | None = None
     logged_n: int | None = None
-    population: int | None = None
-    """Items in the whole benchmark, where only a part of it was run."""
     predicted: Prediction | None = None
     """Of an adaptive test, the score on all items: `scores` are those of the items asked."""
     unreduced: Responses | None = None
@@ -175,6 +162,14 @@ class Responses:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, kind in (("model", str), ("task", str), ("metric", str), ("source", Source)):
+            if not isinstance(value := getattr(self, name), kind):
+                what = "a Source" if kind is Source else "a text"
+                raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
+        for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, np.ndarray):
+                object.__setattr__(self, name, _as_array(name, value))
         n = len(self.item_ids)
         if self.scores.ndim != 2 or len(self.scores) != n:
             msg = f"scores have shape {self.scores.shape}, and must have ({n}, R) for {n} item ids"
@@ -192,6 +187,44 @@ class Responses:
         return f"<Responses: {self.model} on {self.task}, {self.metric}, {size} scores>"
 
     @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.measure.task
+
+    @property
+    def metric(self) -> str:
+        """Full name of the metric."""
+        return self.measure.metric
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Direction of the metric; None if it is not known."""
+        return self.measure.higher_is_better
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Smallest and largest possible score, where known."""
+        return self.measure.bounds
+
+    @property
+    def aggregation(self) -> str:
+        """How item scores are combined to the task's value."""
+        return self.measure.aggregation
+
+    @property
+    def population(self) -> int | None:
+        """Items in the whole benchmark, where only a part of it was run."""
+        return self.measure.population
+
+    def measured(self, **changes: Any) -> Responses:
+        """Return the same scores with other parts of their measure."""
+        return self.under(replace(self.measure, **changes))
+
+    def under(self, measure: Measure) -> Responses:
+        """Return the same scores under another measure."""
+        return self if measure is self.measure else self._with("measure", measure)
+
+    @property
     def item_means(self) -> FloatArray:
         """Shape (M,): mean over the epochs that were scored, NaN where none was."""
         return mean_over_epochs(self.scores)
@@ -199,8 +232,12 @@ class Responses:
     @property
     def is_partial(self) -> bool:
         """Whether only a part of the task's items is here, of a run cut, limited or adaptive."""
-        is_whole = self.population is None and self.predicted is None
-        return not (is_whole and self.provenance.is_whole)
+        return not (self.population is None and self.predicted is None and self.is_whole)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log holds every item that the run scored."""
+        return not (self.measure.n_cut or self.provenance.is_altered)
 
     @property
     def as_epochs(self) -> Responses:
@@ -215,12 +252,31 @@ class Responses:
 
     def renamed(self, model: str) -> Responses:
         """Return the same responses under another name of the model."""
-        if model == self.model:
-            return self
+        return self if model == self.model else self._with("model", model)
+
+    def with_beside(self, others: Sequence[Responses]) -> Responses:
+        """Return the same responses with other values beside them."""
+        return self._with("beside", tuple(others))
+
+    def noted(self, *notes: str) -> Responses:
+        """Return the same responses with more notes."""
+        return self._with("notes", (*self.notes, *notes))
+
+    def _with(self, name: str, value: object) -> Responses:
         made = copy(self)
         # `dataclasses.replace` would check all scores again.
-        object.__setattr__(made, "model", model)
+        object.__setattr__(made, name, value)
         return made
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return what a list of a response's values is as an array; one score an item is one epoch."""
+    try:
+        numbers = name in ("scores", "weights", "chance")
+        found = np.asarray(values, dtype=np.float64 if numbers else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} are {values!r:.60}, and must be numbers ({error})") from error
+    return found[:, None] if name == "scores" and found.ndim == 1 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +301,9 @@ class Group:
     name: str
     depth: int
     """0 for the outermost."""
-    weighting: Literal["micro", "macro", "parts"]
+    weighting: Weighting
     """micro: every item counts the same; macro: every task; parts: every group one level down, and
-    every task that is in none."""
+    every task that is in none; either: the logged values do not tell micro from macro."""
     n_tasks: int
     """Tasks of the group that have the metric; without all of them it has no score."""
     logged: float | None = None
@@ -278,6 +334,8 @@ class Selection:
     wide: Literal["", "models", "items"] = ""
     repeats: bool = False
     model_name: str = ""
+    missing_codes: tuple[float, ...] = ()
+    """Numbers that stand for a missing score in tables."""
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -335,7 +393,7 @@ def task_shares(around: Sequence[tuple[Group, ...]], n_items: FloatArray) -> Flo
         Items of each task, shape (..., T).
     """
     weighting = around[0][0].weighting
-    weights = n_items if weighting == "micro" else np.ones_like(n_items)
+    weights = n_items if weighting in ("micro", "either") else np.ones_like(n_items)
     if weighting == "parts":
         parts: dict[str | int, list[int]] = {}
         for t, groups in enumerate(around):
@@ -353,8 +411,14 @@ def task_shares(around: Sequence[tuple[Group, ...]], n_items: FloatArray) -> Flo
 def mean_of_tasks(around: Sequence[tuple[Group, ...]]) -> str:
     """Return what the mean of a group is of, in words."""
     group = around[0][0]
+    tasks = counted(len(around), "task")
+    if group.weighting == "either":
+        return (
+            f"mean of {tasks}, in which every item counts the same: the logged values do not tell "
+            "whether every task does"
+        )
     if group.weighting != "parts":
-        return f"{group.weighting} mean of {counted(len(around), 'task')}"
+        return f"{group.weighting} mean of {tasks}"
     parts = {groups[1].name if len(groups) > 1 else t for t, groups in enumerate(around)}
     return f"macro mean of {counted(len(parts), 'column')}"
 
@@ -371,6 +435,88 @@ def mean_over_epochs(scores: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         total = np.where(taken, scores, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+_DISTINCT: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
+"""Arrays of item ids that were looked at and hold each once, by identity."""
+
+
+def check_item_ids(r: Responses, *, in_log: bool = False) -> None:
+    """Refuse an item id that is there twice, of which nobody can say which score is meant.
+
+    Raises
+    ------
+    LogError
+        It is there twice `in_log`, which may also be read with its answers as epochs.
+    DesignError
+        It is there twice in responses that were made in memory.
+    """
+    for own in (r, *r.beside):
+        twice = repeated_item(own.item_ids)
+        if twice is not None:
+            one, other, more = twice
+            where = f"{own.source.path}: " if in_log else ""
+            or_else = "--runs epochs (in Python: runs='epochs') takes them as further epochs"
+            msg = (
+                f"{where}answers {one + 1} and {other + 1} of model {own.model!r} to task "
+                f"{own.task!r} ({own.metric}) are both of item {str(own.item_ids[one])!r} "
+                f"({counted(more, 'answer')} too many). Give items ids of their own, or put "
+                f"repeated answers into one row of scores{f'; {or_else}' if in_log else ''}"
+            )
+            raise LogError(msg) if in_log else DesignError(msg)
+
+
+def repeated_item(item_ids: NDArray[Any]) -> tuple[int, int, int] | None:
+    """Return two places of the same id, as text, and the number of surplus ones, or None.
+
+    >>> repeated_item(np.array(["a", "b", "a"])), repeated_item(np.arange(3))
+    ((0, 2, 1), None)
+    """
+    if _DISTINCT.get(id(item_ids)) is item_ids:
+        return None
+    kind = item_ids.dtype.kind
+    # Numbered items are mostly in their order; texts are compared faster as a set.
+    if kind not in "iu" or (item_ids[1:] <= item_ids[:-1]).any():
+        names: list[Any] = item_ids.tolist()
+        names = names if kind in "iuU" else list(map(str, names))
+        if len(set(names)) < len(names):
+            first: dict[Any, int] = {}
+            again = ((first.setdefault(name, k), k) for k, name in enumerate(names))
+            one, other = next((a, b) for a, b in again if a != b)
+            return one, other, len(names) - len(set(names))
+    _DISTINCT[id(item_ids)] = item_ids
+    return None
+
+
+def with_epochs(r: Responses) -> Responses:
+    """Return responses whose items that are there again count as further epochs, with a note."""
+    found = repeated_item(r.item_ids)
+    if found is None or r.pairs is not None:
+        return r
+    places = unique_in_order(np.unique(r.item_ids.astype(str), return_inverse=True)[1])[1]
+    first, nth = first_rows(places), number_epochs(places)
+    width = int(r.scores.shape[1])
+    scores = np.full((len(first), (int(nth.max()) + 1) * width), np.nan)
+    for k in range(width):
+        scores[places, nth * width + k] = r.scores[:, k]
+
+    def cut(values: NDArray[Any] | None) -> Any:
+        return None if values is None else values[first]
+
+    note = f"{counted(found[2], 'answer')} to items that are there again: further epochs"
+    return replace(
+        r,
+        item_ids=r.item_ids[first],
+        scores=scores,
+        weights=cut(r.weights),
+        clusters=cut(r.clusters),
+        item_hashes=cut(r.item_hashes),
+        chance=cut(r.chance),
+        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
+        unreduced=r.unreduced and with_epochs(r.unreduced),
+        beside=tuple(with_epochs(other) for other in r.beside),
+        notes=(*r.notes, note),
+    )
 
 
 def as_clusters(
@@ -417,10 +563,10 @@ def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
 
 
 def metadata_of(r: Responses) -> dict[str, Any]:
-    """Return direction, aggregation, logged values, settings and groups, and when it was run."""
+    """Return the measure, logged values, settings and groups, and when it was run."""
     return {
+        "measure": as_json(r.measure),
         **{name: getattr(r, name) for name in _PLAIN},
-        "bounds": None if r.bounds is None else [float(b) for b in r.bounds],
         "settings": dict(r.settings),
         "groups": [{**asdict(group), "notes": list(group.notes)} for group in r.groups],
         "notes": list(r.notes),
@@ -438,11 +584,10 @@ def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
     TypeError, KeyError, ValueError
         The mapping is not one that `metadata_of` returns.
     """
-    bounds: list[float] | None = found["bounds"]
     settings = found["settings"].items()
     return {
         **_checked(found, _PLAIN),
-        "bounds": None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        "measure": from_json(found["measure"]),
         "settings": tuple((_text(key), _text(value)) for key, value in settings),
         "groups": tuple(map(_group, found["groups"])),
         "notes": tuple(map(_text, found["notes"])),

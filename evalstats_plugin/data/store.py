@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
@@ -406,11 +407,11 @@ class StoredTask:
         hashes = None if store.item_hashes is None else store.item_hashes[at]
         source = Source(path=store.path, harness="store")
         places: list[int] = models.tolist()
+        measure = Measure(task=self.task, metric=self.metric)
         return [
             Responses(
                 model=store.models[i],
-                task=self.task,
-                metric=self.metric,
+                measure=measure,
                 item_ids=item_ids,
                 scores=scores,
                 clusters=clusters,

@@ -37,11 +37,16 @@ from evalstats_plugin.hierarchical.rows import (
     PriorChange,
     TaskDifficulty,
 )
-from evalstats_plugin.runtime.arviz import inference_data
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, mean_efficiency, smoothed_weights
+from evalstats_plugin.runtime.chains import (
+    PARETO_K_LIMIT,
+    inference_data,
+    mean_efficiency,
+    smoothed_weights,
+)
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
@@ -276,7 +281,7 @@ def performance_rows(
     def beside(whole: FloatArray, by_task: FloatArray) -> FloatArray:
         return np.column_stack([whole, by_task])[order].ravel()
 
-    order = np.argsort(-overall.mean, kind="stable")
+    order = np.argsort(-steady(overall.mean), kind="stable")
     names = ("estimate", "low", "high", "std_error")
     columns = {name: beside(*both) for name, *both in zip(names, overall, cells, strict=True)}
     columns["score"] = beside(total, scores)
@@ -304,7 +309,7 @@ def _difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
     if draws is None:
         return []
     found = spread(draws - draws.mean(axis=2, keepdims=True), fit.confidence_level)
-    counts, order = fit.counts, np.argsort(-found.mean, kind="stable")
+    counts, order = fit.counts, np.argsort(-steady(found.mean), kind="stable")
     right, trials = counts.right.sum(axis=0), counts.trials.sum(axis=0)
     columns: dict[str, Sequence[Any]] = {
         "task": [counts.tasks[i] for i in order],

@@ -27,6 +27,7 @@ from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import benjamini_hochberg, holm
+from evalstats_plugin.stats.steady import steady
 
 Method = Literal["logistic", "mantel-haenszel"]
 
@@ -81,7 +82,7 @@ def item_dif(
     """
     found = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
     doubtful = np.nan_to_num(found.p_value, nan=2)
-    order = np.lexsort((-np.abs(np.nan_to_num(found.log_odds)), doubtful))
+    order = np.lexsort((-steady(np.abs(np.nan_to_num(found.log_odds))), steady(doubtful)))
     width = normal_quantile(confidence_level) * found.std_error
     numbers = {
         "log_odds": found.log_odds,

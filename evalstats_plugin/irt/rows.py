@@ -25,6 +25,7 @@ from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import holm
+from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
@@ -250,7 +251,7 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
     score = totals.mean(axis=1)
     error = fit.ability_std_error
     low, high = fit.limits(level)
-    order = np.argsort(-fit.ability, kind="stable")
+    order = np.argsort(-steady(fit.ability), kind="stable")
     extreme = {0.0: ("no answer right",), 1.0: ("every answer right",)}
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
@@ -273,7 +274,7 @@ def _differences(
     own = np.diagonal(covariance)
     difference = fit.ability - fit.ability[against]
     error = np.sqrt(np.maximum(own + own[against] - 2 * covariance[against], 0.0))
-    order = np.argsort(-fit.ability, kind="stable")
+    order = np.argsort(-steady(fit.ability), kind="stable")
     order = order[order != against]
     difference, error = difference[order], error[order]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -27,6 +27,7 @@ from evalstats_plugin.irt.fit_statistics import (
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.steady import steady
 
 NOISY = 1.3
 """Mean square from which on misfit is large, not only significant [WL94]_."""
@@ -334,7 +335,7 @@ def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDe
     likely = p * count <= level
     first, second, value = (x[likely] for x in (first, second, value))
     p = np.maximum(p[likely], _chance_of_products(cells, first, second))
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(steady(p), kind="stable")
     adjusted = np.maximum.accumulate(p[order] * (count - np.arange(len(p))))
     order = order[adjusted <= level]
     return LocalDependence(first[order], second[order], value[order])

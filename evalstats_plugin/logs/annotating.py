@@ -36,6 +36,7 @@ from evalstats_plugin.logs.reading import (
     read_log,
     read_results,
 )
+from evalstats_plugin.logs.withholding import as_logged
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.untrusted import echo_message
 from evalstats_plugin.runtime.workers import n_workers, parallel_map
@@ -187,7 +188,8 @@ def _annotate(
     states = {log: _revision(log) for log in targets}
     # Analyses across logs need all responses; without them one log at a time is in memory.
     together = bool(compare or baseline or fits or items != "no")
-    run = partial(_analyse, selection or Selection(), tuple(at_k), analysis, plugins, keep=together)
+    run = partial(_analyse, selection or Selection(), tuple(at_k), analysis, plugins, keep=together,
+                  rescore=rescore)  # fmt: skip
     seen, broken = _analyse_all(list(targets), run, plugins=plugins)
     if not allow_partial:
         broken |= _not_whole(seen, rescore=rescore)
@@ -282,7 +284,8 @@ def annotate_results(
     plugins = plugins or load_plugins()
     analysis = analysis or default_analysis()
     responses = read_results(results, plugins=plugins)
-    annotation = Annotation(analysis(responses.responses), VERSION)
+    rows = as_logged(analysis(responses.responses), _partial(responses.responses))
+    annotation = Annotation(rows, VERSION)
     return plugins.call("evalstats_annotate_results", results=results, annotation=annotation)
 
 
@@ -342,8 +345,10 @@ def _targets(
         for log in find_logs([given], plugins):
             root = as_path(given) if as_path(given).is_dir() else log.parent
             targets[log] = log if output is None else as_path(output) / log.relative_to(root)
-    clashes = len(targets) - len(set(targets.values()))
-    if clashes:
+    # Two names that differ in case alone are one file on a Mac and on Windows.
+    names = {(str(target).casefold(), log.parent) for log, target in targets.items()}
+    clashes = len(names) - len({name for name, _ in names})
+    if output is not None and clashes:
         msg = f"{clashes} logs would overwrite each other in {output}: annotate their common folder"
         raise WriteError(msg)
     return targets
@@ -394,6 +399,7 @@ def _analyse(
     log: Path,
     *,
     keep: bool,
+    rescore: bool,
 ) -> _Analysed | EvalStatsError | None:
     """Read and analyse one log; None if it holds nothing that was selected."""
     try:
@@ -403,15 +409,27 @@ def _analyse(
         responses, unfit = _at_k(responses, at_k)
         if not responses and (selection.tasks or selection.metrics):
             return None
-        partial = [
-            PartialScores(r.task, r.metric, len(r.item_ids), known.n_cut, known.is_altered)
-            for r in responses
-            if not (known := r.provenance).is_whole
-        ]
+        partial = _partial(responses)
         runs = frozenset(r.source.run for r in responses)
-        return _Analysed(responses if keep else (), analysis(responses), partial, runs, unfit)
+        rescored = _rescored(responses) if rescore else ()
+        rows = as_logged(analysis(responses), partial, rescored)
+        return _Analysed(responses if keep else (), rows, partial, runs, unfit)
     except (LogError, DesignError) as error:
         return error
+
+
+def _partial(responses: Sequence[Responses]) -> list[PartialScores]:
+    return [
+        PartialScores(r.task, r.metric, len(r.item_ids), r.measure.n_cut, r.provenance.is_altered)
+        for r in responses
+        if not r.is_whole
+    ]
+
+
+def _rescored(responses: Sequence[Responses]) -> set[tuple[str, str]]:
+    """Tasks and groups with the metrics whose logged values rescoring replaces."""
+    means = [r for r in responses if r.measure.aggregation == "mean" and len(r.item_ids)]
+    return {(name, r.metric) for r in means for name in (r.task, *(g.name for g in r.groups))}
 
 
 def _at_k(

@@ -19,8 +19,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from evalstats_plugin.data.responses import TABULAR, Responses, Selection
+from evalstats_plugin.data.metrics import with_stock
+from evalstats_plugin.data.responses import (
+    TABULAR,
+    Responses,
+    Selection,
+    check_item_ids,
+    with_epochs,
+)
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
     EvalStatsError,
@@ -76,6 +84,7 @@ def read(
     wide: Literal["", "models", "items"] = "",
     repeats: bool = False,
     model_name: str = "",
+    missing_code: float | Sequence[float] = (),
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -113,6 +122,8 @@ def read(
         lm-eval's logs this runs lm-eval's own filters and metrics.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
+    missing_code
+        Numbers that stand for a missing score in tables, such as -1 or 99.
 
     Raises
     ------
@@ -128,6 +139,7 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
+        missing_codes=_numbers(missing_code),
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     frame = _frame_among(paths, wide=bool(wide))
@@ -141,7 +153,9 @@ def read(
         if frame:
             search.logs[frame.path] = _Log(frame)
         logs = list(search.logs)
-        outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
+        outcomes = _outcomes(
+            list(search.logs.values()), selection, plugins, on_log, again=runs == "epochs"
+        )
         for log, outcome in zip(logs, outcomes, strict=True):
             if not isinstance(outcome, Unread):
                 found.extend(outcome)
@@ -171,7 +185,8 @@ def read(
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
-    return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
+    differences = notes_on_differences(kept)
+    return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
 
 
 def check(
@@ -273,7 +288,10 @@ def read_results(
     )
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+    known = settled(with_known(responses, plugins))
+    for r in known:
+        check_item_ids(r, in_log=True)
+    return ResponseSet(tuple(label_models(known)), plugins.problems)
 
 
 def read_contests(
@@ -490,7 +508,10 @@ def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Respons
     return _read(_Log(LogFile(path)), selection, plugins)
 
 
-def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
+def _read(
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool = False
+) -> list[Responses]:
+    """Read a log; items that are there `again` are further epochs, or an error."""
     with log.file as file:
         responses = plugins.call(
             "evalstats_read_log", only=log.adapter, log=file, selection=selection
@@ -500,14 +521,34 @@ def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    return list(responses)
+    found = [with_epochs(r) for r in responses] if again else list(responses)
+    for r in found:
+        check_item_ids(r, in_log=True)
+    return with_known(found, plugins)
+
+
+def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
+    """Return responses with what the registry knows of their metrics, and the log does not say."""
+    more = plugins.metrics()
+    made: list[Responses] = []
+    for r in responses:
+        known = r.under(with_stock(r.measure, r.source.harness, more))
+        if r.beside:
+            known = known.with_beside(with_known(r.beside, plugins))
+        made.append(known)
+    return made
 
 
 def _outcomes(
-    logs: Sequence[_Log], selection: Selection, plugins: Plugins, on_log: OnLog | None
+    logs: Sequence[_Log],
+    selection: Selection,
+    plugins: Plugins,
+    on_log: OnLog | None,
+    *,
+    again: bool,
 ) -> Iterator[list[Responses] | Unread]:
     """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
-    run = partial(_outcome, selection=selection, plugins=plugins)
+    run = partial(_outcome, selection=selection, plugins=plugins, again=again)
     outcomes = parallel_map(run, logs, here=not plugins.installed)
     for i, log in enumerate(logs):
         if on_log is not None:
@@ -518,11 +559,11 @@ def _outcomes(
 
 
 def _outcome(
-    log: _Log, selection: Selection, plugins: Plugins
+    log: _Log, selection: Selection, plugins: Plugins, *, again: bool
 ) -> tuple[list[Responses] | Unread, dict[tuple[str, str], str]]:
     """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
-        found = _read(log, selection, plugins)
+        found = _read(log, selection, plugins, again=again)
     except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
     return found, plugins.failures
@@ -619,6 +660,10 @@ def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
     """Return the names of the adapters that have a hook, for messages."""
     names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
+
+
+def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

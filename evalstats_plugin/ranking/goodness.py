@@ -18,6 +18,7 @@ from evalstats_plugin.ranking.contests.outcomes import probabilities
 from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 Metric = Literal["nominal", "interval"]
@@ -133,6 +134,8 @@ def transitivity(
     fast = min(MOST_WORK / n**3, MOST_DRAWN / max(len(pair), 1))
     size = n_simulations or int(np.clip(fast, 19, N_SIMULATIONS))
     counts = np.maximum(np.rint(weight), 1).astype(np.int64)
+    # Half exactly where players are equal: a hair above, a draw is counted from the other end.
+    each = steady(each / each.sum(axis=1, keepdims=True))
     drawn = rng.multinomial(counts, each / each.sum(axis=1, keepdims=True), (size, len(pair)))
     ahead = contests.wins() - contests.wins().T
     seen, n_triads = _cyclic(ahead[pair // n, pair % n][None].round(9), pair, n)

@@ -30,6 +30,7 @@ from evalstats_plugin.ranking.contests.outcomes import (
 )
 from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 THOMPSON_DRAWS = 32
@@ -162,7 +163,7 @@ class _Batch:
         """Choose one pair, and assume that it is asked."""
         pairs = all_pairs(self.rating, self.covariance)
         open_pairs = self.free[pairs.first, pairs.second]
-        scores = np.where(open_pairs, self._scores(pairs), -np.inf)
+        scores = np.where(open_pairs, steady(self._scores(pairs)), -np.inf)
         # Break ties at random.
         at = int(self.rng.choice(np.flatnonzero(scores == scores.max())))
         first, second = int(pairs.first[at]), int(pairs.second[at])
@@ -339,7 +340,7 @@ def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) ->
     covariance = np.asarray(state.covariance, dtype=np.float64)
     if len(rating) < 2:
         return Certainty(1.0, 1.0, 0, 1.0, 0.0)
-    order = np.argsort(-rating, kind="stable")
+    order = np.argsort(-steady(rating), kind="stable")
     log_p = log_prob_order(rating, covariance, order, rng=generator, n_particles=N_PARTICLES)[0]
     pairs = all_pairs(rating, covariance)
     right = special.ndtr(np.abs(pairs.mean) / np.sqrt(pairs.variance))

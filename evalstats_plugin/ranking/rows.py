@@ -27,6 +27,7 @@ from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
 from evalstats_plugin.stats import many
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +219,7 @@ def ranked(
     limits = many.rank_limits(apart)
     low, high = _limits(fit, confidence_level)
     factor, zero = (_ELO[fit.model], ELO_ANCHOR) if scale == "elo" else (1.0, 0.0)
-    order = np.argsort(-fit.rating, kind="stable")
+    order = np.argsort(-steady(fit.rating), kind="stable")
     n = len(order)
     letters = [""] * n
     if n <= MOST_LETTERED:

@@ -245,7 +245,7 @@ def _factors(results: FactorAbilities) -> Page:
     ]
     correlation = results.fit["correlation"]
     pairs = [
-        f"{i + 1} and {j + 1}: {correlation[i][j]:+.2f}" for i in range(k) for j in range(i + 1, k)
+        f"{i + 1} and {j + 1}: {correlation[i][j]:+z.2f}" for i in range(k) for j in range(i + 1, k)
     ]
     turned = str(results.fit["rotation"])
     oblique = f" Correlations of the dimensions: {'; '.join(pairs)}." if turned == "promax" else ""

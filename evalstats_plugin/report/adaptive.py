@@ -82,7 +82,7 @@ def _said(row: AdaptiveTest) -> list[str]:
     lines = [f"{row.model}: stopped, {row.stopped}"] if row.prob_top is None else []
     if row.abilities:
         pairs = zip(row.abilities, row.abilities_std_error, strict=True)
-        each = [f"{ability:+.2f} ± {error:.2f}" for ability, error in pairs]
+        each = [f"{ability:+z.2f} ± {error:.2f}" for ability, error in pairs]
         shown = ", ".join(f"{k}: {found}" for k, found in enumerate(each, 1))
         lines.append(f"{row.model}: abilities {shown} (standard errors)")
     return lines
@@ -116,8 +116,8 @@ def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table
 def _test_cells(row: AdaptiveTest) -> list[str]:
     return [
         f"{row.n_items}/{row.n_in_bank}",
-        f"{row.ability:+.2f}",
-        f"[{row.low:+.2f}, {row.high:+.2f}]",
+        f"{row.ability:+z.2f}",
+        f"[{row.low:+z.2f}, {row.high:+z.2f}]",
         number(row.full_score),
         f"[{number(row.full_score_low)}, {number(row.full_score_high)}]",
         number(row.observed),
@@ -257,7 +257,7 @@ def _bank_cells(row: BankTask) -> list[str]:
         row.task,
         str(row.n_items),
         str(row.n_usable),
-        "–" if row.difficulty is None else f"{row.difficulty:+.2f}",
+        "–" if row.difficulty is None else f"{row.difficulty:+z.2f}",
         "–" if row.discrimination is None else f"{row.discrimination:.2f}",
         "–" if row.std_error is None else f"{row.std_error:.3f}",
         "–" if row.cost is None else f"{row.cost:,.6g}",

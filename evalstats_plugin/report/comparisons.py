@@ -29,7 +29,15 @@ from evalstats_plugin.comparisons.rows import (
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import View, number, percent, print_all, task_and_metric, titled
+from evalstats_plugin.report.text import (
+    ROUNDING,
+    View,
+    number,
+    percent,
+    print_all,
+    task_and_metric,
+    titled,
+)
 from evalstats_plugin.runtime.untrusted import printable
 from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
 
@@ -372,7 +380,8 @@ def order_line(rows: Sequence[Comparison]) -> str:
 def size(row: Comparison, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
     text = number(value)
-    return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
+    positive = value is not None and value > ROUNDING
+    return f"+{text}" if row.measure == "difference" and positive else text
 
 
 def difference_interval(row: Comparison) -> str:

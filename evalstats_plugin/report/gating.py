@@ -14,7 +14,15 @@ from rich.text import Text
 from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, parse_margin
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import View, number, percent, print_all, short_metric, titled
+from evalstats_plugin.report.text import (
+    ROUNDING,
+    View,
+    number,
+    percent,
+    print_all,
+    short_metric,
+    titled,
+)
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 
 WORDS: Mapping[Decision, str] = {
@@ -61,7 +69,7 @@ def _cells(row: GateRow, marks: Mapping[str, int]) -> tuple[str, ...]:
     sign = "+" if row.measure == "difference" else ""
 
     def signed(value: float | None) -> str:
-        return f"{sign if (value or 0) > 0 else ''}{number(value)}"
+        return f"{sign if (value or 0) > ROUNDING else ''}{number(value)}"
 
     whole = row.low is not None and row.high is not None
     return (

@@ -164,7 +164,7 @@ def _score_lines(results: HierarchicalReport) -> Lines:
         name = "" if row.model == previous else row.model
         previous = row.model
         task = "(all)" if row.task is None else row.task
-        pull = "–" if row.shrinkage is None else f"{100 * row.shrinkage:+.1f}"
+        pull = "–" if row.shrinkage is None else f"{100 * row.shrinkage:+z.1f}"
         limits = f"[{_share(row.low)}, {_share(row.high)}]"
         lines.append([name, task, f"{row.n_items:,}", _share(row.score), _share(row.estimate),
                       limits, pull])  # fmt: skip
@@ -193,8 +193,8 @@ def _pair_lines(results: HierarchicalReport) -> Lines:
         ahead, on_task = (
             1 - p if flip else p for p in (row.prob_better, row.prob_better_on_a_task)
         )
-        limits = f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
-        by = f"{100 * sign * row.difference:+.1f}"
+        limits = f"[{100 * ends[0]:+z.1f}, {100 * ends[1]:+z.1f}]"
+        by = f"{100 * sign * row.difference:+z.1f}"
         lines.append(
             [
                 f"{first} – {second}",
@@ -366,5 +366,5 @@ def _need_lines(results: Capabilities, questions: Questions) -> Lines:
 def _held_out_lines(results: Capabilities) -> Lines:
     return [["Model", "Log loss", "Gain", "Std. error", "AUC"], *([
         _NAMES_OF_MODELS[row.item_model], f"{row.log_loss:.4f}",
-        f"{row.gain:+.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
+        f"{row.gain:+z.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
     ] for k, row in enumerate(results.compared))]  # fmt: skip

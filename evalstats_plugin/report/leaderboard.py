@@ -303,7 +303,7 @@ def table_latex(
         # The end of the row above would take such a letter for its own option.
         guard = "{}" if row[0].lstrip()[:1] in ("[", "*") else ""
         body.append(guard + " & ".join(row) + r" \\")
-    first = layout.cells(layout.lead) if lead else {}
+    first = layout.cells(layout.lead)
     spec = rf"@{{}}rl{_aligned(first, write)}@{{\hspace{{3pt}}}}l" + "c" * len(ties)
     spec = spec if lead else "@{}l"
     for one, same in groupby(_aligned(cells, short) for cells, short in columns):

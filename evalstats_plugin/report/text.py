@@ -444,12 +444,16 @@ def pairs_at_once(n_models: int) -> tuple[str, str]:
     return ("the one pair", "") if n_pairs == 1 else (f"all {n_pairs:,} pairs", " at once")
 
 
+ROUNDING = 1e-12
+"""Differences of less than this are rounding errors, and have no sign."""
+
+
 def number(value: float | None) -> str:
     """Format a score: four decimals as harnesses do, fewer for large values; a dash for None."""
     if value is None:
         return "–"
     size = abs(value)
-    return f"{value:.4f}" if size < 100 else f"{value:.2f}" if size < 10_000 else f"{value:.3g}"
+    return f"{value:z.4f}" if size < 100 else f"{value:.2f}" if size < 10_000 else f"{value:.3g}"
 
 
 def percent(level: float) -> str:
@@ -726,7 +730,7 @@ def markdown(title: str, lines: Lines) -> list[str]:
 
 def signed(value: float | None) -> str:
     """Format a number of an unbounded scale with its sign."""
-    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
+    return "–" if value is None else f"{value:+z.2f}" if abs(value) < 1000 else f"{value:+.1e}"
 
 
 def plain(value: float | None) -> str:

@@ -4,16 +4,19 @@
 * `convergence`, `chain_agreement`: R-hat, effective sample size, a note where chains disagree
 * `pareto_shape`, `smoothed_weights`: how heavy the tail of importance weights is, and the weights
   with a smooth tail
+* `inference_data`: draws as ArviZ holds them, whose majors 0 and 1 are given them in two ways
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalstats_plugin.errors import DesignError, install_hint
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -296,3 +299,38 @@ def _pareto_block(excess: FloatArray) -> tuple[FloatArray, FloatArray]:
     b_mean = (b * weight).sum(1) / weight.sum(1)
     shape = np.log1p(-b_mean[:, None] * x).mean(1)
     return np.where(flat, -np.inf, (n * shape + _WORTH * 0.5) / (n + _WORTH)), -shape / b_mean
+
+
+def inference_data(
+    groups: Mapping[str, Mapping[str, Any]],
+    coords: Mapping[str, Sequence[Any]],
+    dims: Mapping[str, list[str]],
+) -> Any:
+    """Return groups of variables as ``InferenceData`` (ArviZ 0) or ``DataTree`` (ArviZ 1).
+
+    Parameters
+    ----------
+    groups
+        Arrays by name, by group: of shape (chains, draws, ...) in ``"posterior"``,
+        ``"log_likelihood"`` and ``"posterior_predictive"``, without draws in ``"observed_data"``
+        and ``"constant_data"``. Empty groups are left out.
+    coords
+        Names along each dimension.
+    dims
+        Dimensions of each variable, after those of chains and draws.
+
+    Raises
+    ------
+    DesignError
+        ArviZ is not installed; the message says how to install it.
+    """
+    try:
+        az: Any = import_module("arviz")
+    except ModuleNotFoundError as error:
+        msg = f"{error.name} is not installed, and this needs ArviZ: {install_hint('models')}"
+        raise DesignError(msg) from error
+    filled = {name: dict(group) for name, group in groups.items() if group}
+    names = {"coords": dict(coords), "dims": dict(dims)}
+    if az.__version__.startswith("0."):
+        return az.from_dict(**filled, **names)
+    return az.from_dict(filled, **names)

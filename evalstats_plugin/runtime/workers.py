@@ -462,13 +462,13 @@ def free_memory() -> int | None:
     """Return the bytes that this process may still allocate; None where unknown."""
     found: list[int] = []
     with suppress(OSError):
-        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+        lines = [line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines()]
         found += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
     # A container may have less than the machine.
     group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):
-        limit = int((group / "memory.max").read_text())
-        found.append(max(limit - int((group / "memory.current").read_text()), 0))
+        limit = int((group / "memory.max").read_text("ascii"))
+        found.append(max(limit - int((group / "memory.current").read_text("ascii")), 0))
     return min(found, default=None)
 
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import LARGEST, Responses
+from evalstats_plugin.data.responses import LARGEST, Responses, check_item_ids
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
+from evalstats_plugin.data.scales import settled, strays
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
@@ -131,7 +132,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
     known = known_bounds(bounds, responses.metric)
     if known and known != responses.bounds:
-        responses = replace(responses, bounds=known)
+        responses = responses.under(responses.measure.on(known, "given"))
     if responses.predicted is not None:
         return _of_adaptive(responses)
     if responses.pairs is not None:
@@ -145,7 +146,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
     values = means[there]
     n_missing = int(len(means) - len(values))
     notes = [*responses.notes, *left_out(n_missing, len(means))]
-    n_missing += responses.provenance.n_cut
+    n_missing += responses.measure.n_cut
     cell = partial(Cell, responses=responses, n=len(values), n_missing=n_missing)
     if not len(values):
         return cell(kind=None, notes=(*notes, "no item has a score"))
@@ -153,6 +154,11 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
         count = int((~np.isfinite(values)).sum())
         found = f"scores that are infinite or beyond ±{LARGEST:g}: {count}; no mean, no interval"
         return cell(kind=None, notes=(*notes, found))
+    scale = responses.measure.scale
+    beyond = None if scale is None else strays(responses.scores, (scale.low, scale.high))
+    if beyond is not None:
+        question = beyond.question(responses.measure.metric, str(scale))
+        return cell(kind=None, notes=(*notes, f"no interval: {question}"))
     if responses.aggregation in RATIOS:
         weights = None if responses.weights is None else responses.weights[there]
         if responses.clusters is not None:
@@ -175,15 +181,9 @@ def _kind_of_mean(
     one_epoch = responses.scores.shape[1] == 1
     if one_epoch and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
         return "binary", (0.0, 1.0), ()
-    low, high = float(values.min()), float(values.max())
     if bounds is not None:
-        if low < bounds[0] or high > bounds[1]:
-            note = (
-                f"scores from {low:g} to {high:g} leave the bounds {bounds[0]:g} to {bounds[1]:g}"
-            )
-            return "real", None, (f"{note}: treated as unbounded",)
         return "bounded", bounds, ()
-    if low >= 0 and high <= 1:
+    if responses.measure.scale is None and values.min() >= 0 and values.max() <= 1:
         guessed = () if epochs_are_binary(responses) else ("scores assumed to lie in [0, 1]",)
         return "bounded", (0.0, 1.0), guessed
     return "real", None, ()
@@ -243,7 +243,7 @@ def _of_pairs(responses: Responses) -> Cell:
     there = composite.there
     notes = [*responses.notes, *composite.notes]
     logged, found = responses.logged, composite.estimate
-    is_whole = not responses.provenance.n_cut
+    is_whole = not responses.measure.n_cut
     if is_whole and logged is not None and not composite.undefined and not agree(found, logged):
         notes.append(f"mismatch: the log gives value {logged:.6g}, its items {found:.6g}")
     if not there.all():
@@ -253,7 +253,7 @@ def _of_pairs(responses: Responses) -> Cell:
         kind=None if composite.undefined else composite.kind,
         composite=composite,
         n=int(there.sum()),
-        n_missing=int((~there).sum()) + responses.provenance.n_cut,
+        n_missing=int((~there).sum()) + responses.measure.n_cut,
         clusters=None if responses.clusters is None else responses.clusters[there],
         notes=tuple(notes),
     )
@@ -313,8 +313,12 @@ def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str
     """Return the responses one by one, and the notes that came with them."""
     responses = read_where_needed(responses)
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    each = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
-    return list(each), tuple(notes)
+    if isinstance(responses, ResponseMatrix):
+        return settled(responses.to_responses()), tuple(notes)
+    listed = list(responses)
+    for r in listed:
+        check_item_ids(r)
+    return settled(listed), tuple(notes)
 
 
 def task_and_metric(r: Responses) -> tuple[str, str]:
@@ -328,11 +332,6 @@ def task_and_metric(r: Responses) -> tuple[str, str]:
 def by_task(responses: Iterable[Responses]) -> dict[tuple[str, str], list[Responses]]:
     """Group responses by task and metric, in their order."""
     return grouped(responses, task_and_metric)
-
-
-def direction(responses: Iterable[Responses]) -> bool | None:
-    """Whether higher scores are better, from the first log that says so; None if none does."""
-    return next((h for r in responses if (h := r.higher_is_better) is not None), None)
 
 
 def cluster_names(clusters: NDArray[Any]) -> NDArray[np.str_]:

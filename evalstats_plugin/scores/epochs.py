@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evalstats_plugin.data.measure import SHARE
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet
@@ -139,12 +140,18 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     )
     return replace(
         r,
-        metric=f"{name} {r.metric}",
+        measure=replace(
+            r.measure,
+            metric=f"{name} {r.metric}",
+            reducer=name,
+            scale=SHARE,
+            scale_from="registry",
+            is_headline=False,
+        ),
         scores=scores[:, None],
         unreduced=r,
         beside=(),
         weights=None,
-        bounds=(0.0, 1.0),
         # What the harness logged is of the metric itself, not of k answers.
         groups=tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups),
         logged=None,

@@ -132,11 +132,11 @@ def _found(problem: str, task: str | None, about: Sequence[Responses], detail: s
 
 
 def _incomplete(responses: Sequence[Responses]) -> Iterator[Finding]:
-    cut = [r for r in responses if not r.provenance.is_whole]
+    cut = [r for r in responses if not r.is_whole]
     for (_, task), some in grouped(cut, lambda r: (str(r.source.path), r.task)).items():
         # A task may be cut under one filter and whole under another.
-        worst = max(some, key=lambda r: r.provenance.n_cut)
-        n, n_cut = len(worst.item_ids), worst.provenance.n_cut
+        worst = max(some, key=lambda r: r.measure.n_cut)
+        n, n_cut = len(worst.item_ids), worst.measure.n_cut
         detail = (
             f"{n} of {n + n_cut} items are there: run it again, or bring back the whole file"
             if n_cut

@@ -29,6 +29,7 @@ from evalstats_plugin.data.responses import (
 )
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.runs import ResponseSet, read_where_needed
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
@@ -51,6 +52,7 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     merged,
     metric_key,
+    responses_and_notes,
     weighted_sums,
     with_known,
 )
@@ -176,11 +178,12 @@ def intervals(
         rows = _of_store(responses, solver, bounds or {}, population)
         return Intervals(tuple(rows), responses.notes, seed)
     if isinstance(responses, ResponseMatrix):
+        notes = responses.notes
         rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
     else:
-        cells = _cells(responses, bounds or {})
+        listed, notes = responses_and_notes(responses)
+        cells = _cells(listed, bounds or {})
         rows = _of_cells(cells, solver, population, known(cells))
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
 
 
@@ -212,7 +215,8 @@ def _of_store(
 
 
 def _cells(responses: Iterable[Responses], bounds: Bounds) -> list[Cell]:
-    return [make_cell(value, bounds) for r in responses for value in r.values()]
+    values = [value for r in responses for value in r.values()]
+    return [make_cell(value, bounds) for value in settled(values)]
 
 
 def _of_cells(
@@ -277,7 +281,10 @@ def _with_bounds(
         other = solver.at(level)
         lows = other.solve([least for _, least, _ in some])
         highs = other.solve([most for _, _, most in some])
-        for (i, *_), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+        for (i, least, most), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+            worst = most if cells[i].responses.higher_is_better is False else least
+            if solver.treated.missing == "drop":
+                rows[i] = _of_all(rows[i], worst.estimate, worst.n)
             rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
     return rows
 
@@ -289,6 +296,17 @@ def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
     """
     found = survey.imbens_manski_level(width, error, confidence_level=level)
     return level - np.floor((level - found) * 1000 + 1e-9) / 1000
+
+
+def _of_all(row: ScoreInterval, worst: float, n: int) -> ScoreInterval:
+    """Say what the score is of all items, where it differs from that of those answered."""
+    if row.estimate is None or row.low is None or row.high is None or row.low <= worst <= row.high:
+        return row
+    note = (
+        f"of the {row.n_items} items with a score {row.estimate:.3f}; of all {n}, the others "
+        f"counting as wrong, {worst:.3f}"
+    )
+    return replace(row, notes=(*row.notes, note))
 
 
 def _with_open(row: ScoreInterval, low: float, high: float, missing: Missing) -> ScoreInterval:
@@ -313,8 +331,14 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         population = f"all {counted(r.predicted.n_in_bank, 'item')} of the bank"
         lower, upper = predicted_limits(r.predicted, level)
         method = NO_METHOD if lower is None else ADAPTIVE
-    if cell.kind is not None and (lower is None or upper is None):
+    if cell.kind == "real" and lower == upper is not None:
+        why = f"all {counted(cell.n, 'score')} are equal, on a scale that is not known"
+        notes = (*notes, f"no interval: {why} (--bounds {r.metric}=LOW,HIGH gives it)")
+        lower = upper = None
+    elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
+    elif r.measure.scale is not None and cell.composite is None and lower is not None:
+        lower, upper = max(lower, r.measure.scale.low), min(upper, r.measure.scale.high)
     return ScoreInterval(
         model=r.model,
         task=r.task,
@@ -709,7 +733,28 @@ _OF_TASKS = (
 
 
 def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> ScoreInterval:
-    """Combine the tasks: independent strata with fixed weights."""
+    """Combine the tasks: independent strata with fixed weights; the wider where these are open."""
+    if group.weighting != "either":
+        return _weighted_row(group, cells, rows)
+    both = [
+        _weighted_row(replace(group, weighting=weighting), cells, rows)
+        for weighting in ("micro", "macro")
+    ]
+    wider = max(both, key=lambda row: (row.high or 0.0) - (row.low or 0.0))
+    other = both[wider is both[0]]
+    if other.low is None or other.high is None or wider.low is None:
+        return wider
+    kinds = ("micro", "macro") if wider is both[0] else ("macro", "micro")
+    note = (
+        f"the logged values do not tell whether every item or every task counts the same: the "
+        f"wider interval is shown ({kinds[0]}); {kinds[1]}: {other.low:.3f} to {other.high:.3f}"
+    )
+    return replace(wider, notes=(*wider.notes, note))
+
+
+def _weighted_row(
+    group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
+) -> ScoreInterval:
     row = replace(
         rows[0],
         task=group.name,
@@ -730,7 +775,7 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         return replace(row, notes=(*row.notes, "a task of this group has no mean"))
     # A task that was cut keeps the weight of all its items.
     sizes = [
-        float(c.n + c.responses.provenance.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
+        float(c.n + c.responses.measure.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
     ]
     around = _from_group(group, cells)
     shares = task_shares(around, np.array(sizes))
@@ -780,11 +825,11 @@ def _predicted_group(
 
 def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
     """Return a note on the tasks of a group of which the log holds only a part."""
-    held = [(c.responses.task, len(c.responses.item_ids), c.responses.provenance) for c in cells]
+    held = [(c.responses, len(c.responses.item_ids), c.responses.measure.n_cut) for c in cells]
     cut = [
-        f"{task}: {n} of {counted(n + known.n_cut, 'item')}" if known.n_cut else f"{task}: altered"
-        for task, n, known in held
-        if not known.is_whole
+        f"{r.task}: {n} of {counted(n + n_cut, 'item')}" if n_cut else f"{r.task}: altered"
+        for r, n, n_cut in held
+        if not r.is_whole
     ]
     return (f"not all that was scored: {few(cut)}",) if cut else ()
 
@@ -941,7 +986,12 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
     n_missing = np.broadcast_to(np.int64(0), n.shape)
     if (n < size).any():
         n_missing = _count(np.isnan(scores), starts)
-    free = [known_bounds(bounds, metric) in (None, (0.0, 1.0)) for _, metric in tasks]
+    given = {(m.task, m.metric): m.scale for m in matrix.measures}
+    free = [
+        known_bounds(bounds, key[1]) in (None, UNIT)
+        and ((scale := given.get(key)) is None or scale.bounds == UNIT)
+        for key in tasks
+    ]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
     return Tally(matrix.models, tasks, right, n, n_missing, counts)
 

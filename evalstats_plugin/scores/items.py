@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import direction
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each, run_of
-from evalstats_plugin.scores.cells import by_task, direction, task_and_metric
+from evalstats_plugin.scores.cells import by_task, task_and_metric
 from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.steady import steady
 
 SIGNIFICANCE = 0.05
 """Level of the one-sided test for a negative item-rest correlation."""
@@ -115,9 +117,9 @@ def telling_items(answers: Sequence[ItemAnswers], most: int) -> dict[str, list[s
 def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
     scores = mean_over_epochs(matrix.scores)
     scores = np.where(np.isfinite(scores), scores, np.nan)
-    higher = direction(group)
+    higher = direction(r.measure for r in group)
     totals, counts = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
-    means = np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    means = steady(np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0))
     order = np.argsort(means if higher is False else -means, kind="stable")
     scores = scores[order]
     n_models = (~np.isnan(scores)).sum(axis=0)
@@ -247,7 +249,7 @@ def item_outcomes(
             dict(zip(r.item_ids.astype(str).tolist(), r.item_means.tolist(), strict=True))
             for r in group
         )
-        sign = -1 if direction(group) is False else 1
+        sign = -1 if direction(r.measure for r in group) is False else 1
         for item in a.keys() & b.keys():
             ahead = sign * (a[item] - b[item])
             if np.isfinite(ahead):

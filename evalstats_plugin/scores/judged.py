@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
@@ -126,9 +127,9 @@ def _labelled(
     ids = np.array(list(labels), dtype=np.str_)
     # All else belongs to the judge's metric and items.
     human = replace(
-        r, metric=HUMAN, item_ids=ids, scores=scores, weights=None, clusters=None, chance=None,
-        item_hashes=None, bounds=None, higher_is_better=None, groups=(), logged=None,
-        logged_std_error=None, logged_n=None, population=None, notes=(),
+        r, measure=Measure(task=r.task, metric=HUMAN), item_ids=ids, scores=scores, weights=None,
+        clusters=None, chance=None, item_hashes=None, groups=(), logged=None,
+        logged_std_error=None, logged_n=None, notes=(),
     )  # fmt: skip
     return {place: human}
 
@@ -165,7 +166,8 @@ def _row(
 
 def _aligned(human: Responses, judge: Responses) -> tuple[FloatArray, FloatArray]:
     """Labels and judge scores of the same items, each of shape (M,); NaN where there is none."""
-    both = [replace(r, scores=r.item_means[:, None], model=str(i), metric="", task="", weights=None)
+    same = Measure(task="", metric="")
+    both = [replace(r, scores=r.item_means[:, None], model=str(i), measure=same, weights=None)
             for i, r in enumerate((human, judge))]  # fmt: skip
     joined = ResponseMatrix.join(both)
     labels, scores = joined.scores[:, :, 0]

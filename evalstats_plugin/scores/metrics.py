@@ -250,7 +250,7 @@ def recognise(responses: Responses) -> str | None:
     found: list[str] = []
     for metric in RECOGNISED:
         try:
-            (composite,) = composites([replace(responses, aggregation=metric)])
+            (composite,) = composites([responses.measured(aggregation=metric)])
         except DesignError:
             continue
         if composite.undefined is None and agree(composite.estimate, responses.logged):
@@ -300,9 +300,13 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
             key,
             replace(
                 r,
-                metric=name,
-                aggregation=metric,
-                higher_is_better=True,
+                measure=replace(
+                    r.measure,
+                    metric=name,
+                    aggregation=metric,
+                    higher_is_better=True,
+                    direction_from="registry",
+                ),
                 groups=groups,
                 logged=None,
                 logged_std_error=None,

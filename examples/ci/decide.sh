@@ -7,7 +7,8 @@ refuse() { echo "::error::$*" >&2; exit 2; }
 cd "$GITHUB_WORKSPACE"
 work="$(mktemp -d "$RUNNER_TEMP/gate.XXXXXX")"
 python="$RUNNER_TEMP/evalstats-plugin/bin/python"
-# No hook, filter or helper of a repository's own configuration.
+# No hook, monitor or replaced commit of the workspace's own repository.
+export GIT_NO_REPLACE_OBJECTS=1
 git=(git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c protocol.ext.allow=never)
 
 options=(--junit "$work/gate.xml")

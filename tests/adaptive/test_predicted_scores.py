@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import compare, intervals
 from evalstats_plugin.adaptive.bank import ItemBank
@@ -27,7 +28,7 @@ ANSWERS = draw_models(BANK, 4, rng=2).answers
 
 
 def _plain(model: int, ids: Any, scores: Any, when: str = "1", metric: str = "acc") -> Responses:
-    return Responses(
+    return given_responses(
         model=f"m{model}", task="task", metric=metric, item_ids=np.asarray(ids),
         scores=np.asarray(scores, dtype=np.float64)[:, None],
         source=Source(Path(f"log_{when}"), "lm_eval", when=when),
@@ -73,7 +74,7 @@ def test_another_level_scales_the_limits():
 
 def test_a_metric_that_the_bank_does_not_predict_has_no_score():
     plain, record = _record(0, 20)
-    [row] = intervals([with_prediction(replace(plain, metric="other"), record)])
+    [row] = intervals([with_prediction(plain.measured(metric="other"), record)])
 
     assert (row.estimate, row.low, row.method) == (None, None, "none")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.calibrate import contents
@@ -20,7 +21,7 @@ def bank_of(m: int = 60, **others: object) -> ItemBank:
 
 
 def answers_of(bank: ItemBank, scores: np.ndarray, model: str = "a") -> Responses:
-    return Responses(
+    return given_responses(
         model=model,
         task="t",
         metric="acc",

@@ -1,21 +1,19 @@
-"""`evalstats-plugin gate`, and the GitHub action in examples/ci that calls it."""
+"""`evalstats-plugin gate`: decisions, protocols, margins. See `test_hostile_pull_request` too."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree as ET
 
 import pytest
+from hostile_requests import lines, write
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
-ACTION = ROOT / "examples" / "ci" / "action.yml"
 Run = Callable[..., "CompletedProcess[str]"]
 
 
@@ -73,49 +71,123 @@ def test_junit_has_a_case_for_each_comparison(run: Run, tmp_path: Path) -> None:
     assert any(text.startswith("es_group acc -0.6311 [") for text in messages)
 
 
+def _tables(folder: Path) -> Path:
+    write(folder / "release.csv", lines("release", 9))
+    write(folder / "candidate.csv", lines("candidate", 5))
+    return folder
+
+
+def _protocol(folder: Path, text: str) -> Path:
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
+
+
+PINNED = 'baseline = "release"\nbaseline-logs = ["release.csv"]\nmargin = "2%"\n'
+
+
+def test_a_protocol_decides_and_is_named_everywhere(run: Run, tmp_path: Path) -> None:
+    """Its SHA-256 is in the text, JSON, Markdown and JUnit; margins are said in words."""
+    logs = _tables(tmp_path)
+    protocol = _protocol(tmp_path, PINNED)
+    digest = hashlib.sha256(protocol.read_bytes()).hexdigest()
+    junit = tmp_path / "gate.xml"
+
+    text, markdown, found = (
+        run("gate", "--protocol", protocol, logs / "candidate.csv", "--format", form,
+            "--junit", junit, "--overwrite", "-q")
+        for form in ("table", "markdown", "json")
+    )  # fmt: skip
+
+    assert {3} == {done.returncode for done in (text, markdown, found)}
+    words = " ".join(text.stdout.split())
+    assert "a drop of more than 0.02 (2 % of the range 0 to 1)" in words
+    assert "Least true drop that is detected with 80 % power: " in words
+    assert f"Protocol {digest[:12]}" in words
+    assert f"Protocol {digest[:12]}" in markdown.stdout
+    decided = json.loads(found.stdout)
+    assert digest == decided["protocol_sha256"]
+    assert 0.02 == decided["results"][0]["margin"]
+    told = ET.parse(junit).getroot().find("properties/property")  # noqa: S314 - our own file
+    assert told is not None
+    assert (told.get("name"), told.get("value")) == ("protocol_sha256", digest)
+
+
 @pytest.mark.parametrize(
-    ("baseline", "margin", "strict", "code", "decision"),
+    ("more", "options", "message"),
     [
-        ("weak", "0", "true", 0, "pass"),
-        ("strong", "0", "true", 3, "regressed"),
-        ("strong", "0.4", "true", 4, "inconclusive"),
-        ("strong", "0.4", "false", 0, "inconclusive"),
-        ("strong; touch hacked", "0", "true", 2, None),
+        ("marign = 0.1", (), "no key of a protocol is called 'marign'; did you mean margin"),
+        ("quiet = true", (), "no key of a protocol is called 'quiet'"),
+        ('seed = "0"', (), "seed = '0': give a whole number"),
+        ("seed = true", (), "seed = True: give a value"),
+        ("seed = 1.0", (), "seed = 1.0: give a whole number"),
+        ('non-inferior = "true"', (), "non-inferior = 'true': give true or false"),
+        ("metric = [1]", (), "metric = [1]: give a text"),
+        ("baseline = ", (), "is not TOML"),
+        ('models = ["c*"]', (), "models are named in full"),
+        ('models = ["other"]', (), "no model is called 'other'"),
+        ("", ("--margin", "50%"), "--margin contradicts the protocol"),
+        ("", ("--confidence-level", "0.999"), "does not set confidence-level"),
+        ("", ("--models", "candidate"), "does not set models"),
+        ("", ("--runs", "latest"), "says runs = 'error'"),
+        ("", ("--baseline-logs", "candidate.csv"), "--baseline-logs contradicts"),
     ],
 )
-def test_the_action_decides_and_writes_its_summary(
-    tmp_path: Path, baseline: str, margin: str, strict: str, code: int, decision: str | None
+def test_a_protocol_is_strict(
+    run: Run, tmp_path: Path, more: str, options: tuple[str, ...], message: str
 ) -> None:
-    """The step is run as GitHub runs it; a name is never a command."""
-    yaml = pytest.importorskip("yaml")
-    steps = {s["name"]: s for s in yaml.safe_load(ACTION.read_text())["runs"]["steps"]}
-    lines = [f"{model},{i},{int(i % 10 < right)}" for model, right in
-             (("strong", 9), ("weak", 5)) for i in range(100)]  # fmt: skip
-    (tmp_path / "scores.csv").write_text("\n".join(["model,item,score", *lines]))
-    inputs = {
-        "LOGS": "scores.csv",
-        "BASELINE": baseline,
-        "MARGIN": margin,
-        "NON_INFERIOR": "false" if margin == "0" else "true",
-        "FAIL_IF_INCONCLUSIVE": strict,
-    }
-    assert inputs.keys() == steps["Decide"]["env"].keys()
-    files = {name: str(tmp_path / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """Unknown keys, other types, and options that contradict it are refused."""
+    logs = _tables(tmp_path)
+    protocol = _protocol(tmp_path, f"{PINNED}{more}\n")
 
-    done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", steps["Decide"]["run"]],
-        cwd=tmp_path,
-        env={**os.environ, **inputs, **files, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("gate", "--protocol", protocol, logs / "candidate.csv", *options)
 
-    assert code == done.returncode
-    assert not (tmp_path / "hacked").exists()
-    if decision is None:
-        assert done.stderr.startswith("error: no model is called")
-    else:
-        assert Path(files["GITHUB_OUTPUT"]).read_text() == f"decision={decision}\n"
-        assert Path(files["GITHUB_STEP_SUMMARY"]).read_text().startswith(f"**{decision.upper()}**")
+    assert 2 == done.returncode
+    assert message in " ".join(done.stderr.split())
+
+
+def test_options_that_agree_with_a_protocol_are_taken(run: Run, tmp_path: Path) -> None:
+    """Said again, nothing is contradicted."""
+    logs = _tables(tmp_path)
+    protocol = _protocol(tmp_path, PINNED)
+
+    options = ("--margin", "2%", "--seed", "0", "--runs", "error", "--baseline", "release")
+    assert 3 == run("gate", "--protocol", protocol, logs / "candidate.csv", *options).returncode
+
+
+def test_a_gate_takes_no_defaults_from_files(run: Run, tmp_path: Path) -> None:
+    """Neither of a project nor of the user, and it says so."""
+    logs = _tables(tmp_path)
+    for name, table in (("pyproject.toml", "tool.evalstats-plugin.gate"), ("u.toml", "gate")):
+        (tmp_path / name).write_text(f"[{table}]\nmetric = 'none'\nconfidence-level = 0.999999\n")
+    (tmp_path / "u.toml").rename(tmp_path / "evalstats-plugin.toml")
+    settings = {"EVALSTATS_NO_CONFIG": "", "XDG_CONFIG_HOME": str(tmp_path)}
+
+    options = ("--baseline", "release", "--columns", "task=task", "--format", "json")
+    done = run("gate", logs / "release.csv", logs / "candidate.csv", *options, folder=tmp_path,
+               **settings)  # fmt: skip
+
+    assert (3, 0.95) == (done.returncode, json.loads(done.stdout)["evalstats"]["confidence_level"])
+    assert "note: gate takes no defaults from files; not used: metric none" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("margin", "message"),
+    [
+        ("1", "a margin of 1 is as much as the range 0 to 1 of t score"),
+        ("2", "a margin of 2 is as much as the range"),
+        ("100%", "a margin of 100% is the whole range"),
+        ("2 points", "the margin must be 0 or more"),
+        ("1_0%", "the margin must be 0 or more"),
+        ("-1%", "the margin must be 0 or more"),
+    ],
+)
+def test_a_margin_that_everything_keeps_is_refused(
+    run: Run, tmp_path: Path, margin: str, message: str
+) -> None:
+    """Two points of a percentage scale, meant for scores from 0 to 1."""
+    logs = _tables(tmp_path)
+    done = run("gate", logs, "--columns", "task=task", "--baseline", "release", "--margin", margin)
+
+    assert 2 == done.returncode
+    assert message in " ".join(done.stderr.split())

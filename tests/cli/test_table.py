@@ -157,7 +157,10 @@ def test_bad_options_are_refused(run: Run, options: tuple[str, ...], message: st
             ("-t", "es_sub_a", "-t", "es_mc"),
             {"overall": "score", "es_sub_a": "acc,none", "es_mc": "acc,none"},
         ),
-        (("-t", "es_sub_a", "-t", "es_group_unw"), {"es_group_unw": "acc,none", "es_sub_a": "acc,none"}),
+        (
+            ("-t", "es_sub_a", "-t", "es_group_unw"),
+            {"es_group_unw": "acc,none", "es_sub_a": "acc,none"},
+        ),
         (
             ("-t", "es_mc", "-t", "es_sub_a", "-m", "es_mc=acc_norm", "-m", "acc"),
             {"overall": "score", "es_sub_a": "acc,none", "es_mc": "acc_norm,none"},

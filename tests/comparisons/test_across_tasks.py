@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 from scipy import stats
 
 from evalstats_plugin import Group, Responses, Source, compare
@@ -43,7 +44,7 @@ def _request(**more: object) -> Request:
 
 
 def _response(model: str, task: str, scores: np.ndarray, metric: str = "acc") -> Responses:
-    return Responses(
+    return given_responses(
         model=model,
         task=task,
         metric=metric,
@@ -188,7 +189,7 @@ def test_corrections_are_over_all_pairs(correction: str) -> None:
 def test_lower_may_be_better() -> None:
     """P(better) turns round."""
     plain = _responses()
-    lower = [replace(r, higher_is_better=False) for r in plain]
+    lower = [r.measured(higher_is_better=False) for r in plain]
     (one,), (other,) = (across_tasks(x, _request())[0] for x in (plain, lower))
 
     assert 1 == pytest.approx(one.prob_better + other.prob_better)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]

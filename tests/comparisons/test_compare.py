@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
 from evalstats_plugin.comparisons import Comparison
@@ -28,7 +29,7 @@ def _responses(model: str, scores: list[float] | np.ndarray, **more: object) -> 
     array = array[:, None] if array.ndim == 1 else array
     source = Source(path=Path(f"{model}.json"), harness="test")
     given = {"task": "t", "metric": "acc", "item_ids": np.arange(len(array)), **more}
-    return Responses(model=model, scores=array, source=source, **given)  # pyright: ignore[reportArgumentType]
+    return given_responses(model=model, scores=array, source=source, **given)  # pyright: ignore[reportArgumentType]
 
 
 def _one(a: list[float] | np.ndarray, b: list[float] | np.ndarray, **more: object) -> Comparison:

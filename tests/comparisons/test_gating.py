@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.errors import DesignError, SelectionError
 
 
@@ -77,7 +78,7 @@ def test_the_items_needed_decide() -> None:
 def test_lower_scores_can_be_better() -> None:
     """A model with more of what should be low regresses."""
     matrix = _matrix(60, 10, 60)
-    low = [replace(r, higher_is_better=False) for r in matrix.to_responses()]
+    low = [r.measured(higher_is_better=False) for r in matrix.to_responses()]
 
     assert "regressed" == es.gate(low, baseline="old").decision
     assert "pass" == es.gate(low, baseline="new").decision
@@ -87,7 +88,7 @@ def test_lower_scores_can_be_better() -> None:
 def test_what_the_candidate_did_not_run_is_inconclusive() -> None:
     """A crashed task must not pass a gate."""
     first = list(_matrix(30, 30, 100).to_responses())
-    second = [replace(r, task="other") for r in first if r.model == "old"]
+    second = [r.measured(task="other") for r in first if r.model == "old"]
 
     found = es.gate([*first, *second], baseline="old")
 
@@ -100,7 +101,7 @@ def test_what_the_candidate_did_not_run_is_inconclusive() -> None:
 def test_several_metrics_share_the_error() -> None:
     """Two metrics: each at 97.5 %."""
     first = list(_matrix(30, 30, 100).to_responses())
-    second = [replace(r, metric="other") for r in first]
+    second = [r.measured(metric="other") for r in first]
 
     assert {0.975} == {row.confidence_level for row in es.gate([*first, *second], baseline="old")}
 
@@ -147,3 +148,116 @@ def test_tasks_have_the_limits_that_each_has_at_its_share_of_alpha() -> None:
         # By steps a little more may be found, where the limit is 0.
         if row.low != 0 and row.high != 0:
             assert (row.low, row.high) == pytest.approx((alone.low, alone.high), abs=1e-9)
+
+
+def _on(model: str, scores: np.ndarray, **more: object) -> Responses:
+    """Return 0/1 scores of a model on one task."""
+    [found] = es.ResponseMatrix.from_array(np.atleast_2d(scores), models=[model]).to_responses()
+    return replace(found, task="t", metric="acc", **more)
+
+
+OLD = np.repeat([1.0, 0.0], [90, 10])
+NEW = np.where(np.arange(100) % 2 < 1, OLD, 0.0)
+"""Right half as often."""
+
+
+def test_a_candidate_without_the_items_it_gets_wrong_does_not_pass() -> None:
+    """Whether they are not in its log, or have no score; nor with three items."""
+    for kept in (NEW == 1, np.arange(100) < 3):
+        short = _on("new", NEW[kept])
+        short = replace(short, item_ids=_on("old", OLD).item_ids[kept])
+        for new in (short, _on("new", np.where(kept, NEW, np.nan))):
+            [row] = es.gate([_on("old", OLD), new], baseline="old", rng=0)
+
+            assert ("inconclusive", int((~kept).sum())) == (row.decision, row.n_lacking)
+            assert "with the worst of which it would not pass: run them" in row.notes[-1]
+
+
+def test_a_few_items_that_change_nothing_may_be_lacking() -> None:
+    """A candidate that is better passes without two items, and one that regressed stays so."""
+    gone = np.arange(100) < 2
+    better, worse = (_on("new", np.where(gone, np.nan, x)) for x in (np.ones(100), NEW))
+
+    [passed] = es.gate([_on("old", OLD), better], baseline="old", rng=0)
+    [failed] = es.gate([_on("old", OLD), worse], baseline="old", rng=0)
+
+    assert ("pass", 2) == (passed.decision, passed.n_lacking)
+    assert "regressed" == failed.decision
+
+
+def test_items_that_must_be_compared() -> None:
+    """With fewer, an equal candidate does not pass."""
+    two = [_on("old", OLD), _on("new", OLD)]
+
+    assert "pass" == es.gate(two, baseline="old", items={"t": 100}, rng=0).decision
+    [row] = es.gate(two, baseline="old", items={"t": 101}, rng=0)
+    assert ("inconclusive", "100 items of the 101 that must be compared") == (
+        row.decision, row.notes[-1],
+    )  # fmt: skip
+
+
+def test_the_terms_are_the_baselines() -> None:
+    """Clusters, groups and ranges that a candidate's log claims change no limit."""
+    old = _on("old", OLD, groups=(Group("all", 0, "micro", 1, logged=0.5),))
+    plain = es.gate([old, _on("new", NEW)], baseline="old", rng=0)
+    claimed = _on("new", NEW, clusters=np.repeat("all", 100), bounds=(0.0, 1000.0))
+
+    found = es.gate([old, claimed], baseline="old", rng=0)
+
+    assert {"t", "all"} == {row.task for row in plain}
+    assert [(r.task, r.low, r.high) for r in plain] == [(r.task, r.low, r.high) for r in found]
+
+
+@pytest.mark.parametrize(
+    ("changes", "factor", "message"),
+    [
+        ({"higher_is_better": False}, 1, "lower scores are better, in that of old higher ones"),
+        ({}, 100, "the scores of new, 0 to 100, leave the range 0 to 1 of old"),
+        ({}, -1, "the scores of new, -1 to -0, leave the range"),
+    ],
+)
+def test_a_candidate_on_another_scale_is_refused(
+    changes: dict[str, bool], factor: float, message: str
+) -> None:
+    """What would turn a drop into a gain."""
+    with pytest.raises(DesignError, match=message):
+        es.gate([_on("old", OLD), _on("new", factor * NEW, **changes)], baseline="old")
+
+
+def test_margins_are_shares_of_each_range() -> None:
+    """2 % of 0 to 1 and of 0 to 100; of an unknown range there is no share."""
+    rng = np.random.default_rng(2)
+    both = [
+        replace(_on(model, rng.random(60) * top), task=f"t{top}", bounds=(0.0, top))
+        for model in ("old", "new")
+        for top in (1.0, 100.0)
+    ]
+    found = es.gate(both, baseline="old", margin="2%", rng=0)
+
+    assert {("t1.0", 0.02), ("t100.0", 2.0)} == {(row.task, row.margin) for row in found}
+    assert (0.0, 100.0) == max(row.score_range for row in found)
+    with pytest.raises(DesignError, match="a margin of 2 is as much as the range 0 to 1 of"):
+        es.gate(both, baseline="old", margin=2)
+    unknown = [replace(r, bounds=None, scores=r.scores * 9) for r in both if r.task == "t1.0"]
+    with pytest.raises(DesignError, match=r"have no known range.*--bounds acc=0,100"):
+        es.gate(unknown, baseline="old", margin="2%")
+
+
+def test_the_drop_that_is_detected_has_that_power() -> None:
+    """By the exact sum of McNemar's test: what is lost comes on top of what differs anyway."""
+    from evalstats_plugin.stats.power import paired_power
+
+    scores = np.repeat([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [10, 10, 180], axis=0)
+    old, new = (_on(model, scores[:, i]) for i, model in enumerate(("old", "new")))
+    two = [r for task in "ab" for r in (replace(old, task=task), replace(new, task=task))]
+
+    (alone,) = es.gate([old, new], baseline="old", rng=0)
+    (again,) = es.gate([old, new], baseline="old", margin=0.01, rng=0)
+    of_two = es.gate(two, baseline="old", rng=0)
+
+    assert alone.detectable is not None
+    share = paired_power(200, 0.1 + alone.detectable, alone.detectable, tail=0.025)
+    assert 0.8 == pytest.approx(float(share), abs=1e-4)
+    assert again.detectable == pytest.approx(alone.detectable + 0.01)
+    assert all((row.detectable or 0) > alone.detectable for row in of_two)
+    assert es.gate([_on("old", OLD[:4]), _on("new", OLD[:4])], baseline="old")[0].detectable is None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 from scipy import stats
 
 from evalstats_plugin import Group, Responses, Source
@@ -47,7 +48,7 @@ def _responses(
     rng = np.random.default_rng(seed)
     group = Group("g", 0, weighting, len(SIZES), logged=0.5)  # pyright: ignore[reportArgumentType]
     return [
-        Responses(
+        given_responses(
             model=model,
             task=task,
             metric="acc",
@@ -213,7 +214,7 @@ def test_clusters_within_tasks_make_the_interval_wider() -> None:
     rows: list[Comparison] = []
     for key in (None, clusters):
         responses = [
-            Responses(
+            given_responses(
                 model=model, task="t", metric="acc", item_ids=np.arange(60),
                 scores=np.repeat(scores, 10)[:, None], clusters=key, groups=(group,),
                 source=Source(path=Path(f"{model}.json"), harness="test"),

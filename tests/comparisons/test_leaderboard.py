@@ -22,7 +22,7 @@ def _tasks(seed: int, sizes: tuple[int, ...] = (40, 80, 20)) -> list[Responses]:
     for i, size in enumerate(sizes):
         right = rng.random((3, size)) < np.array([[0.85], [0.6], [0.5]])
         matrix = es.ResponseMatrix.from_array(right.astype(float))
-        found += [replace(r, task=f"task {i}") for r in matrix.to_responses()]
+        found += [r.measured(task=f"task {i}") for r in matrix.to_responses()]
     return found
 
 
@@ -62,7 +62,7 @@ def test_ranks_and_letters_are_the_verdicts_of_compare(seed: int) -> None:
     """A rank leaves out exactly what some verdict leaves out."""
     responses = _tasks(seed, (40, 60))
     table = es.table(responses, rng=0)
-    alone = [replace(r, metric="score") for r in responses]
+    alone = [r.measured(metric="score") for r in responses]
     # The same family: an overall score with its tasks.
     group = es.Group("overall", 0, "parts", 2, logged=0.0)
     pairs = es.compare([replace(r, groups=(group,)) for r in alone], rng=0)
@@ -163,7 +163,7 @@ def test_a_group_whose_tasks_are_not_all_there_hides_none() -> None:
 def test_the_score_of_a_task_is_its_headline() -> None:
     """Other values that a log gives of the same answers are no scores of the task."""
     responses = [
-        replace(r, beside=(replace(r, metric="share wrong", scores=1 - r.scores),))
+        replace(r, beside=(replace(r.measured(metric="share wrong"), scores=1 - r.scores),))
         for r in _tasks(1)
     ]
     plain, table = es.table(_tasks(1), rng=0), es.table(responses, rng=0)
@@ -184,7 +184,7 @@ def test_the_score_of_a_task_is_its_headline() -> None:
 def test_metrics_are_preferred_in_order_or_by_task(
     metric: str | tuple[str, ...], expected: list[str]
 ) -> None:
-    responses = [replace(r, metric=name) for r in _tasks(1, (20, 30)) for name in "ab"]
+    responses = [r.measured(metric=name) for r in _tasks(1, (20, 30)) for name in "ab"]
     table = es.table(responses, metric=metric, rng=0)
     found = {cell.task: cell.metric for cell in table if cell.kind == "task"}
 
@@ -204,7 +204,7 @@ def test_a_task_may_be_called_overall() -> None:
     """Columns are told apart by what they are."""
     named = {"task 0": "overall", "task 1": "group", "task 2": "task 2"}
     responses = _in_group(_tasks(1, (30, 40, 20, 50)), "task 1", "task 3")
-    table = es.table([replace(r, task=named.get(r.task, r.task)) for r in responses], rng=0)
+    table = es.table([r.measured(task=named.get(r.task, r.task)) for r in responses], rng=0)
 
     assert ("overall", "overall", "group", "task 2") == table.tasks
     expected = {c.model: c.estimate for c in es.table(responses, rng=0) if c.task == "task 0"}
@@ -225,7 +225,7 @@ def test_models_without_every_task_have_no_overall_score() -> None:
 
 def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
     """Their scores are shown, but cannot be added up with the others; a note says so."""
-    responses = [replace(r, higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
+    responses = [r.measured(higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
     table = es.table(responses, rng=0)
 
     assert ("overall", "task 0", "task 1", "task 2") == table.tasks

@@ -74,7 +74,7 @@ def test_each_task_has_its_own_best_and_lower_may_be_better() -> None:
     matrix = ResponseMatrix.from_array(
         np.concatenate([one, two], axis=1), models=list("xyz"), tasks=["s"] * 80 + ["t"] * 80
     )
-    lower = [replace(r, higher_is_better=False) for r in matrix.to_responses()]
+    lower = [r.measured(higher_is_better=False) for r in matrix.to_responses()]
 
     def best(found: object) -> dict[str, str]:
         return {row.task: row.model_a for row in found}  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]

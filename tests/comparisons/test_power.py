@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,7 +314,7 @@ def _tasks(rng: np.random.Generator, n_tasks: int, spread: float) -> list[Respon
         scores = rng.normal(0.5, 0.25, (2, 400))
         scores[1] += rng.normal(0.05, spread)
         matrix = es.ResponseMatrix.from_array(scores)
-        found += [replace(r, task=str(task)) for r in matrix.to_responses()]
+        found += [r.measured(task=str(task)) for r in matrix.to_responses()]
     return found
 
 

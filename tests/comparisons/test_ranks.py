@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -83,7 +81,7 @@ def test_lower_may_be_better_in_ranks() -> None:
     """The lowest error rate has rank 1, letter a, and is probably the best."""
     rng = np.random.default_rng(0)
     matrix = ResponseMatrix.from_array(rng.random((3, 200)) < [[0.1], [0.5], [0.9]])
-    responses = [replace(r, higher_is_better=False) for r in matrix.to_responses()]
+    responses = [r.measured(higher_is_better=False) for r in matrix.to_responses()]
     rows = list(rank_sets(responses, rng=0))
 
     assert [("a", 1, 1), ("b", 2, 2), ("c", 3, 3)] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, intervals
 from evalstats_plugin.comparisons.compare import VALID
@@ -35,7 +36,7 @@ def _responses(model: str, scores: list[float] | np.ndarray, **more: object) -> 
     array = array[:, None] if array.ndim == 1 else array
     source = Source(path=Path(f"{model}.json"), harness="test")
     given = {"task": "t", "metric": "acc", "item_ids": np.arange(len(array)), **more}
-    return Responses(model=model, scores=array, source=source, **given)  # pyright: ignore[reportArgumentType]
+    return given_responses(model=model, scores=array, source=source, **given)  # pyright: ignore[reportArgumentType]
 
 
 def _request(**more: object) -> Request:

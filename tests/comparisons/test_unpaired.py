@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison
@@ -39,7 +40,7 @@ def _responses(model: str, scores: object, **more: object) -> Responses:
     array = array[:, None] if array.ndim == 1 else array
     ids = np.array([f"{model}-{i}" for i in range(len(array))])
     given = {"task": "t", "metric": "acc", "item_ids": ids, **more}
-    return Responses(model=model, scores=array, source=SOURCE, **given)  # pyright: ignore[reportArgumentType]
+    return given_responses(model=model, scores=array, source=SOURCE, **given)  # pyright: ignore[reportArgumentType]
 
 
 def _ask(*responses: Responses, **more: object) -> list[Comparison]:
@@ -178,7 +179,7 @@ def test_all_pairs_are_corrected_together() -> None:
 def test_counts_are_enough() -> None:
     """A log without samples, whose standard error proves 0/1 scores, can be compared."""
     error = np.sqrt(0.6 * 0.4 / 19)
-    counted = Responses(
+    counted = given_responses(
         model="a", task="t", metric="acc", source=SOURCE,
         logged=0.6, logged_std_error=float(error), logged_n=20,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Responses, ResponseSet, Source, read
 from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
@@ -18,7 +19,7 @@ def _responses(model: str, ids: list[int], scores: list[float], **more: object) 
         "model": model, "task": "t", "metric": "acc", "item_ids": np.array(ids),
         "scores": np.array(scores)[:, None], "source": Source(path=Path(model), harness="x"),
     }  # fmt: skip
-    return Responses(**{**known, **more})  # pyright: ignore[reportArgumentType]
+    return given_responses(**{**known, **more})  # pyright: ignore[reportArgumentType]
 
 
 def test_models_are_joined_on_item_ids_in_any_order() -> None:
@@ -98,7 +99,7 @@ def test_plain_arrays_become_a_matrix() -> None:
     with pytest.raises(ValueError, match="3 items of scores, but 1 cluster"):
         ResponseMatrix.from_array(np.zeros((2, 3)), clusters=["a"])
     with pytest.raises(ValueError, match=r"scores have shape \(2,\), and must have \(2, R\)"):
-        Responses(
+        given_responses(
             model="a", task="t", metric="m", item_ids=np.arange(2), scores=np.zeros(2),
             source=Source(path=Path(), harness="x"),
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -136,7 +137,7 @@ def test_only_lines_of_the_wanted_items_are_parsed(tmp_path: Path) -> None:
 
     assert [*item_texts([r], {"books": ["7"]})] == [(r.model, "books", "7")]
     with pytest.raises(LogError, match="line 2 is not JSON"):
-        item_texts([r, Responses(**{**vars(r), "item_ids": r.item_ids + 1})], {"books": ["8"]})
+        item_texts([r, replace(r, item_ids=r.item_ids + 1)], {"books": ["8"]})
 
 
 @pytest.mark.needs("inspect_ai")

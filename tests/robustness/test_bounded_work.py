@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from given_responses import given_responses
 from logs import commands_that_read
 
 from evalstats_plugin import ResponseMatrix, compare, fit_irt, intervals, power
@@ -33,7 +34,7 @@ SCORES = np.array([[0.0], [1.0], [1.0]])
 def _models(n: int) -> list[Responses]:
     source = Source(path=Path("log.json"), harness="lm-eval")
     return [
-        Responses(
+        given_responses(
             model=f"m{i}", task="t", metric="acc", item_ids=ITEMS, scores=SCORES, source=source
         )
         for i in range(n)

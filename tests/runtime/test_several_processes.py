@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 import torch
+from given_responses import given_responses
 from scipy import special
 from threadpoolctl import threadpool_info
 
@@ -21,7 +22,7 @@ from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.replaying import replay
 from evalstats_plugin.adaptive.simulation import ANCHORS, RAW, simulate
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Source
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hierarchical.capabilities import (
     compare_held_out,
@@ -111,7 +112,7 @@ def replayed() -> Any:
     items, rng = bank(), np.random.default_rng(1)
     source = Source(path="a.json", harness="lm_eval")
     logs = [
-        Responses(
+        given_responses(
             model=f"model_{k}", task="t", metric="acc", item_ids=items.item_ids,
             scores=(rng.random((60, 1)) < 0.3 + 0.2 * k).astype(np.float64),
             higher_is_better=True, bounds=(0.0, 1.0), aggregation="mean", source=source,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, intervals
 from evalstats_plugin.data.importing import write_store
@@ -18,7 +19,7 @@ RIGHT = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def _row(model: str, scores: list[float], *, task: str = "t", metric: str = "rouge") -> Responses:
-    return Responses(
+    return given_responses(
         model=model, task=task, metric=metric, item_ids=np.arange(len(scores)),
         scores=np.array(scores)[:, None], source=SOURCE,
     )  # fmt: skip
@@ -36,7 +37,7 @@ def test_zeros_and_ones_are_treated_like_their_neighbours(task: str) -> None:
 
 def test_means_of_epochs_of_zeros_and_ones_are_no_partial_credit() -> None:
     """They leave the other rows of the metric their own method."""
-    epochs = Responses(
+    epochs = given_responses(
         model="b", task="u", metric="rouge", item_ids=np.arange(3),
         scores=np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), source=SOURCE,
     )  # fmt: skip

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
-from evalstats_plugin import Responses, Source, intervals
+from evalstats_plugin import Source, intervals
 from evalstats_plugin.data.responses import as_clusters
 from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats import clustered, grid_posteriors
@@ -22,7 +23,7 @@ VALIDATION = Path(__file__).parents[2] / "fixtures" / "validation"
 def _one(scores: np.ndarray, groups: np.ndarray | None = CLUSTERS, **more: object) -> ScoreInterval:
     array = np.asarray(scores, dtype=float)
     array = array[:, None] if array.ndim == 1 else array
-    r = Responses(
+    r = given_responses(
         model="m", task="t", metric="acc", item_ids=np.arange(len(array)), scores=array,
         clusters=groups, source=SOURCE,
     )  # fmt: skip
@@ -95,7 +96,7 @@ def test_one_cluster_gives_a_wide_interval_and_a_note() -> None:
 
 def test_unbounded_scores_of_one_cluster_have_no_interval() -> None:
     """There is nothing to judge the error by."""
-    row = _one(RIGHT * 20, np.zeros(40))
+    row = _one(RIGHT * 200, np.zeros(40))
 
     assert (None, None, None) == (row.low, row.high, row.std_error)
     assert "t-cr2 gives no interval for 40 such items" in row.notes

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, intervals
@@ -100,7 +101,7 @@ def test_bounds_and_unbounded_scores() -> None:
     scores = _limited(_scores() * 0.5 + _scores()[::-1] * 0.5, 60)
     (unit, *_) = control_variate(_responses(scores))
     (points, *_) = control_variate(_responses(100 * scores), bounds={"score": (0.0, 100.0)})
-    (free, *_) = control_variate(_responses(100 * scores))
+    (free, *_) = control_variate(_responses(1000 * scores))
 
     assert (unit.low or 0) * 100 == pytest.approx(points.low, rel=1e-9)
     assert (unit.high or 0) * 100 == pytest.approx(points.high, rel=1e-9)
@@ -145,7 +146,7 @@ def test_a_confidence_level_out_of_range_is_refused() -> None:
 def test_a_metric_that_is_no_mean_keeps_its_row() -> None:
     """With the reason."""
     source = Source(path=Path("x"), harness="test")
-    logged = Responses(model="m", task="t", metric="f1", logged=0.5, aggregation="f1",
+    logged = given_responses(model="m", task="t", metric="f1", logged=0.5, aggregation="f1",
                        source=source)  # fmt: skip
     (row,) = control_variate([logged])
 

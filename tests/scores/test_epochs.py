@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 import evalstats_plugin as es
 from evalstats_plugin.data.runs import ResponseSet
@@ -178,7 +179,7 @@ def test_one_trial_per_item_says_what_its_interval_covers() -> None:
     """pass@4 of four epochs is 0 or 1; 5 of 10 items: .89 of samples cover a score of ½."""
     right = np.zeros((10, 4))
     right[:5, 0] = 1
-    few = es.Responses(
+    few = given_responses(
         model="m", task="t", metric="acc", item_ids=np.arange(10), scores=right,
         source=es.data.Source(path=Path("x"), harness="test"),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import annotate, read
 from evalstats_plugin.data.responses import Group, Provenance, Responses, Source
@@ -38,7 +39,7 @@ def _responses(model: str = "a", **more: Any) -> Responses:
         "source": Source(Path("logs") / model / "log.json", "h", when=f"2026-01-01 {model}"),
         "provenance": Provenance(task_version="1", prompt_hashes=PROMPTS, home=model),
     }
-    return Responses(**{"model": model, **known, **more})
+    return given_responses(**{"model": model, **known, **more})
 
 
 def _with(r: Responses, **known: Any) -> Responses:
@@ -57,7 +58,7 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
 @pytest.mark.parametrize(
     ("responses", "problem", "detail"),
     [
-        ([_with(A, n_cut=10)], "incomplete", "40 of 50 items are there"),
+        ([A.measured(n_cut=10)], "incomplete", "40 of 50 items are there"),
         ([_with(A, is_altered=True)], "incomplete", "not those of the logged checksum"),
         ([replace(A, notes=("mismatch: 1 where 2",))], "contradiction", "acc: 1 where 2"),
         ([replace(A, groups=(GROUP,))], "contradiction", "its tasks say otherwise"),
@@ -95,7 +96,7 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
             "epochs 1: a; 3: b",
         ),
         (
-            [A, replace(B, population=100)],
+            [A, B.measured(population=100)],
             "settings",
             "limit 40 of 100 items: b; all items: a",
         ),
@@ -233,7 +234,7 @@ def test_a_random_part_is_rarely_taken_for_another() -> None:
 def test_problems_are_listed_in_one_order() -> None:
     """Tables are grouped by problem."""
     wrong = [
-        _without(_with(B, task_version="2", n_cut=1), slice(3)),
+        _without(_with(B.measured(n_cut=1), task_version="2"), slice(3)),
         replace(A, notes=("mismatch: 1 where 2",)),
     ]
     found = [finding.problem for finding in find_problems(wrong)]
@@ -245,7 +246,7 @@ def test_problems_are_listed_in_one_order() -> None:
 def test_what_makes_models_incomparable_is_noted() -> None:
     """One note for each problem, with the tasks it is about."""
     pairs = [
-        replace(r, task=task)
+        r.measured(task=task)
         for task in ("t", "u")
         for r in (A, _with(B, prompt_hashes=PROMPTS[::-1]))
     ]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
-from evalstats_plugin import ResponseMatrix, Responses, Source, intervals, read
+from evalstats_plugin import ResponseMatrix, Source, intervals, read
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.intervals import NO_METHOD
 from evalstats_plugin.scores.rows import ScoreInterval
@@ -24,7 +25,7 @@ def _one(scores: list[float] | np.ndarray, **more: object) -> ScoreInterval:
     """Interval of one cell."""
     array = np.asarray(scores, dtype=float)
     array = array[:, None] if array.ndim == 1 else array
-    r = Responses(
+    r = given_responses(
         model="m", task="t", metric="acc", item_ids=np.arange(len(array)), scores=array,
         source=SOURCE,
     )  # fmt: skip
@@ -99,14 +100,17 @@ def test_bounds_that_are_given_are_used() -> None:
 
     assert percent.method == "reach"
     assert 100 * unit.low == pytest.approx(percent.low)  # pyright: ignore[reportOptionalOperand]
-    assert _one([20, 50, 101, 0], bounds={"acc": (0.0, 100.0)}).method == "t"
 
 
-def test_scores_outside_the_given_bounds_are_noted() -> None:
-    """Wrong bounds must not pass in silence."""
+def test_scores_outside_the_given_bounds_are_asked_about() -> None:
+    """Wrong bounds must not pass in silence, nor change the method."""
     row = _one([20, 50, 101, 0], bounds={"acc": (0.0, 100.0)})
 
-    assert "scores from 0 to 101 leave the bounds 0 to 100: treated as unbounded" in row.notes
+    assert (row.low, row.method) == (None, "none")
+    assert row.notes == (
+        "no interval: 1 value of 101 beyond the scale 0 to 100: a code for missing? --missing-code "
+        "101 leaves such out; --bounds acc=LOW,HIGH sets another scale",
+    )
 
 
 def test_missing_scores_are_left_out_and_counted() -> None:
@@ -231,7 +235,7 @@ def test_counts_are_recovered_only_where_they_are_proven() -> None:
     """Value, stderr and n of 0/1 scores fit together; those of partial credit do not."""
 
     def logged(value: float, stderr: float | None, n: int) -> ScoreInterval:
-        r = Responses(
+        r = given_responses(
             model="m", task="t", metric="acc", source=SOURCE, logged=value,
             logged_std_error=stderr, logged_n=n,
         )  # fmt: skip
@@ -250,7 +254,7 @@ def test_many_cells_at_once_equal_one_by_one() -> None:
     """Batching changes nothing."""
     rng = np.random.default_rng(3)
     cells = [
-        Responses(
+        given_responses(
             model=f"m{i}", task="t", metric=f"of_its_own_{i}", item_ids=np.arange(n),
             scores=rng.choice([0, 0.25, 0.5, 1], n)[:, None] if i % 2 else
             rng.integers(0, 2, n)[:, None].astype(float),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 from scipy.stats import pearsonr
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Source
 from evalstats_plugin.scores.items import (
     AGAINST_REST,
     ALL_RIGHT,
@@ -32,7 +32,7 @@ def _simulated(n: int, m: int, seed: int) -> np.ndarray:
 
 def _answers(scores: np.ndarray, **changed: object):
     responses = ResponseMatrix.from_array(scores).to_responses()
-    found, notes = item_answers([replace(r, **changed) for r in responses])
+    found, notes = item_answers([r.measured(**changed) for r in responses])
     assert notes == []
     return found[0]
 
@@ -115,7 +115,7 @@ def test_models_come_best_first_and_epochs_are_averaged() -> None:
 def test_one_id_of_two_questions_is_left_out_and_noted() -> None:
     """Two models must not be set side by side on different questions."""
     responses = [
-        Responses(
+        given_responses(
             model=model, task="t", metric="acc", item_ids=np.arange(2), scores=np.ones((2, 1)),
             item_hashes=np.array(["a", last]), source=Source(Path(f"{model}.json"), "test"),
         )
@@ -130,7 +130,7 @@ def test_one_id_of_two_questions_is_left_out_and_noted() -> None:
 def _two(scores: list[list[float]], **changed: object) -> list[tuple[str, str, float | None]]:
     """Set model_0 and model_1 side by side; further rows are other models."""
     responses = ResponseMatrix.from_array(np.array(scores)).to_responses()
-    listed = [replace(r, **changed) for r in responses]
+    listed = [r.measured(**changed) for r in responses]
     return [(x.item, x.outcome, x.others) for x in items_of_two(listed, "model_0", "model_1")[0]]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source
 from evalstats_plugin.errors import DesignError, SelectionError
@@ -17,7 +18,7 @@ from evalstats_plugin.stats.survey import ppi
 def _responses(metric: str, scores: np.ndarray, **more: object) -> Responses:
     source = Source(path=Path("log.json"), harness="test")
     given = {"model": "m", "task": "t", "item_ids": np.arange(len(scores)), **more}
-    return Responses(metric=metric, scores=scores[:, None], source=source, **given)  # pyright: ignore[reportArgumentType]
+    return given_responses(metric=metric, scores=scores[:, None], source=source, **given)  # pyright: ignore[reportArgumentType]
 
 
 def _data(n: int = 40, n_judged: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,11 +84,11 @@ def test_labels_of_all_items_make_a_note() -> None:
     assert "all 400 items that llm_judge scored have a human label: it adds nothing" in row.notes
 
 
-def test_grades_without_known_bounds_get_a_t_interval() -> None:
+def test_points_without_known_bounds_get_a_t_interval() -> None:
     """Symmetric; with bounds it is not."""
     _, labels, judged = _data()
-    grades = [_responses("human", 1 + 4 * labels), _responses("llm_judge", 100 * judged)]
-    (free,), (bounded,) = _run(grades), _run(grades, bounds={"human": (1.0, 5.0)})
+    grades = [_responses("human", 200 + 4 * labels), _responses("llm_judge", 100 * judged)]
+    (free,), (bounded,) = _run(grades), _run(grades, bounds={"human": (200.0, 204.0)})
 
     assert (free.low or 0) + (free.high or 0) == pytest.approx(2 * (free.estimate or 0))
     assert (bounded.low or 0) + (bounded.high or 0) != pytest.approx(2 * (free.estimate or 0))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, intervals, read
 from evalstats_plugin.comparisons import metrics
@@ -50,7 +51,7 @@ def _responses(pairs: list[Any], model: str = "m", metric: str = "f1", **more: A
         "item_ids": np.arange(len(pairs)), "scores": np.empty((len(pairs), 0)), "pairs": array,
         "aggregation": metric, "source": SOURCE, "task": "t",
     }  # fmt: skip
-    return Responses(model=model, metric=metric, **(known | more))
+    return given_responses(model=model, metric=metric, **(known | more))
 
 
 def _one(pairs: list[Any], metric: str = "f1", **more: Any) -> ScoreInterval:
@@ -205,11 +206,13 @@ def test_the_mean_of_tasks_f1_has_an_interval_in_a_group() -> None:
     """As the harness averages them; a task without a value leaves the group without an interval."""
     group = Group(name="g", depth=0, weighting="macro", n_tasks=2, logged=0.7)
     tasks = [
-        replace(_responses(_answers(i)), task=f"t{i}", groups=(group,), metric="f1")
+        replace(_responses(_answers(i)).measured(task=f"t{i}", metric="f1"), groups=(group,))
         for i in range(2)
     ]
     rows = intervals(tasks)
-    broken = intervals([tasks[0], replace(_responses([[0, 0]]), task="u", groups=(group,))])
+    broken = intervals(
+        [tasks[0], replace(_responses([[0, 0]]).measured(task="u"), groups=(group,))]
+    )
 
     assert rows[0].estimate == pytest.approx(np.mean([r.estimate for r in rows[1:]]))
     assert rows[0].low < rows[0].estimate < rows[0].high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, compare, intervals
 from evalstats_plugin.comparisons.rows import Comparison
@@ -20,7 +21,7 @@ SCORES = np.concatenate([np.ones(70), np.zeros(20), np.full(10, np.nan)])
 
 
 def _responses(model: str, scores: np.ndarray, **more: object) -> Responses:
-    return Responses(
+    return given_responses(
         model=model, task="t", metric="acc", item_ids=np.arange(len(scores)),
         scores=np.asarray(scores, dtype=float)[:, None], source=SOURCE, **more,
     )  # fmt: skip  # pyright: ignore[reportArgumentType]

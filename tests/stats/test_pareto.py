@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.runtime.arviz import inference_data
-from evalstats_plugin.runtime.chains import pareto_shape, smoothed_weights
+from evalstats_plugin.runtime.chains import inference_data, pareto_shape, smoothed_weights
 
 
 def _psislw(log_weights, efficiency=1.0):

@@ -1,11 +1,36 @@
-"""What the validation studies share: rows of coverage, and how figures are written."""
+"""What the validation studies share: streams, rows of coverage, and how figures are written."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 
+from evalstats_plugin.stats.streams import child, stream
+
 FOLDER = Path(__file__).parents[2] / "fixtures" / "validation"
+
+
+class Streams:
+    """Random streams of a study, each for what its name says.
+
+    A name that was given before is refused: data, and what is drawn of them, would be made by the
+    same numbers. A stream does not depend on which others there are, so that a study can be
+    extended, or cut in pieces, without a change to what it had.
+
+    >>> streams = Streams("coverage of means")
+    >>> bool(streams("scores").random() == streams("resamples").random())
+    False
+    """
+
+    def __init__(self, study, seed=0):
+        self._root, self._given = stream(seed, study), set()
+
+    def __call__(self, *name):
+        key = " / ".join(map(str, name))
+        if key in self._given:
+            raise ValueError(f"stream {key!r} was given before: name what else is drawn")
+        self._given.add(key)
+        return child(self._root, key)
 
 
 def holds(low, high, truth):

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 import study
+from given_responses import given_responses
 from scipy import special
 
 from evalstats_plugin import intervals
@@ -18,7 +19,7 @@ from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.data.methods import table_of
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Source
 from evalstats_plugin.scores.intervals import open_level
 from evalstats_plugin.stats import bounded
 
@@ -82,7 +83,7 @@ def score_rows():
 
 
 def responses(model, scores):
-    return Responses(
+    return given_responses(
         model=model, task="t", metric="acc", item_ids=np.arange(len(scores)),
         scores=scores[:, None], source=SOURCE,
     )  # fmt: skip

@@ -6,7 +6,6 @@ does. Pilots: how often the advice of a small pilot is enough, by its best guess
 """
 
 import json
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -84,7 +83,7 @@ def _pilot(rng, n_tasks, n_items, spread_of_tasks=0.0, credit=0.25):
         scores = rng.normal(0.5, credit, (2, n_items))
         scores[1] += lead
         matrix = es.ResponseMatrix.from_array(scores, models=["a", "b"])
-        found += [replace(r, task=f"t{task}") for r in matrix.to_responses()]
+        found += [r.measured(task=f"t{task}") for r in matrix.to_responses()]
     return found
 
 

@@ -47,7 +47,7 @@ def _responses(rng, n_items, everywhere, on_one):
 
 
 def _of_task(responses, task):
-    return replace(responses, task=f"task {task}", groups=(GROUP,))
+    return replace(responses.measured(task=f"task {task}"), groups=(GROUP,))
 
 
 @cache
@@ -69,8 +69,38 @@ def rows():
     return found
 
 
+@cache
+def detected():
+    """How often drops are called regressed that a gate on equal models says it would detect."""
+    found = []
+    for n_items in (60, 200, 800):
+        pilots = (_two(np.random.default_rng([21, n_items, i]), n_items, 0.0) for i in range(30))
+        said = [es.gate(two, baseline="model_0", rng=0)[0].detectable for two in pilots]
+        drop = float(np.mean([each for each in said if each is not None]))
+        decisions = [
+            es.gate(
+                _two(np.random.default_rng([22, n_items, i]), n_items, drop),
+                baseline="model_0",
+                rng=0,
+            ).decision
+            for i in range(300)
+        ]
+        share = decisions.count("regressed") / len(decisions)
+        found.append({"n_items": n_items, "drop": drop, "n_runs": 300, "regressed": share})
+    return found
+
+
+def _two(rng, n_items, loss):
+    return [r for r in _responses(rng, n_items, loss, 0.0) if r.task == "task 0"]
+
+
 def test_the_figures_are_written():
-    study.write_figures("gate", {"decisions": rows}, digits=4)
+    study.write_figures("gate", {"decisions": rows, "detected": detected}, digits=4)
+
+
+def test_drops_of_the_size_said_are_detected():
+    """Power 0.8, up to the Monte-Carlo error and what the pilot's error makes of the drop."""
+    assert all(0.72 <= row["regressed"] <= 0.9 for row in detected())
 
 
 def test_errors_are_held_and_losses_found():

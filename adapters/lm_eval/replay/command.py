@@ -33,6 +33,11 @@ from evalstats_plugin.runtime.writing import (
 
 _scored = under("What is scored")
 
+_OWN_CODE = (
+    "tasks of --include-path are your own code: only time and memory were limited, not files, "
+    "network or other programs"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -109,11 +114,14 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     if not logs:
         raise SelectionError(f"no results files of lm-eval in {', '.join(paths)}")
     rows: list[dict[str, Any]] = []
+    limits: set[str] = set()
     failures: list[EvalStatsError] = []
     without: list[SelectionError] = []
     for log in logs:
         try:
-            rows += _rescore(log, asked)
+            scored = _rescore(log, asked)
+            rows += scored.rows
+            limits.add(scored.enforced)
         except NoSuchTaskError as error:
             # No error if another log has the task.
             without.append(error)
@@ -122,6 +130,8 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     if len(failures) + len(without) == len(logs):
         raise [*failures, *without][0]
     _print(rows, asked.form)
+    for line in sorted(limits):
+        echo_message("note", line)
     for error in without:
         echo_message("note", f"left as it is: {error}")
     for error in failures:
@@ -129,8 +139,15 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> No
     ctx.exit(1 if failures else 0)
 
 
-def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
-    """Score one run, write it, and return what changed."""
+class _Scored(NamedTuple):
+    """What scoring a run changed, and what the code that did it was kept from."""
+
+    rows: list[dict[str, Any]]
+    enforced: str
+
+
+def _rescore(log: Path, asked: Options) -> _Scored:
+    """Score one run and write it."""
     old = load_results(LogFile(log)) or {}
     output = Path(asked.output)
     place = place_for(log, old, output)
@@ -140,7 +157,8 @@ def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
             asked.time_limit, asked.memory_limit, None if asked.include_path else scratch
         )
         work = partial(_scored_into, scratch / place.name, log, asked)
-        made: dict[str, Any] = confined(log, work, limits)
+        done = confined(log, work, limits)
+        made: dict[str, Any] = done.value
         # The results file is the last: a run without it is no log, and is scored again.
         for name in made["files"]:
             part = path_part(name, "the samples file")
@@ -149,7 +167,8 @@ def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
                 (scratch / part).replace(temporary)
     for note in made["notes"]:
         echo_message("note", note)
-    return [_row(log, place, Change(*change)) for change in made["changes"]]
+    rows = [_row(log, place, Change(*change)) for change in made["changes"]]
+    return _Scored(rows, _OWN_CODE if asked.include_path else done.enforced(output))
 
 
 def _scored_into(place: Path, log: Path, asked: Options) -> dict[str, Any]:

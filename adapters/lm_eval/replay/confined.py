@@ -2,7 +2,7 @@
 
 A log names filters, patterns and templates, and some of these never end or fill the memory. The
 process may not use the network, and may write to one folder only, where the system has means for
-that (Linux: namespaces, Landlock).
+that (Linux: namespaces, Landlock); what it had is said (`Confined.enforced`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,28 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+try:
+    import resource
+except ImportError:  # Windows: the clock alone limits.
+    resource = None
+
 from evalstats_plugin import errors
 from evalstats_plugin.errors import EvalStatsError, LogError
 
 _GIB = 2**30
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
-_NO_NEW_PRIVILEGES = 38
+_SIGNAL_WITH_PARENT, _NO_NEW_PRIVILEGES = 1, 38
 
 # Landlock, the same on all machines: system calls, and the rights to change files.
 _CREATE_RULES, _ADD_RULE, _RESTRICT = 444, 445, 446
 _BENEATH = 1
 _WRITE_FILE, _REMOVE_AND_MAKE = 1 << 1, sum(1 << bit for bit in range(4, 13))
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
+_TCP, _TCP_SINCE = 0b11, 4
+"""Binding and connecting, and the version that knows them."""
+_SCOPES, _SCOPED_SINCE = 0b11, 6
+"""Abstract sockets and signals, of and to processes outside."""
+_SHARED = Path("/dev/shm")  # noqa: S108 - locks between processes lie there
 
 
 class Limits(NamedTuple):
@@ -48,8 +58,44 @@ class Limits(NamedTuple):
     """The only folder to write to, and no network; None: files and network as usual."""
 
 
-def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Any:
-    """Return what `work` returns, as JSON carries it, from a process with limits.
+class Confined(NamedTuple):
+    """What came of the work, and what the system refused it."""
+
+    value: Any
+    """As JSON carries it."""
+    landlock: int
+    """Version that confined it; 0 for none."""
+    offline: bool
+    """Whether it had a network without devices."""
+
+    def enforced(self, folder: Path) -> str:
+        """Say what was and what was not enforced, in one line; `folder` is the output's."""
+        refused: list[str] = []
+        open_to = ["reading files", "modes and times of files", "sockets with a path"]
+        if self.landlock:
+            refused.append(f"writing outside of {folder} and {_SHARED}")
+        else:
+            open_to.insert(0, "writing files")
+        if self.offline:
+            refused.append("the network")
+        elif self.landlock >= _TCP_SINCE:
+            refused.append("TCP")
+            open_to.append("other networks")
+        else:
+            open_to.append("the network")
+        scope = "signals and abstract sockets to other programs"
+        (refused if self.landlock >= _SCOPED_SINCE else open_to).append(scope)
+        by = f"Landlock {self.landlock}" if self.landlock else "no Landlock here"
+        limited = "time and memory" if resource else "time"
+        return (
+            f"what logs name was limited in {limited} and refused: "
+            f"{', '.join(refused) or 'nothing'} ({by}); not refused: {', '.join(open_to)}, "
+            "system calls (no seccomp)"
+        )
+
+
+def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confined:
+    """Return what `work` returns from a process with limits, and what these were.
 
     Raises
     ------
@@ -89,7 +135,7 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Any:
         child.join()
         ours.close()
     if "value" in found:
-        return found["value"]
+        return Confined(**found)
     raise _error(found["kind"], found["message"])
 
 
@@ -103,15 +149,19 @@ def _error(kind: str, message: str) -> EvalStatsError:
 
 def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None:
     reply: dict[str, Any]
+    landlock, offline = 0, False
     try:
         if hasattr(os, "setsid"):
             os.setsid()
+        if sys.platform == "linux":
+            # Nobody takes its result when the program that started it is killed.
+            ctypes.CDLL(None).prctl(_SIGNAL_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
         _limit(limits)
         if limits.folder is not None:
-            _without_network()
+            offline = _without_network()
             tempfile.tempdir = os.environ["TMPDIR"] = str(limits.folder)
-            _writing_only_to(limits.folder)
-        reply = {"value": work()}
+            landlock = write_only_to(*filter(Path.is_dir, (limits.folder, _SHARED)))
+        reply = {"value": work(), "landlock": landlock, "offline": offline}
     except EvalStatsError as error:
         reply = {"kind": type(error).__name__, "message": str(error)}
     except MemoryError:
@@ -121,9 +171,7 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
 
 
 def _limit(limits: Limits) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows: the clock alone limits.
+    if resource is None:
         return
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -131,53 +179,64 @@ def _limit(limits: Limits) -> None:
         until = int(used) + limits.seconds + 1
         resource.setrlimit(resource.RLIMIT_CPU, (until, until))
     with suppress(OSError, ValueError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         size = int(pages * resource.getpagesize() + limits.gib * _GIB)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
-def _without_network() -> None:
-    """Leave for a network without devices, where the system lets everybody make one."""
+def _without_network() -> bool:
+    """Leave for a network without devices; return whether the system lets everybody make one."""
     if sys.platform != "linux":
-        return
+        return False
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_NEW_USER | _NEW_NET) == 0:
-        with suppress(OSError):
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-            Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    else:
-        libc.unshare(_NEW_NET)
+    if libc.unshare(_NEW_USER | _NEW_NET) != 0:
+        return libc.unshare(_NEW_NET) == 0
+    with suppress(OSError):
+        Path("/proc/self/setgroups").write_text("deny", "ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
+    return True
 
 
-def _writing_only_to(folder: Path) -> None:
-    """Let the kernel refuse changes of files elsewhere, where it has Landlock."""
+def landlock_version() -> int:
+    """Return the version of Landlock that the kernel has; 0 where it has none."""
     if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
-        return
+        return 0
     libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_CREATE_RULES, None, ctypes.c_size_t(0), 1)
-    if version < 1:
-        return
-    rights = _WRITE_FILE | _REMOVE_AND_MAKE
-    rights |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    handled = ctypes.create_string_buffer(struct.pack("Q", rights))
-    rules = libc.syscall(_CREATE_RULES, handled, ctypes.c_size_t(8), 0)
+    return max(libc.syscall(_CREATE_RULES, None, ctypes.c_size_t(0), 1), 0)
+
+
+def write_only_to(*folders: Path) -> int:
+    """Let the kernel refuse this process changes of files elsewhere, for good.
+
+    It also refuses connections by TCP, abstract sockets and signals to processes outside, where
+    Landlock has these (versions 4 and 6).
+
+    Returns
+    -------
+    The version of Landlock that does; 0 where nothing is refused.
+    """
+    version = landlock_version()
+    if version == 0:
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    files = _WRITE_FILE | _REMOVE_AND_MAKE
+    files |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    handled = struct.pack("QQQ", files, _TCP, _SCOPES)
+    size = 24 if version >= _SCOPED_SINCE else 16 if version >= _TCP_SINCE else 8
+    rules = libc.syscall(
+        _CREATE_RULES, ctypes.create_string_buffer(handled), ctypes.c_size_t(size), 0
+    )
     if rules < 0:
-        return
-    # Shared memory holds locks between processes.
-    writable = {
-        folder: rights,
-        Path("/dev/shm"): rights & ~_REFER,  # noqa: S108
-        Path(os.devnull): _WRITE_FILE,
-    }
-    for path, allowed in writable.items():
-        if not path.exists():
-            continue
+        return 0
+    for path in (*folders, Path(os.devnull)):
         place = os.open(path, os.O_PATH)
+        allowed = files if path.is_dir() else _WRITE_FILE
         beneath = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place))
         libc.syscall(_ADD_RULE, rules, _BENEATH, beneath, 0)
         os.close(place)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    libc.syscall(_RESTRICT, rules, 0)
+    refused = libc.syscall(_RESTRICT, rules, 0) == 0
     os.close(rules)
+    return version if refused else 0

@@ -156,7 +156,7 @@ def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | Non
 
         def on_round(session: AdaptiveSession) -> None:
             score = session.full_score()[""]
-            shown = f"ability {session.ability:+.2f} ± {session.std_error:.2f}, full score "
+            shown = f"ability {session.ability:+z.2f} ± {session.std_error:.2f}, full score "
             shown += f"{score.estimate:.3f} [{score.low:.3f}, {score.high:.3f}]"
             if on_step is None:
                 echo(f"{counted(session.n, 'item')}: {shown}", err=True)

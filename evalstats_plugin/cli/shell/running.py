@@ -113,6 +113,10 @@ class Reading:
         "Tables: each is a matrix of scores with a row for each model, or each item.",
         type=click.Choice(["models", "items"]),
     )  # fmt: skip
+    missing_code: tuple[float, ...] = _read(
+        "Tables: a number that stands for a missing score, such as -1 or 99; may be repeated.",
+        default=(), metavar="NUMBER", type=float, multiple=True,
+    )  # fmt: skip
 
     model_name: str = _read(
         "Name of the model in logs that do not name one, such as a samples file of lm-eval alone.",
@@ -179,6 +183,7 @@ class Reading:
                 wide=self.wide or "",
                 repeats=repeats,
                 model_name=self.model_name,
+                missing_code=self.missing_code,
                 plugins=plugins,
                 on_log=on_log,
             )

@@ -28,7 +28,7 @@ from evalstats_plugin.data.results import Drawable, Results, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import Rotation
 from evalstats_plugin.irt.model.arrays import is_numpy
-from evalstats_plugin.runtime.arviz import inference_data
+from evalstats_plugin.runtime.chains import inference_data
 from evalstats_plugin.runtime.files import (
     check_fields,
     kinds_of,

@@ -481,8 +481,8 @@ def result_table(ranking: InterimRanking, names: tuple[str, ...]) -> Table:
         table.add_row(
             Text(str(place), style="dim"),
             Text(visible(names[int(k)]).replace("\n", " ")),
-            f"{ranking.rating[k]:+.2f}",
-            f"{ranking.low[k]:+.2f} to {ranking.high[k]:+.2f}",
+            f"{ranking.rating[k]:+z.2f}",
+            f"{ranking.low[k]:+z.2f} to {ranking.high[k]:+z.2f}",
             f"{ranking.expected_rank[k]:.1f}",
             format_probability(float(ranking.prob_best[k])),
         )

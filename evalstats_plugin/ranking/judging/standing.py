@@ -23,6 +23,7 @@ from evalstats_plugin.ranking.next import (
 from evalstats_plugin.ranking.ratings.fit import normal_draws
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 GOALS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -90,7 +91,7 @@ class InterimRanking:
     @property
     def order(self) -> IntArray:
         """Indices of the items, the best first."""
-        return np.argsort(self.expected_rank, kind="stable")
+        return np.argsort(steady(self.expected_rank), kind="stable")
 
     def certainty(self, goal: str) -> float:
         """Certainty of a goal: P(best), or the expected share of pairs in the right order."""

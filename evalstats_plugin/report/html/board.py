@@ -559,7 +559,7 @@ def _suspect(one: ItemAnswers, column: int, place: int, j: int) -> Suspect:
     return Suspect(
         column, place, one.item_ids[j], one.task,
         f"{100 * mean:.0f}" if 0 <= mean <= 1 else f"{mean:.3g}",
-        "" if math.isnan(r) else f"{r:+.2f}".replace("-", "\N{MINUS SIGN}"),
+        "" if math.isnan(r) else f"{r:+z.2f}".replace("-", "\N{MINUS SIGN}"),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, annotate, export, intervals, read
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
@@ -120,7 +121,7 @@ def _responses(**changes: Any) -> Responses:
         "scores": np.array([[1.0, np.nan], [np.nan, np.nan], [0.5, np.inf]]),
         "source": Source(Path("x"), "test", "1", "2026-11-21T00-00-00.5"),
     }  # fmt: skip
-    return Responses(**{**known, **changes})
+    return given_responses(**{**known, **changes})
 
 
 def test_scores_that_json_has_no_number_for(tmp_path: Path) -> None:

@@ -363,4 +363,4 @@ def test_what_check_needs_is_read(changed: Callable[..., Path]) -> None:
     differ = np.asarray(known[0].prompt_hashes) != np.asarray(known[1].prompt_hashes)
 
     assert differ.tolist() == [True, False, False, False, False]
-    assert (known[0].home, known[0].n_cut) == ("tiny-1b", 3)
+    assert (known[0].home, before.measure.n_cut) == ("tiny-1b", 3)

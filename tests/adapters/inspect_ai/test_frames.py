@@ -168,6 +168,18 @@ def test_paired_vs_gives_what_compare_gives(folder: Path, evals: pd.DataFrame) -
     )
 
 
+@pytest.mark.parametrize("missing", ["name", "score", "metric", "value", "stderr", "score value"])
+def test_headlines_are_found_by_the_names_of_columns(evals: pd.DataFrame, missing: str) -> None:
+    """Inspect 0.3.260 has none for the score; users choose columns, and their order."""
+    gone = [f"score_headline_{name}" for name in missing.split()]
+    fewer = evals[evals.columns[::-1]].drop(columns=gone, errors="ignore")
+    found, expected = (prepare(frame, OPERATIONS) for frame in (fewer, evals))
+
+    for name in ("score_headline_ci_low", "score_headline_p_value"):
+        assert found[name].notna().any()
+        pd.testing.assert_series_equal(found[name], expected[name])
+
+
 def test_operations_leave_the_frame_they_are_given_alone(evals: pd.DataFrame) -> None:
     """They answer with a copy, in the same order."""
     before = evals.copy()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from given_responses import given_responses
 
 from evalstats_plugin import annotate, compare
 from evalstats_plugin.adapters.inspect_ai.archive import members as archive_members
@@ -244,7 +245,7 @@ def test_names_and_values_are_checked(statistics: dict[str, float], tmp_path: Pa
 
 def _responses(scores: Any, metric: str = "match", **more: Any) -> Responses:
     scores = np.asarray(scores, dtype=float)
-    return Responses(
+    return given_responses(
         model="m", task="t", metric=metric, item_ids=np.arange(1, len(scores) + 1),
         scores=scores, source=Source(Path("x"), "inspect_ai"), **more,
     )  # fmt: skip
@@ -282,7 +283,7 @@ def test_outcomes_against_a_baseline_by_hand() -> None:
     """Of means over epochs, by the metric's direction; items that one lacks are left out."""
     mine = _responses([[1, 1], [1, 0], [0, 0], [np.nan, np.nan]])
     theirs = replace(_responses([[1], [0], [1], [1]]), model="base")
-    errors = [replace(r, higher_is_better=False) for r in (mine, theirs)]
+    errors = [r.measured(higher_is_better=False) for r in (mine, theirs)]
 
     found = item_outcomes([mine], [theirs])
 

@@ -495,4 +495,4 @@ def test_items_that_are_gone_are_counted_where_the_header_lists_no_ids(tmp_path:
     log = _log("es_mc")
     found, *_ = _of(_edited(log, tmp_path / log.name, cut)).values()
 
-    assert (len(found.item_ids), found.provenance.n_cut, found.is_partial) == (20, 40, True)
+    assert (len(found.item_ids), found.measure.n_cut, found.is_partial) == (20, 40, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined
+from evalstats_plugin.adapters.lm_eval.replay import confined as confining
+from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined, landlock_version
 from evalstats_plugin.errors import EvalStatsError, LogError, SelectionError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -37,7 +39,7 @@ def test_values_and_errors_come_through() -> None:
         raise SelectionError("no such task")
 
     limits = Limits(20, 8, None)
-    assert confined("some.json", lambda: {"a": [1, 2.5]}, limits) == {"a": [1, 2.5]}
+    assert confined("some.json", lambda: {"a": [1, 2.5]}, limits).value == {"a": [1, 2.5]}
     with pytest.raises(SelectionError, match=r"^no such task$"):
         confined("some.json", fails, limits)
 
@@ -57,7 +59,7 @@ def test_files_are_written_to_one_folder_only(tmp_path: Path) -> None:
                 pass
         return done
 
-    done = confined("some.json", work, Limits(20, 8, inside))
+    done = confined("some.json", work, Limits(20, 8, inside)).value
 
     if "out" in done:
         pytest.skip("this kernel has no Landlock")
@@ -65,22 +67,85 @@ def test_files_are_written_to_one_folder_only(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_there_is_no_network(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def _tried(action: Any) -> bool:
+    """Whether the system lets it happen."""
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+
+def test_what_is_said_to_be_refused_is_refused_and_the_rest_is_not(tmp_path: Path) -> None:
+    """Each of the holes that are named is one, so that nobody is promised more than there is."""
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    ours = outside / "file"
+    ours.write_text("mine")
+    abstract = f"\0evalstats-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as hidden,
+        socket.socket(socket.AF_UNIX) as named,
+    ):
+        hidden.bind(abstract)
+        hidden.listen()
+        named.bind(str(outside / "s"))
+        named.listen()
         address: Any = server.getsockname()
+        parent = os.getpid()
 
-        def work() -> bool:
-            try:
-                socket.create_connection(address, timeout=2).close()
-            except OSError:
-                return False
-            return True
+        def work() -> dict[str, bool]:
+            return {
+                "network": _tried(lambda: socket.create_connection(address, timeout=2).close()),
+                "abstract": _tried(lambda: socket.socket(socket.AF_UNIX).connect(abstract)),
+                "named": _tried(lambda: socket.socket(socket.AF_UNIX).connect(str(outside / "s"))),
+                "signal": _tried(lambda: os.kill(parent, 0)),
+                "write": _tried(lambda: ours.write_text("theirs")),
+                "mode": _tried(lambda: ours.chmod(0o600)),
+                "read": _tried(ours.read_text),
+            }
 
-        assert confined("some.json", work, Limits(20, 8, None))
-        reached = confined("some.json", work, Limits(20, 8, tmp_path))
-    if reached:
-        pytest.skip("this system lets nobody leave the network")
-    assert not reached
+        free = confined("some.json", work, Limits(20, 8, None))
+        done = confined("some.json", work, Limits(20, 8, inside))
+
+    assert all(free.value.values())
+    assert (free.landlock, free.offline) == (0, False)
+    said = done.enforced(inside)
+    refused = said.partition("not refused:")[0]
+    assert done.value == {
+        "network": not ("the network" in refused or "TCP" in refused),
+        "abstract": "abstract sockets" not in refused and "the network" not in refused,
+        "named": True,
+        "signal": "signals" not in refused,
+        "write": "writing" not in refused,
+        "mode": True,
+        "read": True,
+    }
+    assert f"Landlock {landlock_version()}" in said or landlock_version() == 0
+    if landlock_version():
+        assert not done.value["write"]
+        assert f"writing outside of {inside}" in refused
+    if landlock_version() >= 6:
+        assert (done.value["signal"], done.value["abstract"]) == (False, False)
+
+
+def test_where_nothing_can_be_refused_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on other systems, and on Linux before Landlock."""
+    monkeypatch.setattr(confining, "landlock_version", lambda: 0)
+    monkeypatch.setattr(confining, "_without_network", lambda: False)
+    monkeypatch.setattr(confining, "resource", None)
+
+    done = confined("some.json", lambda: (tmp_path / "x").write_text("x"), Limits(20, 8, tmp_path))
+
+    assert done.enforced(tmp_path) == (
+        "what logs name was limited in time and refused: nothing (no Landlock here); not refused: "
+        "writing files, reading files, modes and times of files, sockets with a path, the network, "
+        "signals and abstract sockets to other programs, system calls (no seccomp)"
+    )
 
 
 def test_a_process_that_ends_by_itself_is_reported() -> None:

@@ -53,11 +53,11 @@ def test_a_cut_at_any_line_is_noticed(version: str, task: str, tmp_path: Path) -
     for n in range(len(whole)):
         _cut(samples, n)
         found = read(log, task=task).responses
-        assert not all(r.provenance.is_whole for r in found), n
+        assert not all(r.is_whole for r in found), n
         for r in found:
             missing = len(r.item_ids) < n_whole[r.metric]
-            assert not (missing and r.provenance.is_whole), (n, r.metric)
-            assert r.provenance.is_whole or "cut off" in " ".join(r.notes)
+            assert not (missing and r.is_whole), (n, r.metric)
+            assert r.is_whole or "cut off" in " ".join(r.notes)
         samples.write_bytes(b"".join(whole))
 
 
@@ -65,7 +65,7 @@ def test_a_whole_log_is_whole() -> None:
     """The checksum that lm-eval logged is that of the lines, in every version that has one."""
     for log in LOGS.rglob("results*.json"):
         for r in read(log) if "0.3.0" not in str(log) else ():
-            assert r.provenance.is_whole, (log, r.task)
+            assert r.is_whole, (log, r.task)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_reordered_lines_do_not_have_the_logged_checksum(tmp_path: Path) -> None
     samples.write_bytes(b"".join(reversed(samples.read_bytes().splitlines(keepends=True))))
     (r,) = read(log, task="es_sub_b", metric="acc")
 
-    assert (r.provenance.n_cut, r.provenance.is_altered) == (0, True)
+    assert (r.measure.n_cut, r.provenance.is_altered) == (0, True)
     assert "does not have the checksum that the run logged" in r.notes[0]
 
 

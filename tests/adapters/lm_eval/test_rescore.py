@@ -116,7 +116,7 @@ def test_a_part_is_scored_on_request_and_says_so(tmp_path: Path):
     assert "note: task 'es_mc' is scored in part: 30 of 60 items" in result.stderr
     assert data["n-samples"]["es_mc"] == {"original": 60, "effective": 30}
     (r,) = read(results, metric="acc")
-    assert (len(r.item_ids), r.population, r.provenance.is_whole) == (30, 60, True)
+    assert (len(r.item_ids), r.population, r.is_whole) == (30, 60, True)
 
 
 @pytest.mark.parametrize("form", ["list", "task"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, export, read
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
@@ -139,7 +140,7 @@ def test_several_tasks_in_one_matrix_are_named_in_their_items(tmp_path: Path) ->
 def test_names_with_separators_and_quotes_survive(tmp_path: Path) -> None:
     """As they are in a model's label, or a text that stands for an item."""
     odd = ['say "no", twice', "line\nbreak", "ünï;cödé", "=1+1", " tab\tinside"]
-    r = Responses(
+    r = given_responses(
         model='m (a=1, b="x")', task="t;t", metric="acc,none",
         item_ids=np.asarray(odd), scores=np.arange(5.0)[:, None],
         source=Source(Path("x"), "test"),
@@ -189,7 +190,7 @@ def test_py_irt_jsonl_holds_the_same_matrix(tmp_path: Path) -> None:
     """A line per model as py-irt reads it; missing answers are left out, and come back missing."""
     models = ("org/one", 'a "b"')
     before = [
-        Responses(
+        given_responses(
             model=model,
             task="quiz",
             metric="score",

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Source
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.from_scores import BYTES, contests_from_scores
@@ -74,7 +75,7 @@ def test_items_of_a_cluster_share_one():
 
 
 def responses(model, task, scores, **more):
-    return Responses(
+    return given_responses(
         model=model,
         task=task,
         metric="m",

@@ -3,6 +3,7 @@
 import json
 
 from evalstats_plugin import Method, hookimpl
+from evalstats_plugin.data.measure import Measure
 
 
 def _load(path):
@@ -20,8 +21,7 @@ def _responses(data, path):
     return [
         Responses(
             model=data["model"],
-            task=data["toybench"],
-            metric="accuracy",
+            measure=Measure(task=data["toybench"], metric="accuracy"),
             item_ids=np.array(list(data["answers"])),
             scores=np.array([[float(right)] for right in data["answers"].values()]),
             source=Source(path=path, harness="toybench"),

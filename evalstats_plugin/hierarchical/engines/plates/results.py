@@ -34,8 +34,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     prior_values,
     with_arguments,
 )
-from evalstats_plugin.runtime.arviz import inference_data
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, pareto_shape
+from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, inference_data, pareto_shape
 from evalstats_plugin.runtime.torch import generator_of
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import tail_probability

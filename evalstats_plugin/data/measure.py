@@ -1,0 +1,207 @@
+"""What a number is: of which task, under which metric, on which scale, and how that is known.
+
+* `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
+* `joint`: the measure of several models' scores, from what each log says
+* `as_json`, `from_json`: for formats that store it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from types import NoneType
+from typing import Any, Literal, get_args
+
+Origin = Literal["", "logged", "registry", "given", "observed", "assumed"]
+"""Where a part of a measure is known from: the log, the registry of metrics (`data.metrics`), the
+user, the scores themselves; or it is assumed. Empty where it is not known."""
+
+Unit = Literal["", "share", "percent", "points", "nats", "bits", "perplexity", "errors"]
+"""What a score counts; empty where it is not known."""
+
+_TRUST: Mapping[str, int] = {name: i for i, name in enumerate(
+    ("", "assumed", "observed", "registry", "logged", "given")
+)}  # fmt: skip
+"""Origins, the one to be believed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Least and greatest possible score; infinite where there is no such limit."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    step: float | None = None
+    """Distance of neighbouring scores on a grid; None where any score may be."""
+    unit: Unit = ""
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"a scale from {self.low:g} to {self.high:g} has no room for scores")
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Both limits; None unless both are finite."""
+        is_bounded = math.isfinite(self.low) and math.isfinite(self.high)
+        return (self.low, self.high) if is_bounded else None
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+SHARE = Scale(0.0, 1.0, unit="share")
+"""Of a count: right answers, or what a judge or a measure of overlap gives as a share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a score is: the same record in responses, matrices, rows and stored files.
+
+    Examples
+    --------
+    >>> Measure(task="mt_bench", metric="judge", scale=Scale(1, 10)).bounds
+    (1, 10)
+    """
+
+    task: str
+    metric: str
+    """Full name, as the harness shows it: ``"acc,none"``, ``"match/logic"``."""
+    scorer: str = ""
+    """What judged the answers, where that is not the metric itself."""
+    key: str = ""
+    """Part of the score, where it has several."""
+    filter: str = ""
+    """What was made of the answers before they were judged."""
+    reducer: str = ""
+    """How epochs of an item are combined; empty for their mean."""
+    group: str = ""
+    """Items that it is of, where these are not all: the value of a field."""
+    scale: Scale | None = None
+    scale_from: Origin = ""
+    higher_is_better: bool | None = None
+    direction_from: Origin = ""
+    aggregation: str = "mean"
+    """How item scores are combined to the task's value: ``"mean"``, or the metric's own."""
+    aggregation_from: Origin = ""
+    is_headline: bool | None = None
+    """Whether it is the first value that the harness shows of the task; None if unknown."""
+    population: int | None = None
+    """Items in the whole benchmark, where only a part of it was run."""
+    n_cut: int = 0
+    """Items that the run scored and that its log no longer holds."""
+
+    def __post_init__(self) -> None:
+        # What a constructor is given without an origin, the reader of a log has read.
+        for part, origin in (
+            (self.scale, "scale_from"),
+            (self.higher_is_better, "direction_from"),
+            (None if self.aggregation == "mean" else self.aggregation, "aggregation_from"),
+        ):
+            if part is not None and not getattr(self, origin):
+                object.__setattr__(self, origin, "logged")
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Smallest and largest possible score, where both are known."""
+        return None if self.scale is None else self.scale.bounds
+
+    @property
+    def name(self) -> str:
+        """Metric without lm-eval's filter "none", which other harnesses do not write."""
+        return self.metric.removesuffix(",none")
+
+    def on(self, scale: Scale | tuple[float, float] | None, origin: Origin) -> Measure:
+        """Return the measure on another scale."""
+        if isinstance(scale, tuple):
+            scale = Scale(*scale)
+        return replace(self, scale=scale, scale_from=origin if scale else "")
+
+
+def joint(measures: Sequence[Measure]) -> Measure:
+    """Return the measure of several models' scores of one task and metric.
+
+    Each part is from the log that is to be believed most, the first of several. Scales of one
+    origin that differ give the one around all of them.
+    """
+    first = measures[0]
+    if all(m is first or m == first for m in measures):
+        return first
+    known = [m for m in measures if m.scale is not None]
+    trust = max((_TRUST[m.scale_from] for m in known), default=0)
+    scales = [m.scale for m in known if _TRUST[m.scale_from] == trust and m.scale is not None]
+    scale = first.scale
+    if scales:
+        around = min(s.low for s in scales), max(s.high for s in scales)
+        scale = next(
+            (s for s in scales if (s.low, s.high) == around), Scale(*around, unit=scales[0].unit)
+        )
+    directed = max(measures, key=lambda m: _TRUST[m.direction_from])
+    return replace(
+        first,
+        scale=scale,
+        scale_from=list(_TRUST)[trust],
+        higher_is_better=directed.higher_is_better,
+        direction_from=directed.direction_from,
+        n_cut=0,
+        population=next((m.population for m in measures if m.population is not None), None),
+    )
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "higher_is_better": (bool, NoneType),
+    "is_headline": (bool, NoneType),
+    "population": (int, NoneType),
+    "n_cut": (int,),
+}
+"""Of the fields that are no texts."""
+
+
+def as_json(measure: Measure) -> dict[str, Any]:
+    """Return all that is known as JSON values; infinite limits as None.
+
+    >>> as_json(Measure(task="t", metric="loss", scale=Scale(0)))["scale"]["high"] is None
+    True
+    """
+    found = {name: value for name, value in asdict(measure).items() if value not in ("", None)}
+    if measure.scale is not None:
+        limits = {"low": measure.scale.low, "high": measure.scale.high}
+        finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
+        found["scale"] = {**found["scale"], **finite}
+    return found
+
+
+def from_json(found: Mapping[str, Any]) -> Measure:
+    """Return the measure that `as_json` wrote.
+
+    Raises
+    ------
+    TypeError, KeyError, ValueError
+        The mapping is not one that `as_json` returns.
+    """
+    known: dict[str, Any] = {}
+    for field in fields(Measure):
+        if field.name not in found or field.name == "scale":
+            continue
+        value = found[field.name]
+        if not isinstance(value, _TYPES.get(field.name, (str,))):
+            raise TypeError(f"{field.name} is {value!r}")
+        if field.name.endswith("_from") and value not in get_args(Origin):
+            raise ValueError(f"{field.name} is {value!r}")
+        known[field.name] = value
+    scale = found.get("scale")
+    if scale is not None:
+        low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
+        known["scale"] = Scale(
+            -math.inf if low is None else float(low),
+            math.inf if high is None else float(high),
+            None if step is None else float(step),
+            unit if unit in get_args(Unit) else "",
+        )
+    return Measure(**known)
+
+
+def direction(measures: Iterable[Measure]) -> bool | None:
+    """Whether higher scores are better, from the log to be believed most; None if none says so."""
+    found = [m for m in measures if m.higher_is_better is not None]
+    return max(found, key=lambda m: _TRUST[m.direction_from]).higher_is_better if found else None

@@ -1,0 +1,201 @@
+"""On which scale scores are, where neither the log nor the registry nor the user says.
+
+`settled` gives responses whose scale is unknown the one that their scores show, over all models of
+a task; and takes a scale of the registry away from scores that plainly are on another. Values
+beyond a scale never change it: `strays` counts them, and analyses ask what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.data.measure import SHARE, Scale
+from evalstats_plugin.data.responses import Responses, Weighting
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.errors import counted, few
+from evalstats_plugin.stats.arrays import FloatArray
+
+FEW = 0.1
+"""Share of the values that may lie beyond a scale before it is not theirs."""
+
+MOST_CODES = 2
+"""Distinct values that codes for missing scores have, at most."""
+
+_CODES = frozenset({9.0, 77.0, 88.0, 99.0, 777.0, 888.0, 999.0, 9999.0})
+"""What tables write for a missing score, besides negative whole numbers."""
+
+_FAR = 5.0
+"""A code lies at least so many times as far up as the largest score."""
+
+
+class Strays(NamedTuple):
+    """Values beyond a scale."""
+
+    count: int
+    values: tuple[float, ...]
+    """Distinct, in order."""
+
+    def question(self, metric: str, scale: str) -> str:
+        """Return what to ask of whoever knows the scores."""
+        shown = few([_text(value) for value in self.values])
+        code = f" --missing-code {self.values[0]:g}" if len(self.values) <= MOST_CODES else ""
+        hint = f"a code for missing? {code.strip()} leaves such out; " if code else ""
+        return (
+            f"{counted(self.count, 'value')} of {shown} beyond the scale {scale}: {hint}"
+            f"--bounds {metric}=LOW,HIGH sets another scale"
+        )
+
+
+def _text(value: float) -> str:
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
+
+
+def strays(scores: FloatArray, bounds: tuple[float, float]) -> Strays | None:
+    """Return the finite values beyond the bounds; None without any.
+
+    >>> strays(np.array([0, 1, -1, 1, -1]), (0, 1))
+    Strays(count=2, values=(-1.0,))
+    """
+    low, high = bounds
+    rounding = 1e-9 * max(abs(end) for end in (low, high, 0.0) if np.isfinite(end))
+    with np.errstate(invalid="ignore"):
+        beyond = scores[((scores < low - rounding) | (scores > high + rounding))]
+    beyond = beyond[np.isfinite(beyond)]
+    if not len(beyond):
+        return None
+    return Strays(len(beyond), tuple(np.unique(beyond).tolist()))
+
+
+def observed(scores: FloatArray) -> Scale | None:
+    """Return the scale that scores are likely to be on; None if there is no telling.
+
+    Of 100, or in whole steps up to 5 or 10 as judges grade. Scores from 0 to 1 need no telling,
+    unless a few others among them are likely codes for missing ones.
+
+    >>> observed(np.array([85.5, 40.0])).bounds, observed(np.array([4.0, 1.0])).bounds
+    ((0.0, 100.0), (1.0, 5.0))
+    >>> observed(np.array([0.5])), observed(np.array([0, 1] * 20 + [99.0])).bounds
+    (None, (0.0, 1.0))
+    """
+    known = scores[np.isfinite(scores)]
+    if not len(known):
+        return None
+    if known.min() >= 0 and known.max() <= 1:
+        return None
+    if _few_beyond(known, (0.0, 1.0)) and (known < 1).any():
+        return SHARE
+    known = _without_codes(known)
+    if not len(known) or known.min() < 0:
+        return None
+    least, top = float(known.min()), float(known.max())
+    whole = float((known == np.round(known)).mean()) >= 1 - FEW
+    if 4 <= top <= 10 and whole:
+        return Scale(min(least, 1.0), 5.0 if top <= 5 else 10.0, unit="points")
+    return Scale(0.0, 100.0, unit="percent") if 10 < top <= 100 else None
+
+
+def _few_beyond(known: FloatArray, bounds: tuple[float, float]) -> bool:
+    """Whether the values beyond the bounds are as few, and as alike, as codes are."""
+    beyond = strays(known, bounds)
+    inside = known[(known >= bounds[0]) & (known <= bounds[1])]
+    # A few answers graded 5 among many graded 1 are no codes.
+    if beyond is None or not len(inside) or inside.min() == inside.max() == 1:
+        return False
+    return beyond.count <= FEW * len(known) and len(beyond.values) <= MOST_CODES
+
+
+def _without_codes(known: FloatArray) -> FloatArray:
+    """Leave out the few values that are likely codes for missing scores."""
+    whole = known == np.round(known)
+    others = known[~((known < 0) & whole) & ~np.isin(known, list(_CODES))]
+    if not len(others):
+        return known
+    far = np.isin(known, list(_CODES)) & (known >= _FAR * max(float(others.max()), 1.0))
+    code = far | ((known < 0) & whole)
+    n_distinct = len(np.unique(known[code]))
+    return (
+        known[~code] if 0 < code.sum() <= FEW * len(known) and n_distinct <= MOST_CODES else known
+    )
+
+
+def settled(responses: Iterable[Responses]) -> list[Responses]:
+    """Return responses with the scale that they show, with a note, where none is known.
+
+    The scores of all models on a task are looked at together.
+    """
+    listed = list(responses)
+    unknown = [r for r in listed if _is_open(r)]
+    found: dict[int, Responses] = {}
+    listed = _with_weightings(listed)
+    for group in grouped(unknown, lambda r: (r.measure.task, r.measure.name)).values():
+        found |= {id(r): made for r, made in zip(group, _settled(group), strict=True)}
+    return [found.get(id(r), r) for r in listed]
+
+
+def _with_weightings(responses: list[Responses]) -> list[Responses]:
+    """Settle how a group weighs its tasks where one model's log leaves it open and others do not.
+
+    By the same metric of other models, else by other metrics.
+    """
+    if not any(g.weighting == "either" for r in responses for g in r.groups):
+        return responses
+    known: dict[tuple[str, ...], Weighting] = {}
+    for r in responses:
+        for g in r.groups:
+            if g.weighting != "either" and g.logged is not None:
+                known.setdefault((g.name,), g.weighting)
+                known.setdefault((g.name, r.measure.name), g.weighting)
+    return [
+        r if all(g.weighting != "either" for g in r.groups) else replace(
+            r,
+            groups=tuple(
+                replace(
+                    g,
+                    weighting=known.get((g.name, r.measure.name), known.get((g.name,), "either")),
+                )
+                if g.weighting == "either"
+                else g
+                for g in r.groups
+            ),
+        )
+        for r in responses
+    ]  # fmt: skip
+
+
+def _is_open(r: Responses) -> bool:
+    if r.measure.aggregation != "mean" or not r.scores.size:
+        return False
+    return r.measure.scale is None or r.measure.scale_from == "registry"
+
+
+def _settled(group: Sequence[Responses]) -> list[Responses]:
+    scores = np.concatenate([r.scores.ravel() for r in group])
+    usual = group[0].measure.scale
+    if usual is not None:
+        beyond = strays(scores, (usual.low, usual.high))
+        size = int(np.isfinite(scores).sum())
+        if beyond is None or beyond.count <= FEW * size:
+            return list(group)
+    scale = observed(scores)
+    metric = group[0].measure.metric
+    if scale is None and usual is None:
+        return list(group)
+    told = f"not on the usual scale of {metric} ({usual}): " if usual is not None else ""
+    if scale is None:
+        return [_noted(r, None, f"{metric}: {told}taken as unbounded") for r in group]
+    if scale is SHARE:
+        return [r.under(r.measure.on(scale, "observed")) for r in group]
+    note = (
+        f"{metric}: {told}taken as a scale from {scale.low:g} to {scale.high:g} "
+        f"(--bounds {metric}=LOW,HIGH, in Python bounds=, sets another)"
+    )
+    return [_noted(r, scale, note) for r in group]
+
+
+def _noted(r: Responses, scale: Scale | None, note: str) -> Responses:
+    made = r.under(r.measure.on(scale, "observed"))
+    return made if note in made.notes else made.noted(note)

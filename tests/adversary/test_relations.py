@@ -1,0 +1,108 @@
+"""Relations hold of generated evaluations, and fail where the product is broken on purpose."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluations import Evaluation, evaluations
+from hypothesis import HealthCheck, Phase, given, settings
+from log_relations import LOG_RELATIONS
+from relations import RELATIONS, Relation
+
+TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "1"))
+"""How many times as many evaluations are drawn as in `make test`."""
+
+ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS}
+
+UNITS = "a scale is what its values are: a metric of two values is one on any unit"
+DRAWS = "one paired engine, whose joint statements do not hang on the order of items"
+ENGINE = "one paired engine for every score, alone and adjusted"
+MEASURE = "a measure that is known to every adapter alike: scale and bounds"
+
+NOT_YET: Mapping[tuple[str, str], str] = {
+    **{("scale × 10 changes the unit", s): UNITS for s in ("right", "share", "tenths", "error")},
+    **{("scale × 10 changes no verdict", s): UNITS for s in ("right", "share", "tenths", "error")},
+    **{("scale × 10 without bounds", s): MEASURE for s in ("grade", "tenths", "loss")},
+    **{("complement mirrors the pair", s): ENGINE for s in ("right", "error")},
+    ("order changes no joint statement", "*"): DRAWS,
+    **{("another model never sharpens", s): ENGINE for s in ("right", "error")},
+    **{
+        ("adjusted is never sharper than alone", s): ENGINE
+        for s in ("right", "tenths", "grade", "error", "margin")
+    },
+    **{
+        ("one more win is more evidence", s): ENGINE
+        for s in ("share", "tenths", "percent", "grade")
+    },
+    **{("every adapter gives the same interval", s): MEASURE for s in ("loss", "margin")},
+    **{
+        ("every adapter gives the same interval by itself", s): MEASURE
+        for s in ("percent", "grade", "loss", "margin")
+    },
+    **{
+        ("every adapter finds the same difference", s): MEASURE
+        for s in ("percent", "grade", "loss", "margin")
+    },
+}
+"""Relations and families that fail today, and what has to come for them to hold."""
+
+
+def _cases() -> Iterator[Any]:
+    for name, relation in ALL.items():
+        for family in relation.families:
+            why = NOT_YET.get((name, family)) or NOT_YET.get((name, "*"))
+            marks = [pytest.mark.xfail(reason=why, raises=AssertionError)] if why else []
+            yield pytest.param(name, family, marks=marks, id=f"{name}-{family}" if family else name)
+
+
+def tried(
+    relation: Relation,
+    family: str,
+    *,
+    examples: int,
+    shrink: bool = True,
+    largest: int | None = None,
+) -> None:
+    """Check a relation on so many evaluations; the smallest that it fails on is raised."""
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    draws = {**relation.draws, **relation.families[family]}
+    if largest is not None and "items" not in draws:
+        draws["items"] = (1, largest)
+
+    @settings(
+        max_examples=max(1, round(examples * TIMES)),
+        database=None,
+        deadline=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(evaluations(**draws))
+    def each(e: Evaluation) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            relation.check(e, Path(folder))
+
+    each()
+
+
+@pytest.mark.parametrize(("name", "family"), _cases())
+def test_relation(name: str, family: str) -> None:
+    """Of as many evaluations as `make test` has time for; `make validate` draws more."""
+    relation = ALL[name]
+    tried(relation, family, examples=relation.examples, shrink=(name, family) not in NOT_YET)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_broken_product_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each relation fails on a product that is wrong in the way that it is there to see."""
+    relation = ALL[name]
+    relation.breaks(monkeypatch)
+    held = next(iter(relation.families))
+    with pytest.raises(AssertionError):
+        tried(relation, held, examples=max(relation.examples, 20), shrink=False)

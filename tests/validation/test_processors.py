@@ -1,0 +1,69 @@
+"""Are the sessions of the pages the same on two processors?
+
+Each command of each page is run as both. What is not marked as drawn is the same to the last digit
+printed; of what is drawn the digits shown are those that its Monte-Carlo error leaves, so that
+differences are counted in units of the last one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from parts import sessions
+from processors import PROCESSORS, Processor, arithmetic, differences
+from study import write_figures
+
+pytestmark = pytest.mark.validation
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+MOST_UNITS = 3
+"""Of the last digit of a number that is drawn: three times its error."""
+
+
+def _run(processor: Processor, command: str, folder: Path) -> str:
+    """Run a command as a page does."""
+    environment = {**sessions.environment(folder), **PROCESSORS[processor.name]}
+    if re.fullmatch(r"evalstats-plugin [^|<>&;$`\\\n]*", command):
+        return processor.run(shlex.split(command)[1:], EVALSTATS_NO_CONFIG="", **environment)
+    return processor.shell(command, **environment)
+
+
+def _compared(page: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    outputs: list[list[str]] = []
+    shown = list(sessions.shown(ROOT / page))
+    for name in PROCESSORS:
+        with sessions.workspace() as folder, Processor(name, folder) as processor:
+            outputs.append([_run(processor, command, folder) for command, _ in shown])
+    for (command, drawn), first, second in zip(shown, *outputs, strict=True):
+        n, units = differences(first, second)
+        row = {"page": page, "command": command.split("\n")[0], "drawn": drawn}
+        found.append(row | {"numbers_that_differ": n, "most_units": units})
+    return found
+
+
+def test_pages_are_the_same_on_two_processors() -> None:
+    first, second = map(arithmetic, PROCESSORS)
+    assert first != second
+    rows = [row for page in PAGES for row in _compared(page)]
+    summary = [
+        {
+            "drawn": drawn,
+            "commands": sum(row["drawn"] == drawn for row in rows),
+            "that_differ": sum(
+                row["drawn"] == drawn and row["numbers_that_differ"] != 0 for row in rows
+            ),
+            "most_units": max(
+                (row["most_units"] for row in rows if row["drawn"] == drawn), default=0.0
+            ),
+        }
+        for drawn in (False, True)
+    ]
+    write_figures("processors", {"all": lambda: summary, "commands": lambda: rows})
+
+    assert [row for row in rows if not row["drawn"] and row["numbers_that_differ"]] == []
+    assert [row for row in rows if row["drawn"] and row["most_units"] > MOST_UNITS] == []
