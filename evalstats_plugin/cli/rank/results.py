@@ -1,11 +1,11 @@
-"""``evalstats-plugin rank stats``, ``models`` and ``sample``: what comparisons say."""
+"""``evalstats-plugin rank stats``, ``models``, ``leaderboard`` and ``sample``: what answers say."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +34,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
 )
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.runtime.untrusted import echo
+from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
 from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
@@ -293,38 +293,89 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
 
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
+    _sample(file, output, asked, asked.draws)
+
+
+@click.command("raw-sample", cls=Command)
+@click.argument("draws", metavar="N", type=POSITIVE)
+@click.argument("output", metavar="OUT.jsonl", type=click.Path())
+@takes("asked", Sample, without=("confidence_level", "scale", "draws"))
+@overwrite
+def raw_sample(draws: int, output: str, *, asked: Sample) -> None:
+    """Draw as `sample` does, with Fullrank's order of arguments: comparisons on standard input."""
+    _sample("-", output, asked, draws)
+
+
+def _sample(file: str, output: str, asked: Sample, n: int) -> None:
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.writing import check_free, write_bytes
 
     if output != "-":
         check_free(Path(output))
     contests, variance = _read((file,), asked, loaded_plugins())
-    n = asked.draws
-    found = rank(
+    ranking = rank(
         contests,
         model=asked.method,
         estimator=asked.estimator,
         rng=asked.seed,
-        options=asked.options(contests, variance, asked.draws),
+        options=asked.options(contests, variance, n),
     )
-    drawn, rng = found.fit.draws, stream(asked.seed, "draws shown of ratings")
-    if drawn is None or len(drawn) < n:
-        drawn = found.fit.sample(n, rng)
-    elif len(drawn) > n:
-        drawn = drawn[rng.choice(len(drawn), n, replace=False)]
+    fit, rng = ranking.fit, stream(asked.seed, "draws shown of ratings")
+    enough = fit.draws is not None and len(fit.draws) >= n
+    # Without repetition, and in random order: points of integration are in theirs.
+    drawn = rng.permutation(fit.draws)[:n] if enough else fit.sample(n, rng)
     text = "".join(f"{json.dumps(row)}\n" for row in drawn.tolist())
-    tell(found.notes, quiet=asked.quiet)
+    tell(ranking.notes, quiet=asked.quiet)
     if output == "-":
         echo(text, nl=False)
         return
     write_bytes(Path(output), text.encode())
-    done = f"{n} draws of {len(contests.players)} ratings ({found.fit.estimator}) in {output}"
-    tell([done], quiet=asked.quiet)
+    tell(
+        [f"{n} draws of {len(contests.players)} ratings ({fit.estimator}) in {output}"],
+        quiet=asked.quiet,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Infer:
+    """The prior, and the columns of what is read."""
+
+    prior_sd: float | None = prior_sd()
+    columns: str | None = _columns()
+
+
+@click.command("infer-sun", cls=Command)
+@click.argument("file", metavar="[FILE]", default="-", type=click.Path())
+@takes("asked", Infer)
+def infer_sun(file: str, *, asked: Infer) -> None:
+    """Print the parameters of the posterior, a unified skew-normal distribution, as JSON.
+
+    The density of the ratings is that of a normal N(ξ, Ω) times Φ(τ + Δ'Ω⁻¹(x − ξ); Γ − Δ'Ω⁻¹Δ),
+    divided by Φ(τ; Γ), with one entry of τ for each comparison. Comparisons are wins and losses.
+    """
+    from evalstats_plugin.ranking.thurstone.design import answers_of, prior_of, usable_contests
+    from evalstats_plugin.ranking.thurstone.model import SkewNormal
+
+    contests, variance = _read((file,), asked, loaded_plugins())
+    if contests.tied.any():
+        raise SelectionError("a skew-normal posterior takes wins and losses: there are ties")
+    played = usable_contests(replace(contests, ordered=False), "threshold")
+    prior = prior_of(0.0, 1.0 if variance is None else variance, len(played.players), ordered=False)
+    posterior = SkewNormal.of(answers_of(played), prior, 0.0)
+    parameters = {
+        "xi": posterior.location,
+        "Omega": posterior.scale,
+        "Delta": posterior.skewness,
+        "tau": posterior.threshold,
+        "Gamma": posterior.latent_covariance,
+    }
+    whole = {"items": list(played.players)} | {k: v.tolist() for k, v in parameters.items()}
+    echo_data(json_text(whole))
 
 
 def _read(
     files: tuple[str, ...],
-    asked: Stats,
+    asked: Stats | Infer,
     plugins: Plugins,
     more: Mapping[str, str] | None = None,
 ) -> tuple[Contests, float | None]:

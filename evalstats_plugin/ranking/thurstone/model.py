@@ -256,7 +256,7 @@ def by_integration(problem: Problem) -> Fitted:
     sites, prior = problem.sites, problem.prior
     tie, near = _approximation(problem)
     symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
-    request = Request(players=n, symmetry=symmetry, draws=problem.size or DRAWS)
+    request = Request(players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS)
     if tie.value:
         width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
         values = tie.value * np.exp(width * NODES)
