@@ -25,7 +25,7 @@ from evalstats_plugin.data.responses import Source as Source
 from evalstats_plugin.data.results import Results as Results
 from evalstats_plugin.data.runs import ResponseSet as ResponseSet
 from evalstats_plugin.data.store import ResponseStore as ResponseStore
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical as fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import pool as pool
 from evalstats_plugin.hookspecs import hookimpl as hookimpl
 from evalstats_plugin.irt.fitting import fit_irt as fit_irt
 from evalstats_plugin.irt.scoring import score_models as score_models

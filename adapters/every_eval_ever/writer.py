@@ -27,6 +27,7 @@ from evalstats_plugin.adapters.every_eval_ever.reader import read_log
 from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.logs.withholding import is_withheld
 from evalstats_plugin.runtime import writing
 from evalstats_plugin.runtime.files import LogFile, reporting_damage
 from evalstats_plugin.runtime.writing import revision
@@ -111,14 +112,19 @@ def _annotated(text: str, path: Path, annotation: Annotation) -> str:
     def new(i: int, details: str) -> str:
         key = read[i].task, read[i].metric
         row = rows.get(key)
-        if row is None or row.low is None or row.high is None:
+        if row is None:
+            return details
+        has_interval = row.low is not None and row.high is not None
+        if not (has_interval or is_withheld(row)):
             return details
         block = {
             **{k: v for k, v in whole.items() if k not in _OF_RESULT},
             **{k: [x for x in whole[k] if _is_about(x, key)] for k in _OF_RESULT},
             ORIGINAL: details,
         }
-        score = _with_uncertainty(json.loads(details), row, rescore=annotation.rescore)
+        score = json.loads(details)
+        if has_interval:
+            score = _with_uncertainty(score, row, rescore=annotation.rescore)
         dumped = json.dumps(block, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         score["details"] = {**section(score, "details"), KEY: dumped}
         return _formatted(score, text)
@@ -134,10 +140,7 @@ def _is_about(row: Mapping[str, Any], key: tuple[str, str]) -> bool:
 def _with_uncertainty(
     details: dict[str, Any], row: ScoreInterval, *, rescore: bool
 ) -> dict[str, Any]:
-    """Return score details with the interval's uncertainty, in the units of the score.
-
-    A score that its items contradict keeps its uncertainty, because ours is of another number.
-    """
+    """Return score details with the interval's uncertainty, in the units of the score."""
     assert row.estimate is not None and row.low is not None and row.high is not None  # noqa: S101, PT018
     scale = scale_of(float(details["score"]), row.estimate)
     if scale is None:

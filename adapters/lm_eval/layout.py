@@ -155,8 +155,15 @@ def check_shape(data: Mapping[str, Any], path: Path) -> None:
                 where = f"configs.{task}.{name}"
                 _expect(config[name], _is_objects, "a list of objects", where, path)
         for entry in config.get("filter_list") or ():
-            where = f"configs.{task}.filter_list: name"
-            _expect(entry.get("name", ""), _is_text, "a text", where, path)
+            where = f"configs.{task}.filter_list"
+            _expect(entry.get("name", ""), _is_text, "a text", f"{where}: name", path)
+            _expect(entry.get("filter") or [], _is_objects, "a list of objects", where, path)
+        key = section(config, "metadata").get("cluster_key", "")
+        where = f"configs.{task}.metadata.cluster_key"
+        _expect(key or "", _is_text, "the name of a field", where, path)
+    for task, inside in section(data, "higher_is_better").items():
+        where = f"higher_is_better.{task}"
+        _expect(inside or {}, _is_directions, "true or false for each metric", where, path)
     for name, sizes in (("n-samples", ("original", "effective")), ("results", ("sample_len",))):
         for task, inside in parts[name].items():
             for size in sizes:
@@ -201,6 +208,10 @@ def _is_text(value: Any) -> bool:
 
 def _is_size(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
+
+
+def _is_directions(value: Any) -> bool:
+    return _is_object(value) and all(one in (True, False, None) for one in value.values())
 
 
 def _is_json(text: str) -> bool:

@@ -177,7 +177,7 @@ def hierarchical(models: int, tasks: int, items: int) -> Work:
     import evalstats_plugin as es
 
     matrix = data.matrix(models, tasks, items)
-    return lambda: es.fit_hierarchical(matrix, rng=0, device="cpu")
+    return lambda: es.pool(matrix, rng=0, device="cpu")
 
 
 def adaptive(items: int) -> Work:

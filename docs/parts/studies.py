@@ -17,6 +17,27 @@ RESULTS = ROOT / "benchmarks" / "results"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
+def reading() -> str:
+    """Return what reading changed, of all that was tried under watch."""
+    lines = ["| folders | how many | runs | audit events | changes |", "|---|--:|--:|--:|--:|"]
+    lines += [
+        f"| {row['folders']} | {row['n_folders']} | {row['runs']:,} | {row['events']:,} "
+        f"| {row['changes']} |"
+        for row in read_study("reading")["folders"]
+    ]
+    return "\n".join(lines)
+
+
+def kills() -> str:
+    """Return how often writers were killed or found the disk full."""
+    study = read_study("kills")
+    (whole,) = study["summary"]
+    rows = (*study["commands"], {**whole, "command": "all that write"})
+    lines = ["| command | kills | full disks |", "|---|--:|--:|"]
+    lines += [f"| {r['command']} | {r['kills']:,} | {r['full_disks']:,} |" for r in rows]
+    return "\n".join(lines)
+
+
 def coverage() -> str:
     """Return the figures of the validation study on 0/1 scores."""
     study = read_study("intervals")

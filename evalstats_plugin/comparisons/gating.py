@@ -21,17 +21,16 @@ import numpy as np
 from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
     make_cell,
-    responses_and_notes,
     task_and_metric,
 )
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
@@ -129,7 +128,7 @@ class Gate(Results[GateRow]):
 
 
 def gate(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     baseline: str,
     margin: float | str = 0.0,
@@ -202,7 +201,7 @@ def gate(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
             "such as a margin of 0.01 or 2%"
         )
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     standards = {task_and_metric(r): r for r in listed if r.model == baseline}
     limits = Limits(drop, of_range, non_inferior, _ranges(standards.values(), bounds or {}))
     for place, standard in standards.items():
@@ -324,6 +323,8 @@ class Limits:
         """Return the decision on one comparison."""
         margin, span = self.of(row)
         limits = _gains(row, row.low, row.high)
+        # What was not seen may be worse than what was.
+        guarded = _gains(row, row.low_guarded, row.high_guarded)
         notes = row.notes
         decision: Decision = "inconclusive"
         needed = None
@@ -332,7 +333,7 @@ class Limits:
         # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
         elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
             decision = "regressed"
-        elif not self.non_inferior or limits[0] > -margin:
+        elif not self.non_inferior or (guarded or limits)[0] > -margin:
             decision = "pass"
         else:
             needed = _items_needed(row, limits, margin)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.rows import SEQUENTIAL, PowerRow, PowerRows
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values, grouped, records
@@ -22,13 +23,11 @@ from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     Cell,
-    InMemory,
     by_task,
     check_confidence_level,
     cluster_names,
     epochs_are_binary,
     make_cell,
-    responses_and_notes,
 )
 from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.scores.rows import VariancePart
@@ -122,7 +121,7 @@ class PowerDesign:
 
 
 def power(
-    pilot: InMemory | PowerAssumptions,
+    pilot: ResponsesLike | PowerAssumptions,
     *,
     difference: float | None = None,
     n_items: int | None = None,
@@ -188,7 +187,7 @@ class PowerCurve(PowerRows):
 
 
 def power_curve(
-    pilot: InMemory | PowerAssumptions,
+    pilot: ResponsesLike | PowerAssumptions,
     *,
     difference: float | None = None,
     at: Sequence[int] | None = None,
@@ -320,7 +319,9 @@ class PilotSpreads(NamedTuple):
     """Of single scores; none for assumptions."""
 
 
-def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign) -> PilotSpreads:
+def spreads_of(
+    pilot: ResponsesLike | PowerAssumptions, aim: Aim, design: PowerDesign
+) -> PilotSpreads:
     """Get the variances of the differences, from a pilot or from assumptions.
 
     Raises
@@ -335,7 +336,7 @@ def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign
         if aim.difference is None and aim.n_items is None:
             raise SelectionError("give a difference, a number of items, or both")
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
-    responses, notes = responses_and_notes(pilot)
+    responses, notes = as_list(pilot)
     found, left_out = spreads(responses, paired=design.paired)
     if design.tasks != "each":
         found = over_tasks(found, design.tasks)

@@ -34,6 +34,7 @@ from evalstats_plugin.runtime.files import (
     texts_in,
     write_signed,
 )
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class ResponseMatrix:
             raise DesignError(msg)
         models = tuple(dict.fromkeys(r.model for r in responses))
         n_epochs = max(r.scores.shape[1] for r in responses)
+        _check_size(responses, len(models), n_epochs)
         blocks = [
             _join_task(group, models, n_epochs, drop=on_conflict == "drop")
             for group in grouped(responses, lambda r: r.task).values()
@@ -348,6 +350,19 @@ def _join_task(
             else ()
         ),
     )
+
+
+def _check_size(responses: Sequence[Responses], n_models: int, n_epochs: int) -> None:
+    """Refuse a matrix that would not fit: of models with items of their own it has every pair."""
+    n_items = 0
+    for group in grouped(responses, lambda r: r.task).values():
+        first, *others = (r.item_ids for r in group)
+        own = [ids for ids in others if not np.array_equal(ids, first)]
+        n_items += len(np.unique(np.concatenate([first, *own]).astype(str))) if own else len(first)
+    # The scores, their means over the epochs, and what is computed of both.
+    needed = 8 * n_models * n_items * (n_epochs + 2)
+    what = f"the scores of {n_models:,} models on {n_items:,} items"
+    check_memory(needed, what, "choose models or tasks, or make a response store of them")
 
 
 def _check_one_metric(responses: Sequence[Responses]) -> None:

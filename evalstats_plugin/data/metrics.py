@@ -10,6 +10,7 @@ here: its scores show which (`data.scales`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -41,11 +42,21 @@ class StockMetric:
 
     def fits(self, metric: str, harness: str, task: str) -> bool:
         """Whether the line is about this metric."""
-        return (
-            any(fnmatchcase(metric, name) for name in self.metric.split())
-            and fnmatchcase(harness, self.harness)
-            and fnmatchcase(task, self.task)
-        )
+        if self.harness not in ("*", harness):
+            return False
+        names = any(_matches(metric, name) for name in self.metric.split())
+        return names and _matches(task, self.task)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # Most differ before the first wildcard, which is faster than a regular expression.
+    start = _WILDCARD.split(pattern, maxsplit=1)[0]
+    if start == pattern or not name.startswith(start):
+        return name == pattern
+    return pattern == start + "*" or fnmatchcase(name, pattern)
+
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 PERCENT = Scale(0.0, 100.0, unit="percent")
@@ -66,9 +77,8 @@ _M = StockMetric
 STOCK: tuple[StockMetric, ...] = (
     # lm-eval: metrics of its own, then of its tasks.
     _M("acc acc_norm acc_bytes acc_mutual_info acc_all", SHARE, harness=_LM),
-    _M("exact_match em", SHARE, harness=_LM, task="[!s]*"),
     _M("em", PERCENT, harness=_LM, task="scrolls_quality"),
-    _M("exact_match", SHARE, harness=_LM),
+    _M("exact_match em", SHARE, harness=_LM),
     _M("mc1 mc2", SHARE, harness=_LM),
     _M("bleu_max rouge?_max rouge??_max", PERCENT, harness=_LM),
     _M("bleu_acc rouge?_acc rouge??_acc bleurt_acc", SHARE, harness=_LM),
@@ -83,8 +93,7 @@ STOCK: tuple[StockMetric, ...] = (
     _M("pct_stereotype pct_male_preferred", SHARE, "unknown", harness=_LM),
     _M("brier_score", BRIER, "lower", "brier_score", "probabilities", _LM),
     _M("mcc", DIFFERENCE, "higher", "matthews_corrcoef", "labels", _LM),
-    _M("f1", SHARE, "higher", "f1", "labels", _LM, "glue*"),
-    _M("mrpc qqp", SHARE, "higher", "f1", "labels", _LM),
+    _M("f1", SHARE, harness=_LM),
     _M("bleu", PERCENT, "higher", "bleu", "texts", _LM),
     _M("chrf", PERCENT, "higher", "chrf", "texts", _LM),
     _M("chrf++", PERCENT, "higher", "chrf++", "texts", _LM),

@@ -10,13 +10,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.writing import check_free, overwriting
-from evalstats_plugin.scores.cells import InMemory, responses_and_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Exported:
 
 
 def export(
-    responses: InMemory,
+    responses: ResponsesLike,
     output: str | Path,
     *,
     to: str | None = None,
@@ -71,7 +71,7 @@ def export(
             raise SelectionError(f"{exporter.name} has no options, but {unknown[0]!r} was given")
         msg = no_such(f"option of {exporter.name}", unknown[0], known, ", ".join(known))
         raise SelectionError(msg)
-    found, about = responses_and_notes(responses)
+    found, about = as_list(responses)
     held = ResponseSet(tuple(map(_encodable, found)), about)
     if not len(held):
         raise WriteError(f"nothing to export to {output}: no responses were selected")

@@ -68,6 +68,11 @@ def _as_logged(
     )  # fmt: skip
 
 
+def is_withheld(row: ScoreInterval) -> bool:
+    """Whether a row has its logged value and the reason why it has no interval."""
+    return any(note.startswith(WITHHELD) for note in row.notes)
+
+
 def is_printed_as(value: float, logged: float) -> bool:
     """Whether a value is the logged one, to the digits in which that is written.
 

@@ -25,6 +25,8 @@ Metric = Literal["nominal", "interval"]
 N_SIMULATIONS = 999
 MOST_WORK = 4e9
 """Most products of triads over all simulations; with many players, fewer are simulated."""
+ROUNDING = 1e-12
+"""Probabilities of less are rounding errors."""
 MOST_DRAWN = 2**22
 """Most outcomes of pairs over all simulations."""
 N_RESAMPLES = 4000
@@ -134,8 +136,10 @@ def transitivity(
     fast = min(MOST_WORK / n**3, MOST_DRAWN / max(len(pair), 1))
     size = n_simulations or int(np.clip(fast, 19, N_SIMULATIONS))
     counts = np.maximum(np.rint(weight), 1).astype(np.int64)
-    # Half exactly where players are equal: a hair above, a draw is counted from the other end.
+    # Half exactly where players are equal, 0 exactly where there are no ties: of a hair more an
+    # outcome is drawn otherwise, and all that follow with it.
     each = steady(each / each.sum(axis=1, keepdims=True))
+    each[each < ROUNDING] = 0.0
     drawn = rng.multinomial(counts, each / each.sum(axis=1, keepdims=True), (size, len(pair)))
     ahead = contests.wins() - contests.wins().T
     seen, n_triads = _cyclic(ahead[pair // n, pair % n][None].round(9), pair, n)

@@ -32,7 +32,7 @@ from evalstats_plugin.ranking.rows import (
     Scale,
     ranked,
 )
-from evalstats_plugin.runtime.workers import check_memory
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream

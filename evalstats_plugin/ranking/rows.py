@@ -25,7 +25,7 @@ from evalstats_plugin.ranking.goodness import (
 )
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.steady import steady
 
@@ -216,14 +216,15 @@ def ranked(
     apart = ratings_fit.significantly_better(
         fit.rating, fit.covariance, deviations[::thin], confidence_level=confidence_level
     )
-    limits = many.rank_limits(apart)
+    limits = stats_ranks.rank_limits(apart)
     low, high = _limits(fit, confidence_level)
     factor, zero = (_ELO[fit.model], ELO_ANCHOR) if scale == "elo" else (1.0, 0.0)
     order = np.argsort(-steady(fit.rating), kind="stable")
     n = len(order)
     letters = [""] * n
     if n <= MOST_LETTERED:
-        letters = many.letters(many.groups_alike((apart | apart.T)[np.ix_(order, order)]))
+        alike = stats_ranks.groups_alike((apart | apart.T)[np.ix_(order, order)])
+        letters = stats_ranks.letters(alike)
     weights = np.concatenate([contests.weight] * 2)
     met = np.bincount(np.concatenate([contests.first, contests.second]), weights, n)
     columns: dict[str, Any] = {

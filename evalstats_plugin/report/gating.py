@@ -148,9 +148,7 @@ def sentence(results: Gate) -> str:
     level = percent(results.confidence_level)
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
-    drop = (
-        f"a drop of more than {_margin(results)}" if parse_margin(results.margin)[0] else "a drop"
-    )
+    drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
     if results.decision == "regressed":
         return (
             f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "
@@ -174,10 +172,16 @@ def sentence(results: Gate) -> str:
     return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not excluded."
 
 
+def _short(results: Gate) -> str:
+    """Return the margin as one number, or as it was given where tasks have several."""
+    margins = {row.margin for row in results if row.measure == "difference"}
+    return f"{margins.pop():g}" if len(margins) == 1 else str(results.margin)
+
+
 def _margin(results: Gate) -> str:
     """Return the margin in words: as a number, and as a share of the range where it is known."""
     told = dict.fromkeys(_margin_of_row(row) for row in results)
-    return few(list(told), _MOST_NAMED) if told else f"{results.margin}"
+    return "; ".join(list(told)[:_MOST_NAMED]) + "; …" * (len(told) > _MOST_NAMED)
 
 
 def _margin_of_row(row: GateRow) -> str:
@@ -187,7 +191,7 @@ def _margin_of_row(row: GateRow) -> str:
         return f"{row.margin:g}"
     low, high = row.score_range
     share = percent(row.margin / (high - low))
-    return f"{row.margin:g} ({share} of the range {low:g} to {high:g})"
+    return f"{row.margin:g}, {share} of the range {low:g} to {high:g}"
 
 
 def _detectable(results: Gate) -> str:
@@ -216,15 +220,18 @@ def _of_row(row: GateRow) -> str:
 
 
 def _legend(results: Gate) -> str:
-    margin = f"-{_margin(results)}" if parse_margin(results.margin)[0] else "0"
-    parts = [
-        f"Difference: candidate minus baseline. regressed: the whole interval is on the worse side "
-        f"of {margin}."
-    ]
+    parts = ["Difference: candidate minus baseline."]
+    if parse_margin(results.margin)[0]:
+        parts += [
+            f"Acceptable drop: at most {_margin(results)}.",
+            "regressed: the whole interval is beyond it.",
+        ]
+    else:
+        parts += ["regressed: the whole interval is on the worse side of 0."]
     if results.non_inferior:
         parts += [
-            "pass: it is wholly on the better side of it. inconclusive: neither. Items needed: so "
-            f"many decide in {100 * POWER:g} of 100 evals if the true difference is the one seen."
+            "pass: no part of the interval is. inconclusive: neither. Items needed: so many decide "
+            f"in {100 * POWER:g} of 100 evals if the true difference is the one seen."
         ]
     else:
         parts += ["pass: it is not."]

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, check_known
-from evalstats_plugin.runtime.workers import free_memory
+from evalstats_plugin.runtime.memory import budget
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import seed_for
 
@@ -141,7 +141,7 @@ def _free_memory(device: torch.device) -> int | None:
     """Free bytes, or None where unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return free_memory()
+    return budget()
 
 
 def cholesky(matrix: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from evalstats_plugin.data.runs import (
     one_of_each,
     repeated_runs,
 )
+from evalstats_plugin.data.scales import settled, strays
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import make_cell
 
@@ -32,6 +33,7 @@ PROBLEMS = {
     "unreadable": "a log cannot be read, or its run did not end",
     "incomplete": "a log holds fewer items than its run scored",
     "contradiction": "a logged value, its standard error and the items contradict each other",
+    "scale": "scores lie beyond the scale of their metric",
     "shadowed": "a later run on a part of the items stands before a longer one",
     "copy": "two logs hold the same run",
     "misplaced": "a log lies in the folder of another model",
@@ -77,6 +79,7 @@ def find_problems(responses: Iterable[Responses]) -> list[Finding]:
     return [
         *_incomplete(everything),
         *_contradictions(everything),
+        *_beyond_scales(everything),
         *_shadowed(everything),
         *_copies(everything),
         *_misplaced(everything),
@@ -156,6 +159,14 @@ def _contradictions(responses: Sequence[Responses]) -> Iterator[Finding]:
                     said.add(key)
                     detail = f"{r.metric}: {note.removeprefix(_MISMATCH)}"
                     yield _found("contradiction", task, [r], detail)
+
+
+def _beyond_scales(responses: Sequence[Responses]) -> Iterator[Finding]:
+    for r in settled(responses):
+        scale = r.measure.scale
+        if scale is not None and (beyond := strays(r.scores, (scale.low, scale.high))):
+            detail = f"{r.metric}: {beyond.question(r.metric, str(scale))}"
+            yield _found("scale", r.task, [r], detail)
 
 
 def _shadowed(responses: Sequence[Responses]) -> Iterator[Finding]:

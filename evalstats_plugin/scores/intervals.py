@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import (
@@ -28,7 +29,6 @@ from evalstats_plugin.data.responses import (
     task_shares,
 )
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
-from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted, few
@@ -52,7 +52,6 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     merged,
     metric_key,
-    responses_and_notes,
     weighted_sums,
     with_known,
 )
@@ -107,7 +106,7 @@ GroupPlace = tuple[str, str, tuple[str, ...]]
 
 
 def intervals(
-    responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
@@ -166,7 +165,7 @@ def intervals(
     a level between 2 x level - 1 and the level, such that the true score is inside often enough.
     """
     check_confidence_level(confidence_level)
-    responses = read_where_needed(responses)
+    responses = as_responses(responses)
     for what, name, names in (
         ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
         ("rule for missing scores", missing, Missing),
@@ -181,7 +180,7 @@ def intervals(
         notes = responses.notes
         rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
     else:
-        listed, notes = responses_and_notes(responses)
+        listed, notes = as_list(responses)
         cells = _cells(listed, bounds or {})
         rows = _of_cells(cells, solver, population, known(cells))
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)

@@ -60,13 +60,12 @@ def only(e: Evaluation) -> tuple[Task, Scale]:
 
 def responses_of(e: Evaluation, *, bounded: bool = True) -> list[es.Responses]:
     """Return the evaluation as responses, which know its direction and, if asked, its bounds."""
-    made: list[es.Responses] = []
-    for task in e.tasks:
-        for scale in task.scales:
-            for r in matrix_of(e, task, scale).to_responses():
-                bounds = scale.bounds if bounded else None
-                made.append(replace(r, higher_is_better=scale.higher_is_better, bounds=bounds))
-    return made
+    return [
+        r
+        for task in e.tasks
+        for scale in task.scales
+        for r in matrix_of(e, task, scale, with_scale=bounded).to_responses()
+    ]
 
 
 def close(a: float | None, b: float | None, tolerance: float = 1e-9) -> bool:

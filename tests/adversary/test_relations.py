@@ -13,11 +13,12 @@ from evaluations import Evaluation, evaluations
 from hypothesis import HealthCheck, Phase, given, settings
 from log_relations import LOG_RELATIONS
 from relations import RELATIONS, Relation
+from shown_relations import SHOWN_RELATIONS
 
 TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "1"))
 """How many times as many evaluations are drawn as in `make test`."""
 
-ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS}
+ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS}
 
 UNITS = "a scale is what its values are: a metric of two values is one on any unit"
 DRAWS = "one paired engine, whose joint statements do not hang on the order of items"

@@ -101,7 +101,8 @@ def test_a_protocol_decides_and_is_named_everywhere(run: Run, tmp_path: Path) ->
 
     assert {3} == {done.returncode for done in (text, markdown, found)}
     words = " ".join(text.stdout.split())
-    assert "a drop of more than 0.02 (2 % of the range 0 to 1)" in words
+    assert words.startswith("REGRESSED: candidate shows a drop of more than 0.02 against release")
+    assert "Acceptable drop: at most 0.02, 2 % of the range 0 to 1." in words
     assert "Least true drop that is detected with 80 % power: " in words
     assert f"Protocol {digest[:12]}" in words
     assert f"Protocol {digest[:12]}" in markdown.stdout

@@ -18,7 +18,7 @@ from evalstats_plugin.comparisons.methods import COMPARISONS, MEASURES, UNPAIRED
 from evalstats_plugin.comparisons.unpaired import FAMILIES
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import multiplicity
 from evalstats_plugin.stats import unpaired as stats_unpaired
 
 
@@ -171,7 +171,7 @@ def test_all_pairs_are_corrected_together() -> None:
     assert all((r.low or 0) < (r.low_single or 0) for r in rows)
     assert ["b", "b"] == [row.model_a for row in against]
     assert (
-        many.benjamini_hochberg([r.p_value for r in against]).tolist()
+        multiplicity.benjamini_hochberg([r.p_value for r in against]).tolist()
         == [r.p_adjusted for r in against]
     )  # fmt: skip
 

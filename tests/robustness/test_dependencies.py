@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -82,6 +83,12 @@ def test_of_later(): raise AssertionError
 
 @pytest.mark.needs("json", "pytest>=8")
 def test_run(): pass
+
+@pytest.mark.needs("chromium")
+def test_of_a_program(): raise AssertionError
+
+@pytest.mark.needs("pdflatex")
+def test_of_another(): raise AssertionError
 """
 
 
@@ -101,7 +108,7 @@ def report(tmp_path: Path) -> Callable[[str], str]:
              ROOT / "pyproject.toml", "--rootdir", tmp_path, "-o", "addopts=--strict-markers",
              "--continue-on-collection-errors", tmp_path],
             capture_output=True, text=True, check=False, cwd=tmp_path,
-            env={**os.environ, "EVALSTATS_REQUIRE_ALL": all_wanted},
+            env={**os.environ, "EVALSTATS_REQUIRE_ALL": all_wanted, "PATH": str(tmp_path)},
         ).stdout  # fmt: skip
 
     return run
@@ -111,16 +118,62 @@ def test_what_needs_a_module_that_is_not_there_is_skipped(report: Callable[[str]
     """But not where something else is not there, a module of ours above all."""
     said = report("")
 
-    assert "1 passed, 3 skipped, 1 error" in said
+    assert "1 passed, 5 skipped, 1 error" in said
     assert "No module named 'evalstats_plugin.nothing'" in said
+    assert (
+        "Skipped, because these are not here: chromium (1), pdflatex (1), pytest>=10000 (1), "
+        "torch (2). To run them: apt-get install chromium texlive-latex-recommended "
+        "texlive-science; pip install --group dev"
+    ) in said
 
 
 def test_nothing_is_skipped_where_all_tests_are_wanted(report: Callable[[str], str]) -> None:
-    """As in `make test`."""
+    """As by `.ci/run`, a program no more than a module."""
     said = report("1")
 
-    assert "1 passed, 4 errors" in said
-    assert "Failed: needs torch" in said
+    assert "1 passed, 6 errors" in said
+    for name in ("torch", "chromium", "pdflatex"):
+        assert f"Failed: needs {name}" in said
+    assert (ROOT / ".ci" / "run").read_text().endswith("\nEVALSTATS_REQUIRE_ALL=1 make test\n")
+
+
+@pytest.mark.parametrize(
+    ("user", "apt", "all_wanted", "code", "said"),
+    [
+        (0, 0, "", 0, "Installing what some tests need and pip has not, by apt-get: chromium t"),
+        (0, 100, "", 0, "no network\napt-get failed (all of it: "),
+        (0, 100, "1", 2, "no network\napt-get failed (all of it: "),
+        (1000, 0, "", 0, ""),
+        (0, None, "", 0, ""),
+    ],
+)
+def test_programs_are_installed_where_they_can_be(
+    user: int, apt: int | None, all_wanted: str, code: int, said: str, tmp_path: Path
+) -> None:
+    """By root, with apt-get, which says so first; its failure is fatal where all is wanted."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("needs make")
+    tools = {
+        "id": f"echo {user}",
+        "apt-get": f"echo $* >> {tmp_path}/asked; echo no network; exit {apt}",
+    }
+    for name in ("sh", "tail"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    for name, script in tools.items():
+        if name != "apt-get" or apt is not None:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [make, "-s", "programs", f"VENV={tmp_path}"], capture_output=True, text=True, check=False,
+        cwd=ROOT, env={"PATH": str(tmp_path), "EVALSTATS_REQUIRE_ALL": all_wanted},
+    )  # fmt: skip
+
+    assert done.returncode == code
+    assert said in done.stdout
+    assert bool(done.stdout) == bool(said)
+    asked = (tmp_path / "asked").read_text() if (tmp_path / "asked").exists() else ""
+    assert ("install -y -qq --no-install-recommends chromium" in asked) == (apt == 0 and user == 0)
 
 
 def test_the_lowest_versions_are_those_of_pyproject() -> None:

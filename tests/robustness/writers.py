@@ -300,6 +300,24 @@ def _something_older(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(b"older")
 
 
+def _run_without_values(folder: Path) -> None:
+    """Make a log in a folder of its own, to be scored again."""
+    (folder / "in").mkdir()
+    for path in (LM_EVAL / "0.4.13" / "out_samples" / "models__m2").iterdir():
+        shutil.copy(path, folder / "in")
+
+
+def _scored_again(folder: Path) -> object:
+    arguments = ("rescore", "-t", "es_mc", "--overwrite", "--bootstrap-iters", "0", "-o")
+    return _command(*arguments, str(folder / "out"))(folder / "in")
+
+
+def _rescored(folder: Path) -> Files:
+    """Return files without the times of scoring."""
+    times = re.compile(rb'"(?:start_time|end_time|total_evaluation_time_seconds|date)": [^,]*')
+    return {name: times.sub(b"", content) for name, content in files_in(folder).items()}
+
+
 _tiny = _copied("tiny_perfect/*.eval")
 _json = _copied("json/*.json")
 
@@ -308,6 +326,7 @@ WRITERS: Mapping[str, Writer] = {
     "lm-eval strip": Writer(
         _annotated(_run_of_lm_eval), _command("annotate", "--in-place", "--strip")
     ),
+    "rescore": Writer(_run_without_values, _scored_again, _rescored),
     "fit": Writer(_something_older("fit.parquet"), _saved(make_fit, "fit.parquet")),
     "new fit": Writer(lambda _: None, _saved(make_fit, "fit.parquet")),
     "bank": Writer(_something_older("bank.parquet"), _saved(make_bank, "bank.parquet")),

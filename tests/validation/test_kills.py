@@ -1,7 +1,8 @@
 """Are files old or new, whatever kills or refuses the writer? Writes kills.json.
 
 1,000 kills and 200 full disks at random system calls, over all writers: those with few steps, which
-are fast, have most. And four programs that write to one folder at the same time.
+are fast, have most. And four programs that write to one folder, judge into one file and annotate
+the same logs at the same time: they wait for each other, and go on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,36 +19,81 @@ from typing import Any
 import pytest
 import study
 import syscalls
+from logs import write_small_logs
+from writers import left_over
 
-from evalstats_plugin.runtime.writing import transaction
+from evalstats_plugin import annotate, read
+from evalstats_plugin.ranking.judging.session import Session
+from evalstats_plugin.runtime.writing import edit, write_bytes
 
 pytestmark = pytest.mark.validation
 
 KILLS, FULL_DISKS = 1000, 200
-CONTENDERS, ROUNDS = 4, 50
+CONTENDERS, ROUNDS, LOGS = 4, 50, 40
+
+GROUPS = {
+    "annotate": ("lm-eval annotate", "Every Eval Ever annotate", "Inspect annotate .eval",
+                 "Inspect items .eval", "Inspect annotate .json", "Inspect eval set"),
+    "strip": ("lm-eval strip", "Every Eval Ever strip", "Inspect strip .eval"),
+    "rescore": ("rescore",),
+    "adapt": ("answers of an adaptive test", "replies of a model", "bank"),
+    "rank judge": ("answer of a judge",),
+}  # fmt: skip
+"""Writers of the commands that change logs and ledgers."""
 
 
-def _add(folder: Path, name: str) -> None:
-    for k in range(ROUNDS):
-        with transaction(folder) as staged:
-            staged.edit(folder / "list.json", lambda old, k=k: old + f"{name}{k},".encode())
-            staged.write(folder / f"{name}{k}.json", b"{}")
-
-
-def _contended(folder: Path) -> int:
-    """Return how many files several programs added together, each listed once."""
-    folder.mkdir()
-    (folder / "list.json").write_bytes(b"")
+def _at_once(work: Callable[[Path, int], object], folder: Path) -> None:
+    """Have several processes work in one folder at the same time; each must end well."""
     context: Any = get_context("fork")
-    running = [context.Process(target=_add, args=(folder, name)) for name in "abcd"[:CONTENDERS]]
+    running = [context.Process(target=work, args=(folder, k)) for k in range(CONTENDERS)]
     for each in running:
         each.start()
     for each in running:
         each.join()
+    assert [each.exitcode for each in running] == [0] * CONTENDERS
+
+
+def _list(folder: Path, number: int) -> None:
+    for k in range(ROUNDS):
+        name = f"{number}-{k}"
+        edit(folder / "list.json", lambda old, name=name: old + f"{name},".encode())
+        write_bytes(folder / f"{name}.json", b"{}")
+
+
+def _listed(folder: Path) -> int:
+    """Return how many files several programs added together, each listed once."""
+    folder.mkdir()
+    (folder / "list.json").write_bytes(b"")
+    _at_once(_list, folder)
     listed = (folder / "list.json").read_text().split(",")[:-1]
-    there = {path.stem for path in folder.iterdir()} - {"list"}
-    assert sorted(listed) == sorted(there)
+    assert sorted(listed) == sorted({path.stem for path in folder.iterdir()} - {"list"})
     return len(listed)
+
+
+def _judge(folder: Path, number: int) -> None:
+    for _ in range(ROUNDS):
+        Session.open(folder / "answers.json", judge=str(number)).answer(0, 1, 1.0)
+
+
+def _judged(folder: Path) -> int:
+    """Return how many answers several judges gave into one file."""
+    folder.mkdir()
+    Session.open(folder / "answers.json", ["a", "b"]).save()
+    _at_once(_judge, folder)
+    assert [p.name for p in folder.iterdir()] == ["answers.json"]
+    return len(Session.open(folder / "answers.json").given)
+
+
+def _annotate(folder: Path, _number: int) -> None:
+    annotate(folder, in_place=True)
+
+
+def _annotated(folder: Path) -> int:
+    """Return how many logs are annotated after several programs annotated all of them."""
+    write_small_logs(folder, LOGS)
+    _at_once(_annotate, folder)
+    assert left_over(folder) == []
+    return sum(bool(r.source.is_annotated) for r in read(folder, runs="all"))
 
 
 @pytest.mark.skipif(not syscalls.AVAILABLE, reason="system calls are followed on Linux, x86-64")
@@ -55,25 +102,44 @@ def test_files_are_old_or_new(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "robustness" / "interrupted.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path, "soak", str(KILLS), str(FULL_DISKS)],
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
-        check=True,
+        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
+    assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     assert [problem for row in rows for problem in row.pop("problems")] == []
-    n_listed = _contended(tmp_path / "contended")
+    n_listed = _listed(tmp_path / "listed")
+    n_judged = _judged(tmp_path / "judged")
+    n_annotated = _annotated(tmp_path / "annotated")
     whole = {
         "kills": sum(row["kills"] for row in rows),
         "full_disks": sum(row["full_disks"] for row in rows),
         "writers": len(rows),
         "concurrent_writers": CONTENDERS,
-        "concurrent_transactions": n_listed,
+        "listed_at_once": n_listed,
+        "judged_at_once": n_judged,
+        "annotated_at_once": n_annotated,
         "neither_old_nor_new": 0,
         "left_over": 0,
     }
-    study.write_figures("kills", {"summary": lambda: [whole], "writers": lambda: rows})
+    by_name = {row["writer"]: row for row in rows}
+    groups = [
+        {
+            "command": command,
+            "kills": sum(by_name[name]["kills"] for name in names),
+            "full_disks": sum(by_name[name]["full_disks"] for name in names),
+        }
+        for command, names in GROUPS.items()
+    ]
+    study.write_figures(
+        "kills", {"summary": lambda: [whole], "commands": lambda: groups, "writers": lambda: rows}
+    )
 
     assert whole["kills"] >= KILLS
     assert whole["full_disks"] >= FULL_DISKS
-    assert n_listed == CONTENDERS * ROUNDS
+    assert sum(group["kills"] for group in groups) >= 300
+    assert sum(group["full_disks"] for group in groups) >= 50
+    assert n_listed == n_judged == CONTENDERS * ROUNDS
+    assert n_annotated == LOGS

@@ -200,7 +200,7 @@ def significantly_better(
 
     Returns
     -------
-    shape (n, n), for `stats.many.rank_limits` and `stats.many.groups_alike`
+    shape (n, n), for `stats.ranks.rank_limits` and `stats.ranks.groups_alike`
     """
     mean, variance = pairwise_differences(rating, covariance)
     error = np.sqrt(variance)

@@ -82,7 +82,7 @@ def test_a_score_in_percent_gets_limits_in_percent(sums: Path) -> None:
 
 
 def test_a_score_that_its_items_contradict_keeps_its_uncertainty(sums: Path) -> None:
-    """Ours is of another number, so it is only in our block; rescoring replaces both."""
+    """Ours is of another number, and our block says so; rescoring replaces both."""
     found = json.loads(sums.read_text())
     details = {"score": 0.9, "uncertainty": {"num_samples": 3}}
     only = found["evaluation_results"][1]
@@ -96,7 +96,11 @@ def test_a_score_that_its_items_contradict_keeps_its_uncertainty(sums: Path) -> 
     strip(sums, in_place=True)
 
     assert {k: kept[k] for k in details} == details
-    assert json.loads(kept["details"]["evalstats"])["intervals"][0]["estimate"] == 8 / 12
+    [row] = json.loads(kept["details"]["evalstats"])["intervals"]
+    assert (row["estimate"], row["low"]) == (0.9, None)
+    assert row["notes"][0] == (
+        "no interval under this name: 0.9 was logged, and the items give 0.666667"
+    )
     assert replaced["score"] == 8 / 12
     assert replaced["uncertainty"]["num_samples"] == 12
     assert original == sums.read_bytes()

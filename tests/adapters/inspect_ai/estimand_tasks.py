@@ -33,6 +33,18 @@ REDUCERS = (
 )  # fmt: skip
 
 
+def reducers() -> list[str]:
+    """Return those of `REDUCERS` that Inspect has: the oldest that we read has no majority."""
+
+    def known(name: str) -> bool:
+        try:
+            return bool(Epochs(1, [name]).reducer)
+        except LookupError:
+            return False
+
+    return [name for name in REDUCERS if known(name)]
+
+
 @solver
 def _answer():
     async def solve(state, generate):  # noqa: ARG001 - Inspect's signature
@@ -118,7 +130,7 @@ def tasks() -> list[Task]:
         _task("scored_errors", some, Epochs(3, ["mean", "pass_at_2"]), score_on_error=True,
               **lenient),
     ]  # fmt: skip
-    return [*found, _task("four", kinds, Epochs(4, [*REDUCERS]))]
+    return [*found, _task("four", kinds, Epochs(4, reducers()))]
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def test_other_values_are_read_by_name(generated: dict[str, Path]) -> None:
 
     assert (first.metric, max_.metric) == ("binary/pass_at_2", "binary/max")
     assert len(several) == 5
-    assert len(first.beside) == len(estimand_tasks.REDUCERS) - 1
+    assert len(first.beside) == len(estimand_tasks.reducers()) - 1
 
 
 def test_epochs_without_a_score_are_left_out_before_others_are_combined() -> None:

@@ -1,0 +1,61 @@
+"""Under a logged metric's name stands nothing that differs from the logged value."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalstats_plugin.hookspecs import PartialScores
+from evalstats_plugin.logs.withholding import WITHHELD, as_logged, is_printed_as
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+
+
+def _row(estimate: float | None, logged: float | None, **more: object) -> ScoreInterval:
+    known = {
+        "model": "m", "task": "t", "metric": "acc", "n_items": 10, "low": 0.1, "high": 0.9,
+        "std_error": 0.1, "method": "beta-hpd", "confidence_level": 0.95, **more,
+    }  # fmt: skip
+    return ScoreInterval(estimate=estimate, logged=logged, **known)  # pyright: ignore[reportArgumentType]
+
+
+def _kept(row: ScoreInterval, *partial: PartialScores, **more: object) -> ScoreInterval:
+    [found] = as_logged(Intervals((row,)), partial, **more)  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def test_equal_values_and_values_of_other_names_are_written() -> None:
+    """Rounded ones too; a score that was never logged has a name of its own."""
+    for row in (_row(0.5, 0.5), _row(0.38113, 0.3811), _row(0.7, None)):
+        assert _kept(row) is row
+
+
+@pytest.mark.parametrize("kind", ["task", "group"])
+def test_other_values_are_withheld_with_the_reason(kind: str) -> None:
+    """The logged value stays."""
+    row = _kept(_row(0.5, 0.25, kind=kind))
+
+    assert (row.estimate, row.low, row.high, row.std_error) == (0.25, None, None, None)
+    assert row.notes == (WITHHELD + "0.25 was logged, and the items give 0.5",)
+
+
+@pytest.mark.parametrize("kind", ["task", "group"])
+def test_a_part_of_the_items_has_no_interval(kind: str) -> None:
+    """Even if its mean happens to be the logged value."""
+    row = _kept(_row(0.25, 0.25, kind=kind), PartialScores("t", "acc", 1, 584, altered=False))
+
+    assert row.low is None
+    assert "1 of 585 items" in row.notes[0]
+    altered = _kept(_row(0.25, 0.25), PartialScores("t", "acc", 10, 0, altered=True))
+    assert "not those of the logged checksum" in altered.notes[0]
+
+
+def test_what_is_rescored_is_written() -> None:
+    """The new value will stand there."""
+    row = _row(0.5, 0.25)
+
+    assert _kept(row, rescored={("t", "acc")}) is row
+
+
+def test_few_digits_are_no_rounding() -> None:
+    """A half is a half."""
+    assert not is_printed_as(0.52, 0.5)
+    assert is_printed_as(0.5004, 0.5)
