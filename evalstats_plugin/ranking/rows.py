@@ -137,7 +137,14 @@ class Ranking(Results[RankedPlayer]):
 
     def top(self, k: int) -> ratings_fit.TopK:
         """Probabilities of being among the k best; players are indices into ``fit.players``."""
-        return ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
+        top = ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
+        if self.fit.ranks is None:
+            return top
+        among = self.fit.ranks[:, :k].sum(axis=1)
+        return top._replace(
+            probability=among,
+            set_probability=float(among[top.members[0]]) if k == 1 else top.set_probability,
+        )
 
     def _square(self, values: FloatArray, columns: tuple[Any, ...]) -> pd.DataFrame:
         import pandas as pd
