@@ -19,10 +19,13 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 def reading() -> str:
     """Return what reading changed, of all that was tried under watch."""
-    lines = ["| folders | how many | runs | audit events | changes |", "|---|--:|--:|--:|--:|"]
+    lines = [
+        "| folders | how many | runs | with a result | audit events | changes |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     lines += [
-        f"| {row['folders']} | {row['n_folders']} | {row['runs']:,} | {row['events']:,} "
-        f"| {row['changes']} |"
+        f"| {row['folders']} | {row['n_folders']} | {row['runs']:,} | {row['ended_well']} "
+        f"| {row['events']:,} | {row['changes']} |"
         for row in read_study("reading")["folders"]
     ]
     return "\n".join(lines)
