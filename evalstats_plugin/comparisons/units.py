@@ -7,12 +7,12 @@ items; sums over clusters; items within fixed tasks, with their weights; or task
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Pairing, Pairs
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.differences import MeanDifferences
@@ -115,39 +115,47 @@ class Strata:
         parts = [
             _task_units(one, a, b) for one, a, b in zip(self.tasks, first, second, strict=True)
         ]
-        units, seen, means, n_items, n_units = (list(part) for part in zip(*parts, strict=True))
-        weights = self._weights(np.stack(n_items, axis=1))
-        whole = (weights * np.stack(means, axis=1)).sum(axis=1)
-        total = np.sum(n_units, axis=0)
+        weights = self._weights(np.stack([one.n_items for one in parts], axis=1))
+        whole = (weights * np.stack([one.mean for one in parts], axis=1)).sum(axis=1)
+        n_units = np.stack([one.n_units for one in parts], axis=1)
+        total = n_units.sum(axis=1)
         x = np.concatenate(
-            [(total * w)[:, None] * u for w, u in zip(weights.T, units, strict=True)], axis=1
+            [(total * w)[:, None] * u.rest for w, u in zip(weights.T, parts, strict=True)], axis=1
         )
-        there = np.concatenate(seen, axis=1)
+        there = np.concatenate([one.seen for one in parts], axis=1)
         # Within a task of one unit there is no spread to see.
-        few = (np.stack(n_units, axis=1) < 2).any(axis=1)
+        few: BoolArray = (n_units < 2).any(axis=1)
         x = np.where(there & ~few[:, None], x + whole[:, None], np.nan)
         return x, there.astype(np.float64), whole
 
 
-def _task_units(
-    task: Pairing, a: FloatArray, b: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Residuals of units over the task's items, which are there, mean, items, and units."""
-    x = b - a
-    apart = np.isnan(x).all(axis=1)
-    residual, seen, mean, n_items, n_units = _residuals(task, x)
+class _TaskUnits(NamedTuple):
+    """Of some pairs on one task."""
+
+    rest: FloatArray
+    """Shape (K, U): what units differ by from the mean, over the task's items."""
+    seen: BoolArray
+    mean: FloatArray
+    """Shape (K,), like the next two."""
+    n_items: FloatArray
+    n_units: FloatArray
+
+
+def _task_units(task: Pairing, a: FloatArray, b: FloatArray) -> _TaskUnits:
+    """Units of differences; of pairs that share no item, of each model's own items."""
+    found = _residuals(task, b - a)
+    apart: BoolArray = np.isnan(b - a).all(axis=1)
     if apart.any():
         of_a, of_b = (_residuals(task, scores[apart]) for scores in (a, b))
-        residual[apart], seen[apart] = of_b[0] - of_a[0], of_a[1] | of_b[1]
-        mean[apart] = of_b[2] - of_a[2]
-        n_items[apart] = (of_a[3] + of_b[3]) / 2
-        n_units[apart] = np.where(np.minimum(of_a[4], of_b[4]) < 2, 1, of_a[4] + of_b[4])
-    return residual, seen, mean, n_items, n_units
+        found.rest[apart], found.seen[apart] = of_b.rest - of_a.rest, of_a.seen | of_b.seen
+        found.mean[apart] = of_b.mean - of_a.mean
+        found.n_items[apart] = (of_a.n_items + of_b.n_items) / 2
+        few = np.minimum(of_a.n_units, of_b.n_units) < 2
+        found.n_units[apart] = np.where(few, 1, of_a.n_units + of_b.n_units)
+    return found
 
 
-def _residuals(
-    task: Pairing, x: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+def _residuals(task: Pairing, x: FloatArray) -> _TaskUnits:
     seen = ~np.isnan(x)
     n = np.maximum(seen.sum(axis=1), 1).astype(np.float64)
     mean = np.where(seen, x, 0.0).sum(axis=1) / n
@@ -157,4 +165,4 @@ def _residuals(
         seen = sizes > 0
     units = seen.sum(axis=1).astype(np.float64)
     more = np.sqrt(units / np.maximum(units - 1, 1))
-    return rest * (more / n)[:, None], seen, mean, n, units
+    return _TaskUnits(rest * (more / n)[:, None], np.asarray(seen), mean, n, units)

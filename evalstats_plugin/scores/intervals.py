@@ -274,7 +274,9 @@ def _with_unseen(
         plain = cell.kind == "bounded" and cell.composite is None and cell.clusters is None
         if plain and cell.bounds is not None and len(cell.values):
             low, high = one_more(cell.values, bounds=cell.bounds, confidence_level=level)
-            rows[i] = replace(rows[i], low_unseen=finite(low), high_unseen=finite(high))
+            rows[i] = replace(
+                rows[i], low_unseen=finite(float(low)), high_unseen=finite(float(high))
+            )
     return rows
 
 

@@ -99,7 +99,7 @@ class MeanDifferences(ABC):
         Interval
             NaN where the two share nothing, or where nothing differs and the span is unknown.
         """
-        low, high = self._quantiles(np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape))
+        low, high = self.quantiles(np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape))
         low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
         return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
 
@@ -112,7 +112,7 @@ class MeanDifferences(ABC):
         Φ(-z). With the largest possible difference they say what the data cannot show.
         """
         z = np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape)
-        low, high = self._of_one_more(z, size)
+        low, high = self.quantiles_of_one_more(z, size)
         low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
         return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
 
@@ -122,10 +122,14 @@ class MeanDifferences(ABC):
         return self.estimate.shape
 
     @abstractmethod
-    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+    def quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return quantiles of M at ∓z, neither extended nor clipped."""
 
     @abstractmethod
-    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]: ...
+    def quantiles_of_one_more(
+        self, z: FloatArray, size: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """The same of one more item, as in `one_more`."""
 
 
 class Counts(MeanDifferences):
@@ -172,11 +176,15 @@ class Counts(MeanDifferences):
         """F, in the unit of the differences; NaN where nothing differs."""
         return np.where(self.up + self.down > 0, self.unit, np.nan)
 
-    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return quantiles of M at ∓z, neither extended nor clipped."""
         low, high = _of_distinct(self.up, self.down, self.n, z, HALF)
         return self.unit * low, self.unit * high
 
-    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]:
+    def quantiles_of_one_more(
+        self, z: FloatArray, size: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return those of one more item, as in `one_more`."""
         if size is not None and not np.all(self.unit == size):
             return self._of_one_other(z, size)
         # One table with one more item down, mirrored for the upper limit.
@@ -340,19 +348,23 @@ class Differences(MeanDifferences):
         unit = np.where(self._scale > 0, self._scale, self.span)[here]
         return Counts(self._up[here], self._down[here], self._n[here], unit=unit, span=self.span)
 
-    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return quantiles of M at ∓z, neither extended nor clipped."""
         low, high = np.full((2, *self.shape), np.nan)
         if self._plain.any():
-            low[self._plain], high[self._plain] = self._counts()._quantiles(z[self._plain])
+            low[self._plain], high[self._plain] = self._counts().quantiles(z[self._plain])
         for rows, unit, _, index in self._rest():
             low[index] = unit * rows.limit(-z[index])
             high[index] = unit * rows.limit(z[index])
         return low, high
 
-    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]:
+    def quantiles_of_one_more(
+        self, z: FloatArray, size: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return those of one more item, as in `one_more`."""
         low, high = np.full((2, *self.shape), np.nan)
         if self._plain.any():
-            found = self._counts()._of_one_more(z[self._plain], size)
+            found = self._counts().quantiles_of_one_more(z[self._plain], size)
             low[self._plain], high[self._plain] = found
         for rows, unit, largest, index in self._rest():
             far = rows.far if size is None else largest * size / unit

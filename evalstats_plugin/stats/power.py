@@ -300,6 +300,7 @@ def tilted(differences: FloatArray, mean: float) -> tuple[FloatArray, FloatArray
         # So large a difference leaves nothing of the pilot but its spread.
         return values - np.average(values, weights=weights) + mean, weights / weights.sum()
     low, high = -800.0, 800.0
+    share = weights / weights.sum()
     for _ in range(80):
         rate = (low + high) / 2
         size = rate * values / largest
@@ -419,7 +420,7 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
 
 def _one_sided(k: FloatArray, n: FloatArray) -> FloatArray:
     """One-sided p-value of k of n discordant items for one model, of `differences.Counts`."""
-    return special.betainc(n - k + 0.5, k + 0.5, 0.5)
+    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
 
 
 def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:

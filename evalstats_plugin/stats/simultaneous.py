@@ -85,8 +85,9 @@ class AllPairs:
         self.n_models = 2 if units is None else len(units.sums)
         self._size = np.abs(np.nan_to_num(self.deviate))
         self._n = max(int((~np.isnan(self.deviate)).sum()), 1)
-        alone = units is None or self._n == 1
-        self._leads = None if alone else _Leads(units, a, b, pairs, n_draws)
+        self._leads = None
+        if units is not None and self._n > 1:
+            self._leads = _Leads(units, a, b, pairs, n_draws)
         self._maximum = _Maximum(self._leads.maxima if self._leads else None, self._n)
 
     @property
@@ -336,9 +337,13 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     means = y.mean(axis=1)
     sign = -1.0 if (means**3).sum() < -1e-12 * np.abs(means**3).sum() else 1.0
     y, means = sign * y, sign * means
-    # Sums in another order differ by rounding.
-    unit = np.round((y**2).sum(axis=0), 9)
-    model = np.round(means + (y**2 * np.sqrt(1 + unit)).mean(axis=1) / 7, 9)
-    unit = np.round(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3, 9)
-    model = np.round(model + (y * np.sin(unit)).mean(axis=1), 9)
-    return sign, model, np.round(unit + np.cos(7 * model) @ y, 9)
+    unit = _rounded((y**2).sum(axis=0))
+    model = _rounded(means + (y**2 * np.sqrt(1 + unit)).mean(axis=1) / 7)
+    unit = _rounded(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3)
+    model = _rounded(model + (y * np.sin(unit)).mean(axis=1))
+    return sign, model, _rounded(unit + np.cos(7 * model) @ y)
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Without what sums in another order differ by."""
+    return np.asarray(np.round(values, 9), dtype=np.float64)

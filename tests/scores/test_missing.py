@@ -114,10 +114,10 @@ def _pair(a: np.ndarray = A, b: np.ndarray = B, **more: object) -> Comparison:
 
 
 def test_differences_hold_whatever_is_missing() -> None:
-    """[.0699, .3333] by the Dirichlet posterior at the level of both ends."""
+    """[.0715, .3399]: the limits of both ends at the level of both."""
     row = _pair(missing="bounds")
 
-    assert (0.0699, 0.3333) == pytest.approx((row.low, row.high), abs=5e-4)
+    assert (0.0715, 0.3399) == pytest.approx((row.low, row.high), abs=5e-4)
     assert (10, 90, "better") == (row.n_missing, row.n_items, row.verdict)
     assert row.p_adjusted < 0.002  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
 
