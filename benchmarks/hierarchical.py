@@ -3,9 +3,9 @@
 ``python -m benchmarks.hierarchical``. The clustered example of bayes_evals weighs 10,000 draws from
 the prior; ours integrates the same posterior. HiBayES fits its two-level model of groups by NUTS;
 ours takes it as nested plates. 20 models crossed with 30 tasks of 100 questions, drawn from the
-model with known effects, are fitted by `fit_hierarchical` and by NUTS of NumPyro, under the same
+model with known effects, are fitted by `pool` and by NUTS of NumPyro, under the same
 priors; a long run of NUTS is the posterior that both are held against. 30 models that answered the
-same 100 questions of each of 20 tasks are fitted by `fit_hierarchical`, which lets questions
+same 100 questions of each of 20 tasks are fitted by `pool`, which lets questions
 differ, by HiBayES's two-level model, in which every model on every task is a group, and by NUTS of
 the crossed model with the questions summed. HiBayES is on no package index: its model and settings
 are written out in `hierarchical_fits`, from its version 1.0.0.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin import ResponseMatrix, compare, fit_hierarchical, fit_irt, intervals, rank
+from evalstats_plugin import ResponseMatrix, compare, fit_irt, intervals, pool, rank
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import simulate
@@ -100,7 +100,7 @@ def results() -> dict[str, Any]:
     rules = ("information", "full-score", "random")
     return {
         "forest": intervals(hard, rng=0),
-        "shrinkage": fit_hierarchical(drawn(6, 45), rng=0),
+        "shrinkage": pool(drawn(6, 45), rng=0),
         "matrix": pairs,
         "differences": compare(few, baseline=few.models[0], rng=0),
         "ranks": ranking,

@@ -25,7 +25,7 @@ from evalstats_plugin.data.responses import Source as Source
 from evalstats_plugin.data.results import Results as Results
 from evalstats_plugin.data.runs import ResponseSet as ResponseSet
 from evalstats_plugin.data.store import ResponseStore as ResponseStore
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical as fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import pool as pool
 from evalstats_plugin.hookspecs import hookimpl as hookimpl
 from evalstats_plugin.irt.fitting import fit_irt as fit_irt
 from evalstats_plugin.irt.scoring import score_models as score_models
@@ -36,6 +36,7 @@ from evalstats_plugin.logs.reading import read as read
 from evalstats_plugin.logs.reading import read_contests as read_contests
 from evalstats_plugin.logs.texts import compare_items as compare_items
 from evalstats_plugin.ranking.rank import rank as rank
+from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
 from evalstats_plugin.scores.intervals import intervals as intervals
 

@@ -50,10 +50,11 @@ def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses
 
 
 @hookspec(firstresult=True)
-def evalstats_read_results(
-    results: Mapping[str, Any], selection: Selection
-) -> Sequence[Responses] | None:
-    """Return the same for a harness's in-memory results, or None if they are not yours."""
+def evalstats_read_results(results: Any, selection: Selection) -> Sequence[Responses] | None:
+    """Return the same for what your harness gives in Python, or None if it is not yours.
+
+    ``results`` may be anything that a person holds: a mapping, a log object, a DataFrame.
+    """
 
 
 @hookspec(firstresult=True)

@@ -4,6 +4,7 @@
 archive/  logs as files: recognised, read within limits, edited in place
 reader    logs → `Responses`;  scorers: scorers and their values;  estimands: which values the
           header gives, each a row;  judging: comparisons, judges
+memory    logs in memory and data frames, as Inspect gives them in Python
 writer    annotations in a log's header and samples
 registry  what Inspect loads in every process: hooks (with live), metrics, the adaptive task
 frames    columns and operations for data frames of ``inspect_ai.analysis``
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.hookspecs import Annotation, Command, ItemText, hookimpl
 
@@ -39,6 +40,16 @@ def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses
     from evalstats_plugin.adapters.inspect_ai.reader import read_log
 
     return read_log(log, selection)
+
+
+@hookimpl
+def evalstats_read_results(results: Any, selection: Selection) -> Sequence[Responses] | None:
+    """Read a log in memory, or the logs of a data frame of Inspect's."""
+    if not (hasattr(results, "eval") or hasattr(results, "columns")):
+        return None
+    from evalstats_plugin.adapters.inspect_ai.memory import read_results
+
+    return read_results(results, selection)
 
 
 @hookimpl

@@ -96,21 +96,28 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
     if form is None:
         return None
     with opened(file, form, header_only=selection.header_only) as (log, read_samples):
-        base = _base(log, path)
-        # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
-        if not selection.wants_task(*_task_names(base)):
-            return []
-        if selection.header_only:
-            found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
-            return [Responses(**_named(base, label)) for label in found]
-        if log.status != "success" and not selection.include_incomplete:
-            msg = (
-                f"{path} is of a run that did not end well (status {log.status!r}); "
-                "--include-incomplete reads it as far as it got"
-            )
-            raise IncompleteLogError(msg, log.eval.task_id)
-        found, record = _read_scores(log, read_samples, selection, base), found_in(log)
-        return [with_prediction(r, record) for r in found] if record else found
+        return read_opened(log, read_samples, path, selection)
+
+
+def read_opened(
+    log: EvalLog, read_samples: ReadSamples, path: Path, selection: Selection
+) -> list[Responses]:
+    """Read a log whose header is there, and whose samples are read on demand."""
+    base = _base(log, path)
+    # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
+    if not selection.wants_task(*_task_names(base)):
+        return []
+    if selection.header_only:
+        found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
+        return [Responses(**_named(base, label)) for label in found]
+    if log.status != "success" and not selection.include_incomplete:
+        msg = (
+            f"{path} is of a run that did not end well (status {log.status!r}); "
+            "--include-incomplete reads it as far as it got"
+        )
+        raise IncompleteLogError(msg, log.eval.task_id)
+    found, record = _read_scores(log, read_samples, selection, base), found_in(log)
+    return [with_prediction(r, record) for r in found] if record else found
 
 
 def read_texts(

@@ -8,9 +8,13 @@ reads response stores that fit into memory.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -68,6 +72,7 @@ from evalstats_plugin.data.tables import (
     parquet_table,
     read_lines,
     record_table,
+    records_of,
 )
 from evalstats_plugin.errors import (
     DesignError,
@@ -77,7 +82,14 @@ from evalstats_plugin.errors import (
     few,
     missing_column,
 )
-from evalstats_plugin.runtime.files import LogFile, check_fields, number_in, reporting_damage
+from evalstats_plugin.runtime.files import (
+    HEAD,
+    LogFile,
+    check_fields,
+    number_in,
+    parse_json,
+    reporting_damage,
+)
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -86,7 +98,12 @@ _MATRIX = b"evalstats"
 """Key in the metadata of a saved `ResponseMatrix`."""
 
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
-_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
+_PACKED = (".zip", ".zst", ".rar", ".7z")
+_UNPACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+"""What reads a table that is packed, by its ending."""
+
+_MOST_UNPACKED = 1 << 32
+"""Bytes of a table that was packed; a bomb has more."""
 
 # Spellings of scores, also of spreadsheets in other languages.
 _BY_WORD = {
@@ -99,11 +116,16 @@ _BY_WORD = {
 WORDS = {word: number for number, words in _BY_WORD.items() for word in words.split(", ")}
 """Score by its spelling in lower case."""
 
+_LETTERS = {"c": 1.0, "i": 0.0, "p": 0.5, "n": 0.0}
+"""Grades of Inspect: correct, incorrect, partly, no answer."""
+
+_PASS = {"p": 1.0, "f": 0.0}
+
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:e[-+]?\d+)?\s*%?", re.IGNORECASE)
 
 _SPELLINGS = (
     "a number, a percentage (85%), true or false, yes or no, correct or incorrect, pass or fail, "
-    "or nothing (empty, NaN, NA, null) where there is no score"
+    "a grade (C, I, P, N), or nothing (empty, NaN, NA, null) where there is no score"
 )
 
 Scores = tuple[NDArray[np.float64], tuple[str, ...]]
@@ -141,7 +163,7 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
     """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
-    ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
+    ours = [key.decode(errors="replace") for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
         raise LogError(
             f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
@@ -172,7 +194,9 @@ def _with_known(
     return [*made, *by_key.values()]
 
 
-def open_table(log: LogFile, *, announced: bool, wide: bool = False) -> Table | None:
+def open_table(  # noqa: PLR0911 - one for each form
+    log: LogFile, *, announced: bool, wide: bool = False
+) -> Table | None:
     """Open a table; None if the file is no table.
 
     Parameters
@@ -187,9 +211,12 @@ def open_table(log: LogFile, *, announced: bool, wide: bool = False) -> Table | 
     LogError
         It is a table by its name, but empty, compressed, a workbook, or not UTF-8.
     """
-    path, head = log.path, log.head
+    path, head, read = log.path, log.head, log.read_bytes
     ending = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
+    if ending in _UNPACKED and inner in (*TEXTS, *LINES):
+        content, ending = _unpacked(log), inner
+        head, read = content[:HEAD], lambda: content
     if ending in _WORKBOOKS or (ending in _PACKED and inner in (*TEXTS, *LINES)):
         what = "a workbook: save the sheet as CSV" if ending in _WORKBOOKS else "packed: unpack it"
         raise LogError(f"{path} is {what} first")
@@ -200,16 +227,39 @@ def open_table(log: LogFile, *, announced: bool, wide: bool = False) -> Table | 
         if not by_name and ending not in LINES:
             return None
         raise LogError(f"{path} is empty. Write a heading and a row for each epoch of each item.")
+    if head.lstrip().startswith(b"[") and _are_scores(head, announced=announced, by_name=False):
+        return record_table(records_of(parse_json(read(), path), str(path)), str(path), ())
     if head.lstrip().startswith((b"{", b"[")):
         of_subjects = is_of_subjects(head)
         if not of_subjects and not _are_scores(head, announced=announced, by_name=ending in LINES):
             return None
-        records, notes = read_lines(log.read_bytes(), str(path))
+        records, notes = read_lines(read(), str(path))
         return (_table_of_subjects if of_subjects else record_table)(records, str(path), notes)
     if by_name or (ending in (".txt", "") and is_of_scores(names_of_heading(head))):
-        content = log.read_bytes()
+        content = read()
         return csv_table(with_one_heading(content) if wide else content, str(path))
     return None
+
+
+def _unpacked(log: LogFile) -> bytes:
+    """Return the content of a packed table.
+
+    Raises
+    ------
+    LogError
+        It is damaged, or larger than any table that is read at once.
+    """
+    try:
+        with log.open() as packed, _UNPACKED[log.path.suffix.lower()](packed) as file:
+            content = file.read(_MOST_UNPACKED + 1)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise LogError(f"{log.path} cannot be unpacked ({error}): write it again") from error
+    if len(content) > _MOST_UNPACKED:
+        msg = f"{log.path} holds more than {_MOST_UNPACKED >> 30} GiB"
+        raise LogError(
+            f"{msg}: unpack it and convert it to a store (evalstats_plugin.data.store_table)"
+        )
+    return content
 
 
 def _table_of_subjects(records: Sequence[Record], where: str, notes: tuple[str, ...]) -> Table:
@@ -319,7 +369,8 @@ def _parsed(column: Column, name: str, where: str) -> Scores:
     commas = [t for t in texts if _DECIMAL_COMMA.fullmatch(t)]
     # "1,5" beside "1.5" is ambiguous: one and a half, or fifteen.
     decimal = bool(commas) and not any("." in t and t.casefold() not in WORDS for t in texts)
-    parsed = [_number(t, decimal=decimal) for t in texts]
+    letters = _letters(texts)
+    parsed = [letters.get(t.casefold(), _number(t, decimal=decimal)) for t in texts]
     wrong = [k for k, number in enumerate(parsed) if number is None]
     mixed = "; commas and points are mixed in this column" if commas and not decimal else ""
     column.refuse(np.isin(column.codes, wrong), f"score ({name})", where, _SPELLINGS + mixed)
@@ -333,6 +384,16 @@ def _parsed(column: Column, name: str, where: str) -> Scores:
         k = int(np.argmax(percent))
         notes.append(f"{name}: percentages, {texts[k]} is {numbers[k]:g}")
     return numbers, tuple(notes)
+
+
+def _letters(texts: Sequence[str]) -> Mapping[str, float]:
+    """Return the scores of letters, where a column is of grades; empty elsewhere."""
+    given = {t.casefold() for t in texts} - {t for t, score in WORDS.items() if math.isnan(score)}
+    for letters in (_LETTERS, _PASS):
+        # One letter alone says nothing but for those that only Inspect uses.
+        if given <= letters.keys() and (len(given) > 1 or given & {"c", "i"}):
+            return letters
+    return {}
 
 
 def _number(text: str, *, decimal: bool) -> float | None:

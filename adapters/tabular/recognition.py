@@ -109,9 +109,10 @@ def _schema(file: LogFile) -> Any:
 
 
 def first_record(head: bytes) -> dict[str, Any]:
-    """Return the first line of JSONL, empty if it is no object."""
+    """Return the first object of JSONL or of a JSON list, empty if there is none."""
+    text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     try:
-        record: Any = json.loads(head.lstrip().partition(b"\n")[0])
+        record: Any = json.JSONDecoder().raw_decode(text.removeprefix("[").lstrip())[0]
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", record) if isinstance(record, dict) else {}

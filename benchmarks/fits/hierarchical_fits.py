@@ -182,10 +182,10 @@ def _with_means(fit: Fit, site: str, shape: tuple[int, int]) -> Fit:
 
 
 def gibbs(data: Data, _: int) -> Fit:
-    """Models crossed with tasks, as `fit_hierarchical` has it from the answers."""
+    """Models crossed with tasks, as `pool` has it from the answers."""
     import torch
 
-    from evalstats_plugin import ResponseMatrix, fit_hierarchical
+    from evalstats_plugin import ResponseMatrix, pool
 
     torch.set_num_threads(1)
     n = int(data["total"])
@@ -204,7 +204,7 @@ def gibbs(data: Data, _: int) -> Fit:
         rate |= {"rate_ess": ess["accuracy"], "mean_ess": ess["overall"]}
         return rate | {"least_ess": fit.diagnostics["least_ess"]}
 
-    return Fit(lambda: fit_hierarchical(matrix, rng=0, device="cpu"), tell)
+    return Fit(lambda: pool(matrix, rng=0, device="cpu"), tell)
 
 
 def crossed(data: Data, draws: int) -> Fit:

@@ -19,10 +19,12 @@ from evalstats_plugin.adaptive.bank import DRIFT, ItemBank
 from evalstats_plugin.adaptive.curves import expit, respond
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.streams import stream
 
@@ -71,7 +73,7 @@ class BankTask:
 
 def item_bank(
     fit: IRTFit | FactorFit,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     *,
     cost: Sequence[float] | None = None,
     provenance: dict[str, Any] | None = None,
@@ -97,6 +99,7 @@ def item_bank(
     DesignError
         Fit and matrix have different models or items, or no item may be asked.
     """
+    matrix = matrix_of(responses)
     source = stream(rng, "misfit of a bank")
     if fit.item_model == "factor":
         bank = _of_factors(cast("FactorFit", fit), matrix)

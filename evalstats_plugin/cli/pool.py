@@ -120,14 +120,14 @@ def pool(run: Run, *, asked: Options) -> None:
 
 def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
     from evalstats_plugin.hierarchical.data import eval_counts
-    from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+    from evalstats_plugin.hierarchical.fitting import pool
     from evalstats_plugin.runtime.workers import listening
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
     counts = eval_counts(responses)
     _tell_cost(counts, asked, output)
     with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):
-        return fit_hierarchical(
+        return pool(
             counts,
             asked.method,
             asked.inference,
@@ -150,7 +150,7 @@ def _tell_cost(counts: EvalCounts, asked: Options, output: Output) -> None:
 
 
 def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
-    """Read tables of models, and of tasks, as `fit_hierarchical` takes them.
+    """Read tables of models, and of tasks, as `pool` takes them.
 
     Raises
     ------

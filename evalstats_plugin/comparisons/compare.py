@@ -9,7 +9,7 @@ come in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -36,19 +36,18 @@ from evalstats_plugin.comparisons.rows import SEQUENTIAL, Comparisons
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
 from evalstats_plugin.comparisons.unpaired import predicted, unpaired
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, check_known, few
-from evalstats_plugin.runtime.workers import check_memory
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
     Missing,
     by_task,
-    responses_and_notes,
     task_and_metric,
 )
 from evalstats_plugin.stats.arrays import FloatArray, Rng
@@ -207,7 +206,7 @@ DESIGNS: Mapping[Design, tuple[Analysis, Sequence[Method]]] = MappingProxyType(
 
 
 def compare(
-    responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     design: Design = "paired",
     baseline: str | None = None,
@@ -317,7 +316,7 @@ def compare(
         notes = responses.notes
         tables, left_out = stored_comparisons(responses, design, request)
     else:
-        listed, notes = responses_and_notes(responses)
+        listed, notes = as_list(responses)
         check_baseline(baseline, [r.model for r in listed])
         _check_size(listed, design, baseline)
         tables, left_out = _with_adaptive(analysis, design, listed, request)
@@ -357,7 +356,7 @@ def _check_size(responses: Sequence[Responses], design: Design, baseline: str | 
     check_memory(
         n_pairs * _PAIR_BYTES,
         f"{n_pairs:,} pairs of {max(models.values(), default=0):,} models",
-        f"name a baseline, or {instead}" if every_two else instead,
+        f"name a baseline (--baseline), or {instead}" if every_two else instead,
     )
 
 

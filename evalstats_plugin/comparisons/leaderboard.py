@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -13,18 +13,18 @@ from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
+from evalstats_plugin.runtime.memory import fits, size_in_words
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
     check_confidence_level,
     make_cell,
-    responses_and_notes,
     task_and_metric,
 )
 from evalstats_plugin.scores.intervals import intervals
@@ -46,6 +46,10 @@ _WEIGHTING: Mapping[Weights, Literal["micro", "macro", "parts"]] = {
     "tasks": "macro",
     "items": "micro",
 }
+
+
+_PAIR_BYTES = 400
+"""Memory of a pair of models on one column, measured on 2,000 models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +161,7 @@ class ScoreTable(Results[TableCell]):
 
 
 def table(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     metric: str | Sequence[str] = (),
     columns: str | Sequence[str] = (),
@@ -220,7 +224,7 @@ def table(
     """
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     wanted = Selection(metrics=_listed(metric))
     cells, chosen_notes = _headlines(one_of_each(listed), wanted, bounds or {})
     if not cells:
@@ -238,7 +242,17 @@ def table(
     overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
-    if len({cell.responses.model for cell in cells}) > 1:
+    models = {cell.responses.model for cell in cells}
+    needed = _pair_bytes([*joint, *apart])
+    if not fits(needed):
+        n = len(models)
+        chosen_notes = [
+            *chosen_notes,
+            f"no ranks, letters and marks: the {n * (n - 1) // 2:,} pairs of {n:,} models need "
+            f"about {size_in_words(needed)} of memory. Choose fewer (--models), or allow more "
+            "(--memory)",
+        ]
+    elif len(models) > 1:
         request = Request(
             baseline=None,
             confidence_level=confidence_level,
@@ -268,6 +282,15 @@ def table(
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall
     )
+
+
+def _pair_bytes(responses: Sequence[Responses]) -> int:
+    """Return the memory of all pairs of models on every task and group."""
+    n_of: dict[object, set[str]] = {}
+    for r in responses:
+        for column in (task_and_metric(r), *(g.name for g in r.groups)):
+            n_of.setdefault(column, set()).add(r.model)
+    return _PAIR_BYTES * sum(len(models) * (len(models) - 1) // 2 for models in n_of.values())
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ comparisons that were made before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,12 @@ from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import group_comparisons
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
-from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import counted
-from evalstats_plugin.scores.cells import responses_and_notes
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
 MOST_LETTERED = 200
@@ -42,7 +40,7 @@ N_DRAWS = 10_000
 
 
 def rank_sets(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     correction: Correction = "simultaneous",
@@ -73,9 +71,9 @@ def rank_sets(
         bounds={},
         rng=comparison_stream(rng),
     )
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     pairs, left_out = pairings(listed, {}, None)
-    tables = paired_tables(pairs, request, alone=False)
+    tables = paired_tables(pairs, request)
     sets = [
         row
         for pairing, table, one in zip(pairs, tables, adjusted(tables, request), strict=True)
@@ -94,7 +92,7 @@ def ranks_with_groups(
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
     pairs, left_out = pairings(responses, request.bounds, None)
-    tables = paired_tables(pairs, request, alone=False)
+    tables = paired_tables(pairs, request)
     tables += group_comparisons(responses, request)
     shown = adjusted(tables, request)
     found = {
@@ -200,11 +198,11 @@ def _sets(
 ) -> list[RankSet]:
     """Rank models by who beats whom, shape (N, N); letters go by the order of their leads."""
     n, letters = len(models), [""] * len(models)
-    limits = many.rank_limits(beats)
+    limits = stats_ranks.rank_limits(beats)
     if n <= MOST_LETTERED:
         order = _order(leads)
         apart = (beats | beats.T)[np.ix_(order, order)]
-        for i, own in zip(order, many.letters(many.groups_alike(apart)), strict=True):
+        for i, own in zip(order, stats_ranks.letters(stats_ranks.groups_alike(apart)), strict=True):
             letters[i] = own
     columns: dict[str, Sequence[Any]] = {
         "model": models,
@@ -233,7 +231,7 @@ def _prob_best(
     if pairing.clusters is not None:
         values = _cluster_means(values, pairing.clusters[common])
     sign = -1.0 if pairing.higher_is_better is False else 1.0
-    prob = many.prob_best(sign * values, spread=high - low, rng=rng, n_draws=N_DRAWS)
+    prob = stats_ranks.prob_best(sign * values, spread=high - low, rng=rng, n_draws=N_DRAWS)
     return prob, notes if n_common < n_items else ()
 
 

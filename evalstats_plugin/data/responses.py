@@ -162,9 +162,12 @@ class Responses:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, kind in (("model", str), ("task", str), ("metric", str), ("source", Source)):
-            if not isinstance(value := getattr(self, name), kind):
-                what = "a Source" if kind is Source else "a text"
+        for owner, name, kind in (
+            (self, "model", str), (self, "measure", Measure), (self, "source", Source),
+            (self.measure, "task", str), (self.measure, "metric", str),
+        ):  # fmt: skip
+            if not isinstance(value := getattr(owner, name), kind):
+                what = "a text" if kind is str else f"a {kind.__name__}"
                 raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
         for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
             value = getattr(self, name)

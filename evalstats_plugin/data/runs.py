@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from importlib import import_module
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -108,14 +106,6 @@ def _tidy(r: Responses) -> pd.DataFrame:
         "cluster": None if r.clusters is None else np.repeat(r.clusters.astype(str), n_epochs),
     }
     return pd.DataFrame(columns)
-
-
-def read_where_needed(responses: Any) -> Any:
-    """Return what `evalstats_plugin.read` makes of a DataFrame or a path; other things as is."""
-    if isinstance(responses, str | PathLike) or hasattr(responses, "to_parquet"):
-        # Loaded on use: responses know nothing of logs, but for this door.
-        return import_module("evalstats_plugin.logs.reading").read(responses)
-    return responses
 
 
 def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Responses], list[str]]:

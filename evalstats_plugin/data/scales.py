@@ -19,6 +19,9 @@ from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.stats.arrays import FloatArray
 
+UNLIMITED = Scale()
+"""Of scores beyond 0 and 1 that are on no scale that is known."""
+
 FEW = 0.1
 """Share of the values that may lie beyond a scale before it is not theirs."""
 
@@ -183,10 +186,14 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     scale = observed(scores)
     metric = group[0].measure.metric
     if scale is None and usual is None:
-        return list(group)
+        finite = scores[np.isfinite(scores)]
+        if not len(finite) or (finite.min() >= 0 and finite.max() <= 1):
+            return list(group)
+        # What one model's zeros and ones would look like, others' scores exclude.
+        return [r.under(r.measure.on(UNLIMITED, "observed")) for r in group]
     told = f"not on the usual scale of {metric} ({usual}): " if usual is not None else ""
     if scale is None:
-        return [_noted(r, None, f"{metric}: {told}taken as unbounded") for r in group]
+        return [_noted(r, UNLIMITED, f"{metric}: {told}taken as unbounded") for r in group]
     if scale is SHARE:
         return [r.under(r.measure.on(scale, "observed")) for r in group]
     note = (
@@ -196,6 +203,6 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     return [_noted(r, scale, note) for r in group]
 
 
-def _noted(r: Responses, scale: Scale | None, note: str) -> Responses:
+def _noted(r: Responses, scale: Scale, note: str) -> Responses:
     made = r.under(r.measure.on(scale, "observed"))
     return made if note in made.notes else made.noted(note)

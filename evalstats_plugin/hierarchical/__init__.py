@@ -1,6 +1,6 @@
 """Hierarchical models: accuracies of models on tasks with partial pooling, and capabilities.
 
-* `fitting`: `fit_hierarchical`, and how it chooses model and engine; `methods`: their names
+* `fitting`: `pool`, and how it chooses model and engine; `methods`: their names
 * `capabilities`: what some items need beyond one ability, chosen, fitted, and looked for again
 * `data`: counts by model and task; `fit`: the fit, its checks and evidence; `rows`: its records
 * `engines`: inference (torch): crossed effects, nested effects, sparse codes, plates

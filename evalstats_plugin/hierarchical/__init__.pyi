@@ -13,5 +13,5 @@ from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit as Pl
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit as CapabilityFit
 from evalstats_plugin.hierarchical.fit import HierarchicalFit as HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions as HierarchicalOptions
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical as fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import pool as pool
 from evalstats_plugin.hierarchical.rows import Capabilities as Capabilities

@@ -20,6 +20,7 @@ import torch
 from scipy import optimize, special
 from torch import Tensor
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
@@ -33,6 +34,7 @@ from evalstats_plugin.hierarchical.engines.sparse_codes import (
 )
 from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES
 from evalstats_plugin.hierarchical.rows import Capabilities, Capability, HeldOutScore, Stability
+from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.estimators.factor import (
     check_dimensions,
     fit_factor,
@@ -101,7 +103,7 @@ _SHUFFLES = 1000
 
 
 def fit_capabilities(
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     n_features: int,
     *,
     kind: Kind = "l1",
@@ -146,6 +148,7 @@ def fit_capabilities(
     >>> fit.code.shape, bool((fit.code >= 0).all())
     ((40, 2), True)
     """
+    matrix = matrix_of(responses)
     began = time.perf_counter()
     rule = _rule(kind, penalty, active, n_features)
     counts = counts_of(matrix, device=device)
@@ -170,7 +173,7 @@ def fit_capabilities(
 
 
 def find_capabilities(
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     n_features: int | None = None,
     *,
     kind: Kind | Literal["auto"] = "auto",
@@ -212,6 +215,7 @@ def find_capabilities(
     >>> len(found.rows), found.plain_is_as_good
     (0, True)
     """
+    matrix = matrix_of(responses)
     most = n_features or min(MOST_CAPABILITIES, max(1, len(matrix.models) // 2))
     kinds = KINDS if kind == "auto" else (kind,)
     if features is not None:

@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, submatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, usable
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-Responded = ResponseSet | ResponseMatrix | Iterable[Responses]
-"""Scores in any of the forms that `fit_hierarchical` accepts."""
 
 Covariates = Mapping[str, Mapping[str, Mapping[str, float]]]
 """For ``"models"`` and ``"tasks"``, by covariate: the value of each model, or of each task."""
@@ -81,7 +80,7 @@ class EvalCounts:
         return Counts(self.right, self.trials, np.arange(len(self.tasks)), *own)
 
 
-def eval_counts(responses: Responded) -> EvalCounts:
+def eval_counts(responses: ResponsesLike) -> EvalCounts:
     """Count right answers; models and questions without any score are left out, with a note.
 
     Raises
@@ -112,15 +111,17 @@ def eval_counts(responses: Responded) -> EvalCounts:
     )
 
 
-def _matrix(responses: Responded) -> ResponseMatrix:
-    if isinstance(responses, ResponseMatrix):
-        return responses
-    used, left_out = usable(list(responses))
+def _matrix(responses: ResponsesLike) -> ResponseMatrix:
+    given = as_responses(responses)
+    if isinstance(given, ResponseStore):
+        return in_memory(given)
+    if isinstance(given, ResponseMatrix):
+        return given
+    used, left_out = usable(given.responses)
     _check_one_metric(used)
-    notes = responses.notes if isinstance(responses, ResponseSet) else ()
     matrix = ResponseSet(tuple(used)).matrix()
     dropped = [note.replace("not used for abilities", "not used", 1) for note in left_out]
-    return replace(matrix, notes=(*matrix.notes, *dropped, *notes))
+    return replace(matrix, notes=(*matrix.notes, *dropped, *given.notes))
 
 
 def _check_one_metric(responses: Iterable[Responses]) -> None:

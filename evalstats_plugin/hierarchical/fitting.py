@@ -1,6 +1,6 @@
 """Hierarchical models of accuracy: fit each model's accuracy on each task, with partial pooling.
 
-`fit_hierarchical` counts right answers, chooses the model and the engine by the structure of the
+`pool` counts right answers, chooses the model and the engine by the structure of the
 data, and returns a `HierarchicalFit`. Engines: closed form for Beta posteriors, massively parallel
 importance sampling for nested evals (one model or one task), Gibbs sampling for crossed ones.
 Convergence and the benefit of pooling are reported as notes.
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from evalstats_plugin.data.runs import read_where_needed
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.hierarchical.data import (
     Covariates,
     EvalCounts,
-    Responded,
     Standardised,
     covariates_of,
     data_of_plates,
@@ -140,8 +139,8 @@ def _check_prior(prior: Prior) -> None:
 
 
 @overload
-def fit_hierarchical(
-    responses: Responded | EvalCounts,
+def pool(
+    responses: ResponsesLike | EvalCounts,
     model: Model,
     inference: str = "auto",
     *,
@@ -153,8 +152,8 @@ def fit_hierarchical(
 
 
 @overload
-def fit_hierarchical(
-    responses: Responded | EvalCounts,
+def pool(
+    responses: ResponsesLike | EvalCounts,
     model: str = "auto",
     inference: str = "auto",
     *,
@@ -166,8 +165,8 @@ def fit_hierarchical(
 ) -> HierarchicalFit: ...
 
 
-def fit_hierarchical(
-    responses: Responded | EvalCounts,
+def pool(
+    responses: ResponsesLike | EvalCounts,
     model: str | Model = "auto",
     inference: str = "auto",
     *,
@@ -217,7 +216,7 @@ def fit_hierarchical(
     --------
     >>> from evalstats_plugin.data.matrix import ResponseMatrix
     >>> scores = ResponseMatrix.from_array([[1, 0, 1, 1], [0, 0, 1, 0]])
-    >>> for row in fit_hierarchical(scores, "per-task", rng=0):
+    >>> for row in pool(scores, "per-task", rng=0):
     ...     print(row.model, row.task, f"{row.estimate:.2f} [{row.low:.2f}, {row.high:.2f}]")
     model_0 None 0.67 [0.28, 0.95]
     model_0 task 0.67 [0.28, 0.95]
@@ -229,8 +228,7 @@ def fit_hierarchical(
         raise DesignError(msg)
     if isinstance(model, str):
         _check_names(model, inference)
-    given = read_where_needed(responses)
-    counts = given if isinstance(given, EvalCounts) else eval_counts(given)
+    counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses)
     if not isinstance(model, str):
         return _fit_own(counts, model, inference, covariates, device, rng, options)
     plain = not any((covariates or {}).values())

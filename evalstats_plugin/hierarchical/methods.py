@@ -15,7 +15,7 @@ HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
         "across-task": "the same, and performance of models across tasks",
     }
 )
-"""Models of `fit_hierarchical`, besides ``"auto"``."""
+"""Models of `pool`, besides ``"auto"``."""
 
 CLOSED_FORM = ("beta-binomial", "per-task")
 """Models whose posterior is known in closed form."""
@@ -30,7 +30,7 @@ INFERENCES: Mapping[str, str] = MappingProxyType(
         "gibbs": "draws by block Gibbs sampling, for crossed models",
     }
 )
-"""Engines of `fit_hierarchical`, besides ``"auto"``."""
+"""Engines of `pool`, besides ``"auto"``."""
 
 Prior = tuple[str, float] | tuple[str, float, float]
 """Prior of a standard deviation: ``("gamma", shape, rate)``, ``("half-normal", scale)`` or

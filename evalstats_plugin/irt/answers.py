@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
@@ -19,6 +20,18 @@ from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import SavedFit
+
+
+def joined(responses: ResponsesLike) -> ResponseMatrix | ResponseStore:
+    """Return the matrix that a fit is made of; a store is left on disk."""
+    given = as_responses(responses)
+    return ability_matrix(given) if isinstance(given, ResponseSet) else given
+
+
+def matrix_of(responses: ResponsesLike) -> ResponseMatrix:
+    """Return the matrix that a fit is made of, in memory."""
+    found = joined(responses)
+    return in_memory(found) if isinstance(found, ResponseStore) else found
 
 
 def ability_matrix(responses: ResponseSet) -> ResponseMatrix:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
 from evalstats_plugin.irt.rows import Abilities, abilities, check_level
@@ -47,7 +49,7 @@ OVER: dict[str, str] = {
 
 def bootstrap_abilities(
     fit: IRTFit,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     *,
     over: Over = "items",
     n_resamples: int = 1000,
@@ -88,6 +90,7 @@ def bootstrap_abilities(
     >>> row.low < row.estimate < row.high
     True
     """
+    matrix = matrix_of(responses)
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 
@@ -277,7 +280,7 @@ class Uncertainties(Results[Uncertainty]):
 
 def uncertainty(
     fit: IRTFit,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     recipes: Sequence[str] | Literal["all"] = "all",
     *,
     n_resamples: int = 200,
@@ -314,6 +317,7 @@ def uncertainty(
     >>> [(row.recipe, round(row.std_error, 2)) for row in found if row.model == "model_0"]
     [('model', 0.26), ('sandwich', 0.28)]
     """
+    matrix = matrix_of(responses)
     need_torch("item response models")
     names = list(RECIPES) if recipes == "all" else list(recipes)
     check_recipes(names)

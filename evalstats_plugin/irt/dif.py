@@ -18,15 +18,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
-from evalstats_plugin.irt.answers import short_metric
+from evalstats_plugin.irt.answers import matrix_of, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.many import benjamini_hochberg, holm
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg, holm
 from evalstats_plugin.stats.steady import steady
 
 Method = Literal["logistic", "mantel-haenszel"]
@@ -47,7 +48,7 @@ _LONGEST = 5.0
 
 def item_dif(
     fit: IRTFit,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     focal: Sequence[str],
     *,
     method: Method = "logistic",
@@ -80,6 +81,7 @@ def item_dif(
     >>> len(found), found.flagged
     (8, ())
     """
+    matrix = matrix_of(responses)
     found = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
     doubtful = np.nan_to_num(found.p_value, nan=2)
     order = np.lexsort((-steady(np.abs(np.nan_to_num(found.log_odds))), steady(doubtful)))

@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +40,7 @@ _RAREST = 1e-10
 _N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3, "4pl": 4}
 
 
-def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
+def item_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     """Return infit, outfit and item-total correlations, one line per item.
 
     Columns: item, task, n_models (that answered it), mean (share of right answers), the fields of
@@ -62,6 +64,7 @@ def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
     >>> table.set_index("item").loc["item_0", ["infit", "outfit", "item_rest"]].round(2).tolist()
     [0.95, 0.93, 0.08]
     """
+    matrix = matrix_of(responses)
     import pandas as pd
 
     cells = cells_of(fit, matrix)
@@ -79,7 +82,7 @@ def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
     )
 
 
-def s_x2(fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0) -> SumScoreFit:
+def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) -> SumScoreFit:
     """Test the fit of every item by Orlando and Thissen's S-X² [OT00]_.
 
     Models are grouped by their number of right answers; in each group the observed share of right
@@ -108,6 +111,7 @@ def s_x2(fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0) ->
     >>> found.n_models, found.df.tolist()
     (400, [4.0, 4.0, 3.0, 3.0, 3.0, 4.0])
     """
+    matrix = matrix_of(responses)
     cells = cells_of(fit, matrix)
     kept, notes = _complete(cells)
     right = cells.right[kept]
@@ -145,7 +149,7 @@ def s_x2(fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0) ->
     )  # fmt: skip
 
 
-def person_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
+def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     """Return infit, outfit and lz of each model's answers, one line per model.
 
     Columns: model, n_items (answered), the fields of `MeanSquares` and those of `LogLikelihoodZ`. A
@@ -169,6 +173,7 @@ def person_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
     >>> table[["model", "lz_corrected"]].round(1).values.tolist()[:2]
     [['model_0', 1.8], ['model_1', 2.3]]
     """
+    matrix = matrix_of(responses)
     import pandas as pd
 
     cells = cells_of(fit, matrix)

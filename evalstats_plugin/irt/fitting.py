@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
 
 import numpy as np
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.irt.answers import Guessing, ability_matrix, guessing_of
+from evalstats_plugin.irt.answers import Guessing, guessing_of, joined
 from evalstats_plugin.irt.methods import (
     ESTIMATORS,
     ITEM_MODELS,
@@ -30,7 +30,6 @@ from evalstats_plugin.irt.methods import (
 )
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import one_thread
-from evalstats_plugin.scores.cells import InMemory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import stream
 
@@ -69,7 +68,7 @@ _UNITS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600
 
 @overload
 def fit_irt(
-    matrix: InMemory | ResponseStore,
+    responses: ResponsesLike,
     item_model: ItemModel = "2pl",
     estimator: str = "auto",
     *,
@@ -83,7 +82,7 @@ def fit_irt(
 
 @overload
 def fit_irt(
-    matrix: InMemory | ResponseStore,
+    responses: ResponsesLike,
     item_model: Literal["factor"],
     estimator: str = "auto",
     *,
@@ -97,7 +96,7 @@ def fit_irt(
 
 @overload
 def fit_irt(
-    matrix: InMemory | ResponseStore,
+    responses: ResponsesLike,
     item_model: str,
     estimator: str = "auto",
     *,
@@ -110,7 +109,7 @@ def fit_irt(
 
 
 def fit_irt(
-    matrix: InMemory | ResponseStore,
+    responses: ResponsesLike,
     item_model: str = "2pl",
     estimator: str = "auto",
     *,
@@ -124,8 +123,8 @@ def fit_irt(
 
     Parameters
     ----------
-    matrix
-        What `evalstats_plugin.read` gave (joined by `ability_matrix`), a DataFrame or a path, a
+    responses
+        What `evalstats_plugin.read` gave or reads (joined by `ability_matrix`), a
         matrix, or a store. Scores in [0, 1]; epochs are Binomial trials, missing cells are left
         out. A score between 0 and 1 is a fraction of a success, which needs its mean only (a
         quasi-likelihood). Estimator ``"mml"`` reads a store a few items at a time; the others read
@@ -178,7 +177,7 @@ def fit_irt(
     >>> float(fit_irt(matrix, "rasch", guessing={"task": 0.2}).guessing[0])
     0.2
     """
-    matrix = _joined(matrix)
+    matrix = joined(responses)
     shape = len(matrix.models), len(matrix.item_ids)
     chosen = choose(item_model, estimator, shape, options)
     if chosen.estimator == "mcmc" and dtype != "float64":
@@ -245,13 +244,6 @@ def check_guessing(chosen: Chosen, item_model: str) -> None:
 
 NO_SPREAD = 1e-9
 """Scores this close to each other are the same."""
-
-
-def _joined(responses: InMemory | ResponseStore) -> ResponseMatrix | ResponseStore:
-    found = read_where_needed(responses)
-    if isinstance(found, ResponseMatrix | ResponseStore):
-        return found
-    return ability_matrix(found if isinstance(found, ResponseSet) else ResponseSet(tuple(found)))
 
 
 def fit_counts(  # noqa: PLR0911 - one for each estimator

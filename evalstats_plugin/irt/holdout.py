@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import SelectionError, few, no_such
-from evalstats_plugin.irt.answers import Guessing, guessing_of
+from evalstats_plugin.irt.answers import Guessing, guessing_of, matrix_of
 from evalstats_plugin.irt.fitting import (
     FEW_ITEMS,
     FEW_MODELS,
@@ -73,7 +74,7 @@ class HeldOuts(Results[HeldOut]):
 
 
 def hold_out(
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     masks: Sequence[str] = ("random",),
     *,
     item_model: str = "2pl",
@@ -120,6 +121,7 @@ def hold_out(
     >>> found.n_cells, found.log_loss < found.base_log_loss
     (96, True)
     """
+    matrix = matrix_of(responses)
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 

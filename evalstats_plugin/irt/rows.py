@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite, finite_values, records
 from evalstats_plugin.data.runs import place_of
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.answers import item_keys, short_metric
+from evalstats_plugin.irt.answers import item_keys, matrix_of, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squares
 from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.many import holm
+from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _FEWEST_IN_ORDER = 10
 
 def abilities(
     fit: IRTFit,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     baseline: str | None = None,
@@ -72,6 +73,7 @@ def abilities(
     model_2 0.0 0.8 1.6
     model_0 -0.1 0.6 1.4
     """
+    matrix = matrix_of(responses)
     check_level(confidence_level)
     against = None if baseline is None else place_of(baseline, fit.models)
     return Abilities(
@@ -168,7 +170,7 @@ class ItemEstimate:
 
 
 def factor_abilities(
-    fit: FactorFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
+    fit: FactorFit, responses: ResponsesLike, *, confidence_level: float = 0.95
 ) -> FactorAbilities:
     """Return the abilities and loadings of a factor model fitted to this matrix.
 
@@ -177,6 +179,7 @@ def factor_abilities(
     DesignError
         The confidence level is not between 0 and 1, or the matrix has other models or items.
     """
+    matrix = matrix_of(responses)
     check_level(confidence_level)
     # Checks that the matrix is that of the fit.
     cells_of(fit, matrix)

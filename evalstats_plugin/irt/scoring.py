@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import numpy as np
 from scipy import special
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.irt.answers import item_keys
+from evalstats_plugin.irt.answers import item_keys, matrix_of
 from evalstats_plugin.runtime.lazy import need_torch
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ METHODS = ("eap", "map", "ml", "wle")
 
 def score_models(
     fit: FitT,
-    matrix: ResponseMatrix,
+    responses: ResponsesLike,
     *,
     method: Literal["auto", "eap", "map", "ml", "wle"] = "auto",
     device: str = "auto",
@@ -62,6 +63,7 @@ def score_models(
     >>> again.models == fit.models, again.diagnostics
     (True, {'scored_by': 'ml', 'n_items': 30})
     """
+    matrix = matrix_of(responses)
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 

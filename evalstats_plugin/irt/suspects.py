@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fit_statistics import (
     Cells,
     MeanSquares,
@@ -26,7 +28,7 @@ from evalstats_plugin.irt.fit_statistics import (
 )
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 from evalstats_plugin.stats.steady import steady
 
 NOISY = 1.3
@@ -46,7 +48,7 @@ _BLOCK = 2**22
 
 
 def suspect_items(
-    fit: IRTFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
+    fit: IRTFit, responses: ResponsesLike, *, confidence_level: float = 0.95
 ) -> Suspects:
     """List the items to look at, each with its reasons.
 
@@ -81,6 +83,7 @@ def suspect_items(
     >>> [row.item for row in suspect_items(fit_irt(matrix, "rasch"), matrix)]
     ['item_3']
     """
+    matrix = matrix_of(responses)
     cells = cells_of(fit, matrix)
     level = 1 - confidence_level
     squares = mean_squares(cells)
@@ -281,7 +284,7 @@ def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float)
     return np.asarray(special.expit(slope * off + level), dtype=np.float64)
 
 
-def q3(fit: IRTFit, matrix: ResponseMatrix) -> FloatArray:
+def q3(fit: IRTFit, responses: ResponsesLike) -> FloatArray:
     """Yen's Q3: residual correlation of every pair of items, shape (M, M) [Yen84]_.
 
     Correlations are over the models that answered both, with epochs averaged; NaN where fewer than
@@ -297,6 +300,7 @@ def q3(fit: IRTFit, matrix: ResponseMatrix) -> FloatArray:
     DesignError
         The matrix has other models or items than the fit.
     """
+    matrix = matrix_of(responses)
     return residual_correlations(cells_of(fit, matrix))
 
 

@@ -8,17 +8,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+from evalstats_plugin.data.inputs import Readable
 from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import (
     TABULAR,
@@ -38,14 +41,13 @@ from evalstats_plugin.errors import (
     SelectionError,
     few,
 )
+from evalstats_plugin.logs.memory import rows_of_matrix, sorted_out
 from evalstats_plugin.plugins import Plugins, load_plugins, strict
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.findings import Finding, Findings, find_problems, notes_on_differences
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evalstats_plugin.ranking.contests.contests import Contests
 
 
@@ -58,6 +60,9 @@ Unread = LogError | PluginError | DesignError
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
 
+_HIDDEN = re.compile(r"\.(?!\.?__)")
+"""How names of hidden folders begin: but lm-eval puts the logs of a model ``./m`` into ``.__m``."""
+
 _MOST_OPEN = 128
 """Files that stay open between being recognised and being read; others are opened again."""
 
@@ -67,13 +72,9 @@ _TABLES = (".csv", ".tsv", ".tab", ".psv", ".parquet")
 # The order of paths themselves, without splitting them again for each comparison.
 _BY_PARTS = attrgetter("parts")
 
-_MODEL_NAMES = {"model", "models", "model_name"}
-_ITEM_NAMES = {"item", "items", "item_id", "question", "question_id", "doc_id", "problem"}
-"""Names of the index or the columns of a matrix that say what they are."""
-
 
 def read(
-    *paths: str | Path | pd.DataFrame,
+    *paths: Readable,
     task: str | Sequence[str] | None = None,
     metric: str | Sequence[str] | None = None,
     cluster: str | None = None,
@@ -95,8 +96,11 @@ def read(
     paths
         Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
         universal-pathlib installed also URLs such as ``s3://bucket/logs``. Tables (CSV, TSV, JSONL,
-        Parquet) with a row for each response are logs too, and so is one DataFrame of that form, or
-        a matrix of scores (`wide`) whose index holds the names.
+        Parquet) with a row for each response are logs too. So is what is in memory: a DataFrame of
+        that form (pandas, Polars, Arrow), or a matrix of scores (`wide`) whose index holds the
+        names; an array (NumPy, xarray) with the axes models, items and epochs; records; Inspect's
+        ``EvalLog``, ``list_eval_logs()``, ``samples_df`` and ``evals_df``; what lm-eval's
+        ``simple_evaluate`` returned; and lists of these.
     task, metric
         Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
         task also by the name of a group around it. Default: all.
@@ -127,6 +131,8 @@ def read(
 
     Raises
     ------
+    TypeError
+        When something cannot be read at all; the message lists what can.
     LogError
         When a path holds no log, or a log is broken.
     SelectionError
@@ -135,23 +141,24 @@ def read(
     plugins = plugins or load_plugins()
     parts = (columns or {}).items()
     if not wide and not columns:
-        wide = _rows_of_matrix(paths)
+        wide = rows_of_matrix(paths)
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
         missing_codes=_numbers(missing_code),
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
-    frame = _frame_among(paths, wide=bool(wide))
-    places = () if frame else cast("tuple[str | Path, ...]", paths)
-    found: list[Responses] = []
+    in_memory = sorted_out(paths, selection, plugins)
+    places = in_memory.places
+    found = with_known(in_memory.responses, plugins)
+    for r in found:
+        check_item_ids(r, in_log=True)
     notes: list[str] = []
     broken: dict[Path, Unread] = {}
     with ExitStack() as held:
         search = _Search(plugins, held, selection)
         beside = search.logs_under(places)
-        if frame:
-            search.logs[frame.path] = _Log(frame)
+        search.logs |= {table.path: _Log(table) for table in in_memory.tables}
         logs = list(search.logs)
         outcomes = _outcomes(
             list(search.logs.values()), selection, plugins, on_log, again=runs == "epochs"
@@ -230,52 +237,6 @@ def check(
             found += outcome
     rows = (*broken, *find_problems(label_models(found)))
     return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
-
-
-def _rows_of_matrix(paths: Sequence[Any]) -> Literal["", "models", "items"]:
-    """Return what the rows of a matrix in a DataFrame are, if its index or columns are named so."""
-    frame: Any = next(iter(paths), "")
-    if not hasattr(frame, "to_parquet") or frame.index.nlevels > 1 or not frame.index.is_unique:
-        return ""
-    if not all(kind.kind in "biuf" for kind in frame.dtypes):
-        return ""
-    rows, heads = (str(name).casefold() for name in (frame.index.name, frame.columns.names[0]))
-    if rows in _MODEL_NAMES or heads in _ITEM_NAMES:
-        return "models"
-    return "items" if rows in _ITEM_NAMES or heads in _MODEL_NAMES else ""
-
-
-def _frame_among(paths: Sequence[Any], *, wide: bool = False) -> LogFile | None:
-    """Return a DataFrame as the table that it would be in a file; None for paths alone."""
-    if not any(hasattr(path, "to_parquet") for path in paths):
-        return None
-    if len(paths) > 1:
-        msg = "a DataFrame is read alone: put the tables together first (pandas.concat)"
-        raise SelectionError(msg)
-    frame = paths[0]
-    names = [str(name) for name in frame.index.names if name is not None]
-    # The numbers of rows say nothing; an index with a name, or of texts, holds names.
-    content = BytesIO()
-    try:
-        if names or frame.index.inferred_type == "string":
-            frame = frame.reset_index()
-        columns = _flat_names(frame.columns, numbered=wide)
-        frame.set_axis(columns, axis=1).to_parquet(content, index=False)
-    except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
-        raise LogError(f"the DataFrame cannot be read as a table: {error}") from error
-    return LogFile(Path("DataFrame"), content.getvalue())
-
-
-def _flat_names(columns: Iterable[Any], *, numbered: bool) -> list[str]:
-    """Return names as a file has them; those of two levels, or again, are of items and epochs."""
-    levels: list[tuple[Any, ...]] = [c if isinstance(c, tuple) else (c,) for c in columns]
-    names = [".".join(str(part) for part in parts if part != "") for parts in levels]
-    if not numbered or len(set(names)) == len(names):
-        return names
-    return [
-        f"{name}.{names[:k].count(name)}" if names.count(name) > 1 else name
-        for k, name in enumerate(names)
-    ]
 
 
 def read_results(
@@ -418,7 +379,7 @@ class _Search:
         logs: dict[Path, _Log] = {}
         for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
             # Hidden folders hold no logs, but what programs note, such as files being written.
-            if not any(part.startswith(".") for part in folder.relative_to(path).parts):
+            if not any(map(_HIDDEN.match, folder.relative_to(path).parts)):
                 logs |= self._in_folder(folder)
         logs = logs or self._tables_in(path)
         if not logs:
@@ -495,6 +456,8 @@ def as_path(given: str | Path) -> Path:
     """
     if "://" not in str(given) or isinstance(given, Path):
         return Path(given)
+    if str(given).startswith("file://"):
+        return Path(url2pathname(urlsplit(str(given)).path))
     try:
         upath: Any = import_module("upath")
     except ImportError as error:

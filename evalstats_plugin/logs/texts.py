@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.files import LogFile
-from evalstats_plugin.scores.cells import InMemory, responses_and_notes
 from evalstats_plugin.scores.items import items_of_two
 from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
 
@@ -23,7 +23,7 @@ LONGEST = 2000
 
 
 def compare_items(
-    responses: InMemory,
+    responses: ResponsesLike,
     a: str,
     b: str,
     *,
@@ -57,7 +57,7 @@ def compare_items(
     LogError
         A log was damaged since it was read.
     """
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     models = list(dict.fromkeys(r.model for r in listed))
     for name in (a, b):
         check_known("model", name, models)

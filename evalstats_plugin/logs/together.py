@@ -23,7 +23,7 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import ResponseSet, choose_runs, is_model
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import pool
 from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
 from evalstats_plugin.irt.fitting import NEEDING_TORCH, choose, fit_irt, is_light
@@ -213,7 +213,7 @@ class CrossedScores:
         need_torch("hierarchical models")
 
         def fitted(under: ResponseSet) -> HierarchicalFit:
-            return fit_hierarchical(under, confidence_level=confidence_level, rng=0)
+            return pool(under, confidence_level=confidence_level, rng=0)
 
         self._fits = MetricFits(
             found, fitted, nothing="no metric can be pooled", missing="no pooled score"

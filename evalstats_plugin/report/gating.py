@@ -148,9 +148,7 @@ def sentence(results: Gate) -> str:
     level = percent(results.confidence_level)
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
-    drop = (
-        f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
-    )
+    drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
     if results.decision == "regressed":
         return (
             f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "

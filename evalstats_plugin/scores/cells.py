@@ -16,12 +16,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import LARGEST, Responses, check_item_ids
+from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
-from evalstats_plugin.data.runs import ResponseSet, read_where_needed
-from evalstats_plugin.data.scales import settled, strays
+from evalstats_plugin.data.scales import strays
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
@@ -35,9 +33,6 @@ Estimand = Literal["items", "clusters"]
 
 Missing = Literal["drop", "bounds", "zero"]
 """Items without a score are left out; may have had any score; or count as the worst score."""
-
-InMemory = ResponseSet | ResponseMatrix | Iterable[Responses]
-"""Responses in any form that is held in memory."""
 
 SAME = 1e-9
 """Scores this close to a bound, as a share of the range, are at it: means of epochs are rounded."""
@@ -177,13 +172,13 @@ def _kind_of_mean(
     responses: Responses, values: FloatArray
 ) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
     """Kind and bounds of scores whose mean is the value, and what was assumed."""
-    bounds = responses.bounds
+    bounds, scale = responses.bounds, responses.measure.scale
     one_epoch = responses.scores.shape[1] == 1
-    if one_epoch and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
+    if one_epoch and (scale is None or bounds == UNIT) and ((values == 0) | (values == 1)).all():
         return "binary", (0.0, 1.0), ()
     if bounds is not None:
         return "bounded", bounds, ()
-    if responses.measure.scale is None and values.min() >= 0 and values.max() <= 1:
+    if scale is None and values.min() >= 0 and values.max() <= 1:
         guessed = () if epochs_are_binary(responses) else ("scores assumed to lie in [0, 1]",)
         return "bounded", (0.0, 1.0), guessed
     return "real", None, ()
@@ -201,7 +196,8 @@ def _of_logged_counts(r: Responses) -> Cell:
     For 0/1 scores, and for no others with the same mean in [0, 1], the standard error that
     harnesses log is √(p(1 − p)/(n − 1)).
     """
-    nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=r.notes)
+    notes = r.notes or ("no interval: no scores of items, but their value alone",)
+    nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=notes)
     if r.logged is None or not r.logged_n or r.aggregation != "mean":
         return nothing
     p, n = r.logged, r.logged_n
@@ -307,18 +303,6 @@ def filled(cell: Cell, score: float) -> Cell:
         n=len(means),
         n_missing=cell.n_missing,
     )
-
-
-def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str, ...]]:
-    """Return the responses one by one, and the notes that came with them."""
-    responses = read_where_needed(responses)
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    if isinstance(responses, ResponseMatrix):
-        return settled(responses.to_responses()), tuple(notes)
-    listed = list(responses)
-    for r in listed:
-        check_item_ids(r)
-    return settled(listed), tuple(notes)
 
 
 def task_and_metric(r: Responses) -> tuple[str, str]:

@@ -6,22 +6,22 @@ other models' scores tell how hard the items are that were run, and those that w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite, grouped
-from evalstats_plugin.data.runs import ResponseSet, run_of
+from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
     make_cell,
-    responses_and_notes,
     task_and_metric,
 )
 from evalstats_plugin.scores.intervals import group_rows, intervals
@@ -49,7 +49,7 @@ NOTHING_TO_PREDICT = (
 
 
 def control_variate(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
@@ -74,7 +74,7 @@ def control_variate(
     models on the same items it gains next to nothing (0.2 % of the width on LiveBench), because
     pairing has already removed the difficulty of the items; `compare` does not use it.
     """
-    everything, notes = responses_and_notes(responses)
+    everything, notes = as_list(responses)
     cells = [make_cell(r, bounds or {}) for r in everything]
     # Rows of groups are made below, from the adjusted rows of their tasks.
     plain = intervals(

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import SHARE
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
@@ -20,10 +21,8 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.scores.cells import (
     Cell,
-    InMemory,
     epochs_are_binary,
     make_cell,
-    responses_and_notes,
 )
 from evalstats_plugin.scores.rows import VariancePart, VarianceParts
 
@@ -33,7 +32,7 @@ AT_K = ("pass@k", "pass^k", "maj@k")
 _NOT_BINARY = "scores other than 0 and 1"
 
 
-def at_k(responses: InMemory, *names: str) -> ResponseSet:
+def at_k(responses: ResponsesLike, *names: str) -> ResponseSet:
     """Derive scores at k answers per item: ``"pass@4"``, ``"pass^4"``, ``"maj@3"``.
 
     Each gives `Responses` whose item scores are unbiased estimates in [0, 1], under a metric such
@@ -63,9 +62,9 @@ def with_at_k(responses: ResponseSet, names: Sequence[str]) -> ResponseSet:
     return _derived(responses, names, keep=True)
 
 
-def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> ResponseSet:
+def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> ResponseSet:
     asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     found: list[Responses] = []
     unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
     for r in listed:
@@ -161,7 +160,7 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     )
 
 
-def variance_parts(responses: InMemory) -> VarianceParts:
+def variance_parts(responses: ResponsesLike) -> VarianceParts:
     """Split the variance of each score into parts between and within items.
 
     Gives the standard error now, with twice the epochs, and with twice the items. Where items come
@@ -173,7 +172,7 @@ def variance_parts(responses: InMemory) -> VarianceParts:
     DesignError
         Where no model has a mean of two or more item scores.
     """
-    listed, notes = responses_and_notes(responses)
+    listed, notes = as_list(responses)
     cells = [make_cell(r.as_epochs, {}) for r in listed if len(r.item_ids)]
     rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
     if not rows:
@@ -191,7 +190,8 @@ def _part(cell: Cell) -> VariancePart:
     # Noise of epochs is independent between items, also within a cluster.
     between = now * n - noise
     known = max(between, 0.0) if math.isfinite(between) else math.nan
-    more_epochs = min((known + noise / 2) / n, now) if math.isfinite(known) else math.nan
+    # What is not between items is within them: where that is all, twice the epochs halve it.
+    more_epochs = (now + known / n) / 2
     notes = cell.notes
     if between < 0:
         notes = (*notes, "the estimated variance between items is below 0; 0 is used")

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import (
     Group,
@@ -28,7 +30,6 @@ from evalstats_plugin.data.responses import (
     task_shares,
 )
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
-from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted, few
@@ -52,7 +53,6 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     merged,
     metric_key,
-    responses_and_notes,
     weighted_sums,
     with_known,
 )
@@ -107,7 +107,7 @@ GroupPlace = tuple[str, str, tuple[str, ...]]
 
 
 def intervals(
-    responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
@@ -166,7 +166,7 @@ def intervals(
     a level between 2 x level - 1 and the level, such that the true score is inside often enough.
     """
     check_confidence_level(confidence_level)
-    responses = read_where_needed(responses)
+    responses = as_responses(responses)
     for what, name, names in (
         ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
         ("rule for missing scores", missing, Missing),
@@ -181,7 +181,7 @@ def intervals(
         notes = responses.notes
         rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
     else:
-        listed, notes = responses_and_notes(responses)
+        listed, notes = as_list(responses)
         cells = _cells(listed, bounds or {})
         rows = _of_cells(cells, solver, population, known(cells))
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
@@ -359,6 +359,7 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         logged_std_error=finite(r.logged_std_error),
         log=str(r.source.path),
         population=population,
+        measure=r.measure,
     )
 
 
@@ -755,9 +756,11 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
 def _weighted_row(
     group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
 ) -> ScoreInterval:
+    measure = rows[0].measure
     row = replace(
         rows[0],
         task=group.name,
+        measure=None if measure is None else replace(measure, task=group.name, n_cut=0),
         kind="group",
         depth=group.depth,
         n_items=sum(c.n for c in cells),
@@ -946,8 +949,7 @@ class Tally(NamedTuple):
     """Answers of N models to T tasks, a task being one under one metric; in the matrix's order."""
 
     models: tuple[str, ...]
-    tasks: tuple[tuple[str, str], ...]
-    """Task and metric."""
+    measures: tuple[Measure, ...]
     right: IntArray
     """Shape (N, T), like the next two."""
     n: IntArray
@@ -956,11 +958,16 @@ class Tally(NamedTuple):
     counts: NDArray[np.bool_]
     """Whether these counts are all there is to the task: shape (T,)."""
 
+    @property
+    def tasks(self) -> tuple[tuple[str, str], ...]:
+        """Task and metric of each."""
+        return tuple((measure.task, measure.metric) for measure in self.measures)
+
     def of(self, which: NDArray[np.bool_]) -> Tally:
         """Some of the tasks."""
-        names = tuple(name for name, wanted in zip(self.tasks, which, strict=True) if wanted)
+        some = tuple(m for m, wanted in zip(self.measures, which, strict=True) if wanted)
         right, n, n_missing = (part[:, which] for part in (self.right, self.n, self.n_missing))
-        return Tally(self.models, names, right, n, n_missing, self.counts[which])
+        return Tally(self.models, some, right, n, n_missing, self.counts[which])
 
     def known(self) -> Metrics:
         """What the tasks that are known by their counts alone show of their metrics."""
@@ -979,21 +986,19 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
         return None
     matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
-    tasks = tuple((str(task), str(metric)) for task, metric in names)
+    measures = tuple(matrix.measure_of(str(task), str(metric)) for task, metric in names)
     scores = matrix.scores[:, :, 0]
     right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
     n, size = right + wrong, np.diff(starts, append=scores.shape[1])
     n_missing = np.broadcast_to(np.int64(0), n.shape)
     if (n < size).any():
         n_missing = _count(np.isnan(scores), starts)
-    given = {(m.task, m.metric): m.scale for m in matrix.measures}
     free = [
-        known_bounds(bounds, key[1]) in (None, UNIT)
-        and ((scale := given.get(key)) is None or scale.bounds == UNIT)
-        for key in tasks
+        known_bounds(bounds, m.metric) in (None, UNIT) and (m.scale is None or m.bounds == UNIT)
+        for m in measures
     ]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
-    return Tally(matrix.models, tasks, right, n, n_missing, counts)
+    return Tally(matrix.models, measures, right, n, n_missing, counts)
 
 
 def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
@@ -1061,6 +1066,8 @@ def _counted_rows(
         "high": finite_values(high),
         "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
         "notes": notes,
+        "measure": [*found.measures] * models,
+        "higher_is_better": [m.higher_is_better for m in found.measures] * models,
     }
     same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}
     rows = records(ScoreInterval, columns, same)

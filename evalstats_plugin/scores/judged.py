@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite
-from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
     make_cell,
-    responses_and_notes,
 )
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray
@@ -38,7 +38,7 @@ Labels = Mapping[str, float]
 
 
 def prediction_powered(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponsesLike,
     *,
     human: str | None = None,
     judge: str,
@@ -80,7 +80,7 @@ def prediction_powered(
     if (human is None) == (labels is None):
         msg = "human labels come from a metric or from a file: pass one of human and labels"
         raise SelectionError(msg)
-    everything, notes = responses_and_notes(responses)
+    everything, notes = as_list(responses)
     found = one_of_each([r for r in everything if len(r.item_ids) and r.aggregation == "mean"])
     judged = _of_metric(found, judge)
     labelled = _of_metric(found, human) if human else _labelled(judged, labels or {})

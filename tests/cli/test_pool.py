@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 from lm_eval_logs import write_log
 
-from evalstats_plugin import annotate, fit_hierarchical, read, strip
-from evalstats_plugin.cli import main, pool
+from evalstats_plugin import annotate, pool, read, strip
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli import pool as command
 from evalstats_plugin.errors import SelectionError, install_hint
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
@@ -75,7 +76,7 @@ def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
     """As the function says with the same seed."""
     whole = _json(seven, "--seed", "3")
     options = HierarchicalOptions(chains=2, draws=20, warm_up=10)
-    fit = fit_hierarchical(read(seven), rng=3, options=options)
+    fit = pool(read(seven), rng=3, options=options)
 
     assert whole["results"] == json.loads(json.dumps(fit.to_dict()))
     assert whole["contrasts"] == fit.contrasts().to_dict()
@@ -197,7 +198,7 @@ def test_several_metrics_of_a_task_need_a_choice() -> None:
 
 def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On standard error; not when quiet."""
-    monkeypatch.setattr(pool, "LONG", 0.0)
+    monkeypatch.setattr(command, "LONG", 0.0)
     arguments = ["pool", str(seven), *SHORT[:-1]]
     told = CliRunner().invoke(main, arguments)
 
@@ -243,7 +244,7 @@ def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
     done = CliRunner().invoke(main, ["annotate", str(folder), "--in-place", "--fit", "pool"])
     blocks = [json.loads(log.read_text())["evalstats"] for log in logs]
     rows = [row for block in blocks for row in block["pooled"] if row["metric"] == "acc"]
-    fit = fit_hierarchical(read(folder, metric="acc"), rng=0)
+    fit = pool(read(folder, metric="acc"), rng=0)
     expected = {row.task: row for row in fit}
 
     assert 0 == done.exit_code, done.output
@@ -265,7 +266,7 @@ def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
 
     for log in INSPECT.glob("*_arith_*.eval"):
         shutil.copy(log, tmp_path)
-    whole = fit_hierarchical(read(tmp_path), rng=0)
+    whole = pool(read(tmp_path), rng=0)
     samples = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
     annotate(tmp_path, in_place=True, fits=["pool"])
 

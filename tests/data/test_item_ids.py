@@ -16,6 +16,7 @@ from evalstats_plugin.data.responses import repeated_item
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.plugins import Plugins, new_manager
 
+MEASURE = es.Measure(task="t", metric="acc")
 TWICE = r"answers 1 and 3 of model '\w' to task 'quiz' \(acc\) are both of item 'q0' \(1 answer too"
 
 
@@ -23,8 +24,7 @@ def _made(model: str, path: Path = Path(), **more: Any) -> es.Responses:
     """Return four answers, two of them to one item."""
     return es.Responses(
         model=model,
-        task="quiz",
-        metric="acc",
+        measure=es.Measure(task="quiz", metric="acc"),
         item_ids=np.array(["q0", "q1", "q0", "q2"]),
         scores=np.array([[1.0], [1.0], [0.0], [0.0]]),
         source=es.Source(path=path, harness="made"),
@@ -117,7 +117,7 @@ def test_ids_are_compared_as_texts(ids: Any, expected: tuple[int, int, int] | No
     ("wrong", "message"),
     [
         ({"model": None}, "model is None, and must be a text"),
-        ({"metric": 3}, "metric is 3, and must be a text"),
+        ({"measure": "acc"}, "measure is 'acc', and must be a Measure"),
         ({"source": None}, "source is None, and must be a Source"),
         ({"scores": ["right", "wrong"]}, r"scores are \['right', 'wrong'\], and must be numbers"),
         ({"scores": [1, 0, 1]}, r"scores have shape \(3, 1\), and must have \(2, R\)"),
@@ -126,7 +126,7 @@ def test_ids_are_compared_as_texts(ids: Any, expected: tuple[int, int, int] | No
 def test_responses_say_which_part_of_them_is_wrong(wrong: dict[str, Any], message: str) -> None:
     """Adapters are told what to return instead."""
     source = es.Source(path=Path(), harness="made")
-    given = {"model": "m", "task": "t", "metric": "acc", "source": source} | wrong
+    given = {"model": "m", "measure": MEASURE, "source": source} | wrong
 
     with pytest.raises((TypeError, ValueError), match=message):
         es.Responses(item_ids=["a", "b"], **{"scores": [1, 0], **given})  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def test_lists_are_taken_for_arrays() -> None:
     """One score an item is one epoch."""
     source = es.Source(path=Path(), harness="made")
     made = es.Responses(
-        model="m", task="t", metric="acc", source=source,
+        model="m", measure=MEASURE, source=source,
         item_ids=["a", "b"], scores=[1, 0], clusters=["x", "x"],  # type: ignore[arg-type]
     )  # fmt: skip
 

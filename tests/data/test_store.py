@@ -208,12 +208,17 @@ def test_a_pattern_stands_for_its_files(tmp_path: Path):
     assert repr(store) == f"<ResponseStore {store.path}: 1 models, 2 items, epochs: 1>"
 
 
-def test_analyses_that_need_all_answers_say_what_to_do(tmp_path: Path) -> None:
-    """Rankings and pooled scores hold all answers in memory."""
-    from evalstats_plugin import fit_hierarchical, rank
+def test_analyses_that_need_all_answers_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pooled scores and tables hold all answers in memory, as long as there is room for them."""
+    from evalstats_plugin import pool, table
+    from evalstats_plugin.data import inputs
 
     store = write_store(tmp_path / "store.parquet", [drawn(3, 20, epochs=1)])
+    assert table(store, rng=0).rows == table(store.matrix(), rng=0).rows
+    monkeypatch.setattr(inputs, "LARGE", 50)
 
-    for analysis in (rank, fit_hierarchical):
+    for analysis in (table, pool):
         with pytest.raises(SelectionError, match=r"store\.matrix\(items, models\)"):
             analysis(store)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from evalstats_plugin import fit_hierarchical, fit_irt, score_models
+from evalstats_plugin import fit_irt, pool, score_models
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import HierarchicalOptions, fit_capabilities
@@ -131,7 +131,7 @@ def hierarchical(
     tasks = [f"task {t}" for t in range(shape[1]) for _ in range(8)]
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
     options = HierarchicalOptions(chains=2, draws=draws, warm_up=1)
-    fit = fit_hierarchical(matrix, model, inference, device=device, options=options, rng=2)
+    fit = pool(matrix, model, inference, device=device, options=options, rng=2)
     assert fit.posterior is not None
     return {"accuracy": fit.posterior.accuracy, **fit.posterior.parameters}
 

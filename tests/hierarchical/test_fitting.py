@@ -1,4 +1,4 @@
-"""Results of `fit_hierarchical` against closed forms and simulations, and its errors."""
+"""Results of `pool` against closed forms and simulations, and its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.hierarchical import fitting
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
-from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
 from evalstats_plugin.report.hierarchical import HIERARCHICAL, shown
 
 pytestmark = pytest.mark.needs("torch")
@@ -40,7 +40,7 @@ def evals(seed=0, n=5, sizes=SIZES, epochs=1):
 
 @pytest.fixture(scope="module")
 def fit():
-    return fit_hierarchical(evals(), "task", rng=1, options=SHORT)
+    return pool(evals(), "task", rng=1, options=SHORT)
 
 
 def cell(found, model, task):
@@ -80,7 +80,7 @@ def test_tasks_that_were_not_run_are_predicted_with_a_note(fit):
 
 def test_shares_of_one_cell_are_exact():
     scores = evals()
-    found = fit_hierarchical(scores, "per-task", rng=0)
+    found = pool(scores, "per-task", rng=0)
     right = int(np.nansum(scores.scores[2, scores.tasks == "t0"]))
     row, beta = cell(found, "model_2", "t0"), stats.beta(1 + right, 41 - right)
 
@@ -88,7 +88,7 @@ def test_shares_of_one_cell_are_exact():
     assert row.estimate == pytest.approx(beta.mean())
     assert found.inference == "exact"
     assert "only the prior speaks" in cell(found, "model_1", "t3").notes[0]
-    pooled = fit_hierarchical(scores, "beta-binomial", rng=0)
+    pooled = pool(scores, "beta-binomial", rng=0)
     total = int(np.nansum(scores.scores[2]))
     expected = stats.beta(1 + total, 112 - total).ppf([0.025, 0.975])
     assert [getattr(cell(pooled, "model_2", None), k) for k in ("low", "high")] == pytest.approx(
@@ -99,7 +99,7 @@ def test_shares_of_one_cell_are_exact():
 def test_loo_of_closed_forms_is_the_predictive_probability_of_each_cell():
     """Beta-Binomial probabilities, by the ratio of evidences with and without the cell."""
     scores = evals(sizes=(6, 4, 5, 3))
-    found = fit_hierarchical(scores, "beta-binomial", rng=0).loo()
+    found = pool(scores, "beta-binomial", rng=0).loo()
     right, trials = (
         np.array([[f(scores.scores[i, scores.tasks == f"t{k}"]) for k in range(4)]
                   for i in range(5)]) for f in (np.nansum, lambda x: (~np.isnan(x)).sum())
@@ -113,7 +113,7 @@ def test_loo_of_closed_forms_is_the_predictive_probability_of_each_cell():
 
 
 def test_pooling_predicts_left_out_cells_better_than_closed_forms(fit):
-    alone = fit_hierarchical(evals(), "per-task", rng=0).loo()
+    alone = pool(evals(), "per-task", rng=0).loo()
 
     assert fit.loo().elpd > alone.elpd
 
@@ -148,7 +148,7 @@ def test_checks_find_what_a_model_misses(fit):
     """One probability for all tasks cannot make tasks that differ so much."""
     spread = "standard deviation of tasks"
     found = {row.statistic: row.p_value for row in fit.check()}
-    flat = fit_hierarchical(evals(n=20), "beta-binomial", rng=0).check()
+    flat = pool(evals(n=20), "beta-binomial", rng=0).check()
 
     assert all(0.01 < p < 0.99 for p in found.values())
     assert next(row for row in flat if row.statistic == spread).p_value < 0.01
@@ -163,9 +163,7 @@ def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_wit
     assert same[0].ess == pytest.approx(600)
 
     other = fit.prior_sensitivity({"half": ("gamma", 2.0, 4.0)})
-    again = fit_hierarchical(
-        evals(), rng=3, options=replace(SHORT, priors={"default": ("gamma", 2.0, 4.0)})
-    )
+    again = pool(evals(), rng=3, options=replace(SHORT, priors={"default": ("gamma", 2.0, 4.0)}))
     for row in other:
         assert row.how == "reweighted"
         whole = cell(again, row.model, None)
@@ -173,7 +171,7 @@ def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_wit
 
 
 def test_a_prior_that_the_draws_do_not_cover_is_fitted_again():
-    fit = fit_hierarchical(evals(), rng=1, options=BRIEF)
+    fit = pool(evals(), rng=1, options=BRIEF)
     far = fit.prior_sensitivity({"far": ("lognormal", -4.0, 0.1)})
 
     assert {row.how for row in far} == {"refitted"}
@@ -200,7 +198,7 @@ def test_covariates_are_per_unit_of_the_covariate():
     )
     given = {"models": {"size": {f"model_{i}": s for i, s in enumerate(size)}}}
     short = HierarchicalOptions(draws=60, warm_up=50)
-    found = fit_hierarchical(scores, covariates=given, rng=0, options=short).effects()[0]
+    found = pool(scores, covariates=given, rng=0, options=short).effects()[0]
 
     assert found.low < 0.2 < found.high
     assert found.high - found.low < 0.1
@@ -209,8 +207,8 @@ def test_covariates_are_per_unit_of_the_covariate():
 
 def test_epochs_are_counted_where_questions_have_effects():
     scores = evals(epochs=3)
-    found = fit_hierarchical(scores, "across-task", rng=0, options=BRIEF)
-    task = fit_hierarchical(scores, "task", rng=0, options=BRIEF)
+    found = pool(scores, "across-task", rng=0, options=BRIEF)
+    task = pool(scores, "task", rng=0, options=BRIEF)
 
     assert found.counts.question_trials.max() == 3
     assert task.counts.trials[2].tolist() == list(SIZES)
@@ -224,7 +222,7 @@ def test_one_model_one_task_and_all_right_give_finite_numbers(model, shape):
     n, sizes = shape
     tasks = np.repeat([f"t{k}" for k in range(len(sizes))], sizes).tolist()
     scores = ResponseMatrix.from_array(np.ones((n, sum(sizes))), tasks=tasks)
-    found = fit_hierarchical(scores, model, rng=0, options=BRIEF)
+    found = pool(scores, model, rng=0, options=BRIEF)
 
     assert len(found) == n * (len(sizes) + 1)
     assert all(0 < row.low <= row.estimate <= row.high <= 1 for row in found)
@@ -232,8 +230,8 @@ def test_one_model_one_task_and_all_right_give_finite_numbers(model, shape):
 
 
 def test_auto_chooses_the_simple_model_where_there_is_nothing_to_borrow():
-    found = fit_hierarchical(evals(n=5, sizes=(9, 9, 9, 9)), rng=0, options=BRIEF)
-    alone = fit_hierarchical(ResponseMatrix.from_array([[1, 0, 1]]), rng=0)
+    found = pool(evals(n=5, sizes=(9, 9, 9, 9)), rng=0, options=BRIEF)
+    alone = pool(ResponseMatrix.from_array([[1, 0, 1]]), rng=0)
 
     assert found.model == "shared"
     assert alone.model == "per-task"
@@ -248,7 +246,7 @@ def one_model(shares, size=40, seed=0):
 
 
 def test_auto_chooses_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit):
-    nested = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
+    nested = pool(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
 
     assert (nested.model, nested.inference) == ("task", "mp")
     assert "inference mp: nested, not crossed" in nested.reason
@@ -261,8 +259,8 @@ def test_auto_chooses_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit)
 
 def test_the_evidence_favours_the_model_that_generated_the_answers():
     """Shares alike: one for all tasks; unlike: one of its own each, or from a distribution."""
-    alike = fit_hierarchical(one_model([0.6] * 8), rng=0, options=BRIEF).evidence()
-    apart = fit_hierarchical(one_model([0.1, 0.9] * 4), "per-task", rng=0).evidence()
+    alike = pool(one_model([0.6] * 8), rng=0, options=BRIEF).evidence()
+    apart = pool(one_model([0.1, 0.9] * 4), "per-task", rng=0).evidence()
 
     assert alike[0].model == "beta-binomial"
     assert apart[-1].model == "beta-binomial"
@@ -288,7 +286,7 @@ def test_too_few_effective_particles_lead_to_gibbs_sampling(monkeypatch):
         with monkeypatch.context() as patch:
             for name, bound in bounds.items():
                 patch.setattr(fitting, name, bound)
-            found = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
+            found = pool(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
         assert found.inference == "gibbs"
         assert any(message in note for note in found.notes)
 
@@ -298,7 +296,7 @@ def test_the_simple_model_is_recommended_where_pooling_has_no_benefit():
     p = np.repeat(rng.uniform(0.2, 0.8, (4, 3)), 1500, axis=1)
     tasks = np.repeat(list("abc"), 1500).tolist()
     scores = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
-    found = fit_hierarchical(scores, rng=0, options=replace(SHORT, draws=300, warm_up=40))
+    found = pool(scores, rng=0, options=replace(SHORT, draws=300, warm_up=40))
 
     assert any("use model 'per-task'" in note for note in found.notes)
 
@@ -322,7 +320,7 @@ def test_the_simple_model_is_recommended_where_pooling_has_no_benefit():
 )  # fmt: skip
 def test_bad_input_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
-        fit_hierarchical(evals(), rng=0, **arguments)
+        pool(evals(), rng=0, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -341,9 +339,9 @@ def test_options_are_checked_when_they_are_made(options, error, message):
 
 def test_scores_outside_the_unit_interval_are_refused():
     with pytest.raises(DesignError, match="score 3 of model 'model_0' on item item_1"):
-        fit_hierarchical(ResponseMatrix.from_array([[1, 3.0], [0, 1]]))
+        pool(ResponseMatrix.from_array([[1, 3.0], [0, 1]]))
     with pytest.raises(DesignError, match="there are no scores"):
-        fit_hierarchical(ResponseMatrix.from_array([[np.nan, np.nan]]))
+        pool(ResponseMatrix.from_array([[np.nan, np.nan]]))
 
 
 def test_the_table_fits_80_columns_and_shows_what_pooling_did(fit):
@@ -399,7 +397,7 @@ def test_a_new_model_is_predicted_over_all_tasks_and_on_each(fit):
     assert found[1].high - found[1].low > 2 * (cell(fit, "model_2", "t0").high
                                                - cell(fit, "model_2", "t0").low)  # fmt: skip
     with pytest.raises(DesignError, match="no population of models and tasks"):
-        fit_hierarchical(evals(), "per-task", rng=0).predict("task")
+        pool(evals(), "per-task", rng=0).predict("task")
     with pytest.raises(SelectionError, match="task, model"):
         fit.predict("question")
 
@@ -409,7 +407,7 @@ def test_models_are_compared_by_what_they_predict_of_left_out_cells(fit):
 
     assert next(iter(rows)) == "task"
     for name in ("per-task", "beta-binomial"):
-        alone = fit_hierarchical(evals(), name, rng=0).loo().elpd
+        alone = pool(evals(), name, rng=0).loo().elpd
         assert rows[name].elpd == pytest.approx(alone)
         assert rows[name].difference == pytest.approx(alone - fit.loo().elpd)
         assert rows[name].std_error > 0
@@ -418,6 +416,6 @@ def test_models_are_compared_by_what_they_predict_of_left_out_cells(fit):
 
 
 def test_models_that_count_epochs_are_not_compared_with_those_that_average():
-    found = fit_hierarchical(evals(epochs=2), "per-task", rng=0)
+    found = pool(evals(epochs=2), "per-task", rng=0)
     with pytest.raises(DesignError, match="do not predict the same"):
         found.compare("question")

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.logs.reading import _frame_among
+from evalstats_plugin.logs.memory import sorted_out
+from evalstats_plugin.plugins import load_plugins
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ ANALYSES = {
     "table": lambda scores: es.table(scores, rng=0),
     "variance_parts": es.scores.variance_parts,
     "fit_irt": lambda scores: es.fit_irt(scores, "rasch").ability.tolist(),
-    "fit_hierarchical": lambda scores: es.fit_hierarchical(
+    "pool": lambda scores: es.pool(
         scores, "per-task", rng=0, options=es.hierarchical.HierarchicalOptions(draws=50)
     ),
 }
@@ -105,7 +107,8 @@ def test_a_frame_is_exported_like_what_read_gives(tidy: pd.DataFrame, tmp_path: 
 
 def test_a_frame_goes_to_another_process_with_its_scores(tidy: pd.DataFrame) -> None:
     """There is no file to open again there."""
-    file = pickle.loads(pickle.dumps(_frame_among([tidy])))  # noqa: S301 - our own
+    (table,) = sorted_out([tidy], Selection(), load_plugins()).tables
+    file = pickle.loads(pickle.dumps(table))  # noqa: S301 - our own
 
     assert file.head.startswith(b"PAR1")
 
@@ -119,8 +122,6 @@ def test_other_names_of_columns_do_not_hide_a_wrong_task(tidy: pd.DataFrame) -> 
 
 def test_what_cannot_be_read_is_said(tidy: pd.DataFrame) -> None:
     """The messages of tables in files."""
-    with pytest.raises(SelectionError, match="a DataFrame is read alone"):
-        es.read(tidy, tidy)
     with pytest.raises(SelectionError, match="no task in the logs is called 'z'; there are: x, y"):
         es.read(tidy, task="z")
     with pytest.raises(DesignError, match="score \\(score\\) is 'good' in row 1"):

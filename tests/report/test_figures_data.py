@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from drawn_figures import Drawn, comparisons, intervals, names
 
-from evalstats_plugin import ResponseMatrix, fit_hierarchical, fit_irt, rank
+from evalstats_plugin import ResponseMatrix, fit_irt, pool, rank
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.records import record_of
 from evalstats_plugin.adaptive.session import AdaptiveSession
@@ -112,7 +112,7 @@ def test_an_arrow_leads_from_each_score_to_its_estimate() -> None:
     scores = np.random.default_rng(0).integers(0, 2, (3, 20)).astype(float)
     scores[0, :10] = np.nan
     matrix = ResponseMatrix.from_array(scores, tasks=["a"] * 10 + ["b"] * 10)
-    fit = fit_hierarchical(matrix, "per-task", rng=0)
+    fit = pool(matrix, "per-task", rng=0)
     axes = plot_forest(fit)
     found = {
         (round(text.xyann[0], 9), round(text.xy[0], 9))
@@ -128,7 +128,7 @@ def test_shrinkage_has_lines_from_scores_to_estimates() -> None:
     scores = np.random.default_rng(1).integers(0, 2, (3, 24)).astype(float)
     scores[0, :8] = np.nan
     matrix = ResponseMatrix.from_array(scores, tasks=np.repeat(["a", "b", "c"], 8).tolist())
-    fit = fit_hierarchical(matrix, "per-task", rng=0)
+    fit = pool(matrix, "per-task", rng=0)
     axes = plot_shrinkage(fit)
     drawn = [c.get_offsets()[:, 0].tolist() for c in axes.collections if len(c.get_offsets())]
     points = [found for found in drawn if found != [0.0]]
@@ -424,10 +424,10 @@ def test_the_scale_of_a_wright_map_holds_the_intervals_it_draws() -> None:
 def test_one_task_is_not_drawn_again_as_all_tasks() -> None:
     """The mean over one task is that task."""
     matrix = _fit(4)[1]
-    one = plot_forest(fit_hierarchical(matrix, "per-task", rng=0))
+    one = plot_forest(pool(matrix, "per-task", rng=0))
     tasks = ["t"] * 15 + ["u"] * 15
     two = ResponseMatrix.from_array(matrix.scores, models=list(matrix.models), tasks=tasks)
-    both = plot_forest(fit_hierarchical(two, "per-task", rng=0))
+    both = plot_forest(pool(two, "per-task", rng=0))
 
     assert "alltasks" not in Drawn(one).texts
     assert "alltasks" in Drawn(both).texts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from drawn_figures import Drawn, comparisons, intervals, names
 
-from evalstats_plugin import ResponseMatrix, fit_hierarchical, rank
+from evalstats_plugin import ResponseMatrix, pool, rank
 from evalstats_plugin.comparisons.power import power_curve
 from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -88,7 +88,7 @@ def _abilities(n: int) -> Abilities:
 
 
 def _hierarchical(n: int) -> Any:
-    return fit_hierarchical(_matrix(n), "per-task", rng=0)
+    return pool(_matrix(n), "per-task", rng=0)
 
 
 OF_MODELS: dict[str, Callable[[int], Any]] = {

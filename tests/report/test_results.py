@@ -46,7 +46,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "power": lambda: es.power(_matrix(), difference=0.2),
     "abilities": lambda: es.irt.abilities(_fit(), _matrix()),
     "suspects": lambda: es.irt.suspect_items(_fit(), _matrix()),
-    "pooled": lambda: es.fit_hierarchical(
+    "pooled": lambda: es.pool(
         _matrix(), "per-task", rng=0, options=es.hierarchical.HierarchicalOptions(draws=100)
     ),
     "ranking": lambda: es.rank(es.read_contests(LOGS / "out_pairs"), rng=0, model="bradley-terry"),

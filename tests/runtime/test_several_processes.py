@@ -29,7 +29,7 @@ from evalstats_plugin.hierarchical.capabilities import (
     fit_capabilities,
     stability,
 )
-from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
 from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import counts_of
@@ -148,7 +148,7 @@ def other_priors() -> Any:
     matrix = answers(4, 60)
     tasks = np.repeat(["a", "b", "c"], 20).tolist()
     evals = ResponseMatrix.from_array(matrix.scores, tasks=tasks)
-    fit = fit_hierarchical(evals, "task", "gibbs", rng=1, options=options)
+    fit = pool(evals, "task", "gibbs", rng=1, options=options)
     priors = {"near": ("gamma", 2.0, 2.1), "far": ("lognormal", -4.0, 0.1)}
     found = fit.prior_sensitivity(priors)
     assert {row.how for row in found} == {"reweighted", "refitted"}

@@ -19,7 +19,7 @@ import pytest
 from scipy import special, stats
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.hierarchical import HierarchicalOptions, fit_hierarchical
+from evalstats_plugin.hierarchical import HierarchicalOptions, pool
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_predictions.json"
@@ -60,7 +60,7 @@ def outcome(design, tails, k):
     """Share of intervals that hold the truth, width, and squared errors, by what they are of."""
     matrix, truth = simulated(np.random.default_rng([20261123, k]), design)
     options = HierarchicalOptions(draws=300, warm_up=240, tails=tails)
-    fit = fit_hierarchical(matrix, "shared", rng=k, options=options)
+    fit = pool(matrix, "shared", rng=k, options=options)
     place = {name: i for i, name in enumerate(matrix.models)}
     own = truth[:N, :T]
     seen = {(r.model, r.task): r.score for r in fit}

@@ -69,7 +69,7 @@ def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     results
-        Of `intervals`, `rank`, `fit_hierarchical`, abilities or adaptive tests.
+        Of `intervals`, `rank`, `pool`, abilities or adaptive tests.
     ax
         Axes to draw into; by default those of a new figure of fitting size. A new figure has axes
         for each scale, one below the other; the first is returned.

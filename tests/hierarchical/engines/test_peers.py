@@ -15,7 +15,7 @@ import torch
 from clustered_means import posterior_means
 from scipy import special
 
-from evalstats_plugin import ResponseMatrix, fit_hierarchical
+from evalstats_plugin import ResponseMatrix, pool
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.engines.plates.distributions import Gamma, Normal
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
@@ -217,11 +217,9 @@ def test_gibbs_of_the_crossed_model_holds_the_two_level_model(two_level):
     priors = {"default": nothing, "model": ("half-normal", row["scale"])}
     place = np.arange(total.max())
     scores = np.where(place < total[:, None], place < right[:, None], np.nan)
-    options = HierarchicalOptions(priors=priors, chains=8, draws=150, warm_up=100)
+    options = HierarchicalOptions(priors=priors, chains=8, draws=400, warm_up=200)
     matrix = ResponseMatrix.from_array(scores)
-    found = fit_hierarchical(
-        matrix, "task", "gibbs", rng=0, options=options, device="cpu"
-    ).posterior
+    found = pool(matrix, "task", "gibbs", rng=0, options=options, device="cpu").posterior
     b = found.parameters["intercept"]
     x, weight = np.polynomial.legendre.leggauss(60)
     width = np.sqrt(1 + (1.25 * (x + 1)) ** 2)

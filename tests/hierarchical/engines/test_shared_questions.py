@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical import HierarchicalOptions, fit_hierarchical
+from evalstats_plugin.hierarchical import HierarchicalOptions, pool
 from evalstats_plugin.hierarchical.data import eval_counts
 from evalstats_plugin.hierarchical.engines.plates.fit import METHODS
 from evalstats_plugin.hierarchical.engines.shared_questions import (
@@ -94,7 +94,7 @@ OPTIONS = HierarchicalOptions(draws=600, warm_up=200)
 
 def test_differences_are_no_wider_than_paired_ones():
     scores = matrix(6, (40, 40, 40, 40), seed=2)
-    fit = fit_hierarchical(scores, rng=0, options=OPTIONS)
+    fit = pool(scores, rng=0, options=OPTIONS)
     rows = list(fit.contrasts())
     own = np.mean([row.high - row.low for row in rows])
     y = scores.scores[:, :, 0]
@@ -119,7 +119,7 @@ def test_partial_credit_epochs_and_one_model_have_no_shared_questions():
 
     assert found == [True, False, False, False]
     with pytest.raises(DesignError, match="model 'shared' needs right or wrong answers"):
-        fit_hierarchical(matrix(1), "shared")
+        pool(matrix(1), "shared")
 
 
 def test_heavy_tails_of_many_degrees_of_freedom_are_normal():
@@ -145,12 +145,12 @@ def test_heavy_tails_leave_other_models_where_one_is_an_outlier():
     width = {}
     for tails in (None, 4.0):
         options = HierarchicalOptions(draws=300, tails=tails)
-        fit = fit_hierarchical(data, "shared", rng=0, options=options)
+        fit = pool(data, "shared", rng=0, options=options)
         width[tails] = np.mean([r.high - r.low for r in fit if r.task and r.model != "model_0"])
 
     assert width[4.0] < 0.95 * width[None]
     with pytest.raises(DesignError, match="model 'task' has normal interactions only"):
-        fit_hierarchical(data, "task", options=HierarchicalOptions(tails=4.0))
+        pool(data, "task", options=HierarchicalOptions(tails=4.0))
     with pytest.raises(DesignError, match="1 degrees of freedom of interactions are out of range"):
         HierarchicalOptions(tails=1.0)
 

@@ -31,8 +31,8 @@ from evalstats_plugin.hierarchical import (
     Model,
     Observed,
     Plate,
-    fit_hierarchical,
     infer,
+    pool,
 )
 from evalstats_plugin.hierarchical.data import data_of_plates, eval_counts
 from evalstats_plugin.hierarchical.engines.plates.fit import METHODS, FitOptions
@@ -324,7 +324,7 @@ def test_logs_are_fitted_by_a_model_of_ones_own():
         observed=[Observed("right", lambda share, trials: Binomial(trials, share), "model")],
     )
     matrix = ResponseMatrix.from_array(scores, models=["a", "b", "c"])
-    fit = fit_hierarchical(matrix, shares, rng=0)
+    fit = pool(matrix, shares, rng=0)
     right, trials = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
 
     assert fit.method == "qem"
@@ -340,7 +340,7 @@ def test_logs_are_fitted_by_a_model_of_ones_own():
     )  # fmt: skip
     short = HierarchicalOptions(chains=2, draws=8)
     tasks = ResponseMatrix.from_array(scores, tasks=["x", "y"] * 10)
-    crossed_fit = fit_hierarchical(tasks, both, options=short, rng=0)
+    crossed_fit = pool(tasks, both, options=short, rng=0)
     assert crossed_fit.method == "hmc"
     assert crossed_fit.draws["ease"].shape == (16, 2)
     assert crossed_fit.to_frame()["task"].dropna().tolist() == ["x", "y"]
@@ -385,4 +385,4 @@ UNFIT = [
 def test_a_model_that_does_not_fit_logs_is_refused(own, message):
     matrix = ResponseMatrix.from_array([[1.0], [0.0]])
     with pytest.raises(DesignError, match=re.escape(message)):
-        fit_hierarchical(matrix, own)
+        pool(matrix, own)

@@ -1,0 +1,102 @@
+"""What Inspect gives in Python: logs in memory, and data frames of samples or of evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalstats_plugin.adapters.inspect_ai.archive.samples import from_sample
+from evalstats_plugin.adapters.inspect_ai.reader import read_log, read_opened
+from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.errors import LogError, counted
+from evalstats_plugin.logs.reading import as_path
+from evalstats_plugin.runtime.files import LogFile
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
+
+_OF_EVALS = {"log", "eval_id"}
+"""Columns of every data frame of logs that Inspect makes."""
+
+_OF_SAMPLES = {"id", "epoch"}
+
+
+def read_results(given: Any, selection: Selection) -> list[Responses] | None:
+    """Read an ``EvalLog``, or the logs of a data frame; None for what is not Inspect's."""
+    kind: type = type(given)
+    if kind.__name__ == "EvalLog" and kind.__module__.partition(".")[0] == "inspect_ai":
+        return _of_log(given, selection)
+    names = getattr(given, "column_names", None) or getattr(given, "columns", ())
+    columns = set(map(str, names))
+    return _of_frame(given, columns, selection) if columns >= _OF_EVALS else None
+
+
+def _of_log(log: EvalLog, selection: Selection) -> list[Responses]:
+    path = as_path(log.location or "EvalLog")
+    if log.samples is None and path.exists():
+        return read_log(LogFile(path), selection) or []
+    samples = log.samples or []
+    return read_opened(
+        log, lambda fields: [from_sample(s, fields) for s in samples], path, selection
+    )
+
+
+def _of_frame(frame: Any, columns: set[str], selection: Selection) -> list[Responses]:
+    """Read the logs that a data frame names: of one of samples, the samples that it has."""
+    of_samples = columns >= _OF_SAMPLES
+    names = ("log", "id", "epoch") if of_samples else ("log",)
+    rows = list(zip(*(map(str, frame[name]) for name in names), strict=True))
+    found: list[Responses] = []
+    for log in dict.fromkeys(row[0] for row in rows):
+        path = as_path(log)
+        if not path.exists():
+            msg = f"{log}, which the data frame names in its column log, is not there"
+            raise LogError(
+                f"{msg}: read it where it is, or give the scores as a table of their own"
+            )
+        read = read_log(LogFile(path), selection) or []
+        kept = (
+            {(item, int(float(epoch))) for of, item, epoch in rows if of == log}
+            if of_samples
+            else None
+        )
+        found += read if kept is None else [_of_samples(r, kept) for r in read]
+    return found
+
+
+def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
+    """Return the responses to some samples; without what the log says of all of them."""
+    if not r.scores.size:
+        return r
+    whole = r.as_epochs
+    names = [str(item) for item in whole.item_ids.tolist()]
+    there = np.array([list(_held(name, whole.scores.shape[1], kept)) for name in names])
+    scored = ~np.isnan(whole.scores)
+    if there[scored].all():
+        return r
+    # Epochs that are combined are there together, or not at all.
+    alone = r.unreduced is None
+    items = there.any(axis=1) if alone else (there | ~scored).all(axis=1)
+    scores = np.where(there, r.scores, np.nan) if alone else r.scores
+
+    def cut(values: Any) -> Any:
+        return None if values is None else values[items]
+
+    n, every = int((there & scored).sum()), int(scored.sum())
+    note = f"{n} of {counted(every, 'sample')}, as in the data frame"
+    return replace(
+        r, item_ids=r.item_ids[items], scores=scores[items], clusters=cut(r.clusters),
+        item_hashes=cut(r.item_hashes), chance=cut(r.chance),
+        measure=replace(r.measure, population=None, n_cut=0),
+        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
+        logged=None, logged_std_error=None, logged_n=None, beside=(), unreduced=None,
+        notes=(*r.notes, note),
+    )  # fmt: skip
+
+
+def _held(name: str, n_epochs: int, kept: set[tuple[str, int]]) -> Iterator[bool]:
+    for epoch in range(n_epochs):
+        yield (name, epoch + 1) in kept

@@ -1,0 +1,243 @@
+"""What is read from memory: DataFrames, arrays, records, and what a harness returned.
+
+`sorted_out` tells paths from tables and from responses; tables become files in memory, so that they
+are read as the same table on disk is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from evalstats_plugin.data.inputs import as_list
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.store import ResponseStore
+from evalstats_plugin.errors import LogError, PluginError, SelectionError
+from evalstats_plugin.plugins import Plugins, strict
+from evalstats_plugin.runtime.files import LogFile
+
+TAKEN = (
+    "paths and patterns (str, pathlib.Path), lists of them; Inspect's EvalLog, list_eval_logs(), "
+    "samples_df and evals_df; the results that lm-eval's simple_evaluate returns; DataFrames of "
+    "pandas and Polars, and all else that Arrow reads; arrays of NumPy and xarray with the axes "
+    "models, items and epochs; lists of records or of numbers; Responses, ResponseSet, "
+    "ResponseMatrix and ResponseStore"
+)
+"""What can be read, for messages."""
+
+_MODEL_NAMES = {"model", "models", "model_name"}
+_ITEM_NAMES = {"item", "items", "item_id", "question", "question_id", "doc_id", "problem"}
+"""Names of the index or the columns of a matrix that say what they are."""
+
+
+@dataclass
+class Held:
+    """What was given, by how it is read."""
+
+    places: list[str | Path] = field(default_factory=list[str | Path])
+    tables: list[LogFile] = field(default_factory=list[LogFile])
+    responses: list[Responses] = field(default_factory=list[Responses])
+
+
+def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> Held:
+    """Tell paths, tables and responses apart.
+
+    Raises
+    ------
+    TypeError
+        Something is none of them.
+    LogError
+        A DataFrame has columns that no table can have, or no adapter knows a mapping.
+    """
+    held = Held()
+    for one in given:
+        _add(held, one, selection, plugins)
+    return held
+
+
+def _add(held: Held, one: Any, selection: Selection, plugins: Plugins) -> None:
+    if isinstance(one, (str, PathLike)):
+        path: Any = one
+        held.places.append(path if isinstance(path, (str, Path)) else str(path))
+    elif isinstance(one, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
+        held.responses += as_list(one)[0]
+    elif not hasattr(one, "shape") and _is_file_info(one):
+        held.places.append(one.name)
+    elif isinstance(one, (Sequence, Iterator)) and not _has_form(one):
+        listed: Any = one
+        _add_each(held, list(listed), selection, plugins)
+    elif isinstance(one, np.ndarray):
+        held.responses += _of_array(one, selection)
+    elif (found := _read_by_adapter(one, selection, plugins)) is not None:
+        held.responses += found
+    else:
+        held.tables.append(_as_file(one, len(held.tables), wide=bool(selection.wide)))
+
+
+def _has_form(one: Any) -> bool:
+    """Whether it is one thing of a known form, and no list of things."""
+    return (
+        isinstance(one, (Mapping, bytes, bytearray))
+        or hasattr(one, "shape")
+        or hasattr(one, "__arrow_c_stream__")
+        or hasattr(one, "data_vars")
+        or hasattr(one, "location")
+    )
+
+
+def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plugins) -> None:
+    if listed and all(isinstance(each, Mapping) for each in listed):
+        known = [_read_by_adapter(each, selection, plugins) for each in listed[:1]]
+        if known == [None]:
+            held.tables.append(_of_records(listed, len(held.tables)))
+            return
+    elif listed and all(isinstance(each, (int, float, list, tuple, np.ndarray)) for each in listed):
+        try:
+            array = np.asarray(listed, dtype=np.float64)
+        except (ValueError, TypeError):
+            array = None
+        if array is not None:
+            held.responses += _of_array(array, selection)
+            return
+    for each in listed:
+        _add(held, each, selection, plugins)
+
+
+def _is_file_info(one: Any) -> bool:
+    """Whether it names a file, as what lists a folder's logs does."""
+    return isinstance(getattr(one, "name", None), str) and hasattr(one, "size")
+
+
+def _read_by_adapter(one: Any, selection: Selection, plugins: Plugins) -> list[Responses] | None:
+    try:
+        found = plugins.call("evalstats_read_results", results=one, selection=selection)
+    except PluginError:
+        # A plugin that expects a mapping must not hurt what another knows.
+        if isinstance(one, Mapping) or strict():
+            raise
+        return None
+    return None if found is None else list(found)
+
+
+def _of_array(array: Any, selection: Selection) -> list[Responses]:
+    """Return the responses of an array: models, items and epochs; or items of one model.
+
+    Raises
+    ------
+    TypeError
+        It is not of numbers, or has other axes.
+    """
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2, 3):
+        raise TypeError(
+            f"an array of {array.dtype} with {array.ndim} axes cannot be read: give numbers, with "
+            "the axes models and items, or models, items and epochs"
+        )
+    matrix = ResponseMatrix.from_array(array[None] if array.ndim == 1 else array)
+    made = matrix.to_responses()
+    kept = [
+        r for r in made if selection.wants_task(r.task) and selection.wants_metric(r.metric, r.task)
+    ]
+    if made and not kept:
+        msg = "an array is of no task and metric that has a name: leave task and metric out"
+        raise SelectionError(msg)
+    return kept
+
+
+def _name(n: int, what: str = "DataFrame") -> Path:
+    return Path(what if not n else f"{what} {n + 1}")
+
+
+def _of_records(records: Sequence[Mapping[str, Any]], n: int) -> LogFile:
+    """Return records as the JSONL that they would be in a file."""
+    lines = [json.dumps(dict(record), default=str) for record in records]
+    return LogFile(_name(n, "records.jsonl"), "\n".join(lines).encode())
+
+
+def _as_file(one: Any, n: int, *, wide: bool) -> LogFile:
+    """Return a table as the Parquet that it would be in a file.
+
+    Raises
+    ------
+    TypeError
+        It is no table.
+    LogError
+        It has columns that no table can have.
+    """
+    pa: Any = import_module("pyarrow")
+    if hasattr(one, "dims") and hasattr(one, "coords"):
+        one = _of_labelled(one)
+    columns: dict[Any, Any] = dict(one) if isinstance(one, Mapping) else {}
+    if columns and all(isinstance(values, list) for values in columns.values()):
+        one = pa.table({str(name): values for name, values in columns.items()})
+    if isinstance(one, Mapping):
+        msg = (
+            "these results are of no harness that an installed adapter knows, and no columns of a "
+        )
+        raise LogError(f"{msg}table; read are {TAKEN}")
+    content = BytesIO()
+    try:
+        if hasattr(one, "to_parquet"):
+            _pandas(one, wide=wide).to_parquet(content, index=False)
+        elif hasattr(one, "__arrow_c_stream__"):
+            import_module("pyarrow.parquet").write_table(pa.table(one), content)
+        else:
+            msg = f"{type(one).__module__}.{type(one).__qualname__} cannot be read"
+            raise TypeError(f"{msg}. Give {TAKEN}")
+    except (ValueError, NotImplementedError, OverflowError, pa.ArrowException) as error:
+        raise LogError(f"the DataFrame cannot be read as a table: {error}") from error
+    return LogFile(_name(n), content.getvalue())
+
+
+def _of_labelled(one: Any) -> Any:
+    """Return an array of xarray as a DataFrame with a row for each score."""
+    if not hasattr(one, "data_vars"):
+        return one.to_series().rename("score").reset_index()
+    frame = one.to_dataframe().reset_index()
+    names = [str(name) for name in one.data_vars]
+    parts = [name for name in frame.columns if name not in names]
+    tidy = frame.melt(id_vars=parts, value_vars=names, var_name="metric", value_name="\0")
+    return tidy.rename(columns={"\0": "score"})
+
+
+def _pandas(frame: Any, *, wide: bool) -> Any:
+    """Return a DataFrame of pandas with names that a file has, and its index as a column."""
+    names = [str(name) for name in frame.index.names if name is not None]
+    # The numbers of rows say nothing; an index with a name, or of texts, holds names.
+    if names or frame.index.inferred_type == "string":
+        frame = frame.reset_index()
+    return frame.set_axis(_flat_names(frame.columns, numbered=wide), axis=1)
+
+
+def _flat_names(columns: Iterable[Any], *, numbered: bool) -> list[str]:
+    """Return names as a file has them; those of two levels, or again, are of items and epochs."""
+    levels: list[tuple[Any, ...]] = [c if isinstance(c, tuple) else (c,) for c in columns]
+    names = [".".join(str(part) for part in parts if part != "") for parts in levels]
+    if not numbered or len(set(names)) == len(names):
+        return names
+    return [
+        f"{name}.{names[:k].count(name)}" if names.count(name) > 1 else name
+        for k, name in enumerate(names)
+    ]
+
+
+def rows_of_matrix(given: Sequence[Any]) -> Literal["", "models", "items"]:
+    """Return what the rows of a matrix in a DataFrame are, if its index or columns are named so."""
+    frame: Any = next(iter(given), "")
+    if not hasattr(frame, "to_parquet") or frame.index.nlevels > 1 or not frame.index.is_unique:
+        return ""
+    if not all(kind.kind in "biuf" for kind in frame.dtypes):
+        return ""
+    rows, heads = (str(name).casefold() for name in (frame.index.name, frame.columns.names[0]))
+    if rows in _MODEL_NAMES or heads in _ITEM_NAMES:
+        return "models"
+    return "items" if rows in _ITEM_NAMES or heads in _MODEL_NAMES else ""

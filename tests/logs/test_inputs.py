@@ -1,0 +1,254 @@
+"""Whatever a person holds is read, and gives the same rows; what is not read is told apart."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import evalstats_plugin as es
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+INSPECT = LOGS / "inspect_ai" / "0.3.285" / "models"
+LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
+
+
+def _rows(given: Any, **chosen: Any) -> list[tuple[Any, ...]]:
+    rows = es.intervals(es.read(given, **chosen) if chosen else given, rng=0)
+    return sorted((r.model, r.task, r.metric, r.n_items, r.estimate, r.low, r.high) for r in rows)
+
+
+@pytest.fixture(scope="module")
+def tidy() -> pd.DataFrame:
+    """Two models on twenty items."""
+    rng = np.random.default_rng(0)
+    shares = {"a": 0.8, "b": 0.6}
+    rows = [
+        ("quiz", model, f"q{i}", float(rng.random() < share))
+        for model, share in shares.items()
+        for i in range(20)
+    ]
+    return pd.DataFrame(rows, columns=["task", "model", "item", "score"])
+
+
+def _polars(tidy: pd.DataFrame) -> Any:
+    return pytest.importorskip("polars").from_pandas(tidy)
+
+
+def _arrow(tidy: pd.DataFrame) -> Any:
+    return pa.Table.from_pandas(tidy)
+
+
+def _batches(tidy: pd.DataFrame) -> Any:
+    return pa.RecordBatchReader.from_batches(_arrow(tidy).schema, _arrow(tidy).to_batches())
+
+
+def _records(tidy: pd.DataFrame) -> Any:
+    return tidy.to_dict(orient="records")
+
+
+def _columns(tidy: pd.DataFrame) -> Any:
+    return tidy.to_dict(orient="list")
+
+
+def _generator(tidy: pd.DataFrame) -> Any:
+    return (record for record in _records(tidy))
+
+
+@pytest.mark.parametrize(
+    "form", [_polars, _arrow, _batches, _records, _columns, _generator], ids=lambda f: f.__name__
+)
+def test_tables_of_every_library_are_the_same_table(
+    tidy: pd.DataFrame, form: Callable[[pd.DataFrame], Any]
+) -> None:
+    assert _rows(tidy) == _rows(form(tidy))
+
+
+def test_a_list_of_frames_is_read_together(tidy: pd.DataFrame) -> None:
+    a, b = (tidy[tidy["model"] == name] for name in "ab")
+
+    assert _rows(tidy) == _rows([a, b]) == _rows(es.read(a, b))
+
+
+def _labelled(tidy: pd.DataFrame) -> tuple[Any, Any, Any]:
+    xarray = pytest.importorskip("xarray")
+    wide = tidy.pivot_table(index="model", columns="item", values="score", sort=False)
+    array = xarray.DataArray(
+        wide.to_numpy(), coords=[("model", list("ab")), ("item", wide.columns)]
+    )
+    return array, xarray.Dataset({"score": array}), wide
+
+
+def test_arrays_with_names_of_their_axes_are_tables(tidy: pd.DataFrame) -> None:
+    """Of xarray; each variable of a data set is a metric."""
+    array, dataset, _ = _labelled(tidy)
+    own = [row[0:1] + row[3:] for row in _rows(tidy)]
+
+    assert own == [row[0:1] + row[3:] for row in _rows(array)]
+    assert own == [row[0:1] + row[3:] for row in _rows(dataset)]
+
+
+def test_arrays_are_matrices_of_models_and_items(tidy: pd.DataFrame) -> None:
+    """Of NumPy, or lists of numbers; with one axis they are of one model."""
+    wide = _labelled(tidy)[2].to_numpy()
+    expected = [row[3:] for row in _rows(es.ResponseMatrix.from_array(wide))]
+
+    assert expected == [row[3:] for row in _rows(wide)]
+    assert expected == [row[3:] for row in _rows(wide.tolist())]
+    assert expected[:1] == [row[3:] for row in _rows(wide[0])]
+    (first, _) = es.read(np.stack([wide, wide], axis=2))
+    assert (20, 2) == first.scores.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("scores.json", lambda tidy: tidy.to_json(orient="records").encode()),
+        ("scores.json", lambda tidy: tidy.to_json(orient="records", indent=2).encode()),
+        ("scores.csv.gz", lambda tidy: gzip.compress(tidy.to_csv(index=False).encode())),
+        ("scores.csv.bz2", lambda tidy: bz2.compress(tidy.to_csv(index=False).encode())),
+        ("scores.tsv.xz", lambda tidy: lzma.compress(tidy.to_csv(index=False, sep="\t").encode())),
+        (
+            "scores.jsonl.gz",
+            lambda tidy: gzip.compress(tidy.to_json(orient="records", lines=True).encode()),
+        ),
+    ],
+)
+def test_files_that_pandas_writes_are_read(
+    tidy: pd.DataFrame, tmp_path: Path, name: str, write: Callable[[pd.DataFrame], bytes]
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(write(tidy))
+
+    assert _rows(tidy) == _rows(file)
+
+
+def test_a_damaged_package_is_an_error_of_that_file(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    file = tmp_path / "scores.csv.gz"
+    file.write_bytes(gzip.compress(tidy.to_csv(index=False).encode())[:-20])
+
+    with pytest.raises(LogError, match=r"scores\.csv\.gz cannot be unpacked"):
+        es.read(file)
+
+
+@pytest.mark.parametrize(
+    ("letters", "scores"),
+    [
+        ("CIPN", [1, 0, 0.5, 0]),
+        ("cI", [1, 0]),
+        ("C", [1]),
+        ("PF", [1, 0]),
+        ("NY", [0, 1]),
+        (("✓", "falsch"), [1, 0]),
+    ],
+)
+def test_grades_are_scores(letters: Any, scores: list[float]) -> None:
+    """Inspect's letters, passed and failed, and words of several languages."""
+    made = [{"model": "m", "item": str(i), "score": s} for i, s in enumerate(letters)]
+    (found,) = es.read(made)
+
+    assert scores == found.scores[:, 0].tolist()
+
+
+@pytest.mark.parametrize("letters", ["P", "CF", "CX"])
+def test_letters_that_are_no_grades_are_refused(letters: str) -> None:
+    """P alone is half right to Inspect, and passed to others."""
+    made = [{"model": "m", "item": str(i), "score": s} for i, s in enumerate(letters)]
+
+    with pytest.raises(DesignError, match=r"score \(score\) is '[PCFX]'.*a grade \(C, I, P, N\)"):
+        es.read(made)
+
+
+def test_results_in_memory_are_those_of_the_file() -> None:
+    """What lm-eval's simple_evaluate returns, alone or in a list."""
+    log = next(LM_EVAL.rglob("results_*.json"))
+    results = json.loads(log.read_text())
+    samples = {
+        task: [json.loads(line) for line in file.read_text().splitlines()]
+        for task in results["results"]
+        for file in log.parent.glob(f"samples_{task}_{log.stem.removeprefix('results_')}.jsonl")
+    }
+    held = {**results, "samples": samples}
+    expected = [row[1:] for row in _rows(es.read(log))]
+
+    assert expected
+    assert expected == [row[1:] for row in _rows(held)] == [row[1:] for row in _rows([held])]
+
+
+@pytest.mark.needs("inspect_ai")
+@pytest.mark.filterwarnings("ignore")
+def test_inspects_own_objects_are_read() -> None:
+    """Logs in memory with or without samples, listed logs, and data frames of both kinds."""
+    from inspect_ai.analysis import evals_df, samples_df
+    from inspect_ai.log import list_eval_logs, read_eval_log
+
+    expected = _rows(INSPECT)
+    listed = list_eval_logs(str(INSPECT))
+
+    assert expected == _rows(listed)
+    assert expected == _rows([read_eval_log(info) for info in listed])
+    assert expected == _rows([read_eval_log(info, header_only=True) for info in listed])
+    assert expected == _rows(samples_df(str(INSPECT), quiet=True))
+    assert expected == _rows(evals_df(str(INSPECT), quiet=True))
+
+
+@pytest.mark.needs("inspect_ai")
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_frame_of_some_samples_gives_these_alone() -> None:
+    """The log's own value is of all of them, and is left out."""
+    from inspect_ai.analysis import samples_df
+
+    frame = samples_df(str(INSPECT), quiet=True)
+    some = frame[(frame["id"].astype(str) < "item-020") & (frame["epoch"] == 2)]
+    found = es.read(some, task="arith_epochs", metric="match")
+    every = es.read(INSPECT, task="arith_epochs", metric="match")
+    (whole,) = (r for r in every if r.model == found.responses[0].model)
+
+    first = found.responses[0]
+    kept = [k for k, name in enumerate(whole.item_ids.tolist()) if name < "item-020"]
+    assert len(kept) == 20
+    np.testing.assert_array_equal(whole.scores[kept, 1], first.scores[:, 1])
+    assert np.isnan(first.scores[:, [0, 2]]).all()
+    assert first.logged is None
+    assert any("as in the data frame" in note for note in first.notes)
+
+
+def test_paths_may_be_in_lists_and_file_addresses(tmp_path: Path) -> None:
+    shutil.copytree(LM_EVAL, tmp_path / "a folder")
+    place = tmp_path / "a folder"
+    expected = _rows(place)
+
+    assert expected == _rows([place]) == _rows([str(place)]) == _rows(place.as_uri())
+
+
+@pytest.mark.parametrize("odd", [3, object(), None, {1, 2}, [object()], b"bytes", [None]])
+@pytest.mark.parametrize(
+    "call", [es.read, es.intervals, es.compare, es.table, es.fit_irt, es.pool, es.power]
+)
+def test_what_cannot_be_read_is_one_type_error(odd: Any, call: Callable[..., Any]) -> None:
+    """It lists what can."""
+    with pytest.raises(TypeError, match=r"cannot be read.*(pathlib|axes models and items)"):
+        call(odd)
+
+
+def test_arrays_of_other_things_are_refused() -> None:
+    with pytest.raises(TypeError, match="an array of <U1 with 1 axes cannot be read: give numbers"):
+        es.read(np.array(["a"]))
+    with pytest.raises(TypeError, match="with 4 axes"):
+        es.read(np.zeros((1, 1, 1, 1)))
+
+
+def test_tasks_and_metrics_of_arrays_are_selected() -> None:
+    with pytest.raises(SelectionError, match="of no task and metric that has a name"):
+        es.read(np.eye(3), task="other")
