@@ -71,7 +71,11 @@ lint: $(DEV)
 docs: $(DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
+# Types as on a Mac and on Windows come first; `lint` checks them as on this machine.
 validate: $(DEV)
+	$(TREE_LAYOUT)
+	cd $(TREE) && for system in Darwin Windows; do \
+		../bin/pyright --pythonpath ../bin/python --pythonplatform $$system || exit 1; done
 	$(BIN)/python -m pytest -m validation tests/validation
 	EVALSTATS_EXAMPLES=500 $(BIN)/python -m pytest tests/stats
 

@@ -88,7 +88,8 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
     if isinstance(given, Responses):
         given = ResponseSet((given,))
     elif not isinstance(given, (ResponseSet, str, PathLike, Mapping)) and _is_plain(given):
-        listed: list[Any] = list(given)
+        iterable: Any = given
+        listed: list[Any] = list(iterable)
         if all(isinstance(each, Responses) for each in listed):
             given = ResponseSet(tuple(listed))
         elif isinstance(given, Iterator):
@@ -102,7 +103,7 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
     return found
 
 
-def _is_plain(given: object) -> bool:
+def _is_plain(given: Any) -> bool:
     """Whether it is a list, a generator and the like, which has no axes of its own."""
     return isinstance(given, Iterable) and not hasattr(given, "shape")
 

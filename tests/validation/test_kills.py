@@ -1,8 +1,8 @@
 """Are files old or new, whatever kills or refuses the writer? Writes kills.json.
 
-1,000 kills and 200 full disks at random system calls, over all writers: those with few steps, which
-are fast, have most. And four programs that write to one folder, judge into one file and annotate
-the same logs at the same time: they wait for each other, and go on.
+400 kills and 100 full disks, or more, at random system calls, over all writers: those with few
+steps, which are fast, have most. And four programs that write to one folder, judge into one file
+and annotate the same logs at the same time: they wait for each other, and go on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evalstats_plugin.runtime.writing import edit, write_bytes
 
 pytestmark = pytest.mark.validation
 
-KILLS, FULL_DISKS = 1000, 200
+KILLS, FULL_DISKS = 400, 100
 CONTENDERS, ROUNDS, LOGS = 4, 50, 40
 
 GROUPS = {
