@@ -93,9 +93,9 @@ def _encodable(r: Responses) -> Responses:
             return replace(values, name=texts(values.name), notes=texts(values.notes))
         if isinstance(values, tuple):
             return tuple(map(texts, cast("tuple[Any, ...]", values)))
-        if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
+        if isinstance(values, np.ndarray):
             array = cast("NDArray[Any]", values)
-            if array.dtype.kind == "U" and not _has_halves(array):
+            if array.dtype.kind not in "UO" or (array.dtype.kind == "U" and not _has_halves(array)):
                 return array
             escaped = [texts(value) for value in array.ravel().tolist()]
             return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, cast
@@ -114,7 +114,7 @@ def generator_of(rng: Rng, purpose: str, device: torch.device) -> torch.Generato
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def drawing_from(generator: torch.Generator) -> Generator[None]:
     """Let what draws from torch's global generator, its distributions, draw from this one."""
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     devices = [generator.device] if generator.device.type == "cuda" else []
