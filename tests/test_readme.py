@@ -55,7 +55,7 @@ def test_no_peer_fits_item_response_models_faster() -> None:
 
 
 def test_the_adapter_in_the_plugin_guide_works(tmp_path: Path) -> None:
-    """The twenty lines, copied out, installed and used."""
+    """The thirty lines, copied out, installed and used."""
     text = (ROOT / "docs" / "guides" / "plugins.md").read_text()
     code = text.split("# my_adapter.py;")[1].split("\n", 1)[1].split("```")[0]
     (tmp_path / "my_adapter.py").write_text(code)

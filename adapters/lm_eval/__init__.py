@@ -58,12 +58,13 @@ def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses
 @hookimpl
 def evalstats_read_results(results: Any, selection: Selection) -> Sequence[Responses] | None:
     """Read what ``simple_evaluate`` returned."""
+    given: Any = results
     if not isinstance(results, Mapping):
         return None
     from evalstats_plugin.adapters.lm_eval.layout import is_results
     from evalstats_plugin.adapters.lm_eval.reader import read_results
 
-    return read_results(results, Path(), selection) if is_results(results) else None
+    return read_results(given, Path(), selection) if is_results(given) else None
 
 
 @hookimpl

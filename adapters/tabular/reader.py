@@ -163,7 +163,7 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
     """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
-    ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
+    ours = [key.decode(errors="replace") for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
         raise LogError(
             f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "

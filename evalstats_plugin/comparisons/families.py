@@ -447,7 +447,6 @@ def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
 _WEIGHTED: Mapping[Family, str] = MappingProxyType(
     {
         "paired": "each of: both right, a only, b only, neither",
-        "clustered-paired": "each of: both right, a only, b only, neither",
         "confusion": "each of: both right, a only, b only, neither, by gold label",
         "paired-mean": "either side of the differences",
         "bounded": "each bound of the difference",
@@ -463,7 +462,7 @@ def prior_in_words(method: Method) -> str:
     prior = method.mass if method.prior is None else method.prior
     weight = prior[0] if isinstance(prior, tuple) else prior
     if not isinstance(weight, float):
-        return "both scores uniform" if method.name == "latent" else "none"
+        return "none"
     size = {0.5: "½", 1.0: "1"}.get(weight, f"{weight:g}")
     return f"{size} on {_WEIGHTED[method.family]}"
 

@@ -23,7 +23,6 @@ _BOUNDED = "evalstats_plugin.stats.bounded:"
 _DIFFERENCES = "evalstats_plugin.stats.differences:"
 _MEANS = "evalstats_plugin.stats.means:"
 _CLUSTERED = "evalstats_plugin.stats.clustered:"
-_POSTERIOR = "evalstats_plugin.stats.grid_posteriors:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
 
 ENGINE = "symmetric-bootstrap"
@@ -60,11 +59,6 @@ COMPARISONS: tuple[Method, ...] = (
         "Fagerland, Lydersen, Laake 2014", "comparison",
     ),
     Method(
-        "latent", "paired", _POSTERIOR + "latent",
-        "posterior of a latent bivariate normal model, both scores uniform a priori",
-        "Bowyer et al. 2025", "comparison",
-    ),
-    Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of the mean difference, mass ½ at each end",
         "Ferguson 1973; docs/explanation/methods.md", "comparison", mass=0.5,
@@ -93,19 +87,11 @@ COMPARISONS: tuple[Method, ...] = (
         "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
         "t interval with the same standard error", "Bell, McCaffrey 2002", "comparison",
     ),
-    Method(
-        "dirichlet-multinomial", "clustered-paired", _POSTERIOR + "dirichlet_multinomial",
-        "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
-        "docs/explanation/methods.md", "comparison", prior=(0.5, 1.0),
-    ),
 )  # fmt: skip
 """For the mean difference of two models on the same items."""
 
 CLUSTERED_NAMES = frozenset(m.name for m in COMPARISONS if m.family in CLUSTER_FAMILIES)
 """Names of those that allow for clusters."""
-
-CLUSTERED_PRIOR = "dirichlet-multinomial"
-"""For 0/1 scores in clusters where a prior is asked for."""
 
 COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
@@ -242,7 +228,7 @@ def with_prior(method: Method, weight: float) -> Method:
     prior, mass, weight = method.prior, method.mass, float(weight)
     if isinstance(prior, tuple):
         # Of answers to the same items: each discordant cell, and the two others together.
-        alike = 2 if method.family in ("paired", "clustered-paired") else 1
+        alike = 2 if method.family == "paired" else 1
         prior = (weight, alike * weight)
     elif isinstance(prior, float):
         prior = weight

@@ -27,7 +27,6 @@ from evalstats_plugin.comparisons.families import (
 )
 from evalstats_plugin.comparisons.methods import (
     CLUSTERED_NAMES,
-    CLUSTERED_PRIOR,
     COMPARISON_DEFAULTS,
     ENGINE,
 )
@@ -114,12 +113,9 @@ def method_of(pairing: Pairs, request: Request) -> Method:
     name = request.method
     if name in CLUSTERED_NAMES and pairing.clusters is None:
         name = "auto"
-    if name == "auto" and request.prior is not None:
+    if name == "auto" and request.prior is not None and pairing.clusters is None:
         # The default has no prior that could be another.
-        names = (
-            ("dirichlet", "dp-jeffreys") if pairing.clusters is None else (CLUSTERED_PRIOR, ENGINE)
-        )
-        name = names[pairing.kind != "binary"]
+        name = "dirichlet" if pairing.kind == "binary" else "dp-jeffreys"
     return choose(pairing.kind, name, request.table, COMPARISON_DEFAULTS)
 
 
@@ -319,8 +315,6 @@ class Named:
                 found = (*found, stats_paired.prob_better(counts, prior=method.prior))
             return found
         differences = pairing.differences(pairs.start, pairs.stop)
-        if method.family == "clustered-paired":
-            return function(*_cluster_counts(pairing, differences))
         if method.name in CLUSTERED_NAMES:
             more = {"bounds": pairing.span} if method.family == "clustered-bounded" else {}
             return function(*pairing.cluster_sums(differences), **more)
@@ -344,13 +338,3 @@ def _blocks(pairing: Pairs) -> Iterator[slice]:
     """Yield the pairs of a pairing, some at a time."""
     step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
     return (slice(i, min(i + step, len(pairing.a))) for i in range(0, len(pairing.a), step))
-
-
-def _cluster_counts(
-    pairing: Pairs, differences: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Items of each cluster that only a gets right, only b, and all."""
-    missing = np.isnan(differences)
-    only_a, sizes = pairing.cluster_sums(np.where(missing, np.nan, differences < 0))
-    only_b, _ = pairing.cluster_sums(np.where(missing, np.nan, differences > 0))
-    return only_a, only_b, sizes

@@ -88,7 +88,8 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
     if isinstance(given, Responses):
         given = ResponseSet((given,))
     elif not isinstance(given, (ResponseSet, str, PathLike, Mapping)) and _is_plain(given):
-        listed: list[Any] = list(given)
+        iterable: Any = given
+        listed: list[Any] = list(iterable)
         if all(isinstance(each, Responses) for each in listed):
             given = ResponseSet(tuple(listed))
         elif isinstance(given, Iterator):
@@ -102,18 +103,24 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
     return found
 
 
-def _is_plain(given: object) -> bool:
+def _is_plain(given: Any) -> bool:
     """Whether it is a list, a generator and the like, which has no axes of its own."""
     return isinstance(given, Iterable) and not hasattr(given, "shape")
 
 
 def as_list(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
-    """Return the responses one by one, and the notes that came with them."""
+    """Return the responses one by one with their scales, and the notes that came with them."""
+    each, notes = one_by_one(given)
+    return settled(each), notes
+
+
+def one_by_one(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
+    """Return the responses as they were logged, and the notes that came with them."""
     found = as_responses(given)
     if isinstance(found, ResponseStore):
         found = in_memory(found)
     each = found.to_responses() if isinstance(found, ResponseMatrix) else found
-    return settled(each), tuple(found.notes)
+    return list(each), tuple(found.notes)
 
 
 def in_memory(store: ResponseStore) -> ResponseMatrix:

@@ -85,6 +85,11 @@ class ResponseMatrix:
         sizes = (counted(n, "model"), counted(m, "item"), counted(r, "epoch"))
         return f"<ResponseMatrix: {' × '.join(sizes)}>"
 
+    def measure_of(self, task: str, metric: str) -> Measure:
+        """Return what the scores of a task under a metric are."""
+        held = (m for m in self.measures if (m.task, m.metric) == (task, metric))
+        return next(held, None) or Measure(task=task, metric=metric)
+
     @property
     def items(self) -> pd.DataFrame:
         """The items, one per line: item, task, metric, cluster, hash."""
@@ -198,7 +203,6 @@ class ResponseMatrix:
         for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
             places.setdefault(key, []).append(j)
         source = Source(path=Path(), harness="matrix")
-        known = {(m.task, m.metric): m for m in self.measures}
 
         def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
             return None if values is None else values[at]
@@ -206,7 +210,7 @@ class ResponseMatrix:
         # Slices that all models share are made once.
         parts = [
             (
-                known.get(names) or Measure(task=names[0], metric=names[1]),
+                self.measure_of(str(key[0]), str(key[1])),
                 at,
                 self.item_ids[at],
                 cut(self.clusters, at),
@@ -214,7 +218,7 @@ class ResponseMatrix:
                 cut(self.chance, at),
             )
             for key, of_key in places.items()
-            for at, names in [(np.array(of_key), (str(key[0]), str(key[1])))]
+            for at in [np.array(of_key)]
         ]
         return [
             Responses(

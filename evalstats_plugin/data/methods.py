@@ -13,7 +13,6 @@ resampling ``f(scores, *, confidence_level, n_resamples, rng)``
 ratio      ``f(numerator, denominator, *, confidence_level)``, both (cells, M)
 clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real;
            -sized: also ``estimand`` and ``clusters`` (`stats.grid_posteriors`);
-           -paired: ``f(only_a, only_b, sizes, *, confidence_level)``
 paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -mean is the
            default of comparisons alone, `stats.differences`
 unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`; -bounded:
@@ -21,8 +20,7 @@ unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`;
            -real: ``f(totals, sizes, a, b, *, confidence_level)``, both (N, C)
 ========== ==============================================================================
 
-It returns ``Interval(low, high)``, or ``Posterior(low, high, prob_better)`` for clustered-paired.
-Other families may return ``prob_better`` too, which a
+It returns ``Interval(low, high)``. Unpaired families may return ``prob_better`` too, which a
 comparison then shows.
 Methods for comparisons receive the differences of two models' scores, or counts for 0/1 scores;
 unpaired methods receive the scores of both models.
@@ -45,7 +43,7 @@ Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "
 Family = Literal[
     "binary", "bounded", "bounded-attained", "real", "resampling", "ratio",
     "clustered", "clustered-sized", "clustered-bounded", "clustered-real",
-    "paired", "paired-mean", "clustered-paired", "unpaired", "unpaired-bounded", "unpaired-real",
+    "paired", "paired-mean", "unpaired", "unpaired-bounded", "unpaired-real",
     "f1", "confusion", "auc", "sums",
 ]  # fmt: skip
 
@@ -67,7 +65,6 @@ _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
         "clustered-sized": ("binary",),
         "clustered-bounded": ("binary", "bounded"),
         "clustered-real": ("binary", "bounded", "real"),
-        "clustered-paired": ("binary",),
         "paired": ("binary",),
         "paired-mean": ("binary", "bounded", "real"),
         "unpaired": ("binary",),

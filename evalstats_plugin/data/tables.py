@@ -295,7 +295,7 @@ def parquet_table(content: bytes, where: str) -> Table:
             found = file.read(columns=list(wanted))
             # Texts are not checked on reading.
             found.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             msg = f"{where} cannot be read as Parquet: {error}; it may be damaged"
             raise LogError(msg) from error
         for name in wanted:

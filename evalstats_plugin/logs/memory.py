@@ -67,13 +67,15 @@ def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> 
 
 def _add(held: Held, one: Any, selection: Selection, plugins: Plugins) -> None:
     if isinstance(one, (str, PathLike)):
-        held.places.append(one if isinstance(one, (str, Path)) else str(one))
+        path: Any = one
+        held.places.append(path if isinstance(path, (str, Path)) else str(path))
     elif isinstance(one, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
         held.responses += as_list(one)[0]
     elif not hasattr(one, "shape") and _is_file_info(one):
         held.places.append(one.name)
     elif isinstance(one, (Sequence, Iterator)) and not _has_form(one):
-        _add_each(held, list(one), selection, plugins)
+        listed: Any = one
+        _add_each(held, list(listed), selection, plugins)
     elif isinstance(one, np.ndarray):
         held.responses += _of_array(one, selection)
     elif (found := _read_by_adapter(one, selection, plugins)) is not None:
@@ -174,8 +176,9 @@ def _as_file(one: Any, n: int, *, wide: bool) -> LogFile:
     pa: Any = import_module("pyarrow")
     if hasattr(one, "dims") and hasattr(one, "coords"):
         one = _of_labelled(one)
-    if isinstance(one, Mapping) and one and all(isinstance(v, list) for v in one.values()):
-        one = pa.table({str(name): values for name, values in one.items()})
+    columns: dict[Any, Any] = dict(one) if isinstance(one, Mapping) else {}
+    if columns and all(isinstance(values, list) for values in columns.values()):
+        one = pa.table({str(name): values for name, values in columns.items()})
     if isinstance(one, Mapping):
         msg = (
             "these results are of no harness that an installed adapter knows, and no columns of a "

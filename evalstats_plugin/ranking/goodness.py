@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.contests.outcomes import check_ties, probabilities
+from evalstats_plugin.ranking.contests.outcomes import probabilities
 from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
@@ -92,7 +92,7 @@ def _probabilities(fit: RankingFit, x: FloatArray) -> FloatArray:
     """Probabilities of a win, a tie and a loss at a difference x, along a new last axis."""
     tie = fit.parameters.get("tie", 0.0)
     if fit.model == "bradley-terry":
-        return probabilities(check_ties(fit.diagnostics["ties"]), x, np.full_like(x, tie))
+        return probabilities(fit.diagnostics["ties"], x, np.full_like(x, tie))
     won, lost = special.ndtr(x - tie), special.ndtr(-x - tie)
     return np.stack([won, np.maximum(1 - won - lost, 0), lost], axis=-1)
 

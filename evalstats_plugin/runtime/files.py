@@ -297,9 +297,10 @@ def texts_in(table: Any, name: str, rows: slice = slice(None)) -> list[str]:
 
 @contextmanager
 def reporting_damage(path: Path) -> Generator[None]:
-    """Turn errors while unpacking a file of this package into a `LogError` about the file.
+    """Turn errors while unpacking a file into a `LogError` about the file.
 
-    The package wrote it: what does not fit has been damaged since, or is of a later version.
+    A program wrote it: what does not fit has been damaged since, or is of a later version. Adapters
+    read their logs inside it.
     """
     try:
         yield

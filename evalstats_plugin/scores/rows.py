@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.results import INSIDE, Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class ScoreInterval:
     naive_high: float | None = None
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: True})
+    """What the score is: of which metric, on which scale, and how that is known."""
     icc: float | None = None
     """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster
     are than others, 0 for no more and 1 where all items of a cluster have the same score."""

@@ -512,14 +512,14 @@ LOG_RELATIONS: Mapping[str, Relation] = {
         changed("intervals", _wider),
         ALONE,
         by_scale(),
-        6,
+        4,
     ),
     "every adapter gives the same interval by itself": Relation(
         every_adapter_gives_the_same_interval_by_itself,
         changed("intervals", _wider),
         ALONE,
         by_scale(),
-        6,
+        4,
     ),
     "every adapter finds the same difference": Relation(
         every_adapter_finds_the_same_difference,
@@ -527,7 +527,7 @@ LOG_RELATIONS: Mapping[str, Relation] = {
         {"models": (2, 2), "tasks": (1, 1), "items": (2, 20), "groups": False, "cut": False,
          "metrics": 1, "odd_names": False},
         by_scale(),
-        6,
+        4,
     ),
     "reading changes no file": Relation(
         reading_changes_no_file, writes_beside, SMALL, examples=6

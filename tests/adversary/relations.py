@@ -44,7 +44,7 @@ class Relation:
     """Arguments of `evaluations`."""
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     """Further arguments of it by name, of which each is a test of its own."""
-    examples: int = 40
+    examples: int = 12
     """Evaluations that `make test` draws for each family."""
 
 
@@ -494,17 +494,17 @@ RELATIONS: Mapping[str, Relation] = {
         interval_p_and_verdict_agree, changed("compare", _turned), MODELS, by_scale()
     ),
     "verdicts, ranks and ties agree": Relation(
-        verdicts_ranks_and_ties_agree, changed("compare", _turned), MODELS, by_scale(), 20
+        verdicts_ranks_and_ties_agree, changed("compare", _turned), MODELS, by_scale(), 8
     ),
     "another model never sharpens": Relation(
         another_model_never_sharpens,
         changed("compare", lambda r: _shorter(r) if r.model_a.endswith("0") else r, every=2),
         {**MODELS, "models": (3, 4), "missing": False},
         by_scale(),
-        20,
+        8,
     ),
     "adjusted is never sharper than alone": Relation(
-        adjusted_is_never_sharper_than_alone, changed("compare", _shorter), MODELS, by_scale(), 20
+        adjusted_is_never_sharper_than_alone, changed("compare", _shorter), MODELS, by_scale(), 8
     ),
     "one more win is more evidence": Relation(
         one_more_win_is_more_evidence,

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -85,8 +86,7 @@ def test_a_matrix_of_models_without_common_items_is_refused() -> None:
     ids = np.arange(1000)
     [one] = es.ResponseMatrix.from_array(np.ones((1, 1000))).to_responses()
     many = [
-        type(one)(model=f"m{i}", task="t", metric="acc", item_ids=ids + 1000 * i,
-                  scores=one.scores, source=one.source)
+        replace(one, model=f"m{i}", item_ids=ids + 1000 * i)
         for i in range(40)
     ]  # fmt: skip
 

@@ -15,7 +15,9 @@ import random_designs
 import study
 from scipy import stats
 
+from evalstats_plugin.stats.clustered import t_cr2
 from evalstats_plugin.stats.differences import Differences, _Rows, distance
+from evalstats_plugin.stats.power import simulated_power, t_power
 
 pytestmark = pytest.mark.validation
 SIZES = (6, 10, 20, 50, 100, 300)
@@ -148,6 +150,87 @@ def power_of(some):
     }  # fmt: skip
 
 
+def planned(designs=30, size=20_000, runs=4000):
+    """Power that a pilot promises for its own difference, and that is reached."""
+    rows = []
+    for seed in range(designs):
+        made = random_designs.design(seed)
+        n = (10, 20, 50)[seed % 3]
+        values, mean = made.population("shift", n)
+        rng = np.random.default_rng([seed, 2])
+        pilot = values[rng.integers(0, len(values), size)]
+        x = values[rng.integers(0, len(values), (runs, n))]
+        rows.append({
+            "design": seed, "kind": made.kind, "n": n,
+            "promised": simulated_power(pilot, n, mean, tail=0.025),
+            "by_t": float(t_power(np.array([n]), mean, values.var(), tail=0.025)[0]),
+            "reached": float(np.mean(np.abs(deviates(x, np.zeros(runs))) >= Z)),
+        })  # fmt: skip
+    return rows
+
+
+def clustered(designs=40, runs=250):
+    """Coverage of clusters of unequal sizes, beside the clustered t."""
+    rows = []
+    for n in (5, 8, 15, 30):
+        misses = {"engine": [], "t_cr2": []}
+        widths = {"engine": [], "t_cr2": []}
+        for seed in range(designs):
+            made, rng = random_designs.design(seed), np.random.default_rng([seed, n])
+            if made.rare:
+                continue
+            a, b = made.pair(n * runs, rng, other=float(seed % 2), clustered=True)
+            size = made.cluster_size
+            sizes = rng.integers(1, size + 1, (runs, n))
+            x = (b - a).reshape(runs, n, size)
+            totals = np.where(np.arange(size) < sizes[:, :, None], x, 0.0).sum(axis=2)
+            first, second = made.pair(20_000, rng, other=float(seed % 2), clustered=True)
+            truth = (second - first).mean()
+            limits = {
+                "engine": Differences(totals, sizes=sizes * 1.0, span=1.0).limits(Z),
+                "t_cr2": t_cr2(totals, sizes, confidence_level=0.95),
+            }
+            for name, (low, high) in limits.items():
+                misses[name].append(1 - study.holds(low, high, truth).mean())
+                widths[name].append(float(np.nanmean(high - low)))
+        rows += [
+            {"clusters": n, "method": name, "coverage": 1 - float(np.mean(found)),
+             "coverage_worst": 1 - max(found), "width": float(np.median(widths[name])),
+             "designs": len(found), "runs": runs}
+            for name, found in misses.items()
+        ]  # fmt: skip
+    return rows
+
+
+def families(runs=300, draws=999):
+    """False findings among ten models, all pairs at once and each alone, and joint coverage."""
+    a, b = np.triu_indices(10, 1)
+    rows = []
+    for k, (kind, n) in enumerate((("right", 100), ("right", 15), ("judge", 30), ("rare", 100),
+                                   ("heavy", 12))):  # fmt: skip
+        rng = np.random.default_rng([11, k])
+        found = np.zeros(3)
+        for _ in range(runs):
+            item, own = rng.normal(size=n), rng.normal(size=(10, n))
+            scores = {
+                "right": lambda: (item + own > 0) * 1.0,
+                "judge": lambda: np.clip(np.round(5 + 2 * (item + own)), 0, 9) / 9,
+                "rare": lambda: 0.8 + 0.02 * own - 0.4 * (rng.random((10, n)) < 0.02),
+                "heavy": lambda: 0.5 + 0.02 * rng.standard_t(3, size=(10, n)),
+            }[kind]()
+            pairs = study.all_pairs(scores, a, b, n_draws=draws)
+            low, high = pairs.limits(0.05)
+            found += (
+                (pairs.p_values <= 0.05).any(),
+                (pairs.pairs.p_value <= 0.05).any(),
+                (study.holds(low, high, 0.0).all()),
+            )
+        together, alone, covered = (found / runs).tolist()
+        rows.append({"scores": kind, "n": n, "runs": runs, "false_finding": together,
+                     "uncorrected": alone, "coverage": covered})  # fmt: skip
+    return rows
+
+
 def named_cases(runs=4000):
     """Designs that earlier defaults failed on."""
     rng = np.random.default_rng(7)
@@ -171,7 +254,15 @@ def named_cases(runs=4000):
 def test_random_designs():
     n_null, n_other = 2000, 1000
     rows = [row for seed in range(DESIGNS) for row in rows_of(seed, n_null, n_other)]
-    study.write_figures("paired_engine", {"sizes": lambda: summary(rows), "named": named_cases})
+    write(rows)
+
+
+def write(rows):
+    """Write the figures of rows by design, and of the other studies."""
+    study.write_figures("paired_engine", {
+        "sizes": lambda: summary(rows), "named": named_cases, "power": planned,
+        "clusters": clustered, "families": families,
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

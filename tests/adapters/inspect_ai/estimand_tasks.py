@@ -125,6 +125,7 @@ def tasks() -> list[Task]:
         _task("groups_of_epochs", {"binary": parts}, Epochs(4, "pass_at_2")),
         _task("others", {"grades": [frequency(normalize=False), longest_run()],
                          "keys": [aggregate("right", accuracy()), {"style": [mean()]}]}),
+        _task("headline", {"binary": [longest_run(), accuracy(), stderr()]}),
         _task("no_reducer", {"missing": plain}, Epochs(3, [])),
         _task("errors", some, Epochs(3, ["mean", "max"]), **lenient),
         _task("scored_errors", some, Epochs(3, ["mean", "pass_at_2"]), score_on_error=True,
