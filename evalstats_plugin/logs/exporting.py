@@ -84,27 +84,6 @@ def export(
     return Exported(tuple(paths), tuple(notes))
 
 
-<<<<<<< HEAD
-def _encodable(r: Responses) -> Responses:
-    """Return responses in whose texts halves of surrogate pairs are escaped: no file holds them."""
-
-    def texts(values: Any) -> Any:
-        if isinstance(values, str):
-            return values.encode(errors="backslashreplace").decode()
-        if isinstance(values, Group):
-            return replace(values, name=texts(values.name), notes=texts(values.notes))
-        if isinstance(values, tuple):
-            return tuple(map(texts, cast("tuple[Any, ...]", values)))
-        if isinstance(values, np.ndarray):
-            array = cast("NDArray[Any]", values)
-            if array.dtype.kind not in "UO" or (array.dtype.kind == "U" and not _has_halves(array)):
-                return array
-            escaped = [texts(value) for value in array.ravel().tolist()]
-            return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
-        return values
-
-    return replace(r, **{f.name: texts(getattr(r, f.name)) for f in fields(r)})
-=======
 def _encodable(values: Any) -> Any:
     """Return responses, or a part, with halves of surrogate pairs escaped: no file holds them."""
     if isinstance(values, str):
@@ -122,7 +101,6 @@ def _encodable(values: Any) -> Any:
         escaped = [_encodable(value) for value in array.ravel().tolist()]
         return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
     return values
->>>>>>> main
 
 
 def _has_halves(texts: NDArray[Any]) -> bool:
