@@ -74,6 +74,9 @@ docs: $(DEV)
 validate: $(DEV)
 	$(BIN)/python -m pytest -m validation tests/validation
 	EVALSTATS_EXAMPLES=500 $(BIN)/python -m pytest tests/stats
+	EVALSTATS_ADVERSARY=20 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
+	EVALSTATS_ADVERSARY=1 EVALSTATS_LARGEST=5000 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
+	EVALSTATS_MUTATIONS=500000 $(BIN)/python -m pytest -n 2 tests/adversary/test_mutations.py
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
