@@ -73,8 +73,6 @@ def _steps(scale: str) -> Evaluation:
         # 12 items up by a step and none down were no evidence, nor were 20.
         pytest.param("one more win is more evidence", _steps("tenths"), id="steps of a tenth"),
         pytest.param("one more win is more evidence", _steps("grade"), id="grades"),
-        # Models whose names differ by a mark that is not printed.
-        pytest.param(VALUES, _of_models("abc", "\u202eabd"), id="names that are turned round"),
     ],
 )
 def test_a_counterexample_is_none_any_more(
