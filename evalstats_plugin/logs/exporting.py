@@ -91,17 +91,17 @@ def _encodable(r: Responses) -> Responses:
         if isinstance(values, str):
             return values.encode(errors="backslashreplace").decode()
         if isinstance(values, Measure | Group):
-            held = {f.name: texts(getattr(values, f.name)) for f in fields(values)}
+            held: dict[str, Any] = {f.name: texts(getattr(values, f.name)) for f in fields(values)}
             return replace(values, **held)
         if isinstance(values, tuple):
             return tuple(map(texts, cast("tuple[Any, ...]", values)))
-        if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
+        if isinstance(values, np.ndarray) and cast("NDArray[Any]", values).dtype.kind in "UO":
             array = cast("NDArray[Any]", values)
             if array.dtype.kind == "U" and not _has_halves(array):
                 return array
             escaped = [texts(value) for value in array.ravel().tolist()]
             return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
-        return values
+        return cast("Any", values)
 
     return replace(r, **{f.name: texts(getattr(r, f.name)) for f in fields(r)})
 
