@@ -226,7 +226,7 @@ def _of_cells(
     rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
     rows = [_with_coverage(c, r, solver) for c, r in zip(cells, rows, strict=True)]
     rows = _beside_independent(cells, rows, solver)
-    rows = _with_bounds(cells, rows, solver)
+    rows = _with_unseen(cells, _with_bounds(cells, rows, solver), solver.level)
     if population is not None:
         rows = [_of_population(c, r, population) for c, r in zip(cells, rows, strict=True)]
     return list(group_rows(cells, rows))
@@ -261,6 +261,21 @@ def _n_open(cell: Cell) -> int:
     if cell.composite is not None:
         return 0
     return len(cell.responses.item_ids) - cell.n
+
+
+def _with_unseen(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], level: float
+) -> list[ScoreInterval]:
+    """Add the limits of partial credit if one more item had the worst score, or the best."""
+    from evalstats_plugin.stats.reach import one_more
+
+    rows = list(rows)
+    for i, cell in enumerate(cells):
+        plain = cell.kind == "bounded" and cell.composite is None and cell.clusters is None
+        if plain and cell.bounds is not None and len(cell.values):
+            low, high = one_more(cell.values, bounds=cell.bounds, confidence_level=level)
+            rows[i] = replace(rows[i], low_unseen=finite(low), high_unseen=finite(high))
+    return rows
 
 
 def _with_bounds(

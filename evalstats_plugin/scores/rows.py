@@ -50,6 +50,10 @@ class ScoreInterval:
     """Where items have no score: limits that hold the score whatever those items would have had
     (Imbens and Manski's)."""
     missing_high: float | None = None
+    low_unseen: float | None = None
+    """Limits of partial credit if one more item had the least possible score, and if it had the
+    greatest: what so few items cannot show."""
+    high_unseen: float | None = None
     estimand: Literal["items", "clusters"] = "items"
     """What counts alike in the mean: every item, or every cluster of items."""
     population: str = "new items like these"

@@ -1,6 +1,7 @@
 """Partial credit: the mean of one model's scores between known bounds, by one distribution.
 
 * `mean_interval`: its interval
+* `one_more`: what one more item could have shown
 * `reach_points`: where the farthest scores not yet seen may lie
 
 The distribution is that of a mean with Dirichlet weights [Fer73]_: one unit of weight for each item
@@ -26,7 +27,7 @@ from scipy import special
 
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
-from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.interval import Interval, tail_probability
 
 # Weight of each reach point: that of Jeffreys' prior.
 HALF = 0.5
@@ -85,6 +86,37 @@ def mean_interval(
     scale = bounds[1] - bounds[0]
     limits = (bounds[0] + scale * (low + (high - low) * limit) for limit in found)
     return Interval(*(limit.reshape(shape) for limit in limits))
+
+
+def one_more(
+    scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: float
+) -> Interval:
+    """Limits if one more item had the least possible score, and if it had the greatest.
+
+    Quantiles of the Bayesian bootstrap [Rub81]_ of the scores and that one: what so few cannot
+    show, such as rare failures that none of them is.
+
+    Parameters
+    ----------
+    scores : shape (..., M)
+        NaN where missing; limits are NaN without scores.
+
+    Examples
+    --------
+    >>> low, high = one_more([0.79, 0.80, 0.82, 0.81], bounds=(0, 1), confidence_level=0.95)
+    >>> print(f"{low:.2f} {high:.2f}")
+    0.32 0.92
+    """
+    unit = bounded.to_unit(scores, bounds)
+    tail = tail_probability(confidence_level)
+    ends: list[FloatArray] = []
+    for u in (unit, 1 - unit):
+        atoms, weights = bounded.distinct_scores(u)
+        weights[:, 0] += 1
+        ends.append(bounded.lower_limit(atoms, weights, tail).reshape(unit.shape[:-1]))
+    empty, width = np.isnan(unit).all(axis=-1), bounds[1] - bounds[0]
+    low, high = bounds[0] + width * ends[0], bounds[1] - width * ends[1]
+    return Interval(np.where(empty, np.nan, low), np.where(empty, np.nan, high))
 
 
 def information(u: FloatArray) -> FloatArray:

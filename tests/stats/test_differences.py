@@ -188,3 +188,53 @@ def test_a_pair_of_500_items_takes_ten_milliseconds(within: Callable[..., object
     x = np.random.default_rng(0).normal(size=(1, 500))
 
     within(0.01, lambda: Differences(x, span=9.0).limits(Z))
+
+
+STUDY = json.loads(
+    (Path(__file__).parents[2] / "fixtures/validation/paired_engine.json").read_text("utf-8")
+)
+
+
+class TestFigures:
+    """What the study of 200 randomly drawn designs found."""
+
+    @pytest.mark.parametrize("n", [20, 50, 100, 300])
+    def test_equal_models_are_called_different_as_often_as_promised(self, n: int) -> None:
+        (row,) = (r for r in STUDY["sizes"] if (r["n"], r["method"]) == (n, "engine"))
+
+        assert row["designs"] >= 200
+        assert row["type_1_p99"] <= 0.065
+        assert row["type_1_worst"] <= 0.07
+        assert row["power_ratio_least"] >= 0.9
+        assert row["power_ratio_median"] >= 0.99
+
+    def test_controls_find_too_much_and_nothing(self) -> None:
+        rows = {(r["n"], r["method"]): r for r in STUDY["sizes"]}
+
+        assert all(rows[n, "half of t"]["type_1_mean"] > 0.2 for n in (6, 20, 300))
+        assert all(rows[n, "twice t"]["type_1_mean"] < 0.01 for n in (6, 20, 300))
+
+    def test_named_cases(self) -> None:
+        rows = STUDY["named"]
+
+        assert all(r["engine"] <= 0.065 for r in rows if "engine" in r)
+        assert all(r["p"] <= 0.001 for r in rows if "p" in r)
+
+    def test_no_adjusted_p_value_is_below_its_own(self) -> None:
+        (row,) = STUDY["tables"]
+
+        assert (2000, 0, 0) == (row["tables"], row["below_own"], row["contradictions"])
+
+    def test_planned_power_is_reached(self) -> None:
+        """Two of thirty miss .03, by .006; Student's t misses by up to .15."""
+        errors = np.array([abs(r["promised"] - r["reached"]) for r in STUDY["power"]])
+
+        assert len(errors) == 30
+        assert (errors <= 0.03).sum() >= 28
+        assert errors.max() <= 0.04
+        assert max(abs(r["by_t"] - r["reached"]) for r in STUDY["power"]) > 0.1
+
+    def test_all_pairs_at_once(self) -> None:
+        """Standard errors of .013."""
+        assert all(r["false_finding"] <= 0.075 for r in STUDY["families"])
+        assert all(r["coverage"] >= 0.92 for r in STUDY["families"])

@@ -188,3 +188,17 @@ class TestFigures:
                 assert 0.935 <= row["coverage"] <= 0.995
         t = [row["coverage"] for row in rows if row["method"] == "t_interval" and row["n"] == 5]
         assert min(t) < 0.7
+
+
+def test_one_more_item_allows_for_failures_that_none_of_few_is():
+    """97 % concentrated, 3 % far below: the limits of what was seen hold a third of the time."""
+    rng = np.random.default_rng(0)
+    failed = rng.random((400, 15)) < 0.03
+    scores = np.where(failed, rng.beta(3, 7, failed.shape), rng.beta(190, 10, failed.shape))
+    truth = 0.97 * 0.95 + 0.03 * 0.3
+    seen, more = reach.mean_interval(scores, **UNIT), reach.one_more(scores, **UNIT)
+
+    assert np.mean((seen.low <= truth) & (truth <= seen.high)) < 0.6
+    assert np.mean((more.low <= truth) & (truth <= more.high)) > 0.95
+    wide = reach.one_more(1 + 9 * scores, bounds=(1, 10), confidence_level=0.95)
+    np.testing.assert_allclose(wide.low, 1 + 9 * more.low)

@@ -202,6 +202,14 @@ def clustered(designs=40, runs=250):
     return rows
 
 
+FAMILIES = {
+    "right": lambda _, item, own: (item + own > 0) * 1.0,
+    "judge": lambda _, item, own: np.clip(np.round(5 + 2 * (item + own)), 0, 9) / 9,
+    "rare": lambda rng, _, own: 0.8 + 0.02 * own - 0.4 * (rng.random(own.shape) < 0.02),
+    "heavy": lambda rng, _, own: 0.5 + 0.02 * rng.standard_t(3, size=own.shape),
+}
+
+
 def families(runs=300, draws=999):
     """False findings among ten models, all pairs at once and each alone, and joint coverage."""
     a, b = np.triu_indices(10, 1)
@@ -212,12 +220,7 @@ def families(runs=300, draws=999):
         found = np.zeros(3)
         for _ in range(runs):
             item, own = rng.normal(size=n), rng.normal(size=(10, n))
-            scores = {
-                "right": lambda: (item + own > 0) * 1.0,
-                "judge": lambda: np.clip(np.round(5 + 2 * (item + own)), 0, 9) / 9,
-                "rare": lambda: 0.8 + 0.02 * own - 0.4 * (rng.random((10, n)) < 0.02),
-                "heavy": lambda: 0.5 + 0.02 * rng.standard_t(3, size=(10, n)),
-            }[kind]()
+            scores = FAMILIES[kind](rng, item, own)
             pairs = study.all_pairs(scores, a, b, n_draws=draws)
             low, high = pairs.limits(0.05)
             found += (
@@ -229,6 +232,24 @@ def families(runs=300, draws=999):
         rows.append({"scores": kind, "n": n, "runs": runs, "false_finding": together,
                      "uncorrected": alone, "coverage": covered})  # fmt: skip
     return rows
+
+
+def tables(count=2000):
+    """Generated tables: adjusted p-values below their own, and verdicts that limits contradict."""
+    rng = np.random.default_rng(12)
+    below = against = pairs = 0
+    for _ in range(count):
+        n, m = int(rng.integers(3, 6)), int(rng.choice([5, 12, 40]))
+        level = rng.integers(1, 11)
+        scores = np.round(rng.random((n, m)) ** rng.uniform(0.3, 3) * level) / level
+        a, b = np.triu_indices(n, 1)
+        found = study.all_pairs(scores, a, b, n_draws=499)
+        low, high = found.limits(0.05)
+        clear = np.abs(np.abs(found.deviate) - found.critical(0.05)) > 1e-5
+        below += int((found.p_values < found.pairs.p_value).sum())
+        against += int((((found.p_values <= 0.05) != ((low > 0) | (high < 0))) & clear).sum())
+        pairs += len(a)
+    return [{"tables": count, "pairs": pairs, "below_own": below, "contradictions": against}]
 
 
 def named_cases(runs=4000):
@@ -261,7 +282,7 @@ def write(rows):
     """Write the figures of rows by design, and of the other studies."""
     study.write_figures("paired_engine", {
         "sizes": lambda: summary(rows), "named": named_cases, "power": planned,
-        "clusters": clustered, "families": families,
+        "clusters": clustered, "families": families, "tables": tables,
     })  # fmt: skip
 
 
