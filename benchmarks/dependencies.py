@@ -100,6 +100,8 @@ class Set(NamedTuple):
     """Whether PyTorch is that of constraints.txt; it comes first, so that no other build does."""
     without: str = ""
     """What is missed, and why."""
+    beside: Sequence[str] = ()
+    """What else is installed, beside us."""
 
 
 _NO_TORCH = "torch: the builds for this Python that the index has bring gigabytes of CUDA"
@@ -108,11 +110,13 @@ HARNESSES = (
     "tests/test_plugins.py",
 )  # fmt: skip
 MODELS = ("tests/hierarchical", "tests/irt", "tests/ranking")
+PYMC = ("arviz>=1,<2", "opt_einsum", "pymc>=6")
+"""ArviZ's later major, which needs Python 3.12, and a program that asks for it."""
 
 SETS = {
     "lowest": Set("3.11", "lowest-direct", (*WITHOUT_TORCH, *WITH_TORCH), pinned=True),
     "newest, Python 3.12": Set("3.12", "highest", WITHOUT_TORCH, HARNESSES, without=_NO_TORCH),
-    "newest, Python 3.13": Set("3.13", "highest", WITHOUT_TORCH, without=_NO_TORCH),
+    "newest, Python 3.13": Set("3.13", "highest", WITHOUT_TORCH, without=_NO_TORCH, beside=PYMC),
 }
 """What `make test-versions` runs."""
 
@@ -154,7 +158,7 @@ def make_environment(name: str, chosen: Set, tree: Path) -> Path:
         _do(*run, "--constraints", ROOT / "constraints.txt", *wheels, "torch")
         wheels = ["--constraints", ROOT / "constraints.txt", *wheels]
     asked = f"{tree}[{','.join(chosen.extras)}]"
-    _do(*run, *wheels, "--resolution", chosen.resolution, "--editable", asked)
+    _do(*run, *wheels, "--resolution", chosen.resolution, "--editable", asked, *chosen.beside)
     # Tools do not move what was resolved.
     kept = folder / "resolved.txt"
     found = {name: number for name, number in versions(python).items() if name != "python"}
@@ -268,8 +272,34 @@ def direct() -> list[str]:
     return sorted({name.partition(">")[0] for names in asked for name in names})
 
 
+SYSTEMS = ("x86_64-manylinux_2_28", "aarch64-apple-darwin", "x86_64-pc-windows-msvc")
+WITH_WHEELS = ("cluster", "figures", "inspect", "models", "rank", "text")
+"""Extras of which everything has wheels; lm-eval asks for pure Python to build, as sqlitedict."""
+
+
+def with_wheels(python: str) -> dict[str, int]:
+    """Return how many packages a Python needs, all as wheels, by system; nothing is installed.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        Something has no wheel.
+    """
+    extras = [part for extra in WITH_WHEELS for part in ("--extra", extra)]
+    found: dict[str, int] = {}
+    for system in SYSTEMS:
+        done = subprocess.run(
+            [str(_uv()), "pip", "compile", "--quiet", "--no-header", "--no-annotate",
+             "--only-binary", ":all:", "--python-version", python, "--python-platform", system,
+             *extras, "pyproject.toml"],
+            capture_output=True, text=True, check=True, cwd=ROOT,
+        )  # fmt: skip
+        found[system] = done.stdout.count("==")
+    return found
+
+
 def main() -> None:
-    """Run the sets named, or all, and keep the figures."""
+    """Run the sets named, or all, and keep the figures; of all, wheels of the newest Python too."""
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if sys.argv[1:2] == ["--failed"]:
         for name in sys.argv[2:]:
@@ -294,6 +324,16 @@ def main() -> None:
         _keep(figures)
         if name in BIG:
             shutil.rmtree(_folder(name))
+    if not sys.argv[1:]:
+        python = pythons()[-1]
+        _keep({**figures, "wheels": {python: with_wheels(python)}})
+
+
+def pythons() -> list[str]:
+    """Return the versions of Python that the classifiers name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = [line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line]
+    return sorted(found, key=lambda version: int(version.partition(".")[2]))
 
 
 def _run_failed(name: str, figures: dict[str, Any]) -> None:

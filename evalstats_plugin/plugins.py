@@ -19,18 +19,20 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import pluggy
 
 from evalstats_plugin import hookspecs
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.methods import Family, Method, Question, table_of
-from evalstats_plugin.data.metrics import StockMetric
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.hookspecs import Command, Exporter, ItemText
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.methods import INTERVALS
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.metrics import StockMetric
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
 """Environment variable: names of plugins not to load, separated by commas."""
@@ -135,6 +137,12 @@ def _are_methods(answer: Any, _: object) -> bool:
     )
 
 
+def _are_metrics(answer: Any, _: object) -> bool:
+    from evalstats_plugin.data.metrics import StockMetric
+
+    return _is_list(answer) and all(isinstance(m, StockMetric) for m in answer)
+
+
 def _are_offers(answer: Any, _: object) -> bool:
     return _is_list(answer) and all(
         isinstance(offer, Command | Exporter)
@@ -164,9 +172,7 @@ _FITS: Mapping[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "evalstats_annotate_log": lambda answer, _: hasattr(answer, "name"),
     "evalstats_annotate_results": lambda answer, _: isinstance(answer, Mapping),
     "evalstats_methods": _are_methods,
-    "evalstats_metrics": lambda answer, _: (
-        _is_list(answer) and all(isinstance(m, StockMetric) for m in answer)
-    ),
+    "evalstats_metrics": _are_metrics,
     "evalstats_commands": _are_offers,
     "evalstats_harness_commands": _are_offers,
     "evalstats_exporters": _are_offers,

@@ -86,6 +86,15 @@ def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
     return found
 
 
+def is_altered(path: Path, aggregate: Json) -> bool:
+    """Whether instances are not those of the checksum in the aggregate file."""
+    about = section(aggregate, "detailed_evaluation_results")
+    if about.get("hash_algorithm") != "sha256" or not about.get("checksum"):
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() != about["checksum"]
+
+
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb", buffering=_BUFFER) as file:
         for number, line in enumerate(file, 1):

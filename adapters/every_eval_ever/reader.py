@@ -20,6 +20,7 @@ from evalstats_plugin.adapters.every_eval_ever.instances import (
     WEIGHT,
     Column,
     Key,
+    is_altered,
     match,
     mean_of,
     read_instances,
@@ -117,6 +118,16 @@ class _Log:
             return [Responses(**bare[i]) for i in wanted]
         instances = instances_of(self.path, self.found)
         columns = read_instances(instances, self.found) if instances else {}
+        if instances and is_altered(instances, self.found):
+            note = f"{instances.name} does not have the checksum that {self.path.name} names"
+            bare = [
+                {
+                    **fields,
+                    "provenance": replace(fields["provenance"], is_altered=True),
+                    "notes": (*fields["notes"], note),
+                }
+                for fields in bare
+            ]
         matched, left = match(self.results, columns)
         if not columns:
             return [_without_items(bare[i], _NO_INSTANCES, self.results[i]) for i in wanted]

@@ -135,7 +135,9 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     edited = log.model_copy(update={"results": results})
     headline = headline_row(edited)
     for scorer in dict.fromkeys(map(of_result, results.scores)):
-        for estimand in estimands_of(edited, scorer):
+        every = list(estimands_of(edited, scorer))
+        other = {key for e in every if e.kind == "other" for key in e.keys}
+        for estimand in every:
             label, score = estimand.label, estimand.result
             if score is None or not estimand.keys:
                 continue
@@ -145,7 +147,7 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
             elif label in rows and (estimand.kind == "scores" or label == headline):
                 name = "" if estimand.kind == "scores" else estimand.name
                 first = next(iter(score.metrics), "")
-                if estimand.kind == "scores" and first not in estimand.keys:
+                if estimand.kind == "scores" and first in other:
                     # The first value is no mean of the scores: these bounds are of another.
                     name = estimand.keys[0]
                 score.metrics = _placed(score.metrics, _bounds(rows[label], name))

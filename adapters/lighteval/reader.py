@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
 from evalstats_plugin.data.runs import PER_TASK
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, counted
 from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
+from evalstats_plugin.runtime.memory import check_parquet
 from evalstats_plugin.runtime.untrusted import printable_name
 
 Json = Mapping[str, Any]
@@ -227,7 +228,11 @@ class _Run:
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
             return Responses(**base, notes=(note,)).measured(aggregation="other")
-        mismatch = f"mismatch: {logged} was logged, the items give {mean:.6g}"
+        if n_cut:
+            over = "" if logged is None else f"; the value over all of them is {logged:.6g}"
+            notes = (f"{n} of {counted(n + n_cut, 'item')}: the details are cut off{over}",)
+        else:
+            notes = (f"mismatch: {logged} was logged, the items give {mean:.6g}",)
         base["measure"] = replace(base["measure"], n_cut=n_cut)
         return Responses(
             **base,
@@ -235,7 +240,7 @@ class _Run:
             scores=scores[:, None],
             item_hashes=details.questions,
             provenance=Provenance(task_version=version, prompt_hashes=details.prompts),
-            notes=() if same or n_cut else (mismatch,),
+            notes=() if same else notes,
         )
 
     def _config(self, task: str) -> Json:
@@ -285,12 +290,15 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
     pq: Any = import_module("pyarrow.parquet")
     try:
         with path.open("rb") as file:
-            names: list[str] = pq.read_schema(file).names
+            metadata: Any = pq.read_metadata(file)
+            names: list[str] = metadata.schema.to_arrow_schema().names
             scores = next((name for name in _SCORES if name in names), None)
             flat = [m for m in metrics or () if m in names]
             docs = next((name for name in _DOCS if name in names), None)
             wanted = [scores, docs, *flat, *({_QUESTION, _PROMPT, "hashes"} & {*names})]
-            table = pq.read_table(file, columns=[name for name in wanted if name])
+            chosen = [name for name in wanted if name]
+            check_parquet(metadata, path, chosen)
+            table = pq.read_table(file, columns=chosen)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read as Parquet: {error}") from error
     columns: dict[str, list[Any]] = {

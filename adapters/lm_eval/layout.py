@@ -150,19 +150,29 @@ def check_shape(data: Mapping[str, Any], path: Path) -> None:
             else:
                 _expect(value, _is_object, "an object", f"{name}.{inner}", path)
     for task, config in parts["configs"].items():
-        for name in ("filter_list", "metric_list"):
-            if config.get(name) is not None:
-                where = f"configs.{task}.{name}"
-                _expect(config[name], _is_objects, "a list of objects", where, path)
-        for entry in config.get("filter_list") or ():
-            where = f"configs.{task}.filter_list: name"
-            _expect(entry.get("name", ""), _is_text, "a text", where, path)
+        _check_config(config, f"configs.{task}", path)
+    for task, inside in section(data, "higher_is_better").items():
+        where = f"higher_is_better.{task}"
+        _expect(inside or {}, _is_directions, "true or false for each metric", where, path)
     for name, sizes in (("n-samples", ("original", "effective")), ("results", ("sample_len",))):
         for task, inside in parts[name].items():
             for size in sizes:
                 where = f"{name}.{task}.{size}"
                 _expect(inside.get(size, 0), _is_size, "a number of items", where, path)
     _check_block(data.get(KEY, {}), path)
+
+
+def _check_config(config: Any, where: str, path: Path) -> None:
+    """Check what is read of the configuration of a task."""
+    for name in ("filter_list", "metric_list"):
+        if config.get(name) is not None:
+            _expect(config[name], _is_objects, "a list of objects", f"{where}.{name}", path)
+    for entry in config.get("filter_list") or ():
+        of = f"{where}.filter_list"
+        _expect(entry.get("name", ""), _is_text, "a text", f"{of}: name", path)
+        _expect(entry.get("filter") or [], _is_objects, "a list of objects", of, path)
+    key = section(config, "metadata").get("cluster_key", "")
+    _expect(key or "", _is_text, "the name of a field", f"{where}.metadata.cluster_key", path)
 
 
 def _check_block(block: Any, path: Path) -> None:
@@ -201,6 +211,10 @@ def _is_text(value: Any) -> bool:
 
 def _is_size(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
+
+
+def _is_directions(value: Any) -> bool:
+    return _is_object(value) and all(one in (True, False, None) for one in value.values())
 
 
 def _is_json(text: str) -> bool:

@@ -109,12 +109,19 @@ def bca(items: int, resamples: int) -> Work:
 
 
 def max_t(models: int, items: int, resamples: int) -> Work:
-    """P-values of all pairs from the largest statistic under common sign flips."""
-    from evalstats_plugin.stats.many import ItemPairs
+    """P-values of all pairs from draws of the largest of them."""
+    from evalstats_plugin.stats.differences import Differences
+    from evalstats_plugin.stats.simultaneous import AllPairs, Units
 
-    scores, rng = data.beta_scores(models, items), np.random.default_rng(0)
-    pairs = np.triu_indices(models, 1)
-    return lambda: ItemPairs(scores, *pairs, bounds=(0, 1), rng=rng, n_draws=resamples).p_values
+    scores = data.beta_scores(models, items)
+    a, b = np.triu_indices(models, 1)
+    units = Units(scores, np.ones(items))
+
+    def work() -> object:
+        alone = Differences(scores[b] - scores[a], span=1.0)
+        return AllPairs(alone, units, a, b, n_draws=resamples).p_values
+
+    return work
 
 
 def clustered(clusters: int) -> Work:

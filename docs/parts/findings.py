@@ -20,14 +20,10 @@ _STUDY = re.compile(
 
 def _false_findings(correction: str) -> str:
     """Return in how many of 100 evals of equal models a correction lets a false finding through."""
-    study = read_study("many_models")
-    (row,) = (
-        row
-        for row in study["findings"]
-        if (row["abilities"], row["models"], row["items"], row["correction"])
-        == ("one_level", 10, 100, correction)
-    )
-    return f"{100 * row['family_wise_error']:.0f}"
+    study = read_study("paired_engine")
+    (row,) = (r for r in study["families"] if (r["scores"], r["n"]) == ("right", 100))
+    share = row[{"simultaneous": "false_finding", "none": "uncorrected"}[correction]]
+    return f"{100 * share:.0f}"
 
 
 def _coverage_of_abilities(name: str) -> str:

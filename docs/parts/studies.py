@@ -17,6 +17,30 @@ RESULTS = ROOT / "benchmarks" / "results"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
+def reading() -> str:
+    """Return what reading changed, of all that was tried under watch."""
+    lines = [
+        "| folders | how many | runs | with a result | audit events | changes |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {row['folders']} | {row['n_folders']} | {row['runs']:,} | {row['ended_well']} "
+        f"| {row['events']:,} | {row['changes']} |"
+        for row in read_study("reading")["folders"]
+    ]
+    return "\n".join(lines)
+
+
+def kills() -> str:
+    """Return how often writers were killed or found the disk full."""
+    study = read_study("kills")
+    (whole,) = study["summary"]
+    rows = (*study["commands"], {**whole, "command": "all that write"})
+    lines = ["| command | kills | full disks |", "|---|--:|--:|"]
+    lines += [f"| {r['command']} | {r['kills']:,} | {r['full_disks']:,} |" for r in rows]
+    return "\n".join(lines)
+
+
 def coverage() -> str:
     """Return the figures of the validation study on 0/1 scores."""
     study = read_study("intervals")
@@ -91,14 +115,6 @@ _STUDIES = {
     ("paired", "unpaired_scores"): "the same with partial credit, n = 5 to 50",
     ("partial_credit", "one"): "partial credit in [0, 1]: 23 kinds, n = 5 to 200",
     ("partial_credit", "failing"): "the same near .80, up to 20 % of items failed, n = 5 to 30",
-    (
-        "partial_credit",
-        "pairs",
-    ): "difference on the same items, 20 kinds of partial credit, n = 5 to 100",
-    (
-        "partial_credit",
-        "failing_pairs",
-    ): "the same near .80, up to 5 % of items failed, n = 5 to 30",
     ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
     ("cluster_sizes", "scores"): "the same, unequal sizes, 5 to 200 clusters, ICC 0 to .6",
     ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
 
 
-METHODS = ("auto", "miller", "t", "mcnemar-mid-p")
+METHODS = ("auto", "miller", "t", "symmetric-bootstrap")
 """Those of `evalstats_plugin.comparisons.power`, which costs NumPy to import; a test compares.
 """
 

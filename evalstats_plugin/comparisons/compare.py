@@ -42,7 +42,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, check_known, few
-from evalstats_plugin.runtime.workers import check_memory
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
@@ -356,7 +356,7 @@ def _check_size(responses: Sequence[Responses], design: Design, baseline: str | 
     check_memory(
         n_pairs * _PAIR_BYTES,
         f"{n_pairs:,} pairs of {max(models.values(), default=0):,} models",
-        f"name a baseline, or {instead}" if every_two else instead,
+        f"name a baseline (--baseline), or {instead}" if every_two else instead,
     )
 
 

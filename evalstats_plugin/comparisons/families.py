@@ -19,15 +19,25 @@ from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.methods import Family, Method
 from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import counted
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import multiplicity, ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from evalstats_plugin.stats.differences import MeanDifferences
     from evalstats_plugin.stats.interval import Interval
-    from evalstats_plugin.stats.paired import PairedCounts
+    from evalstats_plugin.stats.simultaneous import AllPairs
 
 # Half-widths, in normal standard errors, at which an interval is looked at for its p-value.
 _QUANTILES = np.concatenate([np.linspace(0.02, 4.0, 32), np.linspace(4.25, 7.0, 12)])
+
+FEW_ITEMS = 100
+"""Items up to which a note says what the data cannot show."""
+
+MANY_PAIRS = 500
+"""Pairs of a table beyond which these limits are left out: they take as long as all else."""
+
+FEW_PAIRS = 10
+"""Pairs of a table up to which each has that note."""
 
 
 @dataclass(slots=True)
@@ -40,8 +50,17 @@ class Found:
     p_value: FloatArray
     prob_higher: FloatArray
     difference: FloatArray
-    counts: PairedCounts | None = None
-    """Of 0/1 scores, where the method uses them."""
+    alone: MeanDifferences | None = None
+    """The distribution of the mean difference, where it is compared item by item."""
+
+
+def found_of(alone: MeanDifferences, confidence_level: float, method: str) -> Found:
+    """Return what the distributions of mean differences say of each pair alone."""
+    from evalstats_plugin.stats.interval import normal_quantile
+
+    low, high = alone.limits(normal_quantile(confidence_level))
+    p_value, prob, mean = alone.p_value, alone.prob_higher, alone.estimate
+    return Found(method, low, high, p_value, prob, mean, alone)
 
 
 class Whatever(NamedTuple):
@@ -74,16 +93,22 @@ class Each:
         """Return intervals that hold all differences at once with probability 1 - alpha."""
         return self._interval(1 - alpha / self._n)
 
+    def critical(self, alpha: float) -> float:
+        """Return the normal deviate of the limits."""
+        from evalstats_plugin.stats.interval import normal_quantile
+
+        return normal_quantile(1 - alpha / self._n)
+
     def step_down(self) -> FloatArray:
         """Return Holm's p-values."""
-        return many.holm(self._alone)
+        return multiplicity.holm(self._alone)
 
     def first(self, alpha: float, *, lower_is_better: bool) -> BoolArray | None:
         """Return None: intervals of single pairs do not tell."""
         del alpha, lower_is_better
 
 
-Judged: TypeAlias = Each | many.ItemPairs | many.WeightedPairs | many.TaskPairs
+Judged: TypeAlias = "Each | AllPairs"
 """All pairs of a table at once: adjusted p-values, the limits that belong to them, who is first."""
 
 
@@ -141,6 +166,8 @@ class Adjusted:
     family: str
     procedure: str
     first: BoolArray | None = None
+    z: float | None = None
+    """Normal deviate of the limits; None where they are not of mean differences."""
 
 
 def settle(tables: Sequence[Table], request: Request) -> list[Comparison]:
@@ -211,12 +238,14 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
 
 
 def _alone(table: Table, request: Request) -> Adjusted:
-    found = table.found
+    from evalstats_plugin.stats.interval import normal_quantile
+
+    found, z = table.found, normal_quantile(request.confidence_level)
     if request.correction == "none":
-        return Adjusted(found.p_value, found.low, found.high, "1 pair", "each pair alone")
-    p_values = many.benjamini_hochberg(found.p_value)
+        return Adjusted(found.p_value, found.low, found.high, "1 pair", "each pair alone", z=z)
+    p_values = multiplicity.benjamini_hochberg(found.p_value)
     name = f"{table.pairing.task}, {counted(table.n_pairs, 'pair')}"
-    return Adjusted(p_values, found.low, found.high, name, "screened, each pair alone")
+    return Adjusted(p_values, found.low, found.high, name, "screened, each pair alone", z=z)
 
 
 @dataclass(frozen=True)
@@ -273,30 +302,31 @@ def _size(tables: Sequence[Table]) -> str:
 
 
 def _settled(tables: Sequence[Table], family: _Family, request: Request) -> list[Adjusted]:
-    from evalstats_plugin.stats import many
-
     alpha = 1 - request.confidence_level
     step_down = request.correction == "stepdown"
     p_values = [t.judged.step_down() if step_down else t.judged.p_values for t in tables]
     if family.group is None or len(tables) == 1:
         shares = [_sidak(alpha, len(tables))] * len(tables)
-        p_values = many.over_tasks(p_values) if len(tables) > 1 else p_values
+        p_values = multiplicity.over_tasks(p_values) if len(tables) > 1 else p_values
     else:
-        share = _sidak((1 - many.GROUP_WEIGHT) * alpha, len(tables) - 1)
-        shares = [many.GROUP_WEIGHT * alpha] + [share] * (len(tables) - 1)
+        share = _sidak((1 - multiplicity.GROUP_WEIGHT) * alpha, len(tables) - 1)
+        shares = [multiplicity.GROUP_WEIGHT * alpha] + [share] * (len(tables) - 1)
         of_group = dict(zip(tables[0].names(), p_values[0].tolist(), strict=True))
         inside: list[FloatArray] = []
-        for table, own in zip(tables[1:], many.over_tasks(p_values[1:]), strict=True):
+        for table, own in zip(tables[1:], multiplicity.over_tasks(p_values[1:]), strict=True):
             gate = np.nan_to_num([of_group.get(n, 1.0) for n in table.names()], nan=1.0)
-            inside.append(many.graph(gate, own[None])[1][0])
-        p_values = [many.graph(p_values[0], p_values[0][None])[0], *inside]
+            inside.append(multiplicity.graph(gate, own[None])[1][0])
+        p_values = [multiplicity.graph(p_values[0], p_values[0][None])[0], *inside]
     found: list[Adjusted] = []
     for table, every, share in zip(tables, p_values, shares, strict=True):
+        # Never below what each pair says alone.
         own = np.where(np.isnan(table.found.difference), np.nan, every)
+        own = np.where(np.isnan(table.found.p_value), own, np.fmax(own, table.found.p_value))
         low, high = _agreeing(table, table.judged.limits(share), own, alpha)
         lower = table.pairing.higher_is_better is False
         first = table.judged.first(share, lower_is_better=lower)
-        found.append(Adjusted(own, low, high, family.name, table.judged.procedure, first))
+        z = table.judged.critical(share)
+        found.append(Adjusted(own, low, high, family.name, table.judged.procedure, first, z))
     return found
 
 
@@ -342,10 +372,13 @@ def _rows(
     }
     first = _first(table, shown, 1 - request.confidence_level)
     n = len(pairing.a)
+    of_pairs |= _of_one_more(table, shown, request)
+    notes = _with_what_cannot_be_shown(table, of_pairs, more.get("notes", table.columns["notes"]))
     models = np.asarray(pairing.models, dtype=object)
     every = {
         **table.columns,
         **more,
+        "notes": notes,
         "model_a": models[pairing.a].tolist(),
         "model_b": models[pairing.b].tolist(),
         "a_may_be_first": [None] * n if first is None else first[pairing.a].tolist(),
@@ -366,6 +399,34 @@ def _rows(
     return records(Comparison, every, common)
 
 
+def _of_one_more(table: Table, shown: Adjusted, request: Request) -> dict[str, FloatArray]:
+    """Limits that allow for one more item, of all that was compared item by item."""
+    alone = table.found.alone
+    if alone is None or shown.z is None:
+        return {}
+    found: dict[str, FloatArray] = {}
+    if np.isfinite(alone.span) and table.n_pairs <= MANY_PAIRS:
+        found["low_unseen"], found["high_unseen"] = alone.one_more(shown.z, size=alone.span)
+    if request.baseline is not None:
+        found["low_guarded"], found["high_guarded"] = alone.one_more(shown.z)
+    return found
+
+
+def _with_what_cannot_be_shown(
+    table: Table, columns: Mapping[str, FloatArray], notes: Sequence[tuple[str, ...]]
+) -> Sequence[tuple[str, ...]]:
+    """Notes with the limits of one more item, where there are few."""
+    low, high = columns.get("low_unseen"), columns.get("high_unseen")
+    if low is None or high is None or len(notes) > FEW_PAIRS:
+        return notes
+    shown: list[tuple[str, ...]] = []
+    for i, (own, n) in enumerate(zip(notes, table.columns["n_items"], strict=True)):
+        few = n <= FEW_ITEMS and np.isfinite(low[i] + high[i])
+        text = f"if one more item in {n + 1} had gone entirely against either: "
+        shown.append((*own, f"{text}[{low[i]:+.3f}, {high[i]:+.3f}]") if few else own)
+    return shown
+
+
 def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
     """P(b higher) of each pair, and its prior in words."""
     found, whole = table.found, table.pairing.family
@@ -376,19 +437,18 @@ def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
         other_side = (found.prob_higher - 0.5) * (found.difference - table.null) < 0
         prob = np.where(other_side, 0.5, found.prob_higher)
         return prob, "none" if method is None else prior_in_words(method)
-    errors = many.errors_of(
+    errors = ranks.errors_of(
         found.difference, found.prob_higher, (found.low, found.high), request.confidence_level
     )
-    prob = many.shrunk(found.difference, errors, n_models=n_models)
+    prob = ranks.shrunk(found.difference, errors, n_models=n_models)
     return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
 
 
 _WEIGHTED: Mapping[Family, str] = MappingProxyType(
     {
         "paired": "each of: both right, a only, b only, neither",
-        "clustered-paired": "each of: both right, a only, b only, neither",
         "confusion": "each of: both right, a only, b only, neither, by gold label",
-        "paired-bounded": "each reach point",
+        "paired-mean": "either side of the differences",
         "bounded": "each bound of the difference",
         "unpaired": "right and on wrong, of each model",
         "unpaired-bounded": "each bound, of each model",
@@ -402,7 +462,7 @@ def prior_in_words(method: Method) -> str:
     prior = method.mass if method.prior is None else method.prior
     weight = prior[0] if isinstance(prior, tuple) else prior
     if not isinstance(weight, float):
-        return "both scores uniform" if method.name == "latent" else "none"
+        return "none"
     size = {0.5: "½", 1.0: "1"}.get(weight, f"{weight:g}")
     return f"{size} on {_WEIGHTED[method.family]}"
 

@@ -21,11 +21,12 @@ import numpy as np
 from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
-from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import one_of_each
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Bounds,
@@ -201,15 +202,18 @@ def gate(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
             "such as a margin of 0.01 or 2%"
         )
-    listed, notes = as_list(responses)
+    each, notes = one_by_one(responses)
+    # Alone: with the candidates, their scores would say what the scale is.
+    own = iter(settled([r for r in each if r.model == baseline]))
+    listed = [next(own) if r.model == baseline else r for r in each]
     standards = {task_and_metric(r): r for r in listed if r.model == baseline}
     limits = Limits(drop, of_range, non_inferior, _ranges(standards.values(), bounds or {}))
     for place, standard in standards.items():
         limits.check(place, is_ratio=make_cell(standard, {}).kind == "ratio")
     # At least 1: `compare` says what is wrong with a baseline that is not there.
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
-    own = [_as_the_baseline(r, standards, limits) for r in listed]
-    judged = [r for r in own if r is not None]
+    terms = [_as_the_baseline(r, standards, limits) for r in listed]
+    judged = [r for r in terms if r is not None]
 
     if standards and len({r.model for r in listed}) > 1 == len({r.model for r in judged}):
         ran = few([" ".join(place) for place in standards])
@@ -323,6 +327,8 @@ class Limits:
         """Return the decision on one comparison."""
         margin, span = self.of(row)
         limits = _gains(row, row.low, row.high)
+        # What was not seen may be worse than what was.
+        guarded = _gains(row, row.low_guarded, row.high_guarded)
         notes = row.notes
         decision: Decision = "inconclusive"
         needed = None
@@ -331,7 +337,7 @@ class Limits:
         # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
         elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
             decision = "regressed"
-        elif not self.non_inferior or limits[0] > -margin:
+        elif not self.non_inferior or (guarded or limits)[0] > -margin:
             decision = "pass"
         else:
             needed = _items_needed(row, limits, margin)

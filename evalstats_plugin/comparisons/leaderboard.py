@@ -19,6 +19,7 @@ from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
+from evalstats_plugin.runtime.memory import fits, size_in_words
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
@@ -45,6 +46,10 @@ _WEIGHTING: Mapping[Weights, Literal["micro", "macro", "parts"]] = {
     "tasks": "macro",
     "items": "micro",
 }
+
+
+_PAIR_BYTES = 400
+"""Memory of a pair of models on one column, measured on 2,000 models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +242,17 @@ def table(
     overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
-    if len({cell.responses.model for cell in cells}) > 1:
+    models = {cell.responses.model for cell in cells}
+    needed = _pair_bytes([*joint, *apart])
+    if not fits(needed):
+        n = len(models)
+        chosen_notes = [
+            *chosen_notes,
+            f"no ranks, letters and marks: the {n * (n - 1) // 2:,} pairs of {n:,} models need "
+            f"about {size_in_words(needed)} of memory. Choose fewer (--models), or allow more "
+            "(--memory)",
+        ]
+    elif len(models) > 1:
         request = Request(
             baseline=None,
             confidence_level=confidence_level,
@@ -267,6 +282,15 @@ def table(
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall
     )
+
+
+def _pair_bytes(responses: Sequence[Responses]) -> int:
+    """Return the memory of all pairs of models on every task and group."""
+    n_of: dict[object, set[str]] = {}
+    for r in responses:
+        for column in (task_and_metric(r), *(g.name for g in r.groups)):
+            n_of.setdefault(column, set()).add(r.model)
+    return _PAIR_BYTES * sum(len(models) * (len(models) - 1) // 2 for models in n_of.values())
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:

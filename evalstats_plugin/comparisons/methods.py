@@ -1,7 +1,6 @@
 """The methods for comparisons of two models, and which is the default, and why.
 
-* `COMPARISONS`: means on the same items; `COMPARISON_DEFAULTS`, `CLUSTERED_COMPARISON_DEFAULTS`,
-  `TASK_DEFAULTS`
+* `COMPARISONS`: means on the same items; `COMPARISON_DEFAULTS`
 * `COMPOSITE_COMPARISONS`: metrics that are not means; `COMPOSITE_COMPARISON_DEFAULTS`
 * `PAIRED`: both of these
 * `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `MEASURES`
@@ -21,13 +20,21 @@ from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 _PAIRED = "evalstats_plugin.stats.paired:"
 _UNPAIRED = "evalstats_plugin.stats.unpaired:"
 _BOUNDED = "evalstats_plugin.stats.bounded:"
-_REACH = "evalstats_plugin.stats.reach:"
+_DIFFERENCES = "evalstats_plugin.stats.differences:"
 _MEANS = "evalstats_plugin.stats.means:"
 _CLUSTERED = "evalstats_plugin.stats.clustered:"
-_POSTERIOR = "evalstats_plugin.stats.grid_posteriors:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
 
+ENGINE = "symmetric-bootstrap"
+"""The default for any score on the same items."""
+
 COMPARISONS: tuple[Method, ...] = (
+    Method(
+        ENGINE, "paired-mean", _DIFFERENCES + "Differences",
+        "Bayesian bootstrap of the mean difference with half an item more on either side of it, "
+        "where the largest differences are: what one model did, the other can do",
+        "Rubin 1981; docs/explanation/methods.md", "comparison", mass=0.5,
+    ),
     Method(
         "dirichlet", "paired", _PAIRED + "dirichlet",
         "Dirichlet posterior of who gets an item right (prior ½ on each of the four cells)",
@@ -50,17 +57,6 @@ COMPARISONS: tuple[Method, ...] = (
         "paired-wald", "paired", _PAIRED + "wald",
         "difference ± z standard errors, no width without discordance: only to compare with",
         "Fagerland, Lydersen, Laake 2014", "comparison",
-    ),
-    Method(
-        "latent", "paired", _POSTERIOR + "latent",
-        "posterior of a latent bivariate normal model, both scores uniform a priori",
-        "Bowyer et al. 2025", "comparison",
-    ),
-    Method(
-        "reach", "paired-bounded", _REACH + "difference",
-        "Dirichlet-weighted mean difference, weight ½ where the farthest ones not yet seen may lie",
-        "Ferguson 1973; docs/explanation/methods.md", "comparison",
-        mass=0.5,
     ),
     Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
@@ -91,11 +87,6 @@ COMPARISONS: tuple[Method, ...] = (
         "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
         "t interval with the same standard error", "Bell, McCaffrey 2002", "comparison",
     ),
-    Method(
-        "dirichlet-multinomial", "clustered-paired", _POSTERIOR + "dirichlet_multinomial",
-        "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
-        "docs/explanation/methods.md", "comparison", prior=(0.5, 1.0),
-    ),
 )  # fmt: skip
 """For the mean difference of two models on the same items."""
 
@@ -105,45 +96,20 @@ CLUSTERED_NAMES = frozenset(m.name for m in COMPARISONS if m.family in CLUSTER_F
 COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
         "binary": (
-            "dirichlet",
-            "of all intervals for a paired difference its coverage is the closest to the level at "
-            "n = 10 to 100, and it is the shortest of those that reach it on average",
+            ENGINE,
+            "one procedure for any score, of which p of 0/1 scores is that of `dirichlet`; its "
+            "limits hold the truth .94 of the time at worst, at n = 10 to 100",
         ),
         "bounded": (
-            "reach",
-            "it is `dirichlet` for 0/1 scores and as narrow as Student's t for concentrated ones; "
-            "never of zero width, and interval, p and P(better) are of one distribution",
+            ENGINE,
+            "of equal models it finds 5 % different and no more whatever their scores are like, "
+            "rare failures included, with about the power of Student's t where that is valid",
         ),
-        "real": ("paired-t", "without bounds there is nothing better for few items"),
+        "real": (ENGINE, "the same; bounds only clip its limits"),
     }
 )
-"""Method used for ``"auto"`` on each kind of score, and why (``make validate`` measures it)."""
-
-CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "binary": (
-            "logit-t-cr2",
-            "it holds the mean over items whatever the sizes of clusters say of the lead, .93 to "
-            ".98 of the time from 5 clusters on; clusters of one size have `dirichlet-multinomial`",
-        ),
-        "bounded": ("logit-t-cr2", "never of zero width, close to the level from 20 clusters on"),
-        "real": ("t-cr2", "without bounds there is nothing better for few clusters"),
-    }
-)
-"""The same as `COMPARISON_DEFAULTS`, for items in clusters."""
-
-OF_EQUAL_CLUSTERS = "dirichlet-multinomial"
-"""Default for 0/1 scores where all clusters have the same number of items: there the mean over
-clusters is that over items, and it is narrower than the clustered t where clusters matter."""
-
-TASK_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "binary": ("paired-t", "mean differences of tasks are few, and far from their bounds"),
-        "bounded": ("paired-t", "the same"),
-        "real": ("paired-t", "without bounds there is nothing better for few tasks"),
-    }
-)
-"""The same as `COMPARISON_DEFAULTS`, for mean differences of tasks as a random sample."""
+"""Method used for ``"auto"`` on each kind of score, of items, clusters or tasks, and why (``make
+validate`` measures it)."""
 
 COMPOSITE_COMPARISONS: tuple[Method, ...] = (
     Method(
@@ -257,10 +223,12 @@ MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
 
 def with_prior(method: Method, weight: float) -> Method:
     """Give a method that has a prior this weight for each outcome: ½ is Jeffreys', 1 uniform."""
+    if method.name == ENGINE:
+        return method
     prior, mass, weight = method.prior, method.mass, float(weight)
     if isinstance(prior, tuple):
         # Of answers to the same items: each discordant cell, and the two others together.
-        alike = 2 if method.family in ("paired", "clustered-paired") else 1
+        alike = 2 if method.family == "paired" else 1
         prior = (weight, alike * weight)
     elif isinstance(prior, float):
         prior = weight

@@ -25,7 +25,6 @@ from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
-from evalstats_plugin.comparisons.paired import two_sided
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import direction
 from evalstats_plugin.data.methods import Kind, Method, choose
@@ -38,6 +37,7 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
 from evalstats_plugin.stats.streams import seed_for, stream
+from evalstats_plugin.stats.unpaired import two_sided
 
 N_RESAMPLES = 9999
 """Resamples and posterior draws."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.rows import SEQUENTIAL, PowerRow, PowerRows
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -33,12 +34,17 @@ from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
-EXACT = "mcnemar-mid-p"
-"""The test of 0/1 scores in one epoch, whose power is summed over all outcomes."""
+EXACT = ENGINE
+"""The test of `compare` itself: summed over all outcomes of 0/1 scores in one epoch, simulated from
+the pilot's own differences up to `SIMULATED_UP_TO` items."""
 
 METHODS = ("auto", "miller", "t", EXACT)
-"""Tests that find a difference. ``"auto"``: McNemar's mid-p test for 0/1 scores in one epoch, else
-Miller's normal approximation, and Student's t test below 100 items."""
+"""How power is computed. ``"auto"``: that of the test which `compare` uses, for 0/1 scores in one
+epoch and for few items of a pilot; else by Student's t below 100 items, and Miller's normal
+approximation, which agree with it within .01 there."""
+
+SIMULATED_UP_TO, MOST_SIMULATED = 100, 45
+"""Items up to which power is simulated, and pairs of a task; more are planned by Student's t."""
 
 NORMAL_FROM = 100
 """Fewest items for the normal approximation, which is then good to one item in 50."""
@@ -403,8 +409,7 @@ class PowerSolver:
                 f"{spread.task} {spread.metric}: the pilot has one epoch, from which the variance "
                 f"of {self.n_epochs} epochs cannot be estimated; run it in two epochs or more"
             )
-        within = np.nan_to_num(spread.within) / self.n_epochs
-        self.variance = np.maximum(spread.between, 0.0) + within
+        self.variance = np.maximum(spread.between, 0.0) + self._within() / self.n_epochs
         once = self.n_epochs == 1 and self.method in ("auto", EXACT)
         self.exact: BoolArray = ~np.isnan(spread.discordance) & once
         if self.method == EXACT and not self.exact.all():
@@ -412,6 +417,28 @@ class PowerSolver:
                 f"{self.method} is for 0/1 scores of the same items in one epoch; leave the method "
                 "at auto for anything else"
             )
+
+    def _within(self) -> FloatArray:
+        """Variance within items, of one epoch: no more than all of the pilot's variance."""
+        spread = self.spread
+        within = np.nan_to_num(spread.within)
+        return np.where(spread.between < 0, spread.n_epochs * spread.between + within, within)
+
+    def _simulated_at(self, n_items: FloatArray) -> IntArray:
+        """Pairs whose power is simulated from the pilot."""
+        own = self.spread.pilot is not None and self.method in ("auto", EXACT)
+        if not own or self.n_epochs != self.spread.n_epochs:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(~self.exact & (n_items <= SIMULATED_UP_TO) & (self.variance > 0))
+
+    def _simulated(self, pair: int, n: float, difference: float, n_models: int) -> float:
+        from evalstats_plugin.stats.power import simulated_power
+
+        assert self.spread.pilot is not None  # noqa: S101 - only such pairs are simulated
+        x = self.spread.pilot[pair]
+        x = x[~np.isnan(x)]
+        ahead = -abs(difference) if x.mean() < 0 else abs(difference)
+        return simulated_power(x, max(int(n), 1), ahead, tail=self.tail(n_models))
 
     def tail(self, n_models: int) -> float:
         """Probability in each tail of a comparison, by Bonferroni over all pairs of models."""
@@ -423,7 +450,9 @@ class PowerSolver:
     def names(self, n_items: FloatArray) -> list[str]:
         """Return the method that is used for each pair with so many items."""
         normal = np.where(self._small(n_items), "t", "miller")
-        return np.where(self._exact_at(n_items), EXACT, normal).tolist()
+        names = np.where(self._exact_at(n_items), EXACT, normal)
+        names[self._simulated_at(n_items)] = EXACT
+        return names.tolist()
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items that find a difference; NaN where nothing varies."""
@@ -451,6 +480,13 @@ class PowerSolver:
             # A sum of two roundings can pass a whole number by a last bit.
             inflated = of_counts[place] * self.spread.design_effect[exact]
             found[exact] = np.ceil(inflated - 1e-9)
+        for pair in self._simulated_at(found).tolist():
+
+            def power_at(n: FloatArray, pair: int = pair) -> FloatArray:
+                return np.array([self._simulated(pair, n[0], difference, self.n_models)])
+
+            start = found[pair : pair + 1]
+            found[pair] = stats_power.least_items(power_at, start, power=self.aim.power)[0]
         return found
 
     def difference(self, n_items: FloatArray) -> FloatArray:
@@ -479,6 +515,18 @@ class PowerSolver:
 
             least = stats_power.least_difference(of_counts, np.ones(len(size)), power=goal)
             found[exact] = least[place.ravel()]
+        for pair in self._simulated_at(n_items).tolist():
+
+            def power_by(size: FloatArray, pair: int = pair) -> FloatArray:
+                n = float(n_items[pair])
+                return np.array([self._simulated(pair, n, float(size[0]), self.n_models)])
+
+            pilot = np.abs(self.spread.pilot[pair]) if self.spread.pilot is not None else top
+            highest = np.array([min(top, float(np.nanmax(pilot)))])
+            least = stats_power.least_difference(
+                power_by, highest, power=self.aim.power, tolerance=0.002 * highest[0]
+            )
+            found[pair] = least[0]
         return found
 
     def power(
@@ -496,6 +544,10 @@ class PowerSolver:
         if exact.any():
             n, apart = self._effective(n_items)[exact], self._apart(difference)[exact]
             found[exact] = stats_power.paired_power(n, apart, difference, tail=tail)
+        for pair in self._simulated_at(n_items).tolist():
+            found[pair] = self._simulated(
+                pair, float(n_items[pair]), difference, n_models or self.n_models
+            )
         return found
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
@@ -506,7 +558,7 @@ class PowerSolver:
             difference,
             n_items,
             between=self.spread.between,
-            within=self.spread.within,
+            within=np.where(np.isnan(self.spread.within), np.nan, self._within()),
             tail=self.tail(self.n_models),
             power=self.aim.power,
         )
@@ -851,6 +903,7 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     return replace(
         spread,
         between=np.maximum(factor * total - noise, 0.0),
+        pilot=None if spread.pilot is None else np.sqrt(factor)[:, None] * spread.pilot,
         discordance=np.where(plain & ~np.isnan(spread.discordance), limit, spread.discordance),
         design_effect=np.where(plain, 1.0, factor * spread.design_effect),
     )
@@ -954,6 +1007,9 @@ class Spread:
     """Tasks over which the mean is taken, with as many items each."""
     bounded: float = np.inf
     """The greatest possible difference."""
+    pilot: FloatArray | None = None
+    """Shape (P, M): the pilot's differences by item, of few pairs without clusters; NaN where
+    missing."""
 
     @property
     def pairs(self) -> dict[tuple[str, str], int]:
@@ -1006,6 +1062,7 @@ def with_design_effect(spread: Spread, design_effect: float) -> Spread:
     return replace(
         spread,
         between=design_effect * plain - noise,
+        pilot=None if design_effect != 1 else spread.pilot,
         design_effect=np.full_like(spread.between, design_effect),
     )
 
@@ -1033,6 +1090,8 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     n, between, within, apart, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
     binary = paired and all(epochs_are_binary(c.responses) for c in cells)
+    few = paired and not binary and clusters is None and keep.sum() <= MOST_SIMULATED
+    pilot = (scores.means[b] - scores.means[a])[keep] if few else None
     bounds = {c.bounds for c in cells}
     span = bounds.pop() if len(bounds) == 1 else None
     return Spread(
@@ -1050,6 +1109,7 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         n_items=n[keep].astype(np.int64),
         n_epochs=int(matrix.scores.shape[2]),
         bounded=np.inf if span is None else span[1] - span[0],
+        pilot=pilot,
     )
 
 

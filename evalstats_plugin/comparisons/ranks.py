@@ -29,7 +29,7 @@ from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
 from evalstats_plugin.errors import counted
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
 MOST_LETTERED = 200
@@ -73,7 +73,7 @@ def rank_sets(
     )
     listed, notes = as_list(responses)
     pairs, left_out = pairings(listed, {}, None)
-    tables = paired_tables(pairs, request, alone=False)
+    tables = paired_tables(pairs, request)
     sets = [
         row
         for pairing, table, one in zip(pairs, tables, adjusted(tables, request), strict=True)
@@ -92,7 +92,7 @@ def ranks_with_groups(
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
     pairs, left_out = pairings(responses, request.bounds, None)
-    tables = paired_tables(pairs, request, alone=False)
+    tables = paired_tables(pairs, request)
     tables += group_comparisons(responses, request)
     shown = adjusted(tables, request)
     found = {
@@ -198,11 +198,11 @@ def _sets(
 ) -> list[RankSet]:
     """Rank models by who beats whom, shape (N, N); letters go by the order of their leads."""
     n, letters = len(models), [""] * len(models)
-    limits = many.rank_limits(beats)
+    limits = stats_ranks.rank_limits(beats)
     if n <= MOST_LETTERED:
         order = _order(leads)
         apart = (beats | beats.T)[np.ix_(order, order)]
-        for i, own in zip(order, many.letters(many.groups_alike(apart)), strict=True):
+        for i, own in zip(order, stats_ranks.letters(stats_ranks.groups_alike(apart)), strict=True):
             letters[i] = own
     columns: dict[str, Sequence[Any]] = {
         "model": models,
@@ -231,7 +231,7 @@ def _prob_best(
     if pairing.clusters is not None:
         values = _cluster_means(values, pairing.clusters[common])
     sign = -1.0 if pairing.higher_is_better is False else 1.0
-    prob = many.prob_best(sign * values, spread=high - low, rng=rng, n_draws=N_DRAWS)
+    prob = stats_ranks.prob_best(sign * values, spread=high - low, rng=rng, n_draws=N_DRAWS)
     return prob, notes if n_common < n_items else ()
 
 

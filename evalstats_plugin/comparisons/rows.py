@@ -44,6 +44,22 @@ class Comparison:
     low_single: float | None = None
     """Limits of this pair alone, which belong to `p_value`."""
     high_single: float | None = None
+    low_unseen: float | None = None
+    """Limits if one more item had gone entirely for a (`low_unseen`), or for b: what so few items
+    cannot show. None where scores have no bounds."""
+    high_unseen: float | None = None
+    low_guarded: float | None = None
+    """Limits for non-inferiority, of pairs with a baseline: they allow for one more item like the
+    worst seen, or the best."""
+    high_guarded: float | None = None
+    std_error: float | None = None
+    """Of the difference, clustered where items come in clusters."""
+    correlation: float | None = None
+    """Of the two models' scores over the items [Mil24]_."""
+    n_wins: int | None = None
+    """Items on which b is better, `n_ties` as good, `n_losses` worse."""
+    n_ties: int | None = None
+    n_losses: int | None = None
     prob_better: float | None
     """Probability that b is truly better: a higher score, or a lower one where lower is better."""
     prior: str = ""

@@ -7,10 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +21,17 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     pairings,
 )
-from evalstats_plugin.comparisons.families import Each, Found, Judged, Table, p_of_limits, prob_of_p
-from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
-from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
-from evalstats_plugin.data.methods import Kind, Method, choose
+from evalstats_plugin.comparisons.families import Found, Judged, Table, found_of
+from evalstats_plugin.comparisons.methods import ENGINE
+from evalstats_plugin.comparisons.paired import draws_for
+from evalstats_plugin.comparisons.units import Strata
+from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Group, Responses, mean_of_tasks, task_shares
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.interval import Interval
-
-
-FAMILIES = ("bounded", "real")
-"""Families of methods for mean differences of tasks as a random sample."""
 
 
 def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Table]:
@@ -65,12 +58,6 @@ class _Strata:
     def weights(self, n_items: FloatArray) -> FloatArray:
         """Shares of the tasks, from how many items each has, shape (..., T)."""
         return task_shares(self.around, n_items)
-
-    def blocks(self) -> Iterator[list[tuple[FloatArray, FloatArray]]]:
-        """Yield each task's scores of a and of b, of shape (P, M), for some pairs at a time."""
-        step = max(BLOCK_SIZE // max(self.whole.scores.shape[1], 1), 1)
-        for start in range(0, len(self.tasks[0].a), step):
-            yield [one.scores_of(start, start + step) for one in self.tasks]
 
 
 def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
@@ -151,44 +138,24 @@ def _all_items(
 
 
 def _group_table(strata: _Strata, request: Request) -> Table:
-    whole = strata.whole
-    found, interval = _solve_groups(strata, request)
+    from evalstats_plugin.stats.differences import Differences
+    from evalstats_plugin.stats.simultaneous import AllPairs
+
+    whole, family = strata.whole, strata.whole.family
+    units = Strata(strata.tasks, strata.weights)
+    n_pairs = len(family.a)
+    alone = Differences(units.differences, n_pairs=n_pairs, span=whole.span[1])
+    found = found_of(alone, request.confidence_level, ENGINE)
+    found.difference = units.means()
+    n_draws = draws_for(n_pairs, whole.scores.shape[1])
     n_items: IntArray = whole.n_items
     return Table(
         pairing=whole,
         found=found,
-        judge=partial(_judge_groups, strata, found, interval, request),
+        judge=lambda: AllPairs(alone, units.common(), family.a, family.b, n_draws=n_draws),
         columns={"n_items": n_items.tolist(), "notes": _group_notes(strata, found)},
         same={"kind": "group"},
         members=frozenset(one.task for one in strata.tasks),
-    )
-
-
-def _judge_groups(
-    strata: _Strata, found: Found, interval: Callable[[float], Interval], request: Request
-) -> Judged:
-    """Judge all pairs of a group at once: by common sign flips where every model has every item."""
-    whole = strata.whole.family
-    n_items = np.array([float(one.scores.shape[1]) for one in strata.tasks])
-    units = [
-        (one.scores if one.clusters is None else one.cluster_sums(one.scores)[0]) / n
-        for one, n in zip(strata.tasks, n_items.tolist(), strict=True)
-    ]
-    # Within a task of one unit there is no spread to see.
-    few_units = min(own.shape[1] for own in units) < 2
-    if len(whole.a) == 1 or few_units or np.isnan(strata.whole.scores).any():
-        return Each(found.p_value, interval)
-    from evalstats_plugin.stats.many import WeightedPairs
-
-    weights = strata.weights(n_items)
-    return WeightedPairs(
-        units,
-        weights,
-        whole.a,
-        whole.b,
-        span=whole.span[1],
-        rng=drawn_for(whole, request),
-        n_draws=draws_for(len(whole.a), sum(own.shape[1] for own in units)),
     )
 
 
@@ -209,67 +176,6 @@ def _group_notes(strata: _Strata, found: Found) -> list[tuple[str, ...]]:
     return notes
 
 
-def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[float], Interval]]:
-    """Return what was found of each pair, and a function that gives intervals at any level."""
-    from evalstats_plugin.stats import survey
-
-    parts = [_moments(strata, block) for block in strata.blocks()]
-    means, variances, n_units, n_items = np.concatenate(parts, axis=1)
-    weights = strata.weights(n_items)
-    found = survey.stratified(means, variances, n_units, weights)
-    if strata.whole.bounds is None:
-        name, prob = "stratified-t", survey.t_prob(found)
-
-        def interval(level: float) -> Interval:
-            return survey.t_interval(found, confidence_level=level)
-    else:
-        span = strata.whole.span
-        shape = survey.beta_shape(means, variances, n_units, weights, bounds=span)
-        name, prob = "beta-neff", survey.beta_prob(shape, bounds=span)
-
-        def interval(level: float) -> Interval:
-            return survey.beta_interval(shape, bounds=span, confidence_level=level)
-
-    limits = interval(request.confidence_level)
-    p_value = np.where(np.isnan(found.difference + limits.low), np.nan, two_sided(prob))
-    return Found(name, *limits, p_value, prob, found.difference), interval
-
-
-def _moments(strata: _Strata, scores: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Means, their variances, numbers of units and of items: shape (4, P, T).
-
-    Where the two share no items of a task, as after a benchmark was renewed, their own means are
-    compared, with Welch's degrees of freedom [Wel47]_ and the mean number of items.
-    """
-    from evalstats_plugin.stats.unpaired import welch_freedom
-
-    found: list[FloatArray] = []
-    for one, (a, b) in zip(strata.tasks, scores, strict=True):
-        moments = _task_moments(one, b - a)
-        apart = moments[3] == 0
-        if apart.any():
-            mean_a, v, n_a, m_a = _task_moments(one, a[apart])
-            mean_b, w, n_b, m_b = _task_moments(one, b[apart])
-            freedom = np.where(v + w > 0, welch_freedom(v, n_a, w, n_b), n_a + n_b - 2)
-            moments[:, apart] = mean_b - mean_a, v + w, freedom + 1, (m_a + m_b) / 2
-        found.append(moments)
-    return np.stack(found, axis=-1)
-
-
-def _task_moments(task: Pairing, values: FloatArray) -> FloatArray:
-    """Means of rows, their variances, numbers of units and of items: shape (4, P)."""
-    from evalstats_plugin.stats import clustered
-    from evalstats_plugin.stats import means as stats_means
-
-    n, centre, std = stats_means.moments(values)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        units, variance = n, std**2 / n
-    if task.clusters is not None:
-        moments = clustered.cluster_moments(*task.cluster_sums(values))
-        units, variance = moments.n, moments.cr1**2
-    return np.stack([centre, variance, units, n])
-
-
 def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models by their mean differences on tasks that have the same weight each.
 
@@ -284,11 +190,10 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     SelectionError
         For a method that is not for mean differences of tasks.
     """
-    fitting = [name for name, method in request.table.items() if method.family in FAMILIES]
-    if request.method not in ("auto", *fitting):
+    if request.method not in ("auto", ENGINE):
         raise SelectionError(
-            f"method {request.method!r} does not apply to mean differences of tasks; choose from: "
-            f"auto, {', '.join(fitting)}"
+            f"method {request.method!r} does not apply to mean differences of tasks: leave it at "
+            f"auto, which is {ENGINE}"
         )
     models = list(dict.fromkeys(r.model for r in responses))
     best = is_chosen_from_data(request.baseline, models)
@@ -417,11 +322,12 @@ def _against(table: Pairing, baseline: str | None) -> Pairing | None:
 
 
 def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
+    from evalstats_plugin.stats.differences import Differences
+    from evalstats_plugin.stats.simultaneous import AllPairs, Units
+
     family = table.family
     differences = sample.differences[family.a, family.b]
-    method = choose(table.kind, request.method, request.table, TASK_DEFAULTS)
-    interval = partial(_interval, table, differences, method)
-    found = _solve_across(table, differences, method, request)
+    alone = Differences(differences, span=table.span[1])
     shown = slice(len(table.a))
     n_items = sample.n_items[table.a, table.b].sum(axis=1)
     notes = _across_notes(table, differences[shown], sample.variances[table.a, table.b])
@@ -429,54 +335,23 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
     def judge() -> Judged:
         of_means = family.scores[family.b] - family.scores[family.a]
         # Models that lack some items or tasks have differences of their own in every pair.
-        if len(family.a) == 1 or not np.allclose(differences, of_means, rtol=0.0, atol=1e-9):
-            return Each(found.p_value, interval)
-        from evalstats_plugin.stats.many import TaskPairs
-
-        rng = drawn_for(family, request)
+        alike = np.allclose(differences, of_means, rtol=0.0, atol=1e-9)
+        units = Units(family.scores, np.ones(family.scores.shape[1]), None if alike else of_pairs)
         n_draws = draws_for(len(family.a), family.scores.size)
-        return TaskPairs(family.scores, family.a, family.b, rng=rng, n_draws=n_draws)
+        return AllPairs(alone, units, family.a, family.b, n_draws=n_draws)
+
+    def of_pairs(which: IntArray) -> tuple[FloatArray, FloatArray]:
+        seen = ~np.isnan(differences[which])
+        return np.where(seen, differences[which], 0.0), seen.astype(np.float64)
 
     return Table(
         pairing=table,
-        found=found,
+        found=found_of(alone, request.confidence_level, ENGINE),
         judge=judge,
         columns={"n_items": n_items.tolist(), "notes": notes},
         same={"kind": "tasks"},
         apart=True,
     )
-
-
-def _solve_across(
-    table: Pairing, differences: FloatArray, method: Method, request: Request
-) -> Found:
-    from evalstats_plugin.stats import paired
-    from evalstats_plugin.stats.means import moments
-
-    level, mean = request.confidence_level, moments(differences).mean
-    low, high = _interval(table, differences, method, level)
-    if method.family == "bounded":
-        mass = 0.5 if method.mass is None else method.mass
-        prob = paired.dirichlet_process_prob(differences, bounds=table.span, mass=mass)
-    elif method.name == "paired-t":
-        prob = paired.t_prob(differences)
-    else:
-        p_value = p_of_limits(partial(_interval, table, differences, method), level)
-        prob = prob_of_p(p_value, mean)
-    return Found(method.name, low, high, two_sided(prob), prob, mean)
-
-
-def _interval(
-    table: Pairing, differences: FloatArray, method: Method, confidence_level: float
-) -> Interval:
-    from evalstats_plugin.stats.interval import Interval
-
-    more = {"bounds": table.span} if method.family == "bounded" else {}
-    low, high = method.load()(differences, confidence_level=confidence_level, **more)
-    # Equal differences on all tasks have no spread to make a t interval of.
-    flat = (high - low == 0) & (method.family == "real")
-    low, high = (np.clip(limit, *table.span) for limit in (low, high))
-    return Interval(np.where(flat, np.nan, low), np.where(flat, np.nan, high))
 
 
 def _across_notes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def _room_beside(output: Path, size: int) -> Generator[IO[bytes]]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder) as file:
-            if hasattr(os, "posix_fallocate"):
+            if sys.platform == "linux":
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)

@@ -109,12 +109,18 @@ def _is_plain(given: Any) -> bool:
 
 
 def as_list(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
-    """Return the responses one by one, and the notes that came with them."""
+    """Return the responses one by one with their scales, and the notes that came with them."""
+    each, notes = one_by_one(given)
+    return settled(each), notes
+
+
+def one_by_one(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
+    """Return the responses as they were logged, and the notes that came with them."""
     found = as_responses(given)
     if isinstance(found, ResponseStore):
         found = in_memory(found)
     each = found.to_responses() if isinstance(found, ResponseMatrix) else found
-    return settled(each), tuple(found.notes)
+    return list(each), tuple(found.notes)
 
 
 def in_memory(store: ResponseStore) -> ResponseMatrix:

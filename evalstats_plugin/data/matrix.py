@@ -34,6 +34,7 @@ from evalstats_plugin.runtime.files import (
     texts_in,
     write_signed,
 )
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ class ResponseMatrix:
         n, m, r = self.scores.shape
         sizes = (counted(n, "model"), counted(m, "item"), counted(r, "epoch"))
         return f"<ResponseMatrix: {' × '.join(sizes)}>"
+
+    def measure_of(self, task: str, metric: str) -> Measure:
+        """Return what the scores of a task under a metric are."""
+        held = (m for m in self.measures if (m.task, m.metric) == (task, metric))
+        return next(held, None) or Measure(task=task, metric=metric)
 
     @property
     def items(self) -> pd.DataFrame:
@@ -172,6 +178,7 @@ class ResponseMatrix:
             raise DesignError(msg)
         models = tuple(dict.fromkeys(r.model for r in responses))
         n_epochs = max(r.scores.shape[1] for r in responses)
+        _check_size(responses, len(models), n_epochs)
         blocks = [
             _join_task(group, models, n_epochs, drop=on_conflict == "drop")
             for group in grouped(responses, lambda r: r.task).values()
@@ -196,7 +203,6 @@ class ResponseMatrix:
         for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
             places.setdefault(key, []).append(j)
         source = Source(path=Path(), harness="matrix")
-        known = {(m.task, m.metric): m for m in self.measures}
 
         def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
             return None if values is None else values[at]
@@ -204,7 +210,7 @@ class ResponseMatrix:
         # Slices that all models share are made once.
         parts = [
             (
-                known.get(names) or Measure(task=names[0], metric=names[1]),
+                self.measure_of(str(key[0]), str(key[1])),
                 at,
                 self.item_ids[at],
                 cut(self.clusters, at),
@@ -212,7 +218,7 @@ class ResponseMatrix:
                 cut(self.chance, at),
             )
             for key, of_key in places.items()
-            for at, names in [(np.array(of_key), (str(key[0]), str(key[1])))]
+            for at in [np.array(of_key)]
         ]
         return [
             Responses(
@@ -348,6 +354,19 @@ def _join_task(
             else ()
         ),
     )
+
+
+def _check_size(responses: Sequence[Responses], n_models: int, n_epochs: int) -> None:
+    """Refuse a matrix that would not fit: of models with items of their own it has every pair."""
+    n_items = 0
+    for group in grouped(responses, lambda r: r.task).values():
+        first, *others = (r.item_ids for r in group)
+        own = [ids for ids in others if not np.array_equal(ids, first)]
+        n_items += len(np.unique(np.concatenate([first, *own]).astype(str))) if own else len(first)
+    # The scores, their means over the epochs, and what is computed of both.
+    needed = 8 * n_models * n_items * (n_epochs + 2)
+    what = f"the scores of {n_models:,} models on {n_items:,} items"
+    check_memory(needed, what, "choose models or tasks, or make a response store of them")
 
 
 def _check_one_metric(responses: Sequence[Responses]) -> None:

@@ -13,16 +13,14 @@ resampling ``f(scores, *, confidence_level, n_resamples, rng)``
 ratio      ``f(numerator, denominator, *, confidence_level)``, both (cells, M)
 clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real;
            -sized: also ``estimand`` and ``clusters`` (`stats.grid_posteriors`);
-           -paired: ``f(only_a, only_b, sizes, *, confidence_level)``
-paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -bounded:
-           ``f(a, b, *, bounds, attained, confidence_level)``, scores (P, M) of both models
+paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -mean is the
+           default of comparisons alone, `stats.differences`
 unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`; -bounded:
            ``f(scores, a, b, *, bounds, confidence_level)``, scores (N, M), a and b (P,);
            -real: ``f(totals, sizes, a, b, *, confidence_level)``, both (N, C)
 ========== ==============================================================================
 
-It returns ``Interval(low, high)``, or ``Posterior(low, high, prob_better)`` for clustered-paired,
-and with ``p_value`` too for paired-bounded. Other families may return ``prob_better`` too, which a
+It returns ``Interval(low, high)``. Unpaired families may return ``prob_better`` too, which a
 comparison then shows.
 Methods for comparisons receive the differences of two models' scores, or counts for 0/1 scores;
 unpaired methods receive the scores of both models.
@@ -45,7 +43,7 @@ Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "
 Family = Literal[
     "binary", "bounded", "bounded-attained", "real", "resampling", "ratio",
     "clustered", "clustered-sized", "clustered-bounded", "clustered-real",
-    "paired", "paired-bounded", "clustered-paired", "unpaired", "unpaired-bounded", "unpaired-real",
+    "paired", "paired-mean", "unpaired", "unpaired-bounded", "unpaired-real",
     "f1", "confusion", "auc", "sums",
 ]  # fmt: skip
 
@@ -67,9 +65,8 @@ _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
         "clustered-sized": ("binary",),
         "clustered-bounded": ("binary", "bounded"),
         "clustered-real": ("binary", "bounded", "real"),
-        "clustered-paired": ("binary",),
         "paired": ("binary",),
-        "paired-bounded": ("binary", "bounded"),
+        "paired-mean": ("binary", "bounded", "real"),
         "unpaired": ("binary",),
         "unpaired-bounded": ("binary", "bounded"),
         "unpaired-real": ("binary", "bounded", "real"),

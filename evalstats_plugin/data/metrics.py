@@ -10,6 +10,7 @@ here: its scores show which (`data.scales`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -41,11 +42,21 @@ class StockMetric:
 
     def fits(self, metric: str, harness: str, task: str) -> bool:
         """Whether the line is about this metric."""
-        return (
-            any(fnmatchcase(metric, name) for name in self.metric.split())
-            and fnmatchcase(harness, self.harness)
-            and fnmatchcase(task, self.task)
-        )
+        if self.harness not in ("*", harness):
+            return False
+        names = any(_matches(metric, name) for name in self.metric.split())
+        return names and _matches(task, self.task)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # Most differ before the first wildcard, which is faster than a regular expression.
+    start = _WILDCARD.split(pattern, maxsplit=1)[0]
+    if start == pattern or not name.startswith(start):
+        return name == pattern
+    return pattern == start + "*" or fnmatchcase(name, pattern)
+
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 PERCENT = Scale(0.0, 100.0, unit="percent")

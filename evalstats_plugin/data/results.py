@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, make_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, make_dataclass, replace
 from functools import cache
 from importlib import import_module
 from itertools import repeat
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 RowT = TypeVar("RowT")
 KeyT = TypeVar("KeyT")
+
+
+INSIDE = "inside"
+"""Key of the metadata of fields that are no columns of tables, such as a row's measure."""
 
 
 class Drawable:
@@ -120,9 +124,9 @@ class Results(Drawable, Generic[RowT]):
     def columns(self) -> list[str]:
         """The record's fields; without rows only where the results have a class of their own."""
         if self.rows:
-            return [field.name for field in fields(self.rows[0])]  # type: ignore[arg-type]
+            return _columns(type(self.rows[0]))
         of_base = [arg for base in getattr(self, "__orig_bases__", ()) for arg in get_args(base)]
-        return [field.name for kind in of_base if is_dataclass(kind) for field in fields(kind)]
+        return [name for kind in of_base if is_dataclass(kind) for name in _columns(kind)]
 
 
 def records(
@@ -157,11 +161,21 @@ def _draft(kind: type[Any]) -> Callable[..., Any]:
     return make_dataclass(f"{kind.__name__}Draft", names, slots=True, eq=False, repr=False)
 
 
+@cache
+def _columns(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind) if not field.metadata.get(INSIDE)]
+
+
+@cache
+def _hidden(kind: type[Any]) -> dict[str, None]:
+    return {field.name: None for field in fields(kind) if field.metadata.get(INSIDE)}
+
+
 def _plain(row: Any) -> dict[str, Any]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
-        for name, value in asdict(row).items()
-    }
+    hidden = _hidden(type(row))
+    found = asdict(replace(row, **hidden) if hidden else row)
+    values = ((name, value) for name, value in found.items() if name not in hidden)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}  # pyright: ignore[reportUnknownArgumentType]
 
 
 def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:

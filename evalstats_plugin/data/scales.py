@@ -19,6 +19,9 @@ from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.stats.arrays import FloatArray
 
+UNLIMITED = Scale()
+"""Of scores beyond 0 and 1 that are on no scale that is known."""
+
 FEW = 0.1
 """Share of the values that may lie beyond a scale before it is not theirs."""
 
@@ -35,17 +38,17 @@ _FAR = 5.0
 class Strays(NamedTuple):
     """Values beyond a scale."""
 
-    count: int
+    n: int
     values: tuple[float, ...]
     """Distinct, in order."""
 
     def question(self, metric: str, scale: str) -> str:
-        """Return what to ask of whoever knows the scores."""
+        """Return what to ask of the user, who knows the scores."""
         shown = few([_text(value) for value in self.values])
         code = f" --missing-code {self.values[0]:g}" if len(self.values) <= MOST_CODES else ""
         hint = f"a code for missing? {code.strip()} leaves such out; " if code else ""
         return (
-            f"{counted(self.count, 'value')} of {shown} beyond the scale {scale}: {hint}"
+            f"{counted(self.n, 'value')} of {shown} beyond the scale {scale}: {hint}"
             f"--bounds {metric}=LOW,HIGH sets another scale"
         )
 
@@ -58,7 +61,7 @@ def strays(scores: FloatArray, bounds: tuple[float, float]) -> Strays | None:
     """Return the finite values beyond the bounds; None without any.
 
     >>> strays(np.array([0, 1, -1, 1, -1]), (0, 1))
-    Strays(count=2, values=(-1.0,))
+    Strays(n=2, values=(-1.0,))
     """
     low, high = bounds
     rounding = 1e-9 * max(abs(end) for end in (low, high, 0.0) if np.isfinite(end))
@@ -105,7 +108,7 @@ def _few_beyond(known: FloatArray, bounds: tuple[float, float]) -> bool:
     # A few answers graded 5 among many graded 1 are no codes.
     if beyond is None or not len(inside) or inside.min() == inside.max() == 1:
         return False
-    return beyond.count <= FEW * len(known) and len(beyond.values) <= MOST_CODES
+    return beyond.n <= FEW * len(known) and len(beyond.values) <= MOST_CODES
 
 
 def _without_codes(known: FloatArray) -> FloatArray:
@@ -178,15 +181,19 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     if usual is not None:
         beyond = strays(scores, (usual.low, usual.high))
         size = int(np.isfinite(scores).sum())
-        if beyond is None or beyond.count <= FEW * size:
+        if beyond is None or beyond.n <= FEW * size:
             return list(group)
     scale = observed(scores)
     metric = group[0].measure.metric
     if scale is None and usual is None:
-        return list(group)
+        finite = scores[np.isfinite(scores)]
+        if not len(finite) or (finite.min() >= 0 and finite.max() <= 1):
+            return list(group)
+        # What one model's zeros and ones would look like, others' scores exclude.
+        return [r.under(r.measure.on(UNLIMITED, "observed")) for r in group]
     told = f"not on the usual scale of {metric} ({usual}): " if usual is not None else ""
     if scale is None:
-        return [_noted(r, None, f"{metric}: {told}taken as unbounded") for r in group]
+        return [_noted(r, UNLIMITED, f"{metric}: {told}taken as unbounded") for r in group]
     if scale is SHARE:
         return [r.under(r.measure.on(scale, "observed")) for r in group]
     note = (
@@ -196,6 +203,6 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     return [_noted(r, scale, note) for r in group]
 
 
-def _noted(r: Responses, scale: Scale | None, note: str) -> Responses:
+def _noted(r: Responses, scale: Scale, note: str) -> Responses:
     made = r.under(r.measure.on(scale, "observed"))
     return made if note in made.notes else made.noted(note)

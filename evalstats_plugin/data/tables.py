@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.runtime.files import number_in
+from evalstats_plugin.runtime.memory import check_parquet, check_text
 from evalstats_plugin.runtime.untrusted import csv_original
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
@@ -187,6 +188,7 @@ def csv_table(content: bytes, where: str) -> Table:
         The text is not UTF-8, a name occurs twice in the heading, or a row has too few or too many
         cells.
     """
+    check_text(len(content), where)
     content = content.removeprefix(b"\xef\xbb\xbf")
     text = decoded(content, where)
     heading, separator = heading_of(text)
@@ -276,12 +278,19 @@ def parquet_table(content: bytes, where: str) -> Table:
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
     try:
-        file: Any = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        names: tuple[str, ...] = tuple(file.schema_arrow.names)
+        file: Any = pq.ParquetFile(pa.BufferReader(content))
+        schema: Any = file.schema_arrow
+        names: tuple[str, ...] = tuple(schema.names)
+        # Texts stay codes: one that is long and in every row would not fit otherwise.
+        coded = [name for name in names if pa.types.is_string(schema.field(name).type)]
+        file = pq.ParquetFile(
+            pa.BufferReader(content), page_checksum_verification=True, read_dictionary=coded
+        )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LogError(f"{where} cannot be read as Parquet: {error}") from error
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
+        check_parquet(file.metadata, where, wanted)
         try:
             found = file.read(columns=list(wanted))
             # Texts are not checked on reading.

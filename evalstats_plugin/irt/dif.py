@@ -27,7 +27,7 @@ from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.many import benjamini_hochberg, holm
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg, holm
 from evalstats_plugin.stats.steady import steady
 
 Method = Literal["logistic", "mantel-haenszel"]

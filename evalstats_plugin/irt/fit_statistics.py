@@ -24,7 +24,7 @@ from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,7 +25,7 @@ from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squa
 from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.many import holm
+from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:

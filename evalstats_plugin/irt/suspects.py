@@ -28,7 +28,7 @@ from evalstats_plugin.irt.fit_statistics import (
 )
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.many import benjamini_hochberg
+from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 from evalstats_plugin.stats.steady import steady
 
 NOISY = 1.3

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
@@ -83,25 +84,24 @@ def export(
     return Exported(tuple(paths), tuple(notes))
 
 
-def _encodable(r: Responses) -> Responses:
-    """Return responses in whose texts halves of surrogate pairs are escaped: no file holds them."""
-
-    def texts(values: Any) -> Any:
-        if isinstance(values, str):
-            return values.encode(errors="backslashreplace").decode()
-        if isinstance(values, Group):
-            return replace(values, name=texts(values.name), notes=texts(values.notes))
-        if isinstance(values, tuple):
-            return tuple(map(texts, cast("tuple[Any, ...]", values)))
-        if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
-            array = cast("NDArray[Any]", values)
-            if array.dtype.kind == "U" and not _has_halves(array):
-                return array
-            escaped = [texts(value) for value in array.ravel().tolist()]
-            return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
-        return values
-
-    return replace(r, **{f.name: texts(getattr(r, f.name)) for f in fields(r)})
+def _encodable(values: Any) -> Any:
+    """Return responses, or a part, with halves of surrogate pairs escaped: no file holds them."""
+    if isinstance(values, str):
+        return values.encode(errors="backslashreplace").decode()
+    if isinstance(values, Responses | Group | Measure):
+        return replace(
+            values, **{f.name: _encodable(getattr(values, f.name)) for f in fields(values)}
+        )
+    if isinstance(values, tuple):
+        return tuple(map(_encodable, cast("tuple[Any, ...]", values)))
+    if isinstance(values, np.ndarray):
+        array = cast("NDArray[Any]", values)
+        kind = array.dtype.kind
+        if kind not in "UO" or (kind == "U" and not _has_halves(array)):
+            return array
+        escaped = [_encodable(value) for value in array.ravel().tolist()]
+        return np.array(escaped, dtype=kind).reshape(array.shape)
+    return values
 
 
 def _has_halves(texts: NDArray[Any]) -> bool:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -58,6 +59,9 @@ Unread = LogError | PluginError | DesignError
 
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
+
+_HIDDEN = re.compile(r"\.(?!\.?__)")
+"""How names of hidden folders begin: but lm-eval puts the logs of a model ``./m`` into ``.__m``."""
 
 _MOST_OPEN = 128
 """Files that stay open between being recognised and being read; others are opened again."""
@@ -375,7 +379,7 @@ class _Search:
         logs: dict[Path, _Log] = {}
         for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
             # Hidden folders hold no logs, but what programs note, such as files being written.
-            if not any(part.startswith(".") for part in folder.relative_to(path).parts):
+            if not any(map(_HIDDEN.match, folder.relative_to(path).parts)):
                 logs |= self._in_folder(folder)
         logs = logs or self._tables_in(path)
         if not logs:

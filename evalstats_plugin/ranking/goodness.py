@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.contests.outcomes import check_ties, probabilities
+from evalstats_plugin.ranking.contests.outcomes import probabilities
 from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
@@ -25,6 +25,8 @@ Metric = Literal["nominal", "interval"]
 N_SIMULATIONS = 999
 MOST_WORK = 4e9
 """Most products of triads over all simulations; with many players, fewer are simulated."""
+ROUNDING = 1e-12
+"""Probabilities of less are rounding errors."""
 MOST_DRAWN = 2**22
 """Most outcomes of pairs over all simulations."""
 N_RESAMPLES = 4000
@@ -90,7 +92,7 @@ def _probabilities(fit: RankingFit, x: FloatArray) -> FloatArray:
     """Probabilities of a win, a tie and a loss at a difference x, along a new last axis."""
     tie = fit.parameters.get("tie", 0.0)
     if fit.model == "bradley-terry":
-        return probabilities(check_ties(fit.diagnostics["ties"]), x, np.full_like(x, tie))
+        return probabilities(fit.diagnostics["ties"], x, np.full_like(x, tie))
     won, lost = special.ndtr(x - tie), special.ndtr(-x - tie)
     return np.stack([won, np.maximum(1 - won - lost, 0), lost], axis=-1)
 
@@ -134,8 +136,10 @@ def transitivity(
     fast = min(MOST_WORK / n**3, MOST_DRAWN / max(len(pair), 1))
     size = n_simulations or int(np.clip(fast, 19, N_SIMULATIONS))
     counts = np.maximum(np.rint(weight), 1).astype(np.int64)
-    # Half exactly where players are equal: a hair above, a draw is counted from the other end.
+    # Half exactly where players are equal, 0 exactly where there are no ties: of a hair more an
+    # outcome is drawn otherwise, and all that follow with it.
     each = steady(each / each.sum(axis=1, keepdims=True))
+    each[each < ROUNDING] = 0.0
     drawn = rng.multinomial(counts, each / each.sum(axis=1, keepdims=True), (size, len(pair)))
     ahead = contests.wins() - contests.wins().T
     seen, n_triads = _cyclic(ahead[pair // n, pair % n][None].round(9), pair, n)

@@ -115,7 +115,7 @@ def next_contests(
     --------
     >>> from evalstats_plugin.ranking import Contests, fit_thurstone
     >>> played = Contests.of([0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 1, 0], players=3)
-    >>> [pair] = next_contests(fit_thurstone(played, estimator="laplace"))
+    >>> [pair] = next_contests(fit_thurstone(played, estimator="ep"))
     >>> pair.first, pair.second
     (0, 1)
     """
@@ -373,7 +373,7 @@ class Stopping:
     --------
     >>> from evalstats_plugin.ranking import Contests, fit_thurstone
     >>> played = Contests.of([0] * 20, [1] * 20, [1] * 18 + [0] * 2, players=2)
-    >>> found = certainty(fit_thurstone(played, estimator="laplace"), rng=0)
+    >>> found = certainty(fit_thurstone(played, estimator="ep"), rng=0)
     >>> Stopping(prob_best=0.95, budget=500).reached(found, n_contests=20).goal
     'prob_best'
     """

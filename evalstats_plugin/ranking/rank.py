@@ -32,7 +32,7 @@ from evalstats_plugin.ranking.rows import (
     Scale,
     ranked,
 )
-from evalstats_plugin.runtime.workers import check_memory
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 
 RankingModel = Literal["auto", "bradley-terry", "thurstone"]
+MOST_OF_A_LIST = 1000
+"""Most comparisons that ``"auto"`` takes for a person's own list, which Thurstone's model ranks."""
 MOST_FOR_ENTROPY = 40
 """Most players for which the entropy of the order is simulated; beyond, its bounds are wide."""
 
@@ -55,7 +57,7 @@ MOST_FOR_ENTROPY = 40
 class MlOptions:
     """Options of Bradley–Terry ``"ml"``; see `fit_bradley_terry`."""
 
-    ties: TieModel = "half"
+    ties: TieModel | None = None
     position: bool | None = None
     """Whether to estimate the advantage of being shown first; None: where the order is known, and
     the advantage can be told apart from the ratings."""
@@ -71,7 +73,7 @@ class BootstrapOptions:
 
     unit: Unit | None = None
     n_resamples: int = 1000
-    ties: TieModel = "half"
+    ties: TieModel | None = None
     position: bool = False
     features: tuple[str, ...] = ()
 
@@ -82,7 +84,7 @@ class PosteriorOptions:
 
     prior_mean: ArrayLike = 0.0
     prior_covariance: ArrayLike = 1.0
-    ties: TieModel = "half"
+    ties: TieModel | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ ESTIMATORS: Mapping[str, Mapping[str, type[RankOptions]]] = MappingProxyType(
             "laplace": PosteriorOptions,
             "hmc": PosteriorOptions,
         },
-        "thurstone": dict.fromkeys(("exact", "hmc", "ep", "laplace"), ThurstoneOptions),
+        "thurstone": dict.fromkeys(("exact", "hmc", "ep"), ThurstoneOptions),
     }
 )
 """Estimators of each model, the default of Bradley–Terry first, and their options."""
@@ -142,19 +144,20 @@ def rank(
         intervals are clustered by item.
     model
         ``"bradley-terry"`` (log odds), ``"thurstone"`` (probit, with a prior), or ``"auto"``:
-        Bradley–Terry where several comparisons are on one item, because it alone clusters them;
-        else Thurstone, which needs fewer comparisons and no chain that connects all players.
+        Thurstone for a small list (at most 1,000 comparisons, one on an item), because its prior
+        needs no chain of comparisons that connects all players; else Bradley–Terry, which clusters
+        the comparisons on one item.
     estimator
         For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"hmc"``; for
-        Thurstone ``"exact"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is ``"ml"`` for
+        Thurstone ``"exact"``, ``"hmc"`` or ``"ep"``. ``"auto"`` is ``"ml"`` for
         Bradley–Terry and depends on the size for Thurstone; ``fit.diagnostics["reason"]`` says
         why.
     confidence_level
         Of each rating's limits (pointwise), and of the ranges of ranks and the letters
         (simultaneous).
     scale
-        ``"model"``, or ``"elo"``: points with mean 1000, odds of 10 to 1 being 400 points. For
-        Thurstone, Elo's own normal scale: one unit, a probability of .84, is 283 points.
+        ``"model"``, or ``"elo"``: points with mean 1000. `scale_meaning` says what a difference
+        means under the fitted model.
     rng
         For draws and simulations.
     options
@@ -209,7 +212,7 @@ def leaderboard(
     anchor_rating: float | None = None,
     style: Sequence[str] = (),
     category: str | None = None,
-    model: RankingModel = "auto",
+    model: Literal["bradley-terry", "thurstone"] = "bradley-terry",
     estimator: str = "auto",
     confidence_level: float = 0.95,
     scale: Scale = "elo",
@@ -237,7 +240,9 @@ def leaderboard(
         are estimated with the ratings (style control), by Bradley–Terry's model.
     category
         Column that says which category a vote belongs to.
-    model, estimator, confidence_level, scale, rng, options
+    model
+        Bradley–Terry, with Davidson's model of ties where there are any; Thurstone has a prior.
+    estimator, confidence_level, scale, rng, options
         As in `rank`.
 
     Raises
@@ -269,7 +274,6 @@ def leaderboard(
         raise SelectionError("these votes were read without a category: name its column there")
     if style:
         options = _with_style(options, model, contests.feature_names)
-        model = "bradley-terry"
     if anchor is not None and anchor not in contests.players:
         players = contests.players
         raise SelectionError(no_such("model", anchor, players, few(players, 20)))
@@ -315,7 +319,7 @@ def _with_style(
     options: RankOptions | None, model: RankingModel, names: tuple[str, ...]
 ) -> RankOptions:
     if model == "thurstone" or isinstance(options, (PosteriorOptions, ThurstoneOptions)):
-        msg = "style control is for bradley-terry by ml or bootstrap: leave the model at auto"
+        msg = "style control is for bradley-terry by ml or bootstrap: choose one of these"
         raise SelectionError(msg)
     return replace(MlOptions() if options is None else options, features=names)
 
@@ -413,7 +417,8 @@ def model_for(
     having = [name for name, own in ESTIMATORS.items() if estimator in own]
     if len(having) == 1:
         return "thurstone" if having == ["thurstone"] else "bradley-terry"
-    return "bradley-terry" if _has_clusters(contests) else "thurstone"
+    own_list = len(contests) <= MOST_OF_A_LIST and not _has_clusters(contests)
+    return "thurstone" if own_list else "bradley-terry"
 
 
 def options_type(model: str, estimator: str) -> type[RankOptions]:

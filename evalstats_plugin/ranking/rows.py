@@ -1,6 +1,7 @@
 """Result of a ranking: one `RankedPlayer` per player, in a `Ranking` with the fit behind them.
 
-`ranked` makes the rows of a `RankingFit`. On Elo's scale, 400 points are odds of 10 to 1 [Elo78]_.
+* `ranked`: the rows of a `RankingFit`, on the scale of its model or in Elo points [Elo78]_
+* `scale_meaning`: what a difference of two ratings means under the fitted model
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from evalstats_plugin.ranking.goodness import (
 )
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
-from evalstats_plugin.stats import many
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats import ranks as stats_ranks
+from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class RankedPlayer:
     confidence_level: float
     scale: str
     """Unit of the rating: ``"log odds"``, ``"probit"`` or ``"elo"``."""
+    scale_meaning: str
+    """What a difference of two ratings means under the fitted model."""
     method: str
     category: str = ""
     """Of a leaderboard: the category whose votes count; "" for all votes."""
@@ -116,12 +119,14 @@ class Ranking(Results[RankedPlayer]):
 
     def prob_better(self) -> pd.DataFrame:
         """Probability that the player of the row is better than that of the column."""
-        return self._square(ratings_fit.prob_better(self.draws), self.fit.players)
+        ahead = self.fit.ahead
+        shown = ratings_fit.prob_better(self.draws) if ahead is None else ahead
+        return self._square(shown, self.fit.players)
 
     def rank_distribution(self) -> pd.DataFrame:
         """Probability that the player of the row has the rank of the column; 1 is the best."""
-        found = ratings_fit.rank_distribution(ratings_fit.ranks_of(self.draws))
-        return self._square(found, tuple(range(1, len(found) + 1)))
+        shown = _rank_distribution(self.fit, self.draws)
+        return self._square(shown, tuple(range(1, len(shown) + 1)))
 
     def expected_scores(self) -> pd.DataFrame:
         """Expected share of wins of the player of the row against the column's, ties half.
@@ -132,7 +137,14 @@ class Ranking(Results[RankedPlayer]):
 
     def top(self, k: int) -> ratings_fit.TopK:
         """Probabilities of being among the k best; players are indices into ``fit.players``."""
-        return ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
+        top = ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
+        if self.fit.ranks is None:
+            return top
+        among = self.fit.ranks[:, :k].sum(axis=1)
+        return top._replace(
+            probability=among,
+            set_probability=float(among[top.members[0]]) if k == 1 else top.set_probability,
+        )
 
     def _square(self, values: FloatArray, columns: tuple[Any, ...]) -> pd.DataFrame:
         import pandas as pd
@@ -157,6 +169,44 @@ class Leaderboard(Results[RankedPlayer]):
     for each; shape (n, n), players in the order of the overall ranking."""
 
 
+def scale_meaning(fit: RankingFit, scale: str) -> str:
+    """Say what a difference of two ratings means under the fitted model, its ties and covariates.
+
+    Parameters
+    ----------
+    scale
+        `RankedPlayer.scale`: ``"log odds"``, ``"probit"`` or ``"elo"``.
+
+    Examples
+    --------
+    >>> fit = RankingFit(
+    ...     model="bradley-terry", estimator="ml", players=("ant", "bee"), rating=np.zeros(2),
+    ...     covariance=np.eye(2), diagnostics={"ties": "half", "n_ties": 3})
+    >>> scale_meaning(fit, "elo")
+    '400 points: expected score 10/11, a tie counting half'
+    """
+    ties, tied = fit.diagnostics.get("ties"), bool(fit.diagnostics.get("n_ties"))
+    elo = scale == "elo"
+    one = "A difference of 1"
+    if fit.model == "thurstone":
+        if tied:
+            return f"{'283 points' if elo else one}: one standard deviation of an answer's noise"
+        return f"{'378 points' if elo else f'{one}.34'}: 10 wins for 1 loss"
+    step, odds, score = ("400 points", "10", "10/11") if elo else (one, "2.72", "0.73")
+    if not tied:
+        meaning = f"{step}: {odds} wins for 1 loss"
+    elif ties == "half":
+        meaning = f"{step}: expected score {score}, a tie counting half"
+    elif ties == "rao-kupper":
+        meaning = f"{step}: {odds} times the odds of a win against a tie or loss"
+    else:
+        meaning = f"{step}: {odds} wins for 1 loss, ties left out"
+    covariates = set(fit.parameters) - {"tie"}
+    equal = ["position"] if "position" in covariates else []
+    equal += ["style"] if covariates - {"position"} else []
+    return f"{meaning}, at equal {' and '.join(equal)}" if equal else meaning
+
+
 def ranked(
     fit: RankingFit,
     contests: Contests,
@@ -167,21 +217,21 @@ def ranked(
 ) -> tuple[list[RankedPlayer], FloatArray]:
     """Rows of a centred fit, the best first, and the draws they are based on."""
     draws, deviations = _draws(fit, rng)
-    found = ratings_fit.ranks_of(draws)
-    distribution = ratings_fit.rank_distribution(found)
+    distribution = _rank_distribution(fit, draws)
     # With hundreds of players, thin the draws to save time, but keep at least a thousand.
     thin = max(min(len(draws) // 1000, int(len(draws) * len(fit.rating) ** 2 / MOST_WORK)), 1)
     apart = ratings_fit.significantly_better(
         fit.rating, fit.covariance, deviations[::thin], confidence_level=confidence_level
     )
-    limits = many.rank_limits(apart)
+    limits = stats_ranks.rank_limits(apart)
     low, high = _limits(fit, confidence_level)
     factor, zero = (_ELO[fit.model], ELO_ANCHOR) if scale == "elo" else (1.0, 0.0)
     order = np.argsort(-steady(fit.rating), kind="stable")
     n = len(order)
     letters = [""] * n
     if n <= MOST_LETTERED:
-        letters = many.letters(many.groups_alike((apart | apart.T)[np.ix_(order, order)]))
+        alike = stats_ranks.groups_alike((apart | apart.T)[np.ix_(order, order)])
+        letters = stats_ranks.letters(alike)
     weights = np.concatenate([contests.weight] * 2)
     met = np.bincount(np.concatenate([contests.first, contests.second]), weights, n)
     columns: dict[str, Any] = {
@@ -190,22 +240,39 @@ def ranked(
         "std_error": _numbers(factor * fit.std_error[order]),
         "low": _numbers(zero + factor * low[order]),
         "high": _numbers(zero + factor * high[order]),
-        "expected_rank": _numbers(_expected_ranks(fit, found)[order]),
+        "expected_rank": _numbers(_expected_ranks(fit, distribution)[order]),
         "rank_low": limits.best[order].tolist(),
         "rank_high": limits.worst[order].tolist(),
         "prob_best": _numbers(distribution[order, 0]),
         "letters": letters,
         "n_contests": met[order].tolist(),
     }
-    covariance = fit.diagnostics.get("covariance")
     own = "log odds" if fit.model == "bradley-terry" else "probit"
+    shown_scale = "elo" if scale == "elo" else own
     same = {
         "n_players": n,
         "confidence_level": confidence_level,
-        "scale": "elo" if scale == "elo" else own,
-        "method": f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else ""),
+        "scale": shown_scale,
+        "scale_meaning": scale_meaning(fit, shown_scale),
+        "method": _method(fit),
     }
     return records(RankedPlayer, columns, same), draws
+
+
+def _method(fit: RankingFit) -> str:
+    """Name the model and the estimator; "exact" only where the stated error is 1e-4 or less."""
+    about = fit.diagnostics
+    if fit.ranks is not None and not about["exact"]:
+        error = max(about["moments_error"], about["probabilities_error"])
+        return f"{fit.model} integrated to ±{error:.1g}"
+    covariance = about.get("covariance")
+    return f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else "")
+
+
+def _rank_distribution(fit: RankingFit, draws: FloatArray) -> FloatArray:
+    if fit.ranks is not None:
+        return fit.ranks
+    return ratings_fit.rank_distribution(ratings_fit.ranks_of(draws))
 
 
 def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -223,10 +290,10 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
     return fit.rating + normal, normal
 
 
-def _expected_ranks(fit: RankingFit, drawn: IntArray) -> FloatArray:
-    """One more than the probabilities of the others to be better; of draws where there are any."""
+def _expected_ranks(fit: RankingFit, distribution: FloatArray) -> FloatArray:
+    """One more than the probabilities of the others to be better."""
     if fit.draws is not None:
-        return drawn.mean(axis=0)
+        return np.asarray(distribution @ np.arange(1, len(distribution) + 1), dtype=np.float64)
     mean, variance = ratings_fit.pairwise_differences(fit.rating, fit.covariance)
     freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
     t = mean / np.sqrt(variance)
@@ -240,6 +307,9 @@ def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, Float
     tail = (1 - confidence_level) / 2
     if fit.draws is not None:
         low, high = np.quantile(fit.draws, [tail, 1 - tail], axis=0)
+        if fit.labels is not None:
+            own = np.diagonal(fit.labels)
+            low, high = (ratings_fit.averaged(limit, own) for limit in (low, high))
         return low, high
     freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
     reach = -float(special.stdtrit(freedom, tail) if np.isfinite(freedom) else special.ndtri(tail))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 import numpy as np
@@ -11,32 +11,60 @@ from rich.text import Text
 
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.comparisons import sampled_p_value, sampled_probability
+from evalstats_plugin.report.comparisons import (
+    probability,
+    sampled_p_value,
+    sampled_probability,
+)
 from evalstats_plugin.report.text import View, percent, print_all, sampled, titled
 
-_SCALES = {
-    "log odds": "1 higher has 2.7 times the odds to win",
-    "probit": "1 higher wins 84 % of the time",
-    "elo": "400 higher has 10 times the odds to win",
-}
-_ELO_OF_NORMAL = "283 higher wins 84 % of the time"
 _LEFT = (0, 2, 4, 6)
+MOST_RANKS = 8
+"""Most players whose probabilities of each rank are shown: as many as 80 columns hold."""
 
 
 def print_ranking(results: Ranking, file: TextIO, *, heading: str, width: int | None) -> None:
     """Print the table, the notes and a legend."""
     said = [f"* {note}" for note in results.notes]
-    print_all([_table(results)], said, [*legend(results), heading], file=file, width=width)
+    tables = [_table(results)]
+    if len(results) <= MOST_RANKS:
+        tables.append(titled("Probability of each rank"))
+        for k, name in enumerate(_rank_columns(results)):
+            tables[1].add_column(name, justify="right" if k else "left", no_wrap=k > 0)
+        for line in _rank_lines(results):
+            tables[1].add_row(*map(Text, line))
+    print_all(tables, said, [*legend(results), heading], file=file, width=width)
 
 
 def rankings_markdown(results: Ranking, heading: str) -> str:
     """Return a Markdown table, the notes, a legend, and how it was made."""
     header = _columns(results.rows)
     right = [i for i in range(len(header)) if i not in _LEFT]
-    table = report_text.markdown_table(header, map(_cells, results), right=right)
+    table = report_text.markdown_table(header, _all_cells(results), right=right)
+    if len(results) <= MOST_RANKS:
+        columns = _rank_columns(results)
+        right = range(1, len(columns))
+        table += ["", *report_text.markdown_table(columns, _rank_lines(results), right=right)]
     said = report_text.markdown_list(results.notes)
     ends = [part for text in legend(results) for part in (text, "")]
     return "\n".join([*table, "", *said, "", *ends, heading, ""])
+
+
+def _rank_columns(results: Ranking) -> list[str]:
+    return ["Player", *(str(k + 1) for k in range(len(results)))]
+
+
+def _rank_lines(results: Ranking) -> list[list[str]]:
+    """Return each player's probability of each rank, the best player first."""
+    table = results.rank_distribution()
+    shown, rows = _probabilities_of(results), table.to_numpy().tolist()
+    return [[str(name), *map(shown, row)] for name, row in zip(table.index, rows, strict=True)]
+
+
+def _probabilities_of(results: Ranking) -> Callable[[float | None], str]:
+    """Return what writes its probabilities, with a decimal where their error allows one."""
+    error = results.fit.diagnostics.get("probabilities_error", 1.0)
+    return probability if error < 5e-4 else sampled_probability
 
 
 def print_leaderboard(
@@ -61,7 +89,7 @@ def leaderboard_markdown(results: Leaderboard, heading: str) -> str:
     """Return the same as Markdown."""
     header = _columns(results.overall.rows)
     right = [i for i in range(len(header)) if i not in _LEFT]
-    lines = report_text.markdown_table(header, map(_cells, results.overall), right=right)
+    lines = report_text.markdown_table(header, _all_cells(results.overall), right=right)
     if results.by_category:
         names = category_columns(results)
         columns = range(1, len(names))
@@ -88,15 +116,13 @@ def category_lines(results: Leaderboard) -> list[list[str]]:
 
 def legend(results: Ranking, anchor: str = "") -> list[str]:
     """Explain the numbers to readers who do not know the method."""
-    fit = results.fit
-    scale = results.rows[0].scale if results.rows else "log odds"
-    unit = _ELO_OF_NORMAL if (scale, fit.model) == ("elo", "thurstone") else _SCALES[scale]
-    level = percent(results.rows[0].confidence_level if results.rows else 0.95)
-    mean = "their mean is 1000" if scale == "elo" else "0 is their mean"
+    first = results.rows[0]
+    level = percent(first.confidence_level)
+    mean = f"the mean rating is {1000 if first.scale == 'elo' else 0}"
     zero = anchor or mean
     said = [
-        f"Rating: a player whose rating is {unit}; {zero}. Interval: of this rating "
-        f"alone, {level}. Rank: expected. Ranks: those left open, the ranges of all players at "
+        f"{first.scale_meaning}; {zero}. Interval: of this rating alone, {level}. "
+        f"Rank: expected. Ranks: those left open, the ranges of all players at "
         f"once with {level}; players that share a letter cannot be told apart. P(best): how "
         "probable it is that the player is the best of all these. n: its comparisons."
     ]
@@ -153,8 +179,8 @@ def _table(results: Ranking) -> Table:
             overflow="fold",
             min_width=6 if whole else None,
         )
-    for row in results:
-        table.add_row(*(Text(cell) for cell in _cells(row)))
+    for cells in _all_cells(results):
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -164,7 +190,12 @@ def _columns(rows: Sequence[RankedPlayer]) -> list[str]:
     return ["Player", rating, f"{level} interval", "Rank", "Ranks", "P(best)", "Letters", "n"]
 
 
-def _cells(row: RankedPlayer) -> list[str]:
+def _all_cells(results: Ranking) -> list[list[str]]:
+    shown = _probabilities_of(results)
+    return [_cells(row, shown(row.prob_best)) for row in results]
+
+
+def _cells(row: RankedPlayer, prob_best: str) -> list[str]:
     expected = "–" if row.expected_rank is None else f"{row.expected_rank:.1f}"
     return [
         row.player,
@@ -172,7 +203,7 @@ def _cells(row: RankedPlayer) -> list[str]:
         limits(row),
         expected,
         ranks(row),
-        sampled_probability(row.prob_best),
+        prob_best,
         row.letters,
         f"{row.n_contests:.6g}",
     ]

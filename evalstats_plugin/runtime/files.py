@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import stat
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,12 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.memory import check_file, check_parquet, check_text
 from evalstats_plugin.runtime.writing import write_bytes
 
 if TYPE_CHECKING:
@@ -132,6 +134,7 @@ def parse_json(content: bytes, path: Path) -> Any:
     LogError
         It is not UTF-8, not JSON, or JSON with numbers of thousands of digits.
     """
+    check_text(len(content), path)
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -244,6 +247,7 @@ def read_signed(
     if not path.is_file():
         raise LogError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: {wanted}")
     try:
+        check_parquet(pq.read_metadata(path), path)
         table: Any = pq.read_table(path, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
@@ -361,6 +365,8 @@ class LogFile:
     def read_bytes(self) -> bytes:
         """Return the whole content."""
         with self.open() as file:
+            if isinstance(file, BufferedReader):
+                check_file(os.fstat(file.fileno()).st_size, self.path)
             return file.read()
 
     def __enter__(self) -> LogFile:

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, cast
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, check_known
-from evalstats_plugin.runtime.workers import free_memory
+from evalstats_plugin.runtime.memory import budget
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import seed_for
 
@@ -114,7 +114,7 @@ def generator_of(rng: Rng, purpose: str, device: torch.device) -> torch.Generato
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def drawing_from(generator: torch.Generator) -> Generator[None]:
     """Let what draws from torch's global generator, its distributions, draw from this one."""
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     devices = [generator.device] if generator.device.type == "cuda" else []
@@ -141,7 +141,7 @@ def _free_memory(device: torch.device) -> int | None:
     """Free bytes, or None where unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return free_memory()
+    return budget()
 
 
 def cholesky(matrix: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Inside `workers`, `parallel_map` hands independent pieces of work to other processes. Results come
 in the order of the pieces. Each piece is computed by one thread, because sums by several threads
 differ in their last digits: results are the same wherever they are computed. `report_progress`
-calls the listener of `listening`. `check_memory` refuses work that would not fit.
+calls the listener of `listening`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,8 +28,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError, install_hint
 from evalstats_plugin.runtime.writing import scratch_folder
-
-_GIB = 2**30
 
 _RETRIES = 3
 """Times that processes of this machine are started again after one was killed."""
@@ -456,49 +454,3 @@ class Progress(NamedTuple):
 
 
 Listener = Callable[[Progress], None]
-
-
-def free_memory() -> int | None:
-    """Return the bytes that this process may still allocate; None where unknown."""
-    found: list[int] = []
-    with suppress(OSError):
-        lines = [line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines()]
-        found += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
-    # A container may have less than the machine.
-    group = Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):
-        limit = int((group / "memory.max").read_text("ascii"))
-        found.append(max(limit - int((group / "memory.current").read_text("ascii")), 0))
-    return min(found, default=None)
-
-
-def check_memory(needed: float, what: str, instead: str) -> None:
-    """Refuse work that needs more memory than is free, before it allocates any.
-
-    Parameters
-    ----------
-    needed
-        Bytes.
-    what
-        What needs them, in the plural, for the message.
-    instead
-        What to do, for the message.
-
-    Raises
-    ------
-    DesignError
-        The work does not fit.
-
-    Examples
-    --------
-    >>> check_memory(1e18, "5,000,000 pairs", "name a baseline")
-    Traceback (most recent call last):
-    ...
-    evalstats_plugin.errors.DesignError: 5,000,000 pairs need about 931,322,574.6 GiB of memory...
-    """
-    free = free_memory()
-    if free is not None and needed > free:
-        raise DesignError(
-            f"{what} need about {needed / _GIB:,.1f} GiB of memory, and {free / _GIB:,.1f} GiB are "
-            f"free: {instead}"
-        )

@@ -21,6 +21,7 @@ import platform
 import re
 import shutil
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -258,6 +259,8 @@ def locked(folder: Path, *, needed: bool = False) -> Generator[None]:
         The folder stays locked for minutes.
     """
     try:
+        if sys.platform == "win32":
+            raise ImportError(_NO_LOCKS)
         import fcntl
 
         descriptor = os.open(folder, os.O_RDONLY)
@@ -389,7 +392,7 @@ def _dress(temporary: Path, target: Path, named: Path, times_of: Path | None) ->
 
 def _own_like(old: os.stat_result, temporary: Path, named: Path) -> None:
     own = temporary.stat()
-    if not hasattr(os, "chown") or (old.st_uid, old.st_gid) == (own.st_uid, own.st_gid):
+    if sys.platform == "win32" or (old.st_uid, old.st_gid) == (own.st_uid, own.st_gid):
         return
     try:
         os.chown(temporary, old.st_uid, old.st_gid)
@@ -402,7 +405,7 @@ def _own_like(old: os.stat_result, temporary: Path, named: Path) -> None:
 
 def _copy_attributes(source: Path, target: Path) -> None:
     """Copy extended attributes, of which access control lists are some."""
-    if not hasattr(os, "listxattr"):
+    if sys.platform != "linux":
         return
     # Some file systems have none, and some attributes are the system's own.
     with suppress(OSError):
@@ -435,7 +438,7 @@ def _tidy(folder: Path, prefix: str) -> None:
 def _is_of_the_dead(file: Path, state: os.stat_result, prefix: str) -> bool:
     """Whether a temporary file is of a process of this user that has ended."""
     owner = _OWNER.match(file.name.removeprefix(prefix))
-    if owner is None or (hasattr(os, "geteuid") and state.st_uid != os.geteuid()):
+    if owner is None or (sys.platform != "win32" and state.st_uid != os.geteuid()):
         return False
     # On Windows os.kill(pid, 0) would end the process.
     if owner[2] != _machine() or os.name == "nt":

@@ -172,13 +172,13 @@ def _kind_of_mean(
     responses: Responses, values: FloatArray
 ) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
     """Kind and bounds of scores whose mean is the value, and what was assumed."""
-    bounds = responses.bounds
+    bounds, scale = responses.bounds, responses.measure.scale
     one_epoch = responses.scores.shape[1] == 1
-    if one_epoch and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
+    if one_epoch and (scale is None or bounds == UNIT) and ((values == 0) | (values == 1)).all():
         return "binary", (0.0, 1.0), ()
     if bounds is not None:
         return "bounded", bounds, ()
-    if responses.measure.scale is None and values.min() >= 0 and values.max() <= 1:
+    if scale is None and values.min() >= 0 and values.max() <= 1:
         guessed = () if epochs_are_binary(responses) else ("scores assumed to lie in [0, 1]",)
         return "bounded", (0.0, 1.0), guessed
     return "real", None, ()
@@ -196,7 +196,8 @@ def _of_logged_counts(r: Responses) -> Cell:
     For 0/1 scores, and for no others with the same mean in [0, 1], the standard error that
     harnesses log is √(p(1 − p)/(n − 1)).
     """
-    nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=r.notes)
+    notes = r.notes or ("no interval: no scores of items, but their value alone",)
+    nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=notes)
     if r.logged is None or not r.logged_n or r.aggregation != "mean":
         return nothing
     p, n = r.logged, r.logged_n

@@ -190,7 +190,8 @@ def _part(cell: Cell) -> VariancePart:
     # Noise of epochs is independent between items, also within a cluster.
     between = now * n - noise
     known = max(between, 0.0) if math.isfinite(between) else math.nan
-    more_epochs = min((known + noise / 2) / n, now) if math.isfinite(known) else math.nan
+    # What is not between items is within them: where that is all, twice the epochs halve it.
+    more_epochs = (now + known / n) / 2
     notes = cell.notes
     if between < 0:
         notes = (*notes, "the estimated variance between items is below 0; 0 is used")

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import (
     Group,
@@ -29,7 +30,7 @@ from evalstats_plugin.data.responses import (
     task_shares,
 )
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
-from evalstats_plugin.data.scales import settled
+from evalstats_plugin.data.scales import UNLIMITED, settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
@@ -225,7 +226,7 @@ def _of_cells(
     rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
     rows = [_with_coverage(c, r, solver) for c, r in zip(cells, rows, strict=True)]
     rows = _beside_independent(cells, rows, solver)
-    rows = _with_bounds(cells, rows, solver)
+    rows = _with_unseen(cells, _with_bounds(cells, rows, solver), solver.level)
     if population is not None:
         rows = [_of_population(c, r, population) for c, r in zip(cells, rows, strict=True)]
     return list(group_rows(cells, rows))
@@ -260,6 +261,21 @@ def _n_open(cell: Cell) -> int:
     if cell.composite is not None:
         return 0
     return len(cell.responses.item_ids) - cell.n
+
+
+def _with_unseen(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], level: float
+) -> list[ScoreInterval]:
+    """Add the limits of partial credit if one more item had the worst score, or the best."""
+    from evalstats_plugin.stats.reach import one_more
+
+    rows = list(rows)
+    for i, cell in enumerate(cells):
+        plain = cell.kind == "bounded" and cell.composite is None and cell.clusters is None
+        if plain and cell.bounds is not None and len(cell.values):
+            low, high = one_more(cell.values, bounds=cell.bounds, confidence_level=level)
+            rows[i] = replace(rows[i], low_unseen=finite(low), high_unseen=finite(high))
+    return rows
 
 
 def _with_bounds(
@@ -336,8 +352,9 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         lower = upper = None
     elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
-    elif r.measure.scale is not None and cell.composite is None and lower is not None:
-        lower, upper = max(lower, r.measure.scale.low), min(upper, r.measure.scale.high)
+    elif lower is not None and upper is not None and cell.composite is None:
+        scale = r.measure.scale or UNLIMITED
+        lower, upper = max(lower, scale.low), min(upper, scale.high)
     return ScoreInterval(
         model=r.model,
         task=r.task,
@@ -358,6 +375,7 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         logged_std_error=finite(r.logged_std_error),
         log=str(r.source.path),
         population=population,
+        measure=r.measure,
     )
 
 
@@ -754,9 +772,11 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
 def _weighted_row(
     group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
 ) -> ScoreInterval:
+    measure = rows[0].measure
     row = replace(
         rows[0],
         task=group.name,
+        measure=None if measure is None else replace(measure, task=group.name, n_cut=0),
         kind="group",
         depth=group.depth,
         n_items=sum(c.n for c in cells),
@@ -945,8 +965,7 @@ class Tally(NamedTuple):
     """Answers of N models to T tasks, a task being one under one metric; in the matrix's order."""
 
     models: tuple[str, ...]
-    tasks: tuple[tuple[str, str], ...]
-    """Task and metric."""
+    measures: tuple[Measure, ...]
     right: IntArray
     """Shape (N, T), like the next two."""
     n: IntArray
@@ -955,11 +974,16 @@ class Tally(NamedTuple):
     counts: NDArray[np.bool_]
     """Whether these counts are all there is to the task: shape (T,)."""
 
+    @property
+    def tasks(self) -> tuple[tuple[str, str], ...]:
+        """Task and metric of each."""
+        return tuple((measure.task, measure.metric) for measure in self.measures)
+
     def of(self, which: NDArray[np.bool_]) -> Tally:
         """Some of the tasks."""
-        names = tuple(name for name, wanted in zip(self.tasks, which, strict=True) if wanted)
+        some = tuple(m for m, wanted in zip(self.measures, which, strict=True) if wanted)
         right, n, n_missing = (part[:, which] for part in (self.right, self.n, self.n_missing))
-        return Tally(self.models, names, right, n, n_missing, self.counts[which])
+        return Tally(self.models, some, right, n, n_missing, self.counts[which])
 
     def known(self) -> Metrics:
         """What the tasks that are known by their counts alone show of their metrics."""
@@ -978,21 +1002,19 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
         return None
     matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
-    tasks = tuple((str(task), str(metric)) for task, metric in names)
+    measures = tuple(matrix.measure_of(str(task), str(metric)) for task, metric in names)
     scores = matrix.scores[:, :, 0]
     right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
     n, size = right + wrong, np.diff(starts, append=scores.shape[1])
     n_missing = np.broadcast_to(np.int64(0), n.shape)
     if (n < size).any():
         n_missing = _count(np.isnan(scores), starts)
-    given = {(m.task, m.metric): m.scale for m in matrix.measures}
     free = [
-        known_bounds(bounds, key[1]) in (None, UNIT)
-        and ((scale := given.get(key)) is None or scale.bounds == UNIT)
-        for key in tasks
+        known_bounds(bounds, m.metric) in (None, UNIT) and (m.scale is None or m.bounds == UNIT)
+        for m in measures
     ]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
-    return Tally(matrix.models, tasks, right, n, n_missing, counts)
+    return Tally(matrix.models, measures, right, n, n_missing, counts)
 
 
 def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
@@ -1060,6 +1082,8 @@ def _counted_rows(
         "high": finite_values(high),
         "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
         "notes": notes,
+        "measure": [*found.measures] * models,
+        "higher_is_better": [m.higher_is_better for m in found.measures] * models,
     }
     same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}
     rows = records(ScoreInterval, columns, same)

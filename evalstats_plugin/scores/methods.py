@@ -23,7 +23,7 @@ _METRICS = "evalstats_plugin.stats.metric_intervals:"
 _SEQUENTIAL = "evalstats_plugin.stats.sequential:"
 
 CLUSTER_FAMILIES = (
-    "clustered", "clustered-sized", "clustered-bounded", "clustered-real", "clustered-paired",
+    "clustered", "clustered-sized", "clustered-bounded", "clustered-real",
 )  # fmt: skip
 """Families of methods that allow for clusters."""
 

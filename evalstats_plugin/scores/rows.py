@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.results import INSIDE, Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,10 @@ class ScoreInterval:
     """Where items have no score: limits that hold the score whatever those items would have had
     (Imbens and Manski's)."""
     missing_high: float | None = None
+    low_unseen: float | None = None
+    """Limits of partial credit if one more item had the least possible score, and if it had the
+    greatest: what so few items cannot show."""
+    high_unseen: float | None = None
     estimand: Literal["items", "clusters"] = "items"
     """What counts alike in the mean: every item, or every cluster of items."""
     population: str = "new items like these"
@@ -58,6 +63,8 @@ class ScoreInterval:
     naive_high: float | None = None
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: True})
+    """What the score is: of which metric, on which scale, and how that is known."""
     icc: float | None = None
     """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster
     are than others, 0 for no more and 1 where all items of a cluster have the same score."""

@@ -4,8 +4,9 @@
   of a difference. `variance` is that of one item's difference, so that the mean of n items has a
   standard error of √(variance/n).
 * `least_items`, `least_difference`: searches for any power function
-* `paired_power`, `paired_items_needed`: McNemar's mid-p test of two models' 0/1 scores on the same
-  items, by summation over all outcomes
+* `paired_power`, `paired_items_needed`: comparisons of two models' 0/1 scores on the same items, by
+  the p-value of `stats.differences`, summed over all outcomes
+* `simulated_power`: of scores of any kind, from a pilot's own differences
 * `mixture_power`, `mixture_items_needed`: the mixture test of `stats.sequential`, by simulation
 
 A test rejects when its p-value on either side is at most `tail`.
@@ -28,6 +29,9 @@ MOST_ITEMS = 2.0**40
 
 N_PATHS = 20_000
 """Simulated courses of a sequential test: a power of .8 has a standard error of .003."""
+
+N_SAMPLES = 4000
+"""Simulated comparisons: a power of .8 has a standard error of .006."""
 
 MOST_LOOKS = 200
 """Most looks of a simulated test, evenly spread: more would raise its power by less than .01."""
@@ -193,7 +197,7 @@ def paired_power(
     *,
     tail: float,
 ) -> FloatArray:
-    """Power of McNemar's mid-p test: the probability that it rejects, in either direction.
+    """Power of a comparison of 0/1 scores: the probability that it finds one, either way.
 
     Parameters
     ----------
@@ -238,7 +242,7 @@ def paired_items_needed(
     tail: float,
     power: float,
 ) -> FloatArray:
-    """Least number of items from which McNemar's mid-p test has this power, shape (C,).
+    """Least number of items from which a comparison of 0/1 scores has this power, shape (C,).
 
     The power of a test on counts oscillates where nearly every item is discordant: a number is
     enough if every larger one, up to a quarter plus twenty more, is enough too.
@@ -260,6 +264,49 @@ def paired_items_needed(
         above = paired_power(ahead, apart[i], size[i], tail=tail)
         enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
     return enough
+
+
+def simulated_power(
+    differences: FloatArray, n_items: int, difference: float, *, tail: float
+) -> float:
+    """Power of a comparison of n items whose differences are like those of a pilot.
+
+    The pilot's differences, and half of one on either side at F, are drawn with weights that make
+    their mean the difference (exponential tilting); of 4,000 samples, those count of which the
+    p-value of `stats.differences` is at most twice the tail.
+
+    Parameters
+    ----------
+    differences : shape (K,)
+        Of the pilot, without missing ones.
+    """
+    from evalstats_plugin.stats.differences import Differences
+
+    values, share = tilted(differences, difference)
+    drawn = stream(0, "planned comparisons").random((N_SAMPLES, n_items))
+    x = values[np.searchsorted(np.cumsum(share)[:-1], drawn)]
+    return float(np.mean(np.abs(Differences(x).deviate) >= -special.ndtri(tail)))
+
+
+def tilted(differences: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
+    """Differences, half of one on either side at F, and shares that give them a mean."""
+    from evalstats_plugin.stats.differences import distance
+
+    far = float(distance(differences[None])[0])
+    values = np.concatenate([differences, [far, -far]])
+    weights = np.append(np.ones(len(differences)), [0.5, 0.5])
+    largest = float(np.abs(values).max())
+    if abs(mean) >= 0.98 * largest:
+        # So large a difference leaves nothing of the pilot but its spread.
+        return values - np.average(values, weights=weights) + mean, weights / weights.sum()
+    low, high = -800.0, 800.0
+    for _ in range(80):
+        rate = (low + high) / 2
+        size = rate * values / largest
+        share = weights * np.exp(size - size.max())
+        share /= share.sum()
+        low, high = (rate, high) if share @ values < mean else (low, rate)
+    return values, share
 
 
 def mixture_power(
@@ -355,7 +402,7 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
     at_least_one = np.maximum(n, 1.0)
 
     def rejects(k: FloatArray) -> BoolArray:
-        return (k >= 0) & (_mid_p(np.maximum(k, 0.0), at_least_one) <= tail)
+        return (k >= 0) & (_one_sided(np.maximum(k, 0.0), at_least_one) <= tail)
 
     # Tails rise with k, and for k ≥ n/2 they are at least ½.
     low, high = np.full_like(n, -1.0), np.ceil(n / 2)
@@ -370,9 +417,9 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
     return low
 
 
-def _mid_p(k: FloatArray, n: FloatArray) -> FloatArray:
-    """One-sided mid-p value of k of n discordant items for one model."""
-    return (binomial_cdf(k, n, 0.5) + binomial_cdf(k - 1, n, 0.5)) / 2
+def _one_sided(k: FloatArray, n: FloatArray) -> FloatArray:
+    """One-sided p-value of k of n discordant items for one model, of `differences.Counts`."""
+    return special.betainc(n - k + 0.5, k + 0.5, 0.5)
 
 
 def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
-"""Partial credit: a mean, and a paired difference of means, each by one distribution.
+"""Partial credit: the mean of one model's scores between known bounds, by one distribution.
 
-* `mean_interval`: interval of the mean of scores between known bounds
-* `difference`: interval, p-value and P(better) of two models' scores on the same items
+* `mean_interval`: its interval
+* `one_more`: what one more item could have shown
 * `reach_points`: where the farthest scores not yet seen may lie
 
 The distribution is that of a mean with Dirichlet weights [Fer73]_: one unit of weight for each item
@@ -28,7 +28,6 @@ from scipy import special
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
-from evalstats_plugin.stats.means import moments
 
 # Weight of each reach point: that of Jeffreys' prior.
 HALF = 0.5
@@ -45,15 +44,6 @@ SAME = 1e-9
 
 Attained: TypeAlias = tuple[BoolArray | bool, BoolArray | bool]
 """Whether scores at the lower and at the upper bound are known to occur, each of shape (...)."""
-
-
-class Difference(NamedTuple):
-    """Of the mean of b minus that of a: limits, two-sided p-value, and P(b is higher)."""
-
-    low: FloatArray
-    high: FloatArray
-    p_value: FloatArray
-    prob_better: FloatArray
 
 
 def mean_interval(
@@ -98,65 +88,35 @@ def mean_interval(
     return Interval(*(limit.reshape(shape) for limit in limits))
 
 
-def difference(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    bounds: tuple[float, float],
-    attained: Attained = (False, False),
-    mass: float = HALF,
-    confidence_level: float,
-) -> Difference:
-    """Mean of b minus that of a, on the same items.
+def one_more(
+    scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: float
+) -> Interval:
+    """Limits if one more item had the least possible score, and if it had the greatest.
 
-    The p-value is twice the smaller of P(b is higher) and P(a is higher): it is below 1 - level
-    exactly where the interval excludes 0. Calibrated down to about .001 for ten items. Limits are
-    extended if necessary to hold the difference of the means; exchanging a and b changes their
-    signs.
+    Quantiles of the Bayesian bootstrap [Rub81]_ of the scores and that one: what so few cannot
+    show, such as rare failures that none of them is.
 
     Parameters
     ----------
-    a, b : shape (P, M)
-        Scores of the two models of each pair; items that lack either are left out. NaN where no
-        item is left.
-    bounds, attained
-        Of the scores, as for `mean_interval`.
-    mass
-        Prior weight of each reach point; their distance is that for which ½ is right.
+    scores : shape (..., M)
+        NaN where missing; limits are NaN without scores.
 
     Examples
     --------
-    >>> a = [[0.791, 0.802, 0.824, 0.813, 0.780, 0.831, 0.805, 0.777]]
-    >>> b = [[0.800, 0.833, 0.830, 0.804, 0.812, 0.850, 0.821, 0.803]]
-    >>> found = difference(a, b, bounds=(0, 1), confidence_level=0.95)
-    >>> print(f"{found.low[0]:.3f} {found.high[0]:.3f} {found.p_value[0]:.3f}")
-    0.002 0.027 0.023
+    >>> low, high = one_more([0.79, 0.80, 0.82, 0.81], bounds=(0, 1), confidence_level=0.95)
+    >>> print(f"{low:.2f} {high:.2f}")
+    0.32 0.92
     """
+    unit = bounded.to_unit(scores, bounds)
     tail = tail_probability(confidence_level)
-    first, second = np.broadcast_arrays(bounded.to_unit(a, bounds), bounded.to_unit(b, bounds))
-    seen = ~np.isnan(second - first)
-    empty = ~seen.any(axis=1)
-    first, second = (np.where(seen, scores, np.nan) for scores in (first, second))
-    estimate = np.where(seen, second - first, 0.0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
-    # The better model comes second: then P(mean <= 0) is the smaller tail and has all its digits.
-    swapped = (estimate < 0)[:, None]
-    support = _of_pairs(
-        np.where(swapped, second, first), np.where(swapped, first, second), attained, mass
-    )
-    size, swapped = np.abs(estimate), swapped[:, 0]
-    low, high = _limits(support, tail)
-    # Between models that score alike on every item there is nothing to choose, and the integral,
-    # symmetric about nearly all of the weight, would be slow.
-    differ = np.any(first != second, axis=1, where=seen)
-    below = np.full(len(differ), 0.5)
-    below[differ] = _below_zero(_Support(*(part[differ] for part in support)))
-    low, high = np.minimum(low, size), np.maximum(high, size)
-    low, high = np.where(swapped, -high, low), np.where(swapped, -low, high)
-    p_value = np.minimum(1.0, 2 * np.minimum(below, 1 - below))
-    prob = np.where(swapped, below, 1 - below)
-    scale = bounds[1] - bounds[0]
-    columns = (scale * low, scale * high, p_value, prob)
-    return Difference(*(np.where(empty, np.nan, column) for column in columns))
+    ends: list[FloatArray] = []
+    for u in (unit, 1 - unit):
+        atoms, weights = bounded.distinct_scores(u)
+        weights[:, 0] += 1
+        ends.append(bounded.lower_limit(atoms, weights, tail).reshape(unit.shape[:-1]))
+    empty, width = np.isnan(unit).all(axis=-1), bounds[1] - bounds[0]
+    low, high = bounds[0] + width * ends[0], bounds[1] - width * ends[1]
+    return Interval(np.where(empty, np.nan, low), np.where(empty, np.nan, high))
 
 
 def information(u: FloatArray) -> FloatArray:
@@ -230,94 +190,3 @@ def _ends(u: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray,
     least = np.where(seen, u, np.inf).min(axis=1, initial=np.inf)
     greatest = np.where(seen, u, -np.inf).max(axis=1, initial=-np.inf)
     return np.minimum(low, least), np.maximum(high, greatest)
-
-
-def beyond_straight(u: FloatArray, attained: Attained) -> tuple[FloatArray, FloatArray]:
-    """By how much the reach points lie beyond those on the scores' own scale: below, above.
-
-    0 for scores far from the bounds, whose logits are as good as linear; large on the long side of
-    skewed ones.
-    """
-    low, high = reach_points(u, information(u), attained=attained)
-    straight = _spread(*partial(u, information(u)))
-    least, greatest = _ends(u, straight.mean - straight.far, straight.upper)
-    alone = np.isinf(straight.far)
-    below, above = np.maximum(0.0, least - low), np.maximum(0.0, high - greatest)
-    return np.where(alone, 0.0, below), np.where(alone, 0.0, above)
-
-
-class _Support(NamedTuple):
-    """Weights of a mean difference, all on the scale on which the reach points are 0 and 1."""
-
-    atoms: FloatArray
-    """Shape (P, D), like the weights: distinct differences, the ends first and last."""
-    weights: FloatArray
-    zero: FloatArray
-    """Shape (P,), like the next two: where the difference is 0."""
-    low: FloatArray
-    high: FloatArray
-    """Reach points, on the scale of the differences."""
-
-
-def _of_pairs(a: FloatArray, b: FloatArray, attained: Attained, mass: float) -> _Support:
-    """Weights of the mean of b minus that of a.
-
-    Differences lie in [-1, 1]; partial are those that are not -1, 0 or 1, as far as one of the two
-    scores is. Skewed scores have skewed differences, of which a few say little: each model's own
-    reach says more, as much of it as the pairing leaves. As much prior weight at 0, "alike", as at
-    both ends fades as 0 gets out of reach: it cannot change P(better), only the width.
-    """
-    d = b - a
-    info = np.maximum(if_varied(a), if_varied(b))
-    info = np.where((np.abs(d) <= SAME) | (np.abs(d) >= 1 - SAME), 0.0, info)
-    u = (d + 1) / 2
-    low, high = (2 * end - 1 for end in reach_points(u, info))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kept = np.minimum(1.0, _std(d) / np.hypot(_std(a), _std(b)))
-    kept = np.nan_to_num(kept)
-    below_a, above_a = beyond_straight(a, attained)
-    below_b, above_b = beyond_straight(b, attained)
-    low = np.maximum(-1.0, low - kept * (above_a + below_b))
-    high = np.minimum(1.0, high + kept * (above_b + below_a))
-    spread = _spread_of_logits(u, info)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        alike = np.maximum(0.0, 1 - (spread.mean / spread.far) ** 2)
-    width = high - low
-    zero = -low / width
-    with_zero = np.where(alike > 0, zero, np.nan)[:, None]
-    atoms, weights = bounded.distinct_scores(
-        np.concatenate([(d - low[:, None]) / width[:, None], with_zero], axis=1)
-    )
-    # The zero was counted as one item.
-    at_zero = (atoms == with_zero) & (weights > 0)
-    weights = weights - np.where(at_zero, 1 - 2 * mass * alike[:, None], 0.0)
-    weights[:, [0, -1]] += mass
-    return _Support(atoms, weights, zero, low, high)
-
-
-def if_varied(u: FloatArray) -> FloatArray:
-    """Information of scores; none of a row without spread, such as a baseline's ½."""
-    least, greatest = _ends(u, np.full(len(u), np.inf), np.full(len(u), -np.inf))
-    return np.where((greatest - least > SAME)[:, None], information(u), 0.0)
-
-
-def _std(values: FloatArray) -> FloatArray:
-    return moments(values).std
-
-
-def _limits(support: _Support, tail: float) -> tuple[FloatArray, FloatArray]:
-    low = bounded.lower_limit(support.atoms, support.weights, tail)
-    above = bounded.lower_limit(1 - support.atoms, support.weights, tail)
-    width = support.high - support.low
-    return support.low + width * low, support.high - width * above
-
-
-def _below_zero(support: _Support) -> FloatArray:
-    """P(mean difference ≤ 0)."""
-    zero = support.zero
-    below = (zero > 0).astype(np.float64)
-    inside = np.nonzero((zero > 0) & (zero < 1))[0]
-    below[inside] = bounded.dirichlet_cdf(
-        support.atoms[inside], support.weights[inside], zero[inside]
-    )
-    return below

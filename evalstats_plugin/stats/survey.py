@@ -30,7 +30,7 @@ from scipy import special
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
-from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
+from evalstats_plugin.stats.means import moments, t_quantile
 
 # Prior weight, in items with the most extreme possible differences, of the whole group.
 PRIOR_ITEMS = 1.0
@@ -147,101 +147,6 @@ def smoothed_scores(scores: ArrayLike) -> Smoothed:
     ends = np.broadcast_to([0.0, 1.0], (*values.shape[:-1], 2))
     n, mean, std = moments(np.concatenate([values, ends], axis=-1))
     return Smoothed(mean, std**2 * (n - 1) / n / np.where(n > 2, n - 2, np.nan))
-
-
-class Stratified(NamedTuple):
-    """Weighted mean difference, its variance and that variance's degrees of freedom, shape (P,)."""
-
-    difference: FloatArray
-    variance: FloatArray
-    degrees_of_freedom: FloatArray
-
-
-def stratified(
-    means: ArrayLike, variances: ArrayLike, n_units: ArrayLike, weights: ArrayLike
-) -> Stratified:
-    """Stratified difference: Σ w d, Σ w² v, and Satterthwaite's degrees of freedom [Sat46]_.
-
-    >>> found = stratified([[0.1, 0.3]], [[0.01, 0.03]], [[20, 20]], [[1, 1]])
-    >>> print(*(f"{float(x[0]):.3f}" for x in found))
-    0.200 0.010 30.400
-    """
-    mean, variance, n = (np.asarray(x, dtype=np.float64) for x in (means, variances, n_units))
-    shares = _shares(weights)
-    parts = shares**2 * variance
-    total = parts.sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = total**2 / (parts**2 / (n - 1)).sum(axis=-1)
-    return Stratified((shares * mean).sum(axis=-1), total, freedom)
-
-
-def t_interval(found: Stratified, *, confidence_level: float) -> Interval:
-    """Student's t interval with Satterthwaite's degrees of freedom [Sat46]_."""
-    half = t_quantile(found.degrees_of_freedom, confidence_level=confidence_level)
-    half = half * np.sqrt(found.variance)
-    half = np.where(half > 0, half, np.nan)
-    return Interval(found.difference - half, found.difference + half)
-
-
-def t_prob(found: Stratified) -> FloatArray:
-    """Posterior probability of a positive difference, by the t distribution of `t_interval`."""
-    error = np.where(found.variance > 0, np.sqrt(found.variance), 0.0)
-    return t_prob_positive(found.difference, error, found.degrees_of_freedom)
-
-
-class BetaShape(NamedTuple):
-    """Shapes of Beta distributions, each of shape (P,)."""
-
-    a: FloatArray
-    b: FloatArray
-
-
-def beta_shape(
-    means: ArrayLike,
-    variances: ArrayLike,
-    n_units: ArrayLike,
-    weights: ArrayLike,
-    *,
-    bounds: tuple[float, float],
-) -> BetaShape:
-    """Beta posterior of the weighted mean difference, between its least and greatest value.
-
-    It has the mean and variance of the weighted mean after adding half an item at each bound to the
-    whole group: for a single task nearly `bounded.dirichlet_process` with mass ½. A task of a
-    single item gets the largest possible variance.
-    """
-    low, width = bounds[0], bounds[1] - bounds[0]
-    mean, n = ((np.asarray(x, dtype=np.float64)) for x in (means, n_units))
-    unit = (mean - low) / width
-    variance = np.asarray(variances, dtype=np.float64) / width**2
-    variance = np.where(np.isnan(variance) & (n > 0), 0.25 / np.maximum(n, 1), variance)
-    shares = _shares(weights)
-    # Weight of one further item in the group: 1/n if every item counts the same.
-    prior = PRIOR_ITEMS * (shares**2 / np.where(n > 0, n, np.nan)).sum(axis=-1)
-    total = ((shares**2 * variance).sum(axis=-1) + prior**2 / 4) / (1 + prior)
-    centre = ((shares * unit).sum(axis=-1) + prior / 2) / (1 + prior)
-    n_effective = np.maximum(centre * (1 - centre) / total - 1, 0.0)
-    return BetaShape(centre * n_effective, (1 - centre) * n_effective)
-
-
-def beta_interval(
-    shape: BetaShape, *, bounds: tuple[float, float], confidence_level: float
-) -> Interval:
-    """Equal-tailed interval of `beta_shape`."""
-    tail = tail_probability(confidence_level)
-    width = bounds[1] - bounds[0]
-    low = special.betaincinv(shape.a, shape.b, tail)
-    high = 1 - special.betaincinv(shape.b, shape.a, tail)
-    return Interval(
-        *(np.asarray(bounds[0] + width * limit, dtype=np.float64) for limit in (low, high))
-    )
-
-
-def beta_prob(shape: BetaShape, *, bounds: tuple[float, float]) -> FloatArray:
-    """Posterior probability of a positive difference; exactly ½ for symmetric posteriors."""
-    zero = -bounds[0] / (bounds[1] - bounds[0])
-    prob = special.betainc(shape.b, shape.a, 1 - zero)
-    return np.where((shape.a == shape.b) & (zero == 0.5), 0.5, prob)
 
 
 def _shares(weights: ArrayLike) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluations import SCALES, Evaluation, Scale, Scores, Task
+from evaluations import LARGEST, SCALES, Evaluation, Scale, Scores, Task
 from written_tables import matrix_of
 
 import evalstats_plugin as es
@@ -26,8 +26,8 @@ Break = Callable[[pytest.MonkeyPatch], None]
 ONE_TASK: Mapping[str, Any] = {
     "tasks": (1, 1), "metrics": 1, "groups": False, "cut": False, "odd_names": False,
 }  # fmt: skip
-TWO_MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 2), "items": (2, 24)}
-MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 4), "items": (2, 24)}
+TWO_MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 2), "items": (2, LARGEST)}
+MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 4), "items": (2, LARGEST)}
 
 BOUNDED = tuple(name for name, scale in SCALES.items() if scale.bounds)
 
@@ -44,7 +44,7 @@ class Relation:
     """Arguments of `evaluations`."""
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     """Further arguments of it by name, of which each is a test of its own."""
-    examples: int = 40
+    examples: int = 12
     """Evaluations that `make test` draws for each family."""
 
 
@@ -60,13 +60,12 @@ def only(e: Evaluation) -> tuple[Task, Scale]:
 
 def responses_of(e: Evaluation, *, bounded: bool = True) -> list[es.Responses]:
     """Return the evaluation as responses, which know its direction and, if asked, its bounds."""
-    made: list[es.Responses] = []
-    for task in e.tasks:
-        for scale in task.scales:
-            for r in matrix_of(e, task, scale).to_responses():
-                bounds = scale.bounds if bounded else None
-                made.append(replace(r, higher_is_better=scale.higher_is_better, bounds=bounds))
-    return made
+    return [
+        r
+        for task in e.tasks
+        for scale in task.scales
+        for r in matrix_of(e, task, scale, with_scale=bounded).to_responses()
+    ]
 
 
 def close(a: float | None, b: float | None, tolerance: float = 1e-9) -> bool:
@@ -495,17 +494,17 @@ RELATIONS: Mapping[str, Relation] = {
         interval_p_and_verdict_agree, changed("compare", _turned), MODELS, by_scale()
     ),
     "verdicts, ranks and ties agree": Relation(
-        verdicts_ranks_and_ties_agree, changed("compare", _turned), MODELS, by_scale(), 20
+        verdicts_ranks_and_ties_agree, changed("compare", _turned), MODELS, by_scale(), 8
     ),
     "another model never sharpens": Relation(
         another_model_never_sharpens,
         changed("compare", lambda r: _shorter(r) if r.model_a.endswith("0") else r, every=2),
         {**MODELS, "models": (3, 4), "missing": False},
         by_scale(),
-        20,
+        8,
     ),
     "adjusted is never sharper than alone": Relation(
-        adjusted_is_never_sharper_than_alone, changed("compare", _shorter), MODELS, by_scale(), 20
+        adjusted_is_never_sharper_than_alone, changed("compare", _shorter), MODELS, by_scale(), 8
     ),
     "one more win is more evidence": Relation(
         one_more_win_is_more_evidence,

@@ -13,31 +13,28 @@ from evaluations import Evaluation, evaluations
 from hypothesis import HealthCheck, Phase, given, settings
 from log_relations import LOG_RELATIONS
 from relations import RELATIONS, Relation
+from shown_relations import SHOWN_RELATIONS
 
 TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "1"))
 """How many times as many evaluations are drawn as in `make test`."""
 
-ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS}
+SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
+"""Whether a failure is made small, which may take minutes."""
+
+ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS}
 
 UNITS = "a scale is what its values are: a metric of two values is one on any unit"
-DRAWS = "one paired engine, whose joint statements do not hang on the order of items"
-ENGINE = "one paired engine for every score, alone and adjusted"
+ENGINE = "joint limits of models that are alike, or of two items, no shorter than those alone"
 MEASURE = "a measure that is known to every adapter alike: scale and bounds"
 
 NOT_YET: Mapping[tuple[str, str], str] = {
     **{("scale × 10 changes the unit", s): UNITS for s in ("right", "share", "tenths", "error")},
-    **{("scale × 10 changes no verdict", s): UNITS for s in ("right", "share", "tenths", "error")},
     **{("scale × 10 without bounds", s): MEASURE for s in ("grade", "tenths", "loss")},
     **{("complement mirrors the pair", s): ENGINE for s in ("right", "error")},
-    ("order changes no joint statement", "*"): DRAWS,
     **{("another model never sharpens", s): ENGINE for s in ("right", "error")},
     **{
         ("adjusted is never sharper than alone", s): ENGINE
-        for s in ("right", "tenths", "grade", "error", "margin")
-    },
-    **{
-        ("one more win is more evidence", s): ENGINE
-        for s in ("share", "tenths", "percent", "grade")
+        for s in ("right", "tenths", "grade", "error")
     },
     **{("every adapter gives the same interval", s): MEASURE for s in ("loss", "margin")},
     **{
@@ -65,14 +62,11 @@ def tried(
     family: str,
     *,
     examples: int,
-    shrink: bool = True,
-    largest: int | None = None,
+    shrink: bool = SHRINK,
 ) -> None:
-    """Check a relation on so many evaluations; the smallest that it fails on is raised."""
+    """Check a relation on so many evaluations; one that it fails on is printed."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     draws = {**relation.draws, **relation.families[family]}
-    if largest is not None and "items" not in draws:
-        draws["items"] = (1, largest)
 
     @settings(
         max_examples=max(1, round(examples * TIMES)),
@@ -95,14 +89,23 @@ def tried(
 def test_relation(name: str, family: str) -> None:
     """Of as many evaluations as `make test` has time for; `make validate` draws more."""
     relation = ALL[name]
-    tried(relation, family, examples=relation.examples, shrink=(name, family) not in NOT_YET)
+    tried(relation, family, examples=relation.examples)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_product_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each relation fails on a product that is wrong in the way that it is there to see."""
     relation = ALL[name]
+    held = [f for f in relation.families if not {(name, f), (name, "*")} & NOT_YET.keys()]
+    if not held:
+        pytest.skip("no family holds yet, so that a failure would show nothing")
     relation.breaks(monkeypatch)
-    held = next(iter(relation.families))
     with pytest.raises(AssertionError):
-        tried(relation, held, examples=max(relation.examples, 20), shrink=False)
+        tried(relation, held[0], examples=max(relation.examples, 20), shrink=False)
+
+
+def test_the_page_on_proof_names_every_relation() -> None:
+    """And what each of those that do not hold yet waits for."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "proof.md").read_text()
+    assert [name for name in ALL if f"| {name} |" not in page] == []
+    assert [why for why in {*NOT_YET.values()} if why not in page] == []

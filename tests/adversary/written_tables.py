@@ -45,11 +45,11 @@ def rows_of(e: Evaluation, *, with_scale: bool = False) -> Iterator[dict[str, An
                         if clustered and task.clusters is not None:
                             row["cluster"] = f"p{task.clusters[j]}"
                         if with_scale:
-                            row |= about(scale)
+                            row |= scale_columns(scale)
                         yield row
 
 
-def about(scale: Scale) -> dict[str, Any]:
+def scale_columns(scale: Scale) -> dict[str, Any]:
     """Return a scale as columns of a table."""
     low, high = scale.bounds or (None, None)
     return {"higher_is_better": scale.higher_is_better, "min_score": low, "max_score": high}
@@ -73,8 +73,14 @@ def write_lines(e: Evaluation, folder: Path) -> None:
     (folder / "scores.jsonl").write_text("".join(lines))
 
 
-def matrix_of(e: Evaluation, task: Task, scale: Scale) -> Any:
-    """Return the scores of one task by one metric as a matrix of an array."""
+def matrix_of(e: Evaluation, task: Task, scale: Scale, *, with_scale: bool = False) -> Any:
+    """Return the scores of one task by one metric as a matrix of an array.
+
+    With the scale, it is told the bounds and the direction.
+    """
+    about: dict[str, Any] = {}
+    if with_scale:
+        about = {"bounds": scale.bounds, "higher_is_better": scale.higher_is_better}
     import evalstats_plugin as es
 
     return es.ResponseMatrix.from_array(
@@ -83,6 +89,7 @@ def matrix_of(e: Evaluation, task: Task, scale: Scale) -> Any:
         items=[f"item {j}" for j in range(task.n_items)],
         tasks=task.name,
         metric=scale.name,
+        **about,
         clusters=None if task.clusters is None else [f"p{k}" for k in task.clusters],
     )
 

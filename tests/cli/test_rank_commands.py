@@ -421,10 +421,12 @@ def test_elo_of_thurstone_is_said_to_be_what_is_shown(call: Call, fullrank: Path
     done = call("stats", fullrank, "--scale", "elo")
     rows = json.loads(call("stats", fullrank, "--scale", "elo", "--format", "json").stdout)
 
-    assert "283 higher wins 84 % of the time; their mean is 1000" in " ".join(done.stdout.split())
+    assert "378 points: 10 wins for 1 loss; the mean rating is 1000" in " ".join(
+        done.stdout.split()
+    )
     mean = sum(row["mean"] for row in rows["results"]) / len(rows["results"])
     assert mean == pytest.approx(1000)
-    assert "ties threshold" in " ".join(done.stdout.split())
+    assert "ties none" in " ".join(done.stdout.split())
 
 
 def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:

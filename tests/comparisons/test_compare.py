@@ -15,7 +15,9 @@ from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
 from evalstats_plugin.comparisons import Comparison
 from evalstats_plugin.comparisons.compare import NO_ITEM_IN_COMMON
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
-from evalstats_plugin.stats import clustered, grid_posteriors, many, paired
+from evalstats_plugin.stats import clustered, multiplicity, paired
+from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.paired import paired_counts
 
 VALIDATION = Path(__file__).parents[2] / "fixtures" / "validation"
@@ -43,17 +45,19 @@ def test_binary_scores_are_compared_by_their_table() -> None:
     b = np.repeat([1.0, 0.0, 1.0, 0.0], [19, 2, 4, 5])
     counts = paired_counts(19, 2, 4, 5)
     low, high = paired.dirichlet(counts, confidence_level=0.95, prior=JEFFREYS)
-    row = _one(a, b)
+    row, named = _one(a, b), _one(a, b, method="dirichlet")
 
     assert ("a", "b", "t", "acc", 30) == (
         row.model_a, row.model_b, row.task, row.metric, row.n_items,
     )  # fmt: skip
     assert 2 / 30 == pytest.approx(row.difference)
-    assert (float(low), float(high)) == pytest.approx((row.low, row.high), abs=1e-12)
+    assert (float(low), float(high)) == pytest.approx((named.low, named.high), abs=1e-12)
+    assert (row.low, row.high) == pytest.approx((-0.1037, 0.2441), abs=1e-4)
     assert 2 * (1 - 0.7910261816537514) == pytest.approx(row.p_value, abs=1e-12)
     assert row.p_value == row.p_adjusted
     assert 0.7910261816537514 == pytest.approx(row.prob_better, abs=1e-12)
-    assert "dirichlet" == row.method
+    assert ("dirichlet", "symmetric-bootstrap") == (named.method, row.method)
+    assert (row.p_value, row.prob_better) == pytest.approx((named.p_value, named.prob_better))
 
 
 def test_the_same_scores_are_a_tie() -> None:
@@ -65,19 +69,19 @@ def test_the_same_scores_are_a_tie() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "method"),
+    "scores",
     [
-        ([1, 0, 1, 1], "dirichlet"),
-        ([1, 0.5, 1, 1], "reach"),
-        ([[1, 0], [1, 1], [0, 0], [1, 0]], "reach"),
-        ([1, 0.5, 3, -2], "paired-t"),
+        [1, 0, 1, 1],
+        [1, 0.5, 1, 1],
+        [[1, 0], [1, 1], [0, 0], [1, 0]],
+        [1, 0.5, 3, -2],
     ],
 )
-def test_the_default_follows_what_the_scores_are_like(scores: list[float], method: str) -> None:
+def test_one_default_serves_any_scores(scores: list[float]) -> None:
     """Binary, partial credit, epochs, unbounded; the interval holds the difference."""
     row = _one([0, 0, 1, 0], scores)
 
-    assert method == row.method
+    assert "symmetric-bootstrap" == row.method
     assert row.low < row.difference < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
 
 
@@ -95,7 +99,7 @@ def test_items_are_paired_by_name_and_missing_ones_are_said() -> None:
     row = compare([a, b])[0]
 
     assert (2, 1.0) == (row.n_items, row.difference)
-    assert ("3 of 5 items lack one model's score: left out",) == row.notes
+    assert "3 of 5 items lack one model's score: left out" in row.notes
 
 
 def test_one_item_id_for_two_questions_is_refused_by_name() -> None:
@@ -136,7 +140,7 @@ def test_a_correction_is_over_the_pairs_of_one_task(correction: str) -> None:
     scores[3, :] = 1
     matrix = ResponseMatrix.from_array(scores, tasks=["one"] * 30 + ["two"] * 30)
     rows = list(compare(matrix, correction=correction, family="task", rng=0))  # pyright: ignore[reportArgumentType]
-    adjust = {"bh": many.benjamini_hochberg}
+    adjust = {"bh": multiplicity.benjamini_hochberg}
     for task in ("one", "two"):
         p_values = np.array([row.p_value for row in rows if row.task == task])
         adjusted = [row.p_adjusted for row in rows if row.task == task]
@@ -207,7 +211,7 @@ def test_models_without_a_common_item_are_taken_as_independent() -> None:
 
     assert ("t", "newcombe-unpaired") == (apart.task, apart.method)
     assert NO_ITEM_IN_COMMON in apart.notes
-    assert ("u", "dirichlet") == (together.task, together.method)
+    assert ("u", "symmetric-bootstrap") == (together.task, together.method)
     assert NO_ITEM_IN_COMMON not in together.notes
 
 
@@ -220,12 +224,15 @@ def test_other_designs_need_common_items() -> None:
         compare([a, b], design="sequential")
 
 
-def test_differences_without_spread_have_no_t_interval() -> None:
-    """A constant difference of unbounded scores says nothing of its error."""
+def test_nothing_that_differs_has_no_interval_without_bounds() -> None:
+    """Nothing says in which unit models might differ; a constant difference does."""
+    alike = _one([1.0, 5.0, -3.0], [1.0, 5.0, -3.0])
     row = _one([1.0, 5.0, -3.0], [3.0, 7.0, -1.0])
 
-    assert (2.0, None, None) == (row.difference, row.low, row.prob_better)
-    assert "no interval: one item or cluster, or differences that are all equal" in row.notes
+    assert (0.0, None, 1.0) == (alike.difference, alike.low, alike.p_value)
+    assert "no interval: nothing differs, and the scores' bounds are unknown" in alike.notes
+    assert 2.0 == row.difference
+    assert -1 < row.low < 0  # pyright: ignore[reportOptionalOperand]
 
 
 def test_clusters_of_unequal_size_are_compared_over_their_items() -> None:
@@ -233,25 +240,24 @@ def test_clusters_of_unequal_size_are_compared_over_their_items() -> None:
     clusters = np.repeat(["p", "q", "r", "s", "t"], [20, 2, 2, 2, 2])
     a = np.repeat([1.0, 0.0], [20, 8])
     row = compare([_responses(m, x, clusters=clusters) for m, x in (("a", a), ("b", 1 - a))])[0]
-    low, high = clustered.logit_t_cr2(
-        [-20, 2, 2, 2, 2], [20, 2, 2, 2, 2], bounds=(-1, 1), confidence_level=0.95
-    )
+    sums, sizes = np.array([[-20.0, 2, 2, 2, 2]]), np.array([20.0, 2, 2, 2, 2])
+    low, high = Differences(sums, sizes=sizes, span=1.0).limits(normal_quantile(0.95))
 
-    assert (row.method, row.difference) == ("logit-t-cr2", pytest.approx(-12 / 28))
-    assert (row.low, row.high) == pytest.approx((float(low), float(high)))
+    assert (row.method, row.difference) == ("symmetric-bootstrap", pytest.approx(-12 / 28))
+    assert (row.low, row.high) == pytest.approx((low[0], high[0]))
 
 
 def test_the_study_of_pairs_in_clusters_bears_out_the_default() -> None:
-    """Of what `make validate` wrote: at the level where the mean over clusters is not."""
-    rows = json.loads((VALIDATION / "cluster_pairs.json").read_text("utf-8"))["pairs"]
+    """Of what `make validate` wrote: at the level from 8 clusters on, and not wider than t."""
+    rows = json.loads((VALIDATION / "paired_engine.json").read_text("utf-8"))["clusters"]
     ours, other = (
-        [row["coverage"] for row in rows if row["method"] == name]
-        for name in ("logit_t_cr2", "mean_over_clusters")
+        {row["clusters"]: row for row in rows if row["method"] == name}
+        for name in ("engine", "t_cr2")
     )
 
-    assert min(ours) >= 0.92
-    assert 0.94 < np.mean(ours) < 0.97
-    assert min(other) < 0.9
+    for n in (8, 15, 30):
+        assert 0.94 <= ours[n]["coverage"] <= 0.98
+        assert ours[n]["width"] <= 1.05 * other[n]["width"]
 
 
 def test_clusters_stand_or_fall_together() -> None:
@@ -261,16 +267,12 @@ def test_clusters_stand_or_fall_together() -> None:
     a, b = np.zeros(30), difference
     rows = [_responses(m, x, clusters=clusters) for m, x in (("a", a), ("b", b))]
     row, plain = compare(rows, rng=0)[0], _one(a, b)
-    expected = grid_posteriors.dirichlet_multinomial(
-        [[0] * 5], [[6, 0, 6, 6, 0]], [[6] * 5], confidence_level=0.95, prior=(0.5, 1.0)
-    )
     low, high = clustered.logit_t_cr2(
         [6, 0, 6, 6, 0], [6] * 5, bounds=(-1, 1), confidence_level=0.95
     )
     named = compare(rows, rng=0, method="logit-t-cr2")[0]
 
-    assert ("dirichlet-multinomial", ("items in 5 clusters",)) == (row.method, row.notes)
-    assert tuple(x[0] for x in expected) == (row.low, row.high, row.prob_better)
+    assert ("symmetric-bootstrap", "items in 5 clusters") == (row.method, row.notes[0])
     assert (float(low), float(high)) == pytest.approx((named.low, named.high))
     assert 2 * (1 - row.prob_better) == pytest.approx(row.p_value)  # pyright: ignore[reportOperatorIssue]
     assert plain.p_value < 1e-4  # pyright: ignore[reportOptionalOperand]
@@ -285,8 +287,8 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
     row = compare(rows, method="tango")[0]
 
     assert "tango" == row.method
-    assert ("tango treats items in 2 clusters as independent",) == row.notes
-    assert "dirichlet" == _one([1, 0, 1], [1, 1, 1], method="t-cr2").method
+    assert "tango treats items in 2 clusters as independent" in row.notes
+    assert "symmetric-bootstrap" == _one([1, 0, 1], [1, 1, 1], method="t-cr2").method
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran(method: str) -
 
     assert method == binary.method
     assert binary.low < binary.difference < binary.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-    assert ("paired-t" if method == "paired-t" else "reach") == partial.method
+    assert ("paired-t" if method == "paired-t" else "symmetric-bootstrap") == partial.method
 
 
 def test_the_bundled_logs_are_compared() -> None:
@@ -370,7 +372,7 @@ def test_rows_name_the_prior_and_it_can_be_chosen():
     """Jeffreys' of pairs and of independent samples, unless another weight is given."""
     scores = (np.random.default_rng(0).random((2, 30)) < 0.5) * 1.0
     for design, weight, expected in (
-        ("paired", None, "½ on each of: both right, a only, b only, neither"),
+        ("paired", None, "½ on either side of the differences"),
         ("paired", 1, "1 on each of: both right, a only, b only, neither"),
         ("unpaired", 0.5, "½ on right and on wrong, of each model"),
         ("unpaired", None, "none"),
@@ -389,7 +391,7 @@ def test_a_prior_weighs_as_much_as_items_would():
     )
     (one,) = compare(ResponseMatrix.from_array(np.stack([a, b])), prior=1.5)
     more = np.stack([np.r_[a, 1, 0], np.r_[b, 0, 1]])
-    (other,) = compare(ResponseMatrix.from_array(more))
+    (other,) = compare(ResponseMatrix.from_array(more), method="dirichlet")
 
     assert one.prob_better == pytest.approx(other.prob_better)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.errors import DesignError, SelectionError
 
@@ -153,7 +154,8 @@ def test_tasks_have_the_limits_that_each_has_at_its_share_of_alpha() -> None:
 def _on(model: str, scores: np.ndarray, **more: object) -> Responses:
     """Return 0/1 scores of a model on one task."""
     [found] = es.ResponseMatrix.from_array(np.atleast_2d(scores), models=[model]).to_responses()
-    return replace(found, task="t", metric="acc", **more)
+    of = {n: more.pop(n) for n in ("task", "higher_is_better", "scale") if n in more}
+    return replace(found.measured(**{"task": "t", "metric": "acc", **of}), **more)
 
 
 OLD = np.repeat([1.0, 0.0], [90, 10])
@@ -200,7 +202,7 @@ def test_the_terms_are_the_baselines() -> None:
     """Clusters, groups and ranges that a candidate's log claims change no limit."""
     old = _on("old", OLD, groups=(Group("all", 0, "micro", 1, logged=0.5),))
     plain = es.gate([old, _on("new", NEW)], baseline="old", rng=0)
-    claimed = _on("new", NEW, clusters=np.repeat("all", 100), bounds=(0.0, 1000.0))
+    claimed = _on("new", NEW, clusters=np.repeat("all", 100), scale=Scale(0, 1000))
 
     found = es.gate([old, claimed], baseline="old", rng=0)
 
@@ -228,7 +230,7 @@ def test_margins_are_shares_of_each_range() -> None:
     """2 % of 0 to 1 and of 0 to 100; of an unknown range there is no share."""
     rng = np.random.default_rng(2)
     both = [
-        replace(_on(model, rng.random(60) * top), task=f"t{top}", bounds=(0.0, top))
+        _on(model, rng.random(60) * top, task=f"t{top}", scale=Scale(0, top))
         for model in ("old", "new")
         for top in (1.0, 100.0)
     ]
@@ -238,7 +240,9 @@ def test_margins_are_shares_of_each_range() -> None:
     assert (0.0, 100.0) == max(row.score_range for row in found)
     with pytest.raises(DesignError, match="a margin of 2 is as much as the range 0 to 1 of"):
         es.gate(both, baseline="old", margin=2)
-    unknown = [replace(r, bounds=None, scores=r.scores * 9) for r in both if r.task == "t1.0"]
+    unknown = [
+        replace(r.measured(scale=None), scores=r.scores * 9) for r in both if r.task == "t1.0"
+    ]
     with pytest.raises(DesignError, match=r"have no known range.*--bounds acc=0,100"):
         es.gate(unknown, baseline="old", margin="2%")
 
@@ -249,7 +253,7 @@ def test_the_drop_that_is_detected_has_that_power() -> None:
 
     scores = np.repeat([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [10, 10, 180], axis=0)
     old, new = (_on(model, scores[:, i]) for i, model in enumerate(("old", "new")))
-    two = [r for task in "ab" for r in (replace(old, task=task), replace(new, task=task))]
+    two = [r for task in "ab" for r in (old.measured(task=task), new.measured(task=task))]
 
     (alone,) = es.gate([old, new], baseline="old", rng=0)
     (again,) = es.gate([old, new], baseline="old", margin=0.01, rng=0)
@@ -260,4 +264,4 @@ def test_the_drop_that_is_detected_has_that_power() -> None:
     assert 0.8 == pytest.approx(float(share), abs=1e-4)
     assert again.detectable == pytest.approx(alone.detectable + 0.01)
     assert all((row.detectable or 0) > alone.detectable for row in of_two)
-    assert es.gate([_on("old", OLD[:4]), _on("new", OLD[:4])], baseline="old")[0].detectable is None
+    assert es.gate([_on("old", OLD[:2]), _on("new", OLD[:2])], baseline="old")[0].detectable is None

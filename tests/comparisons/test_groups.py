@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from given_responses import given_responses
-from scipy import stats
 
 from evalstats_plugin import Group, Responses, Source
 from evalstats_plugin.comparisons import Comparison, tasks
@@ -17,7 +16,7 @@ from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.data import methods
-from evalstats_plugin.stats import bounded, clustered, survey
+from evalstats_plugin.stats import clustered
 
 
 def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Comparison]:
@@ -85,21 +84,6 @@ def test_the_difference_is_that_of_the_groups_scores(weighting: str) -> None:
     assert f"{weighting} mean of 3 tasks" in row.notes
     assert row.p_adjusted == row.p_value
     assert (row.low, row.high) == (row.low_single, row.high_single)
-
-
-def test_one_task_alone_is_nearly_its_dirichlet_process() -> None:
-    """The same mean, mass ½ at each bound; an interval of nearly the same limits."""
-    rng = np.random.default_rng(3)
-    differences = rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=(1, 80))
-    expected = bounded.dirichlet_process(
-        differences, bounds=(-1, 1), mass=0.5, confidence_level=0.95
-    )
-    moments = differences.mean(axis=1), differences.var(axis=1, ddof=1) / 80
-    shape = survey.beta_shape(*(x[:, None] for x in moments), [[80.0]], [[1.0]], bounds=(-1, 1))
-    found = survey.beta_interval(shape, bounds=(-1, 1), confidence_level=0.95)
-
-    assert expected.low == pytest.approx(found.low, abs=0.005)
-    assert expected.high == pytest.approx(found.high, abs=0.005)
 
 
 def test_models_that_agree_on_everything_still_have_an_interval_of_some_width() -> None:
@@ -181,28 +165,14 @@ def test_the_best_is_the_one_with_the_best_group_score() -> None:
     assert [adjusted[frozenset("ab")], adjusted[frozenset("bc")]] == [r.p_adjusted for r in rows]
 
 
-def test_unbounded_scores_have_a_t_interval() -> None:
-    """Satterthwaite's degrees of freedom are those of Welch's test on two strata."""
-    first, second = (
-        np.random.default_rng(0).normal(size=20),
-        np.random.default_rng(1).normal(size=9),
-    )
-    welch = stats.ttest_ind(first, -second, equal_var=False)
-    found = survey.stratified(
-        [[first.mean(), second.mean()]],
-        [[first.var(ddof=1) / 20, second.var(ddof=1) / 9]],
-        [[20, 9]],
-        [[1, 1]],
-    )
-
-    assert welch.df == pytest.approx(found.degrees_of_freedom[0])
-    half = welch.confidence_interval(0.95).high - (first.mean() + second.mean())
-    interval = survey.t_interval(found, confidence_level=0.95)
-    assert half / 2 == pytest.approx((interval.high - found.difference)[0])
-    scaled = [replace(r, scores=20 * r.scores - 3) for r in _responses({"a": 0.5, "b": 0.7})]
-    (row,) = group_comparisons(scaled, _request())
-    assert "stratified-t" == row.method
-    assert row.low < row.difference < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+def test_unbounded_scores_have_an_interval_too() -> None:
+    """The same, times the scale: bounds only clip."""
+    plain = _responses({"a": 0.5, "b": 0.7})
+    scaled = [replace(r, scores=20 * r.scores - 3) for r in plain]
+    (row,), (other,) = (group_comparisons(x, _request()) for x in (scaled, plain))
+    assert "symmetric-bootstrap" == row.method
+    assert (row.low, row.high) == pytest.approx((20 * other.low, 20 * other.high))  # pyright: ignore[reportOptionalOperand]
+    assert row.p_value == pytest.approx(other.p_value)
 
 
 def test_clusters_within_tasks_make_the_interval_wider() -> None:

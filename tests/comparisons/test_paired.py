@@ -60,8 +60,8 @@ def test_the_best_is_chosen_by_the_scores_and_corrected_for_all_pairs(correction
         assert row.difference == pytest.approx(sign * same.difference)  # pyright: ignore[reportOptionalOperand]
         assert limits == pytest.approx([row.low, row.high], abs=0.01)
         assert row.p_adjusted == pytest.approx(same.p_adjusted, abs=0.005)
-        assert "e was chosen as the best" in row.notes[-1]
-        assert "all pairs of the 5 models" in row.notes[-1]
+        (note,) = (note for note in row.notes if "e was chosen as the best" in note)
+        assert "all pairs of the 5 models" in note
 
 
 def test_each_task_has_its_own_best_and_lower_may_be_better() -> None:
@@ -89,4 +89,50 @@ def test_a_model_that_is_really_called_best_wins() -> None:
     rows = list(compare(matrix, baseline="best"))
 
     assert {"best"} == {row.model_a for row in rows}
-    assert not any(row.notes for row in rows)
+    assert not any("chosen" in note for row in rows for note in row.notes)
+
+
+def test_the_same_scores_have_the_same_rows_in_every_form() -> None:
+    """As an array, as responses with a scale, times ten, from 1 down, in another order, renamed."""
+    rng = np.random.default_rng(4)
+    scores = np.clip(np.round(rng.normal([[0.5], [0.6], [0.55]], 0.25, (3, 40)), 1), 0, 1)
+    plain = list(compare(ResponseMatrix.from_array(scores, models=list("abc"))))
+    order = rng.permutation(40)
+    names = {"a": "z", "b": "y", "c": "x"}
+    forms = {
+        "bounds": ResponseMatrix.from_array(scores, models=list("abc")),
+        "order": ResponseMatrix.from_array(scores[:, order], models=list("abc")),
+        "names": ResponseMatrix.from_array(scores, models=list("zyx")),
+        "ten": ResponseMatrix.from_array(10 * scores, models=list("abc")),
+        "down": ResponseMatrix.from_array(1 - scores, models=list("abc")),
+    }
+    for form, matrix in forms.items():
+        bounds = {"bounds": (0.0, 1.0), "ten": (0.0, 10.0)}.get(form)
+        found = {
+            (row.model_a, row.model_b): row
+            for row in compare(matrix, bounds=None if bounds is None else {"score": bounds}, rng=9)
+        }
+        scale = {"ten": 10.0, "down": -1.0}.get(form, 1.0)
+        for row in plain:
+            a, b = (names.get(m, m) if form == "names" else m for m in (row.model_a, row.model_b))
+            other = found.get((a, b)) or found[b, a]
+            sign = 1.0 if (a, b) in found else -1.0
+            limits = sorted(sign * scale * x for x in (other.low, other.high))  # pyright: ignore[reportOperatorIssue]
+            assert row.p_value == pytest.approx(other.p_value, rel=1e-9)
+            assert row.p_adjusted == pytest.approx(other.p_adjusted, abs=2e-3)
+            assert [row.low, row.high] == pytest.approx([x / scale**2 for x in limits], abs=2e-3)
+
+
+def test_columns_of_millers_table() -> None:
+    """Difference, standard error and correlation as by hand; wins, ties and losses of b."""
+    a = np.array([0.2, 0.4, 0.9, 0.5, 0.7, 0.1])
+    b = np.array([0.3, 0.4, 0.8, 0.9, 0.9, 0.4])
+    (row,) = compare(ResponseMatrix.from_array(np.stack([a, b])))
+
+    assert (4, 1, 1) == (row.n_wins, row.n_ties, row.n_losses)
+    assert row.std_error == pytest.approx((b - a).std(ddof=1) / np.sqrt(6))
+    assert row.correlation == pytest.approx(np.corrcoef(a, b)[0, 1])
+    binary = (np.stack([a, b]) > 0.45) * 1.0
+    (row,) = compare(ResponseMatrix.from_array(binary))
+    assert row.std_error == pytest.approx((binary[1] - binary[0]).std(ddof=1) / np.sqrt(6))
+    assert row.correlation == pytest.approx(np.corrcoef(binary)[0, 1])

@@ -18,7 +18,7 @@ from evalstats_plugin.comparisons.methods import COMPARISONS, MEASURES, UNPAIRED
 from evalstats_plugin.comparisons.unpaired import FAMILIES
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import multiplicity
 from evalstats_plugin.stats import unpaired as stats_unpaired
 
 
@@ -171,7 +171,7 @@ def test_all_pairs_are_corrected_together() -> None:
     assert all((r.low or 0) < (r.low_single or 0) for r in rows)
     assert ["b", "b"] == [row.model_a for row in against]
     assert (
-        many.benjamini_hochberg([r.p_value for r in against]).tolist()
+        multiplicity.benjamini_hochberg([r.p_value for r in against]).tolist()
         == [r.p_adjusted for r in against]
     )  # fmt: skip
 
@@ -213,16 +213,3 @@ def test_models_without_spread_have_no_interval_where_bounds_are_unknown() -> No
     assert (None, None, None) == (row.low, row.high, row.p_value)
     assert any(note.startswith("no interval") for note in row.notes)
     assert "unclear" == row.verdict
-
-
-def test_the_latent_model_gives_interval_and_probability() -> None:
-    """Of the same items: P(better) is that of the model the interval comes from."""
-    a = np.repeat([1.0, 1.0, 0.0, 0.0], [19, 2, 4, 5])
-    b = np.repeat([1.0, 0.0, 1.0, 0.0], [19, 2, 4, 5])
-    same = {"item_ids": np.arange(30)}
-    (row,) = compare([_responses("a", a, **same), _responses("b", b, **same)], method="latent")
-
-    # Independent three-dimensional quadrature.
-    assert 0.7748111933139327 == pytest.approx(row.prob_better, abs=1e-9)
-    assert -0.10905307532583386 == pytest.approx(row.low, abs=1e-9)
-    assert 0.2419661053863965 == pytest.approx(row.high, abs=1e-9)

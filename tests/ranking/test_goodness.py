@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from evalstats_plugin.ranking import goodness
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import (
     expected_scores,
@@ -175,3 +176,17 @@ def test_expected_scores_of_thurstone_with_ties():
     scores = expected_scores(fit, np.array([[0.5, 0.0]]))
 
     assert scores[0, 1] == pytest.approx((special.ndtr(0.2) + special.ndtr(0.8)) / 2)
+
+
+def test_rounding_errors_of_probabilities_do_not_change_what_is_drawn(monkeypatch):
+    """Equal players, and ties that cannot be: a hair more or less of either, as by a processor."""
+    pairs = list(combinations(range(4), 2)) * 3
+    contests = Contests.of(*zip(*pairs, strict=True), [1, 0, 1] * 6, players=4)
+    fit = fit_bradley_terry(contests)
+    even = np.tile([0.5, 0.0, 0.5], (len(contests), 1))
+    found = []
+    for off in (0.0, 1e-16, -1e-16):
+        other = even + off * np.array([1.0, 1.0, -1.0])
+        monkeypatch.setattr(goodness, "outcome_probabilities", lambda *_, p=other: p.clip(0, 1))
+        found.append(transitivity(fit, contests, rng=np.random.default_rng(0)))
+    assert found[0] == found[1] == found[2]

@@ -75,7 +75,6 @@ def test_rows_are_those_of_the_fit_the_best_first() -> None:
         ("bradley-terry", "bootstrap", BootstrapOptions(n_resamples=300)),
         ("bradley-terry", "hmc", PosteriorOptions(prior_covariance=4.0)),
         ("thurstone", "ep", ThurstoneOptions(prior_covariance=4.0)),
-        ("thurstone", "laplace", None),
     ],
 )
 def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
@@ -97,9 +96,9 @@ def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
 
 
 def test_probabilities_are_shares_of_posterior_draws() -> None:
-    """40 comparisons: exact draws, whose shape the ranges and probabilities have."""
+    """40 comparisons: draws of chains, whose shape the ranges and probabilities have."""
     options = ThurstoneOptions(draws=800)
-    found = rank(contests(40), model="thurstone", estimator="exact", options=options, rng=0)
+    found = rank(contests(40), model="thurstone", estimator="hmc", options=options, rng=0)
     draws, place = found.draws, [NAMES.index(row.player) for row in found]
 
     assert (800, 5) == draws.shape

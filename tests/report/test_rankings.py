@@ -43,7 +43,7 @@ def test_the_table_has_a_line_for_each_player_and_says_what_it_means() -> None:
         first[8],
     )
     words = " ".join(text.split())
-    assert "a player whose rating is 1 higher has 2.7 times the odds to win" in words
+    assert "A difference of 1: 2.72 wins for 1 loss; the mean rating is 0." in words
     assert "Of the 4.6 bits that an order of 4 has, 0." in words
     assert "0.0 % of 4 triads go in a circle" in words
     assert words.endswith("made by a test")
@@ -63,7 +63,7 @@ def test_long_names_and_many_letters_fit_80_columns() -> None:
 
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    table = text.split("Rating: ")[0].splitlines()[3:]
+    table = text.split("378 points")[0].splitlines()[3:]
     first_column = "".join(line.split(" ")[0] for line in table)
     assert "".join(row.player for row in found) == first_column
     assert max(len(row.letters) for row in found) > 1
@@ -73,8 +73,8 @@ def test_elo_says_which() -> None:
     logit = printed(rank(contests(), model="bradley-terry", rng=0, scale="elo"))
     probit = printed(rank(contests(), model="thurstone", estimator="ep", rng=0, scale="elo"))
 
-    assert "400 higher has 10 times the odds" in " ".join(logit.split())
-    assert "283 higher wins 84 % of the time" in " ".join(probit.split())
+    assert "400 points: 10 wins for 1 loss; the mean rating is 1000." in " ".join(logit.split())
+    assert "378 points: 10 wins for 1 loss;" in " ".join(probit.split())
     assert "." not in logit.splitlines()[3].split()[1]
 
 

@@ -103,61 +103,194 @@ def json_changed(content: bytes, choices: Choices) -> bytes:
     except (ValueError, RecursionError):
         return bytes_flipped(content, choices)
     for _ in range(1 + choices.below(3)):
-        value = _changed(value, choices)
+        value = changed(value, choices)
+    return _as_json(value, content, choices)
+
+
+def _as_json(value: Any, content: bytes, choices: Choices) -> bytes:
     try:
         return json.dumps(value, indent=choices.one_of([None, 2])).encode()
-    except ValueError:
+    except (ValueError, RecursionError):
         return bytes_flipped(content, choices)
 
 
-def _changed(value: Any, choices: Choices) -> Any:
-    """Return a value of JSON with one place in it changed."""
-    inside = (
-        list(value)
-        if isinstance(value, dict)
-        else list(range(len(value)))
-        if isinstance(value, list)
-        else []
-    )
-    if not inside or choices.below(6) == 0:
-        return _other(value, choices)
-    key = choices.one_of(inside)
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    what = choices.below(8)
-    if what == 0:
+Place = tuple[str | int, ...]
+"""Keys and indices from the root of a document to a value in it."""
+
+
+def places_in(value: Any) -> dict[tuple[str, ...], list[Place]]:
+    """Return the places of a document by kind: those of all elements of a list are of one kind.
+
+    So the one key of a header is chosen as often as that of a thousand samples.
+    """
+    found: dict[tuple[str, ...], list[Place]] = {}
+    left: list[tuple[Any, tuple[str, ...], Place]] = [(value, (), ())]
+    while left:
+        inside, kind, place = left.pop()
+        found.setdefault(kind, []).append(place)
+        if len(place) > _DEEPEST:
+            continue
+        if isinstance(inside, dict):
+            left += [(v, (*kind, str(k)), (*place, k)) for k, v in inside.items()]
+        elif isinstance(inside, list):
+            left += [(v, (*kind, "*"), (*place, i)) for i, v in enumerate(inside)]
+    return found
+
+
+_DEEPEST = 30
+
+
+def changed(document: Any, choices: Choices) -> Any:
+    """Return a document with one place changed, or all places of one kind alike."""
+    kinds = places_in(document)
+    places = kinds[choices.one_of(list(kinds))]
+    if choices.below(4):
+        places = [choices.one_of(places)]
+    what = choices.below(len(_CHANGES))
+    new = choices.one_of(NASTY)
+    other = _at(document, choices.one_of(kinds[choices.one_of(list(kinds))]))
+    for place in places:
+        document = _put(document, place, _CHANGES[what], new, other)
+    return document
+
+
+def _at(document: Any, place: Place) -> Any:
+    for key in place:
+        document = document[key]
+    return document
+
+
+_GONE: Any = object()
+"""What stands for a value that is to be left out."""
+
+
+def _put(document: Any, place: Place, change: Change, new: Any, other: Any) -> Any:
+    """Return a document with the value at a place changed."""
+    if not place:
+        made = change(document, new, other)
+        return None if made is _GONE else [document] * 2 if made is _TWICE else made
+    key, rest = place[0], place[1:]
+    try:
+        inside = document[key]
+    except (KeyError, IndexError, TypeError):
+        return document  # lost by an earlier change
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    made = change(inside, new, other) if not rest else _put(inside, rest, change, new, other)
+    if made is _GONE:
         del copy[key]
-    elif what == 1 and isinstance(copy, dict):
-        copy[str(choices.one_of(NASTY))] = copy.pop(key)
-    elif what == 1 and isinstance(copy, list):
-        copy.append(copy[key])
+    elif made is _TWICE and isinstance(copy, list):
+        copy.append(inside)
+    elif made is _TWICE:
+        copy[str(new)[:50]] = copy.pop(key)
     else:
-        copy[key] = _changed(value[key], choices)
+        copy[key] = made
     return copy
 
 
-def _other(value: Any, choices: Choices) -> Any:
-    what = choices.below(6)
-    if what == 0:
-        return [value]
-    if what == 1:
-        return str(value)
-    return choices.one_of(NASTY)
+_TWICE: Any = object()
+"""What stands for an element that is to be there twice, or a key with another name."""
+
+Change = Callable[[Any, Any, Any], Any]
+"""Of the value there is, something nasty, and another value of the document."""
+
+
+def _as_other_type(value: Any, new: Any, _: Any) -> Any:
+    """Return a value of another type that means the same to a person."""
+    if isinstance(value, bool):
+        return str(value).lower() if isinstance(new, str) else int(value)
+    if isinstance(value, (int, float)):
+        return str(value) if isinstance(new, str) else [value]
+    if isinstance(value, str):
+        return [value] if isinstance(new, (str, list)) else len(value)
+    if isinstance(value, list):
+        return str(value) if isinstance(new, str) else dict(enumerate(map(str, value)))
+    return [list(pair) for pair in value.items()] if isinstance(value, dict) else {}
+
+
+def _much_more(value: Any, *_: Any) -> Any:
+    """Return much more of the same kind."""
+    if isinstance(value, bool) or value is None:
+        return [value] * 2000
+    if isinstance(value, (int, float)):
+        return value * 10**12 if value else 10**18
+    if isinstance(value, str):
+        return (value or "x") * 5000
+    if isinstance(value, list):
+        return (value or [0]) * 50
+    return {**value, **{f"more {i}": v for i, v in enumerate([*value.values()] * 20)}}
+
+
+_CHANGES: tuple[Change, ...] = (
+    lambda _, new, __: new,
+    lambda _, new, __: new,
+    lambda _, new, __: new,
+    _as_other_type,
+    _as_other_type,
+    _as_other_type,
+    lambda value, *_: [value],
+    lambda value, *_: {"value": value},
+    lambda _, __, other: other,
+    lambda _, __, other: other,
+    lambda *_: None,
+    lambda *_: _GONE,
+    lambda *_: _GONE,
+    lambda *_: _TWICE,
+    _much_more,
+)
+
+
+def key_repeated(content: bytes, choices: Choices) -> bytes:
+    """Give an object of JSON one of its keys twice, with another value."""
+    places = [i for i in range(len(content)) if content[i : i + 1] == b"{"][:400]
+    if not places:
+        return bytes_flipped(content, choices)
+    at = choices.one_of(places) + 1
+    key = content[at:].partition(b'"')[2].partition(b'"')[0][:40]
+    value = json.dumps(choices.one_of(NASTY)).encode()
+    return content[:at] + b'"' + key + b'": ' + value + b", " + content[at:]
+
+
+def encoded_otherwise(content: bytes, choices: Choices) -> bytes:
+    """Write a text in another encoding, as editors and shells do."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return bytes_flipped(content, choices)
+    encoding = choices.one_of(["utf-16", "utf-8-sig", "latin-1", "utf-32", "cp037"])
+    return text.encode(encoding, errors="replace")
 
 
 def lines_changed(content: bytes, choices: Choices) -> bytes:
-    """Damage a line of JSON each, or leave out, repeat or swap lines."""
+    """Damage one line of JSON or all alike, or leave out, repeat or swap lines."""
     lines = content.split(b"\n")
     at, other = choices.below(len(lines)), choices.below(len(lines))
-    what = choices.below(6)
+    what = choices.below(8)
     if what == 0:
         del lines[at]
     elif what == 1:
         lines.insert(other, lines[at])
     elif what == 2:
         lines[at], lines[other] = lines[other], lines[at]
+    elif what in (3, 4):
+        return _all_lines_changed(content, choices)
     else:
         lines[at] = json_changed(lines[at], choices)
     return b"\n".join(lines)
+
+
+def _all_lines_changed(content: bytes, choices: Choices) -> bytes:
+    """Change lines of JSON as the elements of one document."""
+    try:
+        value: Any = [json.loads(line) for line in content.splitlines() if line.strip()]
+    except (ValueError, RecursionError):
+        return bytes_flipped(content, choices)
+    value = changed(value, choices)
+    if not isinstance(value, list):
+        return _as_json(value, content, choices)
+    try:
+        return b"".join(json.dumps(record).encode() + b"\n" for record in value)
+    except (ValueError, RecursionError):
+        return bytes_flipped(content, choices)
 
 
 def cells_changed(content: bytes, choices: Choices) -> bytes:
@@ -226,16 +359,17 @@ def table_changed(content: bytes, choices: Choices) -> bytes:
 
     table = pq.read_table(io.BytesIO(content))
     metadata = dict(table.schema.metadata or {})
-    what = choices.below(6)
+    what = choices.below(7)
     at = choices.below(table.num_columns)
     name = table.column_names[at]
     if what == 0:
         table = table.drop_columns([name])
-    elif what == 1:
-        table = table.set_column(at, name, pa.array([str(v) for v in table[name].to_pylist()]))
-    elif what == 2:
-        table = table.set_column(at, name, pa.nulls(table.num_rows, table[name].type))
+    elif what in (1, 2):
+        column = _retyped(table[name].to_pylist(), choices)
+        table = table.set_column(at, name, column)
     elif what == 3:
+        table = table.set_column(at, name, pa.nulls(table.num_rows, table[name].type))
+    elif what == 4:
         table = table.slice(choices.below(table.num_rows))
     elif metadata:
         key = choices.one_of(sorted(metadata))
@@ -246,7 +380,32 @@ def table_changed(content: bytes, choices: Choices) -> bytes:
     return buffer.getvalue()
 
 
-RAW: tuple[Damage, ...] = (bytes_flipped, cut_off, part_lost, zeroed, inserted)
+def _retyped(values: list[Any], choices: Choices) -> Any:
+    """Return a column of Arrow with values of another type."""
+    import pyarrow as pa
+
+    kinds: list[Callable[[], Any]] = [
+        lambda: pa.array([str(v) for v in values]),
+        lambda: pa.array([[v] for v in values]),
+        lambda: pa.array([{"value": v} for v in values]),
+        lambda: pa.array([bool(v) for v in values]),
+        lambda: pa.array([str(v).encode() for v in values]),
+        lambda: pa.array(range(len(values)), pa.timestamp("us")),
+        lambda: pa.array(range(len(values)), pa.uint64()),
+        lambda: pa.array([str(v) for v in values]).dictionary_encode(),
+        lambda: pa.nulls(len(values)),
+        lambda: pa.array([choices.one_of([1e300, float("nan"), float("inf"), -1.0])] * len(values)),
+        lambda: pa.array([None, *values[1:]]) if values else pa.nulls(0),
+    ]
+    try:
+        return choices.one_of(kinds)()
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.array([str(v) for v in values])
+
+
+RAW: tuple[Damage, ...] = (
+    bytes_flipped, cut_off, part_lost, zeroed, inserted, encoded_otherwise, key_repeated,
+)  # fmt: skip
 """What disks, copies and killed programs do."""
 
 

@@ -129,7 +129,8 @@ class Interruptions:
         self._check(self.seen(), what)
         if done.code == 0:
             return
-        lines = done.said.strip().splitlines()
+        # Between them lm-eval shows how far it is.
+        lines = [line for line in done.said.strip().splitlines() if line and "%|" not in line]
         told = len(lines) == 1 and lines[0].startswith("error: ") and str(self.root) in lines[0]
         if done.code != REFUSED or not told:
             self.problems.append(f"{what}: code {done.code}, {done.said!r}")

@@ -70,6 +70,11 @@ class Processor:
     def __exit__(self, *_: object) -> None:
         self._server.__exit__(None, None, None)
 
+    def _with(self, environment: dict[str, str]) -> dict[str, str]:
+        """Return an environment that is this processor's in any case."""
+        own = {name: self._environment[name] for name in PROCESSORS[self.name]}
+        return {**self._environment, **environment, **own}
+
     def run(self, arguments: list[str], **environment: str) -> str:
         """Return what a command of the program prints in the folder, with its errors."""
         output = self._folder / f"{self.name}.txt"
@@ -77,12 +82,7 @@ class Processor:
         request = {
             "module": "evalstats_plugin",
             "arguments": arguments,
-            "environment": {
-                **self._environment,
-                "COLUMNS": "80",
-                "EVALSTATS_NO_CONFIG": "1",
-                **environment,
-            },
+            "environment": self._with({"COLUMNS": "80", "EVALSTATS_NO_CONFIG": "1", **environment}),
             "folder": str(self._folder),
             "output": str(output),
             "errors": str(output),
@@ -100,7 +100,7 @@ class Processor:
         """Return what a command prints in a shell in the folder; `run` is quicker."""
         done = subprocess.run(
             ["/bin/bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=True, cwd=self._folder, env={**self._environment, **environment},
+            text=True, check=True, cwd=self._folder, env=self._with(environment),
         )  # fmt: skip
         return done.stdout
 

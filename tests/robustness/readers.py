@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from damage import (
     table_changed,
     toml_changed,
 )
+
+from evalstats_plugin.errors import EvalStatsError, PluginError
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 LM_EVAL = LOGS / "lm_eval"
@@ -603,3 +608,50 @@ READERS: Mapping[str, Reader] = {
         _written("g.csv", "model,group\na,x\nb,y\n"), _model_groups, [cells_changed]
     ),
 }
+
+
+NEEDED = {
+    **dict.fromkeys(("IRT fit", "IRT factor fit", "capabilities"), "torch"),
+    **dict.fromkeys(
+        # Written to, which an older Inspect does not do to logs of it.
+        ("Inspect eval set", "Inspect written", "Inspect .json written"),
+        "inspect_ai>=0.3.285",
+    ),
+}
+NEVER_REFUSED = {"Inspect eval set"}
+"""A damaged list of logs is left alone; the log itself is annotated."""
+SECONDS = 10
+"""Longest that reading a small file may take; it takes milliseconds."""
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        msg = f"reading a small file took more than {SECONDS} s"
+        raise TimeoutError(msg)
+
+    # CPU seconds of busy readers, and seconds of the clock of those that wait for something.
+    before = [signal.signal(number, stop) for number in (signal.SIGPROF, signal.SIGALRM)]
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(12 * SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
+        for number, handler in zip((signal.SIGPROF, signal.SIGALRM), before, strict=True):
+            signal.signal(number, handler)
+
+
+def outcome(reader: Reader, path: Path) -> str:
+    """Read a file; return "read" or "refused". Anything else is raised."""
+    with _in_time(), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            reader.read(path)
+        except PluginError:
+            # An exception that nobody expected, wrapped.
+            raise
+        except EvalStatsError as error:
+            return "refused" if str(error) else "refused without a word"
+    return "read"

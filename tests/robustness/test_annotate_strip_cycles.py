@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -34,7 +35,19 @@ def test_lm_eval_logs_come_back_to_the_byte(tmp_path: Path) -> None:
     assert before[log.name] not in seen
 
 
-@pytest.mark.parametrize("kind", ["tiny_perfect/*.eval", "retried/*-22-*.eval", "json/*.json"])
+_OLD_ZIPS = pytest.mark.skipif(
+    sys.version_info < (3, 11, 4), reason="zipfile does not write the version that Inspect wrote"
+)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "tiny_perfect/*.eval",
+        pytest.param("retried/*-22-*.eval", marks=_OLD_ZIPS),
+        "json/*.json",
+    ],
+)
 def test_inspect_logs_come_back_to_the_byte(kind: str, tmp_path: Path) -> None:
     """Header, samples with statistics of items, history of edits, and how they were packed."""
     log = Path(shutil.copy(min(LOGS.glob(f"inspect_ai/0.3.285/{kind}")), tmp_path))

@@ -24,7 +24,7 @@ from evalstats_plugin.errors import DesignError, EvalStatsError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.rank import rank
 from evalstats_plugin.report.html import page
-from evalstats_plugin.runtime import workers
+from evalstats_plugin.runtime import memory
 from evalstats_plugin.scores.rows import Intervals
 
 ITEMS = np.array(["1", "2", "3"])
@@ -42,7 +42,7 @@ def _models(n: int) -> list[Responses]:
 
 
 def test_too_many_pairs_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "free_memory", lambda: 16 * 2**30)
+    monkeypatch.setenv(memory.VARIABLE, "16GiB")
     models = _models(10_000)
     began = time.process_time()
 
@@ -52,13 +52,15 @@ def test_too_many_pairs_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_players(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "free_memory", lambda: 16 * 2**30)
+    monkeypatch.setenv(memory.VARIABLE, "16GiB")
     n = 100_000
     first = np.arange(n)
     names = [f"p{i}" for i in range(n)]
     contests = Contests.of(first, (first + 1) % n, np.ones(n), players=names)
 
-    with pytest.raises(DesignError, match=r"100,000 players.*223\.5 GiB.*rank fewer players"):
+    with pytest.raises(
+        DesignError, match=r"100,000 players.*240,000,000,000 bytes.*rank fewer players"
+    ):
         rank(contests)
 
 

@@ -15,12 +15,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks.dependencies import PYMC, SETS, SYSTEMS, pythons
+
 ROOT = Path(__file__).parents[2]
 RECORDED: dict[str, Any] = json.loads(
     (ROOT / "benchmarks" / "results" / "dependencies.json").read_text()
 )
 LEFT_OUT: dict[str, list[str]] = RECORDED["left_out"]
-FIGURES: dict[str, Any] = {name: RECORDED[name] for name in RECORDED.keys() - {"left_out"}}
+WHEELS: dict[str, dict[str, int]] = RECORDED["wheels"]
+FIGURES: dict[str, Any] = {
+    name: RECORDED[name] for name in RECORDED.keys() - {"left_out", "wheels"}
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ASKED = [
     requirement
@@ -188,13 +193,19 @@ def test_the_lowest_versions_are_those_of_pyproject() -> None:
     assert all(_numbers(found[n]) >= _numbers(bounds[n]) for n in UNOBTAINABLE | HELD_HIGHER)
 
 
-def test_the_newest_python_of_the_classifiers_ran() -> None:
-    """And the oldest."""
-    pythons = sorted(
-        _numbers(line.rpartition(" ")[2])
-        for line in PROJECT["classifiers"]
-        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", line)
-    )
-    ran = sorted(_numbers(found["versions"]["python"])[:2] for found in FIGURES.values())
+def test_each_python_of_the_classifiers_ran_or_has_wheels() -> None:
+    """The newest, which may not be at hand, at least has all packages on all systems."""
+    ran = {found["versions"]["python"].rpartition(".")[0] for found in FIGURES.values()}
 
-    assert [pythons[0], pythons[-1]] == [ran[0], ran[-1]]
+    assert set(pythons()) == ran | set(WHEELS)
+    assert [pythons()[-1]] == list(WHEELS)
+    assert set(WHEELS[pythons()[-1]]) == set(SYSTEMS)
+    assert min(WHEELS[pythons()[-1]].values()) > 100
+
+
+def test_both_majors_of_arviz_are_among_the_sets() -> None:
+    """The later one beside PyMC, which asks for it."""
+    assert "arviz>=0.17,<2" in ASKED
+    assert FIGURES["lowest"]["versions"]["arviz"].startswith("0.17")
+    assert [s.beside for s in SETS.values() if s.beside] == [PYMC]
+    assert {"arviz>=1,<2", "pymc>=6"} <= set(PYMC)

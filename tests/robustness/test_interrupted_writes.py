@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def test_old_or_new_at_every_step(
 def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
     """Writers that are not among those above too say so in one message, and change no file."""
     names = sorted(set(WRITERS) - {name for *_, writers in STEPWISE for name in writers})
+    if find_spec("lm_eval") is None:
+        names.remove("rescore")
     results = _interrupted(tmp_path, 0, FORBIDDEN, names)
 
     assert names == [r["writer"] for r in results]
@@ -117,6 +120,7 @@ _OF_WRITERS = {
     "adapters/inspect_ai/archive/editing.py": ("Inspect annotate .eval", "Inspect eval set"),
     "adapters/inspect_ai/archive/members.py": ("Inspect items .eval",),
     "adapters/lm_eval/adaptive/recording.py": ("replies of a model",),
+    "adapters/lm_eval/replay/command.py": ("rescore",),
     "adapters/lm_eval/writer.py": ("lm-eval annotate",),
     "adapters/tabular/writer.py": ("export .csv",),
     "evalstats_plugin/adaptive/bank.py": ("bank",),
@@ -138,7 +142,6 @@ _BELOW = {
     "adapters/inspect_ai/adaptive/asking.py",  # answers of an adaptive test
     "adapters/inspect_ai/archive/header.py",  # Inspect annotate .json
     "adapters/lm_eval/adaptive/run.py",
-    "adapters/lm_eval/replay/command.py",  # refuses a folder where a run was begun
     "evalstats_plugin/data/matrix.py",
     "evalstats_plugin/runtime/files.py",
     "evalstats_plugin/runtime/writing.py",
@@ -173,7 +176,7 @@ mount -t tmpfs -o size=64k tmpfs "$1"
 cp "$2"/*.json* "$1"
 before=$(sha256sum "$1"/results_*.json)
 if [ "$4" = full ]; then head -c 65536 /dev/zero > "$1/filler" 2> /dev/null || true
-else mount -o remount,ro "$1"; fi
+else mount -o remount,ro "$1" || { echo "not mounted"; exit; }; fi
 code=0
 "$3" -m evalstats_plugin annotate "$1" --in-place || code=$?
 [ "$before" = "$(sha256sum "$1"/results_*.json)" ] && echo "code $code, unchanged"
@@ -191,6 +194,8 @@ def test_a_disk_that_takes_nothing(how: str, message: str, tmp_path: Path) -> No
     script = ["sh", "-c", _ON_A_DISK_OF_ITS_OWN, "sh", tmp_path, LM_EVAL, sys.executable, how]
     done = subprocess.run(["unshare", "-Urm", *script], capture_output=True, text=True, check=False)
 
+    if "not mounted" in done.stdout:
+        pytest.skip("this system lets only root mount a file system again")
     assert "code 2, unchanged" in done.stdout
     assert message in done.stderr
     assert 1 == len(done.stderr.splitlines())

@@ -314,12 +314,8 @@ def _scored_again(folder: Path) -> object:
 
 def _rescored(folder: Path) -> Files:
     """Return files without the times of scoring."""
-    return {
-        name: re.sub(
-            rb'"(?:start_time|end_time|total_evaluation_time_seconds|date)": [^,]*', b"", c
-        )
-        for name, c in files_in(folder).items()
-    }
+    times = re.compile(rb'"(?:start_time|end_time|total_evaluation_time_seconds|date)": [^,]*')
+    return {name: times.sub(b"", content) for name, content in files_in(folder).items()}
 
 
 _tiny = _copied("tiny_perfect/*.eval")

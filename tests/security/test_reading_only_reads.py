@@ -7,6 +7,8 @@ with all.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,6 +76,30 @@ def test_settings_and_modules_of_the_folder_one_stands_in_change_nothing(
         )
         assert changes(results) == []
     assert state(root) == before
+
+
+@pytest.mark.parametrize("start", [["-P", "-m"], ["-m"]])
+def test_modules_beside_logs_are_not_imported(start: list[str], tmp_path: Path) -> None:
+    """By the command, which is as ``-P``; nor by ``-m``, which looks in the folder itself first.
+
+    But for the few modules that Python needs before it runs the first line of the package.
+    """
+    folder = plant(tmp_path, "code")
+    for name in ("evalstats_plugin.py", "json.py") if start == ["-m"] else ():
+        (folder / name).unlink()
+
+    done = subprocess.run(
+        [sys.executable, *start, "evalstats_plugin", "check", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "es_mc" in done.stdout or "unreadable" in done.stdout
+    assert not (tmp_path / "PWNED").exists()
 
 
 TRIED: Mapping[Path, Sequence[Work]] = {

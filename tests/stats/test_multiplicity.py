@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import multiplicity
 
 GOLDEN = {
     case["id"]: case
@@ -24,13 +24,13 @@ def test_holm_agrees_with_its_paper():
     """Holm (1979), by hand."""
     case = GOLDEN["holm"]
 
-    assert case["expected"] == pytest.approx(many.holm(case["args"]["p_values"]))
+    assert case["expected"] == pytest.approx(multiplicity.holm(case["args"]["p_values"]))
 
 
 def test_benjamini_hochberg_finds_what_its_paper_does():
     """Four of fifteen in the example of Benjamini & Hochberg (1995)."""
     case = GOLDEN["bh95"]
-    adjusted = many.benjamini_hochberg(case["args"]["p_values"])
+    adjusted = multiplicity.benjamini_hochberg(case["args"]["p_values"])
 
     assert case["expected"] == (adjusted <= case["args"]["level"]).sum()
 
@@ -40,22 +40,22 @@ def test_benjamini_hochberg_agrees_with_scipy(p_values):
     """Another implementation."""
     expected = stats.false_discovery_control(p_values)
 
-    assert expected == pytest.approx(many.benjamini_hochberg(p_values), abs=1e-12)
+    assert expected == pytest.approx(multiplicity.benjamini_hochberg(p_values), abs=1e-12)
 
 
 @given(P_VALUES)
 def test_adjusted_p_values_keep_their_order_and_are_no_smaller(p_values):
     """Nor larger than Bonferroni's."""
-    holm = many.holm(p_values)
+    holm = multiplicity.holm(p_values)
     order = np.argsort(p_values)
 
     assert np.all(np.diff(holm[order]) >= 0)
-    assert np.all(holm >= many.benjamini_hochberg(p_values) - 1e-15)
+    assert np.all(holm >= multiplicity.benjamini_hochberg(p_values) - 1e-15)
     assert np.all(np.asarray(p_values) <= holm)
     assert np.all(holm <= np.minimum(len(p_values) * np.asarray(p_values), 1))
 
 
-@pytest.mark.parametrize("adjust", [many.holm, many.benjamini_hochberg])
+@pytest.mark.parametrize("adjust", [multiplicity.holm, multiplicity.benjamini_hochberg])
 def test_comparisons_that_were_not_made_do_not_count(adjust):
     """NaN stays, and the others are adjusted as without it; rows are families of their own."""
     alone = adjust([0.01, 0.04, 0.03])
@@ -63,4 +63,16 @@ def test_comparisons_that_were_not_made_do_not_count(adjust):
 
     assert alone == pytest.approx(among[0, [0, 2, 3]])
     assert np.isnan(among[0, 1])
-    assert [0.5] * 4 == pytest.approx(among[1].tolist()) or adjust is many.holm
+    assert [0.5] * 4 == pytest.approx(among[1].tolist()) or adjust is multiplicity.holm
+
+
+def test_group_and_tasks_share_alpha() -> None:
+    """Values of a program written apart."""
+    file = Path(__file__).parents[2] / "fixtures/golden/group_and_tasks.json"
+    (case,) = json.loads(file.read_text("utf-8"))
+    tasks = np.stack(multiplicity.over_tasks([np.asarray(p) for p in case["task_p"]]))
+    group, inside = multiplicity.graph(np.asarray(case["group_p"]), tasks)
+
+    assert np.asarray(case["over_tasks"]) == pytest.approx(tasks)
+    assert np.asarray(case["group"]) == pytest.approx(group)
+    assert np.asarray(case["tasks"]) == pytest.approx(inside)

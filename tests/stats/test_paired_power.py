@@ -1,4 +1,4 @@
-"""Power of tests on paired 0/1 scores."""
+"""Power of comparisons of paired 0/1 scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import paired
+from evalstats_plugin.stats.differences import Counts
 from evalstats_plugin.stats.power import critical_count, paired_items_needed, paired_power
 
 DESIGNS = [(5, 0.5, 0.3), (20, 0.2, 0.1), (30, 0.4, -0.25), (25, 1.0, 0.6), (12, 0.3, 0.3)]
@@ -22,8 +22,8 @@ def test_power_is_the_sum_over_every_table(
     a, b = a[a + b <= n], b[a + b <= n]
     cells = [(discordance - difference) / 2, (discordance + difference) / 2, 1 - discordance]
     probability = stats.multinomial.pmf(np.stack([a, b, n - a - b], axis=1), n, cells)
-    counts = paired.paired_counts(n - a - b, a, b, 0)
-    expected = float((probability * (paired.mcnemar_mid_p(counts) <= 1 - level)).sum())
+    found_there = Counts(b, a, n).p_value <= 1 - level
+    expected = float((probability * found_there).sum())
     found = paired_power(n, discordance, difference, tail=(1 - level) / 2)
 
     assert abs(found - expected) < 1e-12
@@ -33,8 +33,7 @@ def test_power_agrees_with_simulation() -> None:
     """Of 400 items, tables drawn at random; three standard errors."""
     rng = np.random.default_rng(5)
     a, b, _ = rng.multinomial(400, [0.07, 0.13, 0.8], size=20_000).T
-    counts = paired.paired_counts(400 - a - b, a, b, 0)
-    seen = np.mean(paired.mcnemar_mid_p(counts) <= 0.05)
+    seen = np.mean(Counts(b, a, 400).p_value <= 0.05)
 
     assert abs(paired_power(400, 0.2, 0.06, tail=0.025) - seen) < 3 * np.sqrt(0.25 / 20_000)
 
@@ -45,7 +44,7 @@ def test_the_critical_count_is_the_greatest_that_rejects(tail: float) -> None:
     found = critical_count(np.arange(0.0, 200.0), tail=tail)
     for n in range(1, 200):
         k = np.arange(np.ceil(n / 2))
-        rejecting = k[stats.binom.cdf(k, n, 0.5) - stats.binom.pmf(k, n, 0.5) / 2 <= tail]
+        rejecting = k[stats.beta.cdf(0.5, n - k + 0.5, k + 0.5) <= tail]
 
         assert found[n] == rejecting.max(initial=-1)
 

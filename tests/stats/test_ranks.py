@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import ranks
 
 
 @st.composite
@@ -34,7 +34,7 @@ def cliques(alike):
 @given(who_is_apart())
 def test_models_share_a_letter_iff_not_distinguishable(apart):
     """The definition of a compact letter display; each group is as large as it can be."""
-    groups = many.groups_alike(apart)
+    groups = ranks.groups_alike(apart)
     shared = groups.T.astype(int) @ groups.astype(int) > 0
     alike = ~apart | np.eye(len(apart), dtype=bool)
     largest = cliques(alike)
@@ -47,28 +47,28 @@ def test_models_share_a_letter_iff_not_distinguishable(apart):
 def test_letters_of_a_textbook_display():
     """Six models in a row, told apart from three places on: as Piepho (2004) writes them."""
     place = np.arange(6)
-    groups = many.groups_alike(np.abs(place[:, None] - place) >= 3)
+    groups = ranks.groups_alike(np.abs(place[:, None] - place) >= 3)
 
     assert ["a", "ab", "abc", "bcd", "cd", "d"] == [
-        "".join(sorted(one)) for one in many.letters(groups)
+        "".join(sorted(one)) for one in ranks.letters(groups)
     ]
 
 
 def test_more_than_26_groups_have_names_between_commas():
     """Thirty models, each told apart from all others."""
-    found = many.letters(many.groups_alike(~np.eye(30, dtype=bool)))
+    found = ranks.letters(ranks.groups_alike(~np.eye(30, dtype=bool)))
 
     assert ["a", "z", "aa", "ad"] == [found[i] for i in (0, 25, 26, 29)]
     apart = ~np.eye(30, dtype=bool)
     apart[28, 29] = apart[29, 28] = apart[27, 29] = apart[29, 27] = False
-    assert "ab,ac" == many.letters(many.groups_alike(apart))[29]
+    assert "ab,ac" == ranks.letters(ranks.groups_alike(apart))[29]
 
 
 def test_rank_limits_count_who_is_better_and_worse():
     """Of four models the first beats two, the second one."""
     beats = np.zeros((4, 4), dtype=bool)
     beats[0, [2, 3]] = beats[1, 3] = True
-    best, worst = many.rank_limits(beats)
+    best, worst = ranks.rank_limits(beats)
 
     assert [1, 1, 2, 3] == best.tolist()
     assert [2, 3, 4, 4] == worst.tolist()
@@ -77,7 +77,7 @@ def test_rank_limits_count_who_is_better_and_worse():
 def test_contrasts_are_orthonormal_and_add_up_to_nothing():
     """By definition."""
     for n in (2, 3, 8):
-        found = many._contrasts(n)
+        found = ranks._contrasts(n)
 
         assert np.eye(n - 1) == pytest.approx(found.T @ found, abs=1e-14)
         assert np.zeros(n - 1) == pytest.approx(found.sum(axis=0), abs=1e-14)
@@ -88,7 +88,7 @@ def test_p_best_of_two_models_agrees_with_an_integral():
     from scipy import integrate, stats
 
     scores = np.random.default_rng(0).normal([[0.0], [0.3]], 1, (2, 40))
-    found = many.prob_best(scores, spread=6.0, rng=np.random.default_rng(1), n_draws=200_000)
+    found = ranks.prob_best(scores, spread=6.0, rng=np.random.default_rng(1), n_draws=200_000)
     contrast = (scores[0] - scores[1]) / np.sqrt(2)
     # One contrast is drawn towards itself: only the item more of the prior counts.
     noise = (40 * contrast.var() + 6.0**2 / 4) / 40 / 40
@@ -113,10 +113,10 @@ def test_p_best_of_two_models_agrees_with_an_integral():
 def test_p_best_is_shared_by_models_that_look_alike():
     """Twins within simulation error; models that are all equal exactly, for want of any scores."""
     one = np.random.default_rng(0).integers(0, 2, 60).astype(float)
-    found = many.prob_best(
+    found = ranks.prob_best(
         np.array([one, one, 0 * one]), spread=1.0, rng=np.random.default_rng(0), n_draws=20_000
     )
-    flat = many.prob_best(np.ones((4, 9)), spread=0.0, rng=np.random.default_rng(0), n_draws=10)
+    flat = ranks.prob_best(np.ones((4, 9)), spread=0.0, rng=np.random.default_rng(0), n_draws=10)
 
     assert found[0] == pytest.approx(found[1], abs=0.02)
     assert found[2] < 0.01
@@ -126,7 +126,7 @@ def test_p_best_is_shared_by_models_that_look_alike():
 def test_three_items_do_not_make_the_best_certain():
     """All right against all wrong, without any spread to go by."""
     scores = np.repeat([[1.0], [0.0]], 3, axis=1)
-    found = many.prob_best(scores, spread=1.0, rng=np.random.default_rng(0), n_draws=20_000)
+    found = ranks.prob_best(scores, spread=1.0, rng=np.random.default_rng(0), n_draws=20_000)
 
     assert 0.8 < found[0] < 0.999
 
@@ -134,7 +134,7 @@ def test_three_items_do_not_make_the_best_certain():
 def test_missing_scores_are_refused():
     """The caller chooses the items that all models have."""
     with pytest.raises(ValueError, match="a score of every model on every item"):
-        many.prob_best(
+        ranks.prob_best(
             np.array([[1.0, np.nan], [0.0, 1.0]]),
             spread=1.0,
             rng=np.random.default_rng(0),

@@ -5,7 +5,7 @@ import pytest
 
 from evalstats_plugin.ranking.ratings.fit import normal_draws
 from evalstats_plugin.stats import steady as module
-from evalstats_plugin.stats.many import TaskPairs, prob_best
+from evalstats_plugin.stats.ranks import prob_best
 from evalstats_plugin.stats.steady import root_of, steady
 
 
@@ -63,19 +63,6 @@ def test_the_probability_of_being_best_does_not_depend_on_them(other_processor):
     here = found()
     other_processor()
     assert found().tolist() == here.tolist()
-
-
-def test_pairs_over_tasks_do_not_depend_on_them(other_processor):
-    means = np.random.default_rng(3).random((5, 8))
-    a, b = np.triu_indices(5, 1)
-
-    def found():
-        pairs = TaskPairs(means, a, b, rng=np.random.default_rng(0))
-        return np.concatenate(pairs.limits(0.05))
-
-    here = found()
-    other_processor()
-    assert np.allclose(found(), here, rtol=1e-6)
 
 
 def test_steady_numbers_are_equal_where_only_roundings_differ():

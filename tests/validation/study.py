@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from evalstats_plugin.stats.clustered import by_cluster
+from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.simultaneous import AllPairs, Units
 from evalstats_plugin.stats.streams import child, stream
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "validation"
@@ -36,6 +39,15 @@ class Streams:
 def holds(low, high, truth):
     """Whether limits hold the truth; NaN limits hold nothing."""
     return (low <= truth + 1e-12) & (truth - 1e-12 <= high)
+
+
+def all_pairs(scores, a, b, *, clusters=None, span=1.0, n_draws=999):
+    """Pairs of models judged at once, of complete scores, shape (N, M)."""
+    numbers = np.arange(scores.shape[1]) if clusters is None else clusters
+    sums, sizes = by_cluster(scores, numbers), by_cluster(np.ones(scores.shape[1]), numbers)
+    own = None if clusters is None else sizes
+    alone = Differences(sums[b] - sums[a], sizes=own, span=span)
+    return AllPairs(alone, Units(sums, sizes), a, b, n_draws=n_draws)
 
 
 def coverage_row(case, method, limits, truth, bounds=(-np.inf, np.inf)):

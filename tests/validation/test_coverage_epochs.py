@@ -12,7 +12,7 @@ import study
 from scipy import special
 
 from evalstats_plugin.stats import bounded, clustered, means, power
-from evalstats_plugin.stats.paired import mcnemar_mid_p, paired_counts
+from evalstats_plugin.stats.differences import Counts
 from evalstats_plugin.stats.power import paired_items_needed
 
 pytestmark = pytest.mark.validation
@@ -132,11 +132,11 @@ def power_rows():
         tail = {"tail": 0.025, "power": 0.8}
         exact = int(paired_items_needed(discordance, difference, **tail)[0])
         wald = int(np.ceil(power.items_needed(difference, discordance - difference**2, **tail)))
-        for method, n in (("mcnemar-mid-p", exact), ("miller", wald)):
+        for method, n in (("symmetric-bootstrap", exact), ("miller", wald)):
             rng = np.random.default_rng(2)
             shares = [(discordance - difference) / 2, (discordance + difference) / 2]
             a, b, _ = rng.multinomial(n, [*shares, 1 - discordance], size=5 * R).T
-            found = mcnemar_mid_p(paired_counts(n - a - b, a, b, 0)) <= 0.05
+            found = Counts(b, a, n).p_value <= 0.05
             case = {"discordance": discordance, "difference": difference, "method": method, "n": n}
             rows.append(case | power_found(found))
     for takes, difference in ((2, 0.2), (4, 0.1), (8, 0.15)):
@@ -240,7 +240,7 @@ def test_mean_scores_of_epochs_hold_the_truth_and_epochs_taken_as_items_do_not()
 
 def test_plans_keep_what_they_promise():
     """80 % or a little more, as n is whole; the normal approximation falls short at small n."""
-    for method in ("mcnemar-mid-p", "auto"):
+    for method in ("symmetric-bootstrap", "auto"):
         for one in chosen(power_rows(), method):
             assert 0.8 - 3 * one["std_error"] <= one["power"] <= 0.84, one
     small = min(chosen(power_rows(), "miller"), key=lambda one: one["n"])

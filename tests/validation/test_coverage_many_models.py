@@ -11,7 +11,9 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import many, paired, survey
+from evalstats_plugin.stats import multiplicity, paired, ranks
+from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.interval import normal_quantile
 
 pytestmark = pytest.mark.validation
 LEVEL, DIFFICULTY = 0.95, 1.5
@@ -73,8 +75,8 @@ def family_rows(abilities, n_models, n_items, n_repeats):
         counts.append(tables(scores, a, b))
         p = paired.mcnemar_mid_p(counts[-1])
         p_values["none"].append(p)
-        p_values["holm"].append(many.holm(p))
-        pairs = many.ItemPairs(scores, a, b, bounds=(0, 1), rng=rng, n_draws=N_DRAWS)
+        p_values["holm"].append(multiplicity.holm(p))
+        pairs = study.all_pairs(scores, a, b, n_draws=N_DRAWS)
         p_values["simultaneous"].append(pairs.p_values)
         limits.append(pairs.limits(1 - LEVEL))
     together = paired.PairedCounts(*np.stack(counts, axis=1))
@@ -98,7 +100,7 @@ def rank_figures(truth, pairs, claimed, higher):
     a, b = pairs
     beats = np.zeros((len(truth), len(truth)), dtype=bool)
     beats[b, a], beats[a, b] = claimed & higher, claimed & ~higher
-    limits = many.rank_limits(beats)
+    limits = ranks.rank_limits(beats)
     highest = 1 + (truth[:, None] < truth - 1e-12).sum(axis=1)
     lowest = len(truth) - (truth[:, None] > truth + 1e-12).sum(axis=1)
     held = (limits.best <= highest) & (limits.worst >= lowest)
@@ -164,7 +166,7 @@ def bootstrap_best(scores, rng, n_draws):
 
 
 BEST = {
-    "prob_best": lambda s, rng: many.prob_best(s, spread=1.0, rng=rng, n_draws=1000),
+    "prob_best": lambda s, rng: ranks.prob_best(s, spread=1.0, rng=rng, n_draws=1000),
     "bootstrap": lambda s, rng: bootstrap_best(s, rng, 1000),
 }
 
@@ -229,16 +231,16 @@ def group_case(n_tasks, n_items, gap, n_repeats):
     )
     differences = higher - lower
     means, variances = differences.mean(axis=2), differences.var(axis=2, ddof=1) / n_items
-    sizes, weights = np.full(means.shape, n_items), np.ones(means.shape)
-    beta = survey.beta_shape(means, variances, sizes, weights, bounds=(-1, 1))
-    ours = survey.beta_interval(beta, bounds=(-1, 1), confidence_level=LEVEL)
     centre = means.mean(axis=1)
+    rest = (differences - means[..., None]) * np.sqrt(n_items / (n_items - 1))
+    units = centre[:, None] + rest.reshape(n_repeats, -1)
+    ours = Differences(units, span=1.0).limits(normal_quantile(LEVEL))
     error = 1.96 * np.sqrt(variances.sum(axis=1)) / n_tasks
     scale = np.hypot(1, DIFFICULTY)
     truth = (special.ndtr((level + gap) / scale) - special.ndtr(level / scale)).mean(axis=1)
     rows = []
     normal = centre - error, centre + error
-    for method, (low, high) in {"beta-neff": ours, "normal": normal}.items():
+    for method, (low, high) in {"engine": ours, "normal": normal}.items():
         coverage, std_error = share((low <= truth) & (truth <= high))
         rows.append(
             {

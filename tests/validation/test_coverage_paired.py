@@ -13,7 +13,7 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, grid_posteriors, means, paired, unpaired
+from evalstats_plugin.stats import bounded, means, paired, unpaired
 from evalstats_plugin.stats.paired import paired_counts
 
 pytestmark = pytest.mark.validation
@@ -100,48 +100,6 @@ def multinomial(counts, cells):
     return np.exp(ways[:, None] + logs)
 
 
-def drawn_from_the_prior(rng, n_truths):
-    """Probabilities of the four cells, shape (4, n_truths), by the latent model's own prior."""
-    a, b = rng.uniform(size=(2, n_truths))
-    return latent_cells(a, b, 2 * rng.beta(4, 2, n_truths) - 1)
-
-
-def latent_cells(a, b, correlation):
-    """Both right, only a, only b, neither; by Plackett's integral over the correlation."""
-    x, w = np.polynomial.legendre.leggauss(80)
-    h, k = special.ndtri(a)[:, None], special.ndtri(b)[:, None]
-    angle = np.arcsin(correlation)[:, None]
-    sine = np.sin(angle * (x + 1) / 2)
-    density = np.exp(-(h**2 - 2 * h * k * sine + k**2) / (2 * (1 - sine**2)))
-    both = a * b + (angle * density * w / 2).sum(axis=1) / (2 * np.pi)
-    return np.clip([both, a - both, b - both, 1 - a - b + both], 0, 1)
-
-
-@cache
-def latent_rows():
-    """Truths drawn from the prior: exact for 10 items, simulated beyond; and two hard cases."""
-    n = 10
-    outcomes = np.array([(i, j, k, n - i - j - k) for i in range(n + 1) for j in range(n + 1 - i)
-                         for k in range(n + 1 - i - j)]).T  # fmt: skip
-    cells = drawn_from_the_prior(np.random.default_rng(1), 4000)
-    found = grid_posteriors.latent(paired_counts(*outcomes), **LEVEL)
-    truth, case = cells[2] - cells[1], {"truths": "prior"}
-    rows = [exact_row(case | {"n": n}, "latent", found, truth, multinomial(outcomes, cells))]
-    cases = [("prior", 30, 500), ("prior", 100, 400), ("near equal", 300, 200)]
-    for name, n, n_draws in (*cases, ("strong", 300, 200)):
-        rng = np.random.default_rng(n)
-        cells = drawn_from_the_prior(rng, n_draws)
-        if name != "prior":
-            score = 0.6 if name == "near equal" else 0.97
-            a = np.full(n_draws, score)
-            cells = latent_cells(a, a + 0.01, np.full(n_draws, 0.99 if score < 0.9 else 0.7))
-        tables = rng.multinomial(n, (cells / cells.sum(axis=0)).T).T
-        found = grid_posteriors.latent(paired_counts(*tables), **LEVEL)
-        truth = cells[2] - cells[1]
-        rows.append(study.coverage_row({"truths": name, "n": n}, "latent", found, truth))
-    return rows
-
-
 @cache
 def paired_scores_rows():
     """Partial credit: 60% of the items have the same score of both models."""
@@ -220,7 +178,6 @@ def unpaired_scores_rows():
 
 SECTIONS = {
     "paired": paired_rows,
-    "latent": latent_rows,
     "paired_scores": paired_scores_rows,
     "unpaired": unpaired_rows,
     "unpaired_scores": unpaired_scores_rows,
@@ -259,13 +216,6 @@ def test_tango_hardly_ever_covers_less_than_it_says():
     """And the Wald interval, the negative control, does by far."""
     assert min(one["least"] for one in of("paired", "tango")) >= 0.929
     assert max(one["least"] for one in of("paired", "wald")) < 0.9
-
-
-def test_the_latent_model_covers_under_its_own_prior_and_in_hard_cases():
-    """Exact for 10 items; for near-equal and strong models, too, where its sampler fails."""
-    for one in latent_rows():
-        slack = 3 * one.get("std_error", 0.0)
-        assert 0.94 - slack <= one["coverage"] <= 0.965 + slack
 
 
 def test_the_dirichlet_process_covers_differences_of_partial_credit():

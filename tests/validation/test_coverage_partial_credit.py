@@ -18,7 +18,7 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, paired, reach
+from evalstats_plugin.stats import bounded, means, reach
 
 pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")
@@ -103,32 +103,6 @@ FAILING = {
     "none fails": beta(200, 50),
 }
 
-PAIRS = {
-    "0/1, equal": (binary(0.5), binary(0.5), 0.5),
-    "0/1, .7 and .8": (binary(0.7), binary(0.8), 0.6),
-    "0/1, .9 and .95": (binary(0.9), binary(0.95), 0.6),
-    "rubric of 3": (SHAPES["rubric of 3"], levels([0, 0.5, 1], [0.2, 0.4, 0.4]), 0.6),
-    "rubric of 5, equal": (SHAPES["rubric of 5"], SHAPES["rubric of 5"], 0.7),
-    "rubric of 5": (
-        SHAPES["rubric of 5"],
-        levels([0, 0.25, 0.5, 0.75, 1], [0.05, 0.1, 0.25, 0.3, 0.3]),
-        0.7,
-    ),
-    "judge of 10": (SHAPES["judge of 10"], SHAPES["judge of 10, high"], 0.5),
-    "4 epochs": (SHAPES["4 epochs"], of_epochs(4, 3, 1), 0.7),
-    "concentrated, equal": (beta(200, 50), beta(200, 50), 0.7),
-    "concentrated": (beta(200, 50), beta(203.75, 46.25), 0.7),
-    "concentrated, far": (beta(200, 50), beta(165, 85), 0.7),
-    "Beta(5, 2)": (beta(5, 2), beta(6, 2), 0.6),
-    "Beta(.3, .4)": (beta(0.3, 0.4), beta(0.4, 0.4), 0.6),
-    "Beta(2, 20)": (beta(2, 20), beta(3, 20), 0.6),
-    "Beta(20, 1) and Beta(5, 1)": (beta(5, 1), beta(20, 1), 0.5),
-    "70 % zeros": (inflated(0.7, 0, 2, 3), inflated(0.6, 0, 2, 3), 0.7),
-    "80 % ones": (inflated(0, 0.7, 2, 2), inflated(0, 0.8, 2, 2), 0.7),
-    "40 % zeros, 35 % ones": (inflated(0.4, 0.35, 1, 1), inflated(0.35, 0.4, 1, 1), 0.7),
-    "lognormal .7": (lognormal(0.1, 0.7), lognormal(0.12, 0.7), 0.6),
-    "lognormal 1, equal": (lognormal(0.02, 1.0), lognormal(0.02, 1.0), 0.6),
-}
 """Shapes of a and of b, and the correlation of the normal variables behind their scores."""
 
 
@@ -191,56 +165,6 @@ def failing_rows():
     return rows
 
 
-def two_samples(rng, shape, one, other, correlation):
-    z = rng.normal(size=shape)
-    beside = correlation * z + np.sqrt(1 - correlation**2) * rng.normal(size=shape)
-    return one[0](special.ndtr(z)), other[0](special.ndtr(beside))
-
-
-def pair_rows_of(case, a, b, truth, more=()):
-    unit = {"bounds": (0.0, 1.0), "confidence_level": LEVEL}
-    found = {
-        "reach": reach.difference(a, b, **unit),
-        "dirichlet_process(0.5)": bounded.dirichlet_process(
-            b - a, bounds=(-1, 1), mass=0.5, confidence_level=LEVEL
-        ),
-        "t_interval": means.t_interval(b - a, confidence_level=LEVEL),
-    }
-    if "attained" in more:
-        found["reach, attained"] = reach.difference(a, b, attained=(True, False), **unit)
-    rows = [scored(case, key, x[:2], truth) for key, x in found.items()]
-    excluded = [float(np.mean((x[0] > 0) | (x[1] < 0))) for x in found.values()]
-    return [row | {"excludes_0": share} for row, share in zip(rows, excluded, strict=True)]
-
-
-@cache
-def pair_rows():
-    rows = []
-    for i, (name, (one, other, correlation)) in enumerate(PAIRS.items()):
-        for n, n_samples in SIZES.items():
-            if n == 200:
-                continue
-            rng = np.random.default_rng([SEED + 3, i, n])
-            a, b = two_samples(rng, (n_samples * 4 // 5, n), one, other, correlation)
-            rows += pair_rows_of({"scores": name, "n": n}, a, b, other[1] - one[1])
-    return rows
-
-
-@cache
-def failing_pair_rows():
-    """Pairs of which one model or both fail now and then."""
-    rows = []
-    names = [("5 % fail", "5 % fail"), ("none fails", "5 % fail"), ("5 % fail", "2 % fail")]
-    for i, (a_name, b_name) in enumerate([*names, ("none fails", "none fails")]):
-        one, other = FAILING[a_name], FAILING[b_name]
-        for n in (5, 10, 15, 30):
-            rng = np.random.default_rng([SEED + 4, i, n])
-            a, b = two_samples(rng, (600, n), one, other, 0.0)
-            case = {"scores": a_name, "other": b_name, "n": n}
-            rows += pair_rows_of(case, a, b, other[1] - one[1], more=("attained",))
-    return rows
-
-
 @cache
 def binary_rows():
     """Exact. Which interval for zeros and ones: proportions ~ U(0, 1), or Beta(20, 4)."""
@@ -293,16 +217,15 @@ def real_rows():
         tables = list(read())
         for n in (5, 15, 30):
             rng = np.random.default_rng([SEED + 5, n])
-            found = {"one": [], "pair": []}
+            found = {"one": []}
             for i in range(16):
                 table = tables[i % len(tables)]
-                a, b = table[rng.choice(len(table), 2, replace=False)]
-                items = rng.integers(0, len(a), (100, n))
+                b = table[rng.integers(len(table))]
+                items = rng.integers(0, len(b), (100, n))
                 case = {"data": source, "n": n}
                 found["one"] += [
                     scored(case, key, x, b.mean()) for key, x in one_sample(b[items]).items()
                 ]
-                found["pair"] += pair_rows_of(case, a[items], b[items], b.mean() - a.mean())
             rows += [summary(kind, method, of) for kind, of in found.items() for method in METHODS]
     return rows
 
@@ -326,8 +249,6 @@ SECTIONS = {
     "one": one_rows,
     "levels": level_rows,
     "failing": failing_rows,
-    "pairs": pair_rows,
-    "failing_pairs": failing_pair_rows,
     "binary": binary_rows,
     "real": real_rows,
 }
@@ -336,19 +257,3 @@ SECTIONS = {
 @pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
 def test_the_figures_are_written():
     study.write_figures("partial_credit", SECTIONS)
-
-
-def test_pairs_of_zeros_and_ones_have_the_limits_of_the_dirichlet_posterior():
-    """The posterior of `paired.dirichlet`, and its P(better), for 300 random tables."""
-    rng = np.random.default_rng(SEED + 6)
-    a, b = rng.integers(0, 2, (2, 300, 12)).astype(float)
-    counts = paired.paired_counts(
-        *((x * y).sum(1) for x, y in ((a, b), (a, 1 - b), (1 - a, b), (1 - a, 1 - b)))
-    )
-    expected = paired.dirichlet(counts, confidence_level=LEVEL, prior=(0.5, 1.0))
-    found = reach.difference(a, b, bounds=(0, 1), confidence_level=LEVEL)
-
-    np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high], atol=1e-9)
-    np.testing.assert_allclose(
-        found.prob_better, paired.prob_better(counts, prior=(0.5, 1.0)), atol=1e-9
-    )

@@ -17,7 +17,7 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import many
+from evalstats_plugin.stats import multiplicity
 from evalstats_plugin.stats.paired import paired_counts, prob_better
 
 pytestmark = pytest.mark.validation
@@ -97,16 +97,11 @@ def rows_of(name, seed):
     for _ in range(RUNS):
         scores, truth, clusters = DESIGNS[name](rng)
         a, b = np.triu_indices(len(scores), 1)
-        pairs = many.ItemPairs(
-            scores, a, b, clusters=clusters, bounds=(0, 1), rng=rng, n_draws=DRAWS
-        )
+        pairs = study.all_pairs(scores, a, b, clusters=clusters, n_draws=DRAWS)
         low, high = pairs.limits(ALPHA)
         difference = truth[b] - truth[a]
         p_values = pairs.p_values
-        n_units = scores.shape[1] if clusters is None else len(np.unique(clusters))
-        alone = many._t_tails(
-            np.abs(plain_statistic(scores, a, b, clusters)), np.full(len(a), float(n_units))
-        )
+        alone = pairs.pairs.p_value
         sign = np.sign(pairs.difference)
         for key, p in (
             ("simultaneous", p_values), ("stepdown", pairs.step_down()), ("none", alone)
@@ -167,8 +162,8 @@ def family_rows():
             p = two_sided_p(a, b, n)
             mean, se = (b - a).sum() / n / tasks, np.sqrt((a + b).sum()) / n / tasks
             group = np.array([2 * special.ndtr(-abs(mean / se))])
-            over = np.stack(many.over_tasks([np.array([x]) for x in p]))
-            p_group, inside = many.graph(group, over)
+            over = np.stack(multiplicity.over_tasks([np.array([x]) for x in p]))
+            p_group, inside = multiplicity.graph(group, over)
             for key, p_of_group, p_of_tasks in (
                 ("graph", p_group[0], inside[:, 0]), ("each task", group[0], p)
             ):  # fmt: skip
@@ -266,7 +261,7 @@ def across_rows():
         found = []
         for _ in range(ACROSS_RUNS):
             means, truth = draw(rng)
-            pairs = many.TaskPairs(means, a, b, rng=rng, n_draws=DRAWS)
+            pairs = study.all_pairs(means, a, b, span=np.inf, n_draws=DRAWS)
             found.append(claims(pairs, truth[b] - truth[a]))
         rows.append({"design": name, "tasks": "random"} | summed_up(found))
     return rows
@@ -296,6 +291,17 @@ FIXED = {
 }
 
 
+def one_sample(units):
+    """Units of tasks that count alike, as the units of one sample (`comparisons.units.Strata`)."""
+    whole = np.mean([own.sum(axis=1) for own in units], axis=0)[:, None]
+    total = sum(own.shape[1] for own in units)
+    rest = [
+        (own - own.mean(axis=1, keepdims=True)) * np.sqrt(own.shape[1] / (own.shape[1] - 1))
+        for own in units
+    ]
+    return np.concatenate([whole + total / len(units) * own for own in rest], axis=1)
+
+
 @cache
 def fixed_rows():
     """Six models on tasks that are fixed and have the same weight, whatever their size."""
@@ -306,8 +312,7 @@ def fixed_rows():
         found = []
         for _ in range(FIXED_RUNS):
             units, truth = draw(rng)
-            weights = np.full(len(units), 1 / len(units))
-            pairs = many.WeightedPairs(units, weights, a, b, span=1.0, rng=rng, n_draws=DRAWS)
+            pairs = study.all_pairs(one_sample(units), a, b, n_draws=DRAWS)
             found.append(claims(pairs, truth[b] - truth[a]))
         rows.append({"design": name, "tasks": "fixed"} | summed_up(found))
     return rows

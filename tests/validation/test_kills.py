@@ -1,8 +1,8 @@
 """Are files old or new, whatever kills or refuses the writer? Writes kills.json.
 
-1,000 kills and 200 full disks at random system calls, over all writers: those with few steps, which
-are fast, have most. And four programs that write to one folder, judge into one file and annotate
-the same logs at the same time: they wait for each other, and go on.
+1,000 kills and 200 full disks, or more, at random system calls, over all writers: those with few
+steps, which are fast, have most. And four programs that write to one folder, judge into one file
+and annotate the same logs at the same time: they wait for each other, and go on.
 """
 
 from __future__ import annotations

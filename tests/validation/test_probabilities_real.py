@@ -20,7 +20,8 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import many, reach
+from evalstats_plugin.stats import ranks
+from evalstats_plugin.stats.differences import Differences
 
 pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")
@@ -73,11 +74,11 @@ def rows_of(name, scores, kind):
             models = ten(order, kind, rng)
             drawn = scores[models][:, rng.integers(0, scores.shape[1], n_items)]
             differs = np.abs(truth[models[b]] - truth[models[a]]) > 1e-12
-            pairs = reach.difference(drawn[a], drawn[b], bounds=(0, 1), confidence_level=0.95)
+            pairs = Differences(drawn[b] - drawn[a], span=1.0)
             mean = (drawn[b] - drawn[a]).mean(axis=1)
-            errors = many.errors_of(mean, pairs.prob_better, (pairs.low, pairs.high), 0.95)
-            shrunk = many.shrunk(mean, errors, n_models=N_MODELS)
-            stated["alone"].append(pairs.prob_better[differs])
+            errors = ranks.errors_of(mean, pairs.prob_higher, pairs.limits(1.959964), 0.95)
+            shrunk = ranks.shrunk(mean, errors, n_models=N_MODELS)
+            stated["alone"].append(pairs.prob_higher[differs])
             stated["shrunk"].append(shrunk[differs])
             higher.append((truth[models[b]] > truth[models[a]])[differs])
         case = {"data": name, "models": kind, "items": n_items}
@@ -122,9 +123,9 @@ def binned(claimed, right, runs):
 
 def flat_prior(scores, rng):
     """P(best) if nothing were known but these scores: the negative control."""
-    contrasts = many._contrasts(len(scores))
+    contrasts = ranks._contrasts(len(scores))
     seen = contrasts.T @ scores
-    half = np.linalg.cholesky(many._covariance_of_mean(seen, 1.0))
+    half = np.linalg.cholesky(ranks._covariance_of_mean(seen, 1.0))
     true = seen.mean(axis=1) + rng.standard_normal((DRAWS, len(seen))) @ half.T
     winners = np.argmax(true @ contrasts.T, axis=1)
     return np.bincount(winners, minlength=len(scores)) / DRAWS
@@ -152,7 +153,7 @@ def best_rows_of(name, scores, kind):
             models = ten(order, kind, rng)
             drawn = scores[models][:, rng.integers(0, scores.shape[1], n_items)]
             true.append(truth[models] >= truth[models].max() - 1e-12)
-            prob = many.prob_best(drawn, spread=1.0, rng=rng, n_draws=DRAWS)
+            prob = ranks.prob_best(drawn, spread=1.0, rng=rng, n_draws=DRAWS)
             stated["shrunk"].append(prob)
             stated["flat"].append(flat_prior(drawn, rng))
         is_best = np.array(true)

@@ -35,7 +35,7 @@ from evalstats_plugin.ranking.ratings.fit import (
 )
 from evalstats_plugin.ranking.rows import ranked
 from evalstats_plugin.ranking.thurstone.model import fit_thurstone
-from evalstats_plugin.stats.many import rank_limits
+from evalstats_plugin.stats.ranks import rank_limits
 
 ALL_RULES = ("order", "gain", "best", "thompson", "closest", "entropy", "fullrank", "random")
 """The rules of the package, and the beaten ones."""

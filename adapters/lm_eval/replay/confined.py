@@ -23,11 +23,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-try:
-    import resource
-except ImportError:  # Windows: the clock alone limits.
-    resource = None
-
 from evalstats_plugin import errors
 from evalstats_plugin.errors import EvalStatsError, LogError
 
@@ -86,7 +81,8 @@ class Confined(NamedTuple):
         scope = "signals and abstract sockets to other programs"
         (refused if self.landlock >= _SCOPED_SINCE else open_to).append(scope)
         by = f"Landlock {self.landlock}" if self.landlock else "no Landlock here"
-        limited = "time and memory" if resource else "time"
+        # Elsewhere a process does not know how much memory it holds at its start.
+        limited = "time and memory" if sys.platform == "linux" else "time"
         return (
             f"what logs name was limited in {limited} and refused: "
             f"{', '.join(refused) or 'nothing'} ({by}); not refused: {', '.join(open_to)}, "
@@ -127,7 +123,7 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confi
             "--memory-limit"
         ) from None
     finally:
-        if hasattr(os, "killpg"):
+        if sys.platform != "win32":
             # With the processes that lm-eval begins for bootstraps.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -151,7 +147,7 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
     reply: dict[str, Any]
     landlock, offline = 0, False
     try:
-        if hasattr(os, "setsid"):
+        if sys.platform != "win32":
             os.setsid()
         if sys.platform == "linux":
             # Nobody takes its result when the program that started it is killed.
@@ -171,8 +167,10 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
 
 
 def _limit(limits: Limits) -> None:
-    if resource is None:
+    if sys.platform == "win32":  # the clock alone limits
         return
+    import resource
+
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
@@ -218,7 +216,7 @@ def write_only_to(*folders: Path) -> int:
     The version of Landlock that does; 0 where nothing is refused.
     """
     version = landlock_version()
-    if version == 0:
+    if sys.platform != "linux" or version == 0:
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
     files = _WRITE_FILE | _REMOVE_AND_MAKE

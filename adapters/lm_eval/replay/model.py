@@ -150,7 +150,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
             _add(task, positions, sample, where)
             hashes = "".join(str(sample.get(key)) for key in HASHES)
             digest.update(hashes.encode(errors="surrogatepass"))
-    scored = section(results, "n-samples", name).get("effective", 1)
+    scored = section(results, "n-samples", name).get("effective") or 0
     checksum = section(results, "task_hashes").get(name)
     if not task.docs:
         raise LogError(f"{path} is empty: there are no responses to score")

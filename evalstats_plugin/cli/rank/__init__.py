@@ -12,13 +12,23 @@ def _in(module: str, **summaries: str) -> dict[str, tuple[str, str]]:
 
 
 SECTIONS = {
-    "Ranking": _in(
-        "results",
-        models="Rank models from the logs of a harness.",
-        stats="Rank models or items from files of pairwise comparisons.",
-        leaderboard="Rank models by votes, as an arena does; a page.",
-        sample="Draw ratings from the posterior, one JSON list per line.",
-    ),
+    "Ranking": {
+        **_in(
+            "results",
+            models="Rank models from the logs of a harness.",
+            stats="Rank models or items from files of pairwise comparisons.",
+            leaderboard="Rank models by votes, as an arena does; a page.",
+            sample="Draw ratings from the posterior, one JSON list per line.",
+        ),
+        "raw-sample": (
+            f"{__name__}.results:raw_sample",
+            "Draw, with Fullrank's order of arguments.",
+        ),
+        "infer-sun": (
+            f"{__name__}.results:infer_sun",
+            "Print the parameters of the skew-normal posterior as JSON.",
+        ),
+    },
     "Making comparisons": {
         **_in(
             "judge",

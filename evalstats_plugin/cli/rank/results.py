@@ -1,4 +1,4 @@
-"""``evalstats-plugin rank stats``, ``models`` and ``sample``: what comparisons say."""
+"""``evalstats-plugin rank stats``, ``models``, ``leaderboard`` and ``sample``: what answers say."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
 )
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.runtime.untrusted import echo
-from evalstats_plugin.stats.streams import stream
+from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -63,24 +62,24 @@ class Rating:
 
     method: RankingModel = _model(  # noqa: RUF009 - a field
         "Rating model: Thurstone (normal noise, a prior) or Bradley–Terry (logistic noise, no "
-        "prior); auto: Bradley–Terry where several comparisons are on one item, else Thurstone.",
+        "prior); auto: Thurstone up to 1,000 comparisons, one on an item, else Bradley–Terry.",
         default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
-        "How it is fitted; thurstone: exact, hmc, ep, laplace; bradley-terry: ml, bootstrap, "
+        "How it is fitted; thurstone: exact, ep, hmc; bradley-terry: ml, bootstrap, "
         "laplace, hmc.",
         default="auto", metavar="NAME",
     )  # fmt: skip
     ties: str | None = _model(
         "How ties count: half, drop, or a tie model: threshold (thurstone), davidson or rao-kupper "
-        "(bradley-terry).",
+        "(bradley-terry).  [default: threshold, davidson]",
         metavar="NAME",
     )
     prior_sd: float | None = prior_sd()
     confidence_level: float = level()
     seed: int = seed()
     scale: Literal["model", "elo"] = under(OUTPUT)(
-        "elo: mean 1000; 400 points are odds of 10 to 1.",
+        "elo: mean 1000; 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
@@ -123,12 +122,11 @@ class Rating:
 
     def how(self, results: Ranking) -> dict[str, Any]:
         """Return how a ranking came about, in the order it is printed."""
-        # The models' own defaults.
-        ties = {"thurstone": "threshold", "bradley-terry": "half"}[results.fit.model]
+        about = results.fit.diagnostics
         return {
             "model": results.fit.model,
             "estimator": results.fit.estimator,
-            "ties": self.ties or ties,
+            "ties": about["ties"] if about["n_ties"] else "none",
             "scale": self.scale,
             "confidence_level": self.confidence_level,
             "seed": self.seed,
@@ -166,8 +164,13 @@ class Board(Stats):
         metavar="MODEL[=RATING]",
     )
     html: str | None = file("Also write a page for browsers, one file.")
+    method: Literal["bradley-terry", "thurstone"] = _model(
+        "Rating model: Bradley–Terry (logistic noise), with Davidson's model of ties where there "
+        "are any; or Thurstone (normal noise, a prior).",
+        default="bradley-terry", type=click.Choice(["bradley-terry", "thurstone"]),
+    )  # fmt: skip
     scale: Literal["model", "elo"] = under(OUTPUT)(
-        "elo: 400 points are odds of 10 to 1.",
+        "elo: 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="elo", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
@@ -224,7 +227,6 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     anchor, _, rating = (asked.anchor or "").rpartition("=")
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
-    method = "bradley-terry" if asked.style and asked.method == "auto" else asked.method
     with progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
         found = rank.leaderboard(
             votes,
@@ -232,12 +234,12 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
             anchor_rating=_number(rating) if rating else None,
             style=asked.style,
             category=asked.category,
-            model=method,
+            model=asked.method,
             estimator=asked.estimator,
             confidence_level=asked.confidence_level,
             scale=asked.scale,
             rng=asked.seed,
-            options=replace(asked, method=method).options(votes, variance),
+            options=asked.options(votes, variance),
         )
     how = {
         **asked.how(found.overall),
@@ -290,38 +292,90 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
 
     Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
+    _sample(file, output, asked, asked.draws)
+
+
+@click.command("raw-sample", cls=Command)
+@click.argument("draws", metavar="N", type=POSITIVE)
+@click.argument("output", metavar="OUT.jsonl", type=click.Path())
+@takes("asked", Sample, without=("confidence_level", "scale", "draws"))
+@overwrite
+def raw_sample(draws: int, output: str, *, asked: Sample) -> None:
+    """Draw as `sample` does, with Fullrank's order of arguments: comparisons on standard input."""
+    _sample("-", output, asked, draws)
+
+
+def _sample(file: str, output: str, asked: Sample, n: int) -> None:
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.writing import check_free, write_bytes
+    from evalstats_plugin.stats.streams import stream
 
     if output != "-":
         check_free(Path(output))
     contests, variance = _read((file,), asked, loaded_plugins())
-    n = asked.draws
-    found = rank(
+    ranking = rank(
         contests,
         model=asked.method,
         estimator=asked.estimator,
         rng=asked.seed,
-        options=asked.options(contests, variance, asked.draws),
+        options=asked.options(contests, variance, n),
     )
-    drawn, rng = found.fit.draws, stream(asked.seed, "draws shown of ratings")
-    if drawn is None or len(drawn) < n:
-        drawn = found.fit.sample(n, rng)
-    elif len(drawn) > n:
-        drawn = drawn[rng.choice(len(drawn), n, replace=False)]
+    fit, rng = ranking.fit, stream(asked.seed, "draws shown of ratings")
+    enough = fit.draws is not None and len(fit.draws) >= n
+    # Without repetition, and in random order: points of integration are in theirs.
+    drawn = rng.permutation(fit.draws)[:n] if enough else fit.sample(n, rng)
     text = "".join(f"{json.dumps(row)}\n" for row in drawn.tolist())
-    tell(found.notes, quiet=asked.quiet)
+    tell(ranking.notes, quiet=asked.quiet)
     if output == "-":
         echo(text, nl=False)
         return
     write_bytes(Path(output), text.encode())
-    done = f"{n} draws of {len(contests.players)} ratings ({found.fit.estimator}) in {output}"
-    tell([done], quiet=asked.quiet)
+    tell(
+        [f"{n} draws of {len(contests.players)} ratings ({fit.estimator}) in {output}"],
+        quiet=asked.quiet,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Infer:
+    """The prior, and the columns of what is read."""
+
+    prior_sd: float | None = prior_sd()
+    columns: str | None = _columns()
+
+
+@click.command("infer-sun", cls=Command)
+@click.argument("file", metavar="[FILE]", default="-", type=click.Path())
+@takes("asked", Infer)
+def infer_sun(file: str, *, asked: Infer) -> None:
+    """Print the parameters of the posterior, a unified skew-normal distribution, as JSON.
+
+    The density of the ratings is that of a normal N(ξ, Ω) times Φ(τ + Δ'Ω⁻¹(x − ξ); Γ − Δ'Ω⁻¹Δ),
+    divided by Φ(τ; Γ), with one entry of τ for each comparison. Comparisons are wins and losses.
+    """
+    from evalstats_plugin.ranking.thurstone.design import answers_of, prior_of, usable_contests
+    from evalstats_plugin.ranking.thurstone.model import SkewNormal
+
+    contests, variance = _read((file,), asked, loaded_plugins())
+    if contests.tied.any():
+        raise SelectionError("a skew-normal posterior takes wins and losses: there are ties")
+    played = usable_contests(replace(contests, ordered=False), "threshold")
+    prior = prior_of(0.0, 1.0 if variance is None else variance, len(played.players), ordered=False)
+    posterior = SkewNormal.of(answers_of(played), prior, 0.0)
+    parameters = {
+        "xi": posterior.location,
+        "Omega": posterior.scale,
+        "Delta": posterior.skewness,
+        "tau": posterior.threshold,
+        "Gamma": posterior.latent_covariance,
+    }
+    whole = {"items": list(played.players)} | {k: v.tolist() for k, v in parameters.items()}
+    echo_data(json_text(whole))
 
 
 def _read(
     files: tuple[str, ...],
-    asked: Stats,
+    asked: Stats | Infer,
     plugins: Plugins,
     more: Mapping[str, str] | None = None,
 ) -> tuple[Contests, float | None]:

@@ -18,6 +18,7 @@ are records too; the type of a field decides the type of its option::
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -656,7 +657,7 @@ def _files(folder: Path, *, quiet: bool) -> Iterator[_Table]:
 
 def _of_another_user(path: Path) -> bool:
     """Whether somebody else than this user and the administrator owns a file."""
-    return hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0)
+    return sys.platform != "win32" and path.stat().st_uid not in (os.getuid(), 0)
 
 
 def _text(path: Path) -> str:

@@ -38,6 +38,7 @@ from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.steady import steady
 
 ScoreMethod = Literal["eap", "map", "ml", "wle"]
 
@@ -287,7 +288,8 @@ def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> flo
     >>> weighted_auc(np.array([0.1, 0.4, 0.4, 0.8]), right, 1 - right)
     0.875
     """
-    _, place = np.unique(score, return_inverse=True)
+    # Predictions that differ by rounding errors are equal.
+    _, place = np.unique(steady(score), return_inverse=True)
     positive, negative = (np.bincount(place, weights=x) for x in (right, wrong))
     pairs = float(positive.sum() * negative.sum())
     below = np.cumsum(negative) - negative / 2
@@ -297,6 +299,7 @@ def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> flo
 def calibration(counts: Counts, probability: FloatArray, test: BoolArray) -> Calibration:
     """Compare P with observed shares, in ten bins of equally many cells; equal P share a bin."""
     right, trials, p = _cells(counts, probability, test)
+    p = steady(p)
     edges = np.unique(np.quantile(p, np.arange(1, 10) / 10))
     _, place = np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)
     total = np.bincount(place, weights=trials)

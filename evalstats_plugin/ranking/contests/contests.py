@@ -18,7 +18,13 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.ranking.contests.outcomes import WITH_TIES, TieModel, Weights, weights_of
+from evalstats_plugin.ranking.contests.outcomes import (
+    WITH_TIES,
+    TieModel,
+    Weights,
+    tie_model,
+    weights_of,
+)
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -475,12 +481,18 @@ class CountedContests:
 
 
 def count_contests(
-    contests: Contests, ties: TieModel, *, position: bool = False, features: Sequence[str] = ()
+    contests: Contests,
+    ties: TieModel | None,
+    *,
+    position: bool = False,
+    features: Sequence[str] = (),
 ) -> CountedContests:
     """Count contests that have the same outcome and the same linear predictor.
 
     Parameters
     ----------
+    ties
+        Tie model; None: the default of these outcomes (`tie_model`).
     position
         Whether to add a position effect, an advantage of the player shown first.
     features
@@ -497,6 +509,7 @@ def count_contests(
     contests.check()
     if extremes(contests.weight)[0] == 0:
         contests = contests.take(contests.weight > 0)
+    ties = tie_model(ties, contests.outcome)
     if ties == "drop":
         contests = contests.take(~contests.tied)
     if not len(contests):

@@ -60,14 +60,25 @@ class Derivatives(NamedTuple):
     information_tie: FloatArray
 
 
-def check_ties(ties: str) -> TieModel:
-    """Check the name of a tie model.
+def tie_model(ties: str | None, outcome: FloatArray) -> TieModel:
+    """Return the tie model of a name, or the default of these outcomes.
+
+    The default is Davidson's model where there are ties. Without ties that is Bradley–Terry's
+    model, and shares (outcomes other than 0, ½ and 1) count partly as wins and losses.
 
     Raises
     ------
     SelectionError
         No model of this name.
+
+    Examples
+    --------
+    >>> tie_model(None, np.array([1.0, 0.5])), tie_model(None, np.array([1.0, 0.0]))
+    ('davidson', 'half')
     """
+    if ties is None:
+        whole = bool(np.isin(outcome, (0.0, 0.5, 1.0)).all())
+        return "davidson" if whole and bool((outcome == 0.5).any()) else "half"
     for known in TIE_MODELS:
         if ties == known:
             return known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import special
+from scipy.interpolate import RegularGridInterpolator
 
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -19,8 +21,10 @@ from evalstats_plugin.ranking.next import (
     all_pairs,
     expected_covariance,
     next_contests,
+    order_information,
 )
 from evalstats_plugin.ranking.ratings.fit import normal_draws
+from evalstats_plugin.ranking.thurstone.local import LocalState
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.steady import steady
@@ -35,6 +39,14 @@ N_DRAWS = 2000
 """Draws for the probability to be the best, which has a standard error of at most .01."""
 RECENT = 5
 """Most recent pairs, which are not shown again if there are enough others."""
+MOST_DENSE = 150
+"""Most items whose ratings are believed with a covariance of every two."""
+POLISHED = 50
+"""A local state is polished after 1 / this of its number of items in answers."""
+SUBSET = 64
+"""Items among which rules other than "order" choose, where there are thousands."""
+LEADERS, PAIRS_SEEN = 200, 20_000
+"""Items that may be the best, and pairs whose order is looked at, where there are thousands."""
 MOST_STEPS = 5
 """Most changed answers that are updated one by one; for more, all are fitted anew."""
 
@@ -108,8 +120,9 @@ class _Normal(NamedTuple):
 class Standing:
     """Posterior of n items' ratings, updated answer by answer, and the choice of pairs.
 
-    Thurstone's model by expectation propagation: see `EPState`. The width of a tie is estimated,
-    too, and the advantage of being first where it is known which item was shown first.
+    Thurstone's model, up to `MOST_DENSE` items by expectation propagation (`EPState`), beyond by
+    its mode (`LocalState`). The width of a tie is estimated, too, and the advantage of being first
+    where it is known which item was shown first.
     """
 
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
@@ -117,7 +130,9 @@ class Standing:
         self._prior_variance = prior_variance
         self._known: tuple[Answer, ...] = ()
         self._rng = stream(seed, "pairs to judge")
-        self._state = EPState(n, prior_variance, ordered=True)
+        self._state: EPState | LocalState = self._of([], ordered=True)
+        self._unpolished = 0
+        self._shown = _Shown(n)
 
     @property
     def position(self) -> tuple[float, float] | None:
@@ -132,24 +147,42 @@ class Standing:
         kept = min(len(self._known), len(given)) if same is None else same
         gone, new = self._known[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
-        if not given:
-            self._state = EPState(self.n, self._prior_variance, ordered=True)
-        elif len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
-            contests = Contests.of(
-                [a.first for a in given],
-                [a.second for a in given],
-                [a.share for a in given],
-                players=self.n,
-                weight=[a.weight for a in given],
-                ordered=ordered,
-            )
-            self._state = EPState.of(contests, self._prior_variance)
+        if not given or len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
+            self._state = self._of(given, ordered=ordered)
+            self._unpolished = 0
         else:
             for answer in gone:
                 self._state.remove(answer.first, answer.second, answer.share, answer.weight)
             for answer in new:
                 self._state.add(answer.first, answer.second, answer.share, answer.weight)
+            self._unpolished += len(gone) + len(new)
+        if isinstance(self._state, LocalState) and self._unpolished > self.n // POLISHED:
+            self._state.polish()
+            self._unpolished = 0
+        for answers, times in ((gone, -1), (new, 1)):
+            for answer in answers:
+                self._shown.add((answer.first, answer.second), times)
         self._known = given
+
+    def _of(self, given: Sequence[Answer], *, ordered: bool) -> EPState | LocalState:
+        """Return the posterior of these answers."""
+        if self.n > MOST_DENSE:
+            state = LocalState(self.n, self._prior_variance, ordered=ordered)
+            for answer in given:
+                state.record(answer.first, answer.second, answer.share, answer.weight)
+            state.polish()
+            return state
+        if not given:
+            return EPState(self.n, self._prior_variance, ordered=True)
+        contests = Contests.of(
+            [a.first for a in given],
+            [a.second for a in given],
+            [a.share for a in given],
+            players=self.n,
+            weight=[a.weight for a in given],
+            ordered=ordered,
+        )
+        return EPState.of(contests, self._prior_variance)
 
     def choose(
         self,
@@ -182,41 +215,77 @@ class Standing:
         # At least k pairs must remain.
         spared = n_pairs - len(never) - k
         avoided = never | set(recent[len(recent) - min(spared, len(recent)) :])
-        rating, covariance = self._state.rating, self._state.covariance
         for pair in waiting:
-            covariance = expected_covariance(rating, covariance, pair, "probit")
-        ahead = self._firsts(waiting)
-        counts = ahead + ahead.T
-        found = next_contests(
-            _Normal(rating, covariance),
-            rule,
-            k,
-            rng=self._rng,
-            counts=counts,
-            avoided=[(min(pair), max(pair)) for pair in avoided],
-        )
-        return [self._placed(pair, ahead) for pair in found]
+            self._shown.add(pair)
+        avoid = {(min(pair), max(pair)) for pair in avoided}
+        if isinstance(self._state, LocalState):
+            found = self._chosen_locally(self._state, rule, k, avoid)
+        else:
+            rating, covariance = self._state.rating, self._state.covariance
+            for pair in waiting:
+                covariance = expected_covariance(rating, covariance, pair, "probit")
+            counts = self._shown.counts(np.arange(self.n)) if rule == "fullrank" else None
+            belief = _Normal(rating, covariance)
+            found = next_contests(
+                belief, rule, k, rng=self._rng, counts=counts, avoided=sorted(avoid)
+            )
+        placed = [self._shown.placed(pair, self._rng) for pair in found]
+        for pair in [*waiting, *((pair.first, pair.second) for pair in placed)]:
+            self._shown.add(pair, -1)
+        return placed
 
-    def _placed(self, pair: NextContest, ahead: FloatArray) -> NextContest:
-        """Put the item first that was first less often, and count it in `ahead`."""
-        i, j = pair.first, pair.second
-        of_pair = ahead[i, j] - ahead[j, i]
-        of_items = (ahead[i].sum() - ahead[:, i].sum()) - (ahead[j].sum() - ahead[:, j].sum())
-        surplus = of_pair or of_items or self._rng.random() - 0.5
-        first, second = (j, i) if surplus > 0 else (i, j)
-        ahead[first, second] += 1
-        return NextContest(first, second, pair.bits)
+    def _chosen_locally(
+        self, state: LocalState, rule: str, k: int, avoid: set[tuple[int, int]]
+    ) -> list[NextContest]:
+        """Choose among neighbours in the order; by other rules, among the items these are about."""
+        if rule == "order":
+            return self._informative(state, k, avoid)
+        if rule == "random":
+            among = self._rng.choice(self.n, SUBSET, replace=False)
+        elif rule == "fullrank":
+            among = np.argsort(state.degree + self._rng.random(self.n) / 2)[:SUBSET]
+        else:
+            among = np.argsort(-(state.rating + 2 * np.sqrt(state.variance)), kind="stable")[
+                :SUBSET
+            ]
+        place = {item: at for at, item in enumerate(among.tolist())}
+        inside = [(place[i], place[j]) for i, j in avoid if i in place and j in place]
+        belief = _Normal(state.rating[among], np.diag(state.variance[among]))
+        counts = self._shown.counts(among) if rule == "fullrank" else None
+        found = next_contests(belief, rule, k, rng=self._rng, counts=counts, avoided=inside)
+        return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in found]
 
-    def _firsts(self, waiting: Sequence[tuple[int, int]]) -> FloatArray:
-        """Number of times that item i was shown first beside j, shape (n, n)."""
-        pairs = [(a.first, a.second) for a in self._known]
-        places = np.array([*pairs, *waiting], dtype=np.int64).reshape(-1, 2)
-        cells = np.bincount(places[:, 0] * self.n + places[:, 1], minlength=self.n**2)
-        return cells.reshape(self.n, self.n).astype(np.float64)
+    def _informative(
+        self, state: LocalState, k: int, avoid: set[tuple[int, int]]
+    ) -> list[NextContest]:
+        """Return the most informative pairs of neighbours, no two of which have a common item."""
+        first, second = state.neighbours()
+        mean = state.rating[first] - state.rating[second]
+        variance = state.variance[first] + state.variance[second]
+        ahead = special.ndtr(mean / np.sqrt(variance))
+        # Nearly in the order of the information, and fast.
+        quick = ahead * (1 - ahead) * variance / (variance + 1.6)
+        most = min(len(quick), len(avoid) + max(256, 16 * k))
+        best = np.argpartition(-quick, most - 1)[:most]
+        bits = order_information(mean[best], variance[best], "probit")
+        found: list[NextContest] = []
+        used: set[int] = set()
+        for at in np.argsort(-steady(bits), kind="stable").tolist():
+            i, j = int(first[best[at]]), int(second[best[at]])
+            if i in used or j in used or (min(i, j), max(i, j)) in avoid:
+                continue
+            found.append(NextContest(min(i, j), max(i, j), float(bits[at])))
+            used |= {i, j}
+            if len(found) == k:
+                break
+        return found
 
     def ranking(self, confidence_level: float = 0.95) -> InterimRanking:
         """Rank the items by the current posterior."""
-        rating, covariance = self._state.rating, self._state.covariance
+        state = self._state
+        if isinstance(state, LocalState):
+            return _local_ranking(state, confidence_level, self._rng)
+        rating, covariance = state.rating, state.covariance
         sd = np.sqrt(np.diagonal(covariance))
         reach = special.ndtri((1 + confidence_level) / 2) * sd
         pairs = all_pairs(rating, covariance)
@@ -236,3 +305,73 @@ class Standing:
             prob_in_order=float(np.maximum(ahead, 1 - ahead).mean()),
             confidence_level=confidence_level,
         )
+
+
+class _Shown:
+    """How often which of two items was shown first."""
+
+    def __init__(self, n: int) -> None:
+        self._times: Counter[tuple[int, int]] = Counter()
+        self._surplus = np.zeros(n)
+        """Times each item was shown first, less times it was shown second."""
+
+    def add(self, pair: tuple[int, int], times: int = 1) -> None:
+        self._times[pair] += times
+        self._surplus[list(pair)] += times, -times
+
+    def counts(self, among: IntArray) -> FloatArray:
+        """Number of times that these items met, symmetric."""
+        place = {item: at for at, item in enumerate(among.tolist())}
+        table = np.zeros((len(among), len(among)))
+        for (i, j), times in self._times.items():
+            if i in place and j in place:
+                table[place[i], place[j]] += times
+                table[place[j], place[i]] += times
+        return table
+
+    def placed(self, pair: NextContest, rng: np.random.Generator) -> NextContest:
+        """Put the item first that was first less often: of the two in this pair, else in all."""
+        i, j = pair.first, pair.second
+        of_pair = self._times[i, j] - self._times[j, i]
+        surplus = of_pair or (self._surplus[i] - self._surplus[j]) or rng.random() - 0.5
+        first, second = (j, i) if surplus > 0 else (i, j)
+        self.add((first, second))
+        return NextContest(first, second, pair.bits)
+
+
+def _local_ranking(
+    state: LocalState, confidence_level: float, rng: np.random.Generator
+) -> InterimRanking:
+    """Rank thousands of items, whose ratings count as independent."""
+    rating, sd = state.rating, np.sqrt(state.variance)
+    reach = special.ndtri((1 + confidence_level) / 2) * sd
+    leaders = np.argsort(-(rating + 4 * sd), kind="stable")[:LEADERS]
+    draws = rating[leaders] + sd[leaders] * rng.standard_normal((N_DRAWS, len(leaders)))
+    prob_best = np.zeros(len(rating))
+    prob_best[leaders] = np.bincount(draws.argmax(axis=1), minlength=len(leaders)) / N_DRAWS
+    i, j = rng.integers(len(rating), size=(2, PAIRS_SEEN))
+    i, j = i[i != j], j[i != j]
+    ahead = special.ndtr(np.abs(rating[i] - rating[j]) / np.hypot(sd[i], sd[j]))
+    return InterimRanking(
+        rating=rating,
+        std_error=sd,
+        low=rating - reach,
+        high=rating + reach,
+        expected_rank=_expected_ranks(rating, sd),
+        prob_best=prob_best,
+        prob_in_order=float(ahead.mean()),
+        confidence_level=confidence_level,
+    )
+
+
+def _expected_ranks(rating: FloatArray, sd: FloatArray) -> FloatArray:
+    """One more than the expected number of better items, by interpolation between 96 × 5 points."""
+    at = np.linspace(rating.min(), rating.max(), 96)
+    widths = np.linspace(sd.min(), max(float(sd.max()), float(sd.min()) + 1e-9), 5)
+    better = np.empty((len(at), len(widths)))
+    for k, width in enumerate(widths.tolist()):
+        apart = np.hypot(sd, width)
+        better[:, k] = [special.ndtr((rating - x) / apart).sum() for x in at.tolist()]
+    grid = RegularGridInterpolator((at, widths), better)
+    # An item is not better than itself, which counted as half.
+    return np.asarray(grid(np.stack([rating, sd], axis=1)) + 0.5, dtype=np.float64)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
@@ -30,7 +30,6 @@ from evalstats_plugin.ranking.contests.outcomes import (
     Derivatives,
     TieModel,
     Weights,
-    check_ties,
     derivatives,
     probabilities,
 )
@@ -62,7 +61,7 @@ _MAX_STEPS, _TOLERANCE = 200, 1e-4
 def fit_bradley_terry(
     contests: Contests,
     *,
-    ties: TieModel = "half",
+    ties: TieModel | None = None,
     position: bool = False,
     features: Sequence[str] = (),
     judges: bool = False,
@@ -76,7 +75,9 @@ def fit_bradley_terry(
     contests
         Outcomes may be shares, but not with a model of ties.
     ties
-        ``"half"`` a win each, ``"drop"``, ``"davidson"`` or ``"rao-kupper"``.
+        ``"davidson"`` [Dav70]_, ``"rao-kupper"`` [RK67]_, ``"half"`` a win each, or ``"drop"``.
+        Default: Davidson's model where there are ties, if no outcome is another share. Counting a
+        tie as half a win makes the ratings log odds of the expected score, not of a win.
     position
         Whether to estimate a position effect: the advantage of being shown first, in logits.
     features
@@ -118,7 +119,7 @@ def fit_bradley_terry(
     if prior_sd is not None and not prior_sd > 0:
         msg = f"prior_sd is {prior_sd}: give a number above 0"
         raise DesignError(msg)
-    found = count_contests(contests, check_ties(ties), position=position, features=features)
+    found = count_contests(contests, ties, position=position, features=features)
     kind = _kind(found.contests, covariance)
     if judges:
         return fit_judges(found, kind, prior_sd)
@@ -132,7 +133,7 @@ def fit_bradley_terry(
         "seconds": perf_counter() - start,
         "iterations": fitted.top.convergence.steps,
     }
-    return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(found, spread)})
+    return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(found, spread.groups)})
 
 
 def _kind(contests: Contests, covariance: CovarianceKind) -> CovarianceKind:
@@ -263,11 +264,12 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
     )
 
 
-def contest_counts(found: CountedContests, spread: Covariance) -> dict[str, Any]:
-    """Numbers of contests and clusters, for the diagnostics."""
-    counts: dict[str, Any] = {"n_contests": len(found.contests)}
-    if spread.groups is not None:
-        counts |= {"n_clusters": spread.groups, "degrees_of_freedom": spread.groups - 1}
+def contest_counts(found: CountedContests, groups: int | None = None) -> dict[str, Any]:
+    """Numbers of contests, ties and clusters, for the diagnostics."""
+    tied = int(found.contests.tied.sum())
+    counts: dict[str, Any] = {"n_contests": len(found.contests), "n_ties": tied}
+    if groups is not None:
+        counts |= {"n_clusters": groups, "degrees_of_freedom": groups - 1}
     return counts
 
 
@@ -327,7 +329,7 @@ def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | N
     if convergence.why:
         notes.append(f"the fit of the judges' effects {convergence.why}")
     fitted = fitted._replace(top=top, notes=tuple(notes))
-    return ranking_fit(fitted, spread, diagnostics | contest_counts(found, spread))
+    return ranking_fit(fitted, spread, diagnostics | contest_counts(found, spread.groups))
 
 
 class Votes(NamedTuple):
@@ -624,7 +626,7 @@ def predict_outcomes(fit: RankingFit, contests: Contests) -> FloatArray:
     x = x * np.exp(_effect(fit, contests, "discrimination"))
     x = x + _effect(fit, contests, "position")
     tie = np.full(len(x), fit.parameters.get("tie", 0.0))
-    ties = check_ties(cast(str, fit.diagnostics["ties"]))
+    ties: TieModel = fit.diagnostics["ties"]
     moved = _effect(fit, contests, "tie")
     tie = tie * np.exp(moved) if ties == "rao-kupper" else tie + moved
     for name, value in fit.parameters.items():

@@ -45,6 +45,12 @@ class RankingFit:
     parameter_std_errors: dict[str, float] = field(default_factory=dict[str, float])
     log_likelihood: float | None = None
     """At the estimate; the log evidence of a posterior is in the diagnostics."""
+    ranks: FloatArray | None = None
+    """Probability that the player of the row has the rank of the column, where it is integrated."""
+    ahead: FloatArray | None = None
+    """Probability that the player of the row is better than the column's; shape (n, n) as well."""
+    labels: IntArray | None = None
+    """Labels of pairs, shape (n, n): pairs with one label have the same record. None: not known."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, seconds, log_evidence, r_hat, ess, n_contests, reason, and more."""
     notes: tuple[str, ...] = ()
@@ -59,10 +65,14 @@ class RankingFit:
 
     def centred(self) -> RankingFit:
         """Ratings relative to their mean, as contests only identify differences."""
+        covariance = self._centred_rows(self._centred_rows(self.covariance).T)
+        if self.labels is not None:
+            # Equal records keep equal errors, to the last bit.
+            covariance = averaged(covariance.ravel(), self.labels.ravel()).reshape(covariance.shape)
         return replace(
             self,
             rating=self.rating - self.rating.mean(),
-            covariance=self._centred_rows(self._centred_rows(self.covariance).T),
+            covariance=covariance,
             draws=None if self.draws is None else self._centred_rows(self.draws),
         )
 
@@ -83,6 +93,12 @@ def normal_draws(
     """Draw from a normal whose covariance may be singular, shape (*shape, n)."""
     root = root_of(covariance)
     return np.asarray(mean, dtype=np.float64) + rng.normal(size=(*shape, len(root))) @ root
+
+
+def averaged(values: FloatArray, labels: IntArray) -> FloatArray:
+    """Replace each value by the mean of those that have its label; both of shape (n,)."""
+    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
+    return (np.bincount(group, values) / size)[group]
 
 
 def ranks_of(draws: ArrayLike) -> IntArray:
@@ -184,7 +200,7 @@ def significantly_better(
 
     Returns
     -------
-    shape (n, n), for `stats.many.rank_limits` and `stats.many.groups_alike`
+    shape (n, n), for `stats.ranks.rank_limits` and `stats.ranks.groups_alike`
     """
     mean, variance = pairwise_differences(rating, covariance)
     error = np.sqrt(variance)

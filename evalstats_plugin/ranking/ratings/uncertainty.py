@@ -20,7 +20,7 @@ from scipy import optimize, special
 
 from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests, CountedContests, count_contests
-from evalstats_plugin.ranking.contests.outcomes import TieModel, check_ties, derivatives
+from evalstats_plugin.ranking.contests.outcomes import TieModel, derivatives
 from evalstats_plugin.ranking.hamiltonian import (
     LogPosterior,
     NormalApproximation,
@@ -29,6 +29,7 @@ from evalstats_plugin.ranking.hamiltonian import (
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     Ratings,
     check_connected,
+    contest_counts,
     fit_ratings,
     notes_on_weights,
     ranking_fit,
@@ -71,7 +72,7 @@ def bradley_terry_posterior(
     prior_mean: ArrayLike = 0.0,
     prior_covariance: ArrayLike = 1.0,
     estimator: Estimator = "hmc",
-    ties: TieModel = "half",
+    ties: TieModel | None = None,
     length: ChainLength = LENGTH,
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
@@ -88,7 +89,8 @@ def bradley_terry_posterior(
         ``"hmc"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
         standard deviations from about a hundred contests per player.
     ties
-        ``"half"``, ``"drop"``, or ``"davidson"`` with prior N(0, 2²) of log ν.
+        ``"half"``, ``"drop"``, or ``"davidson"`` with prior N(0, 2²) of log ν; default as for
+        `fit_bradley_terry`.
     length
         Number of chains and draws of ``"hmc"``.
 
@@ -104,7 +106,6 @@ def bradley_terry_posterior(
         An unknown tie model.
     """
     start = perf_counter()
-    ties = check_ties(ties)
     if ties == "rao-kupper":
         msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
         raise SelectionError(msg)
@@ -114,8 +115,8 @@ def bradley_terry_posterior(
         fit = _laplace_fit(found, prior)
     else:
         fit = _hmc_fit(found, prior, length, stream(rng, "chains of ratings"))
-    about = {"n_contests": len(found.contests), "ties": ties}
-    fit.diagnostics.update(about, seconds=perf_counter() - start)
+    about = contest_counts(found)
+    fit.diagnostics.update(about, ties=found.design.ties, seconds=perf_counter() - start)
     return fit
 
 
@@ -222,7 +223,7 @@ def bootstrap_bradley_terry(
     *,
     unit: Unit | None = None,
     n_resamples: int = 1000,
-    ties: TieModel = "half",
+    ties: TieModel | None = None,
     position: bool = False,
     features: Sequence[str] = (),
     rng: np.random.Generator | int | None = None,
@@ -247,7 +248,7 @@ def bootstrap_bradley_terry(
     rng = stream(rng, "resampled contests")
     if unit is None:
         unit = "contest" if contests.cluster is None else "cluster"
-    found = count_contests(contests, check_ties(ties), position=position, features=features)
+    found = count_contests(contests, ties, position=position, features=features)
     fitted = fit_ratings(found)
     draws: list[FloatArray] = []
     weak = stuck = 0
@@ -265,8 +266,8 @@ def bootstrap_bradley_terry(
         "covariance": "bootstrap",
         "unit": unit,
         "n_resamples": n_resamples,
-        "n_contests": len(found.contests),
         "seconds": perf_counter() - start,
+        **contest_counts(found),
     }
     notes = [*fitted.notes, *notes_on_weights(found.contests)]
     if fitted.sample.prior is not None:
@@ -355,7 +356,7 @@ def profile_interval(
     against: str | None = None,
     *,
     confidence_level: float = 0.95,
-    ties: TieModel = "half",
+    ties: TieModel | None = None,
     position: bool = False,
 ) -> Interval:
     """Profile likelihood interval of a rating, or of the difference of two [VM88]_.
@@ -384,7 +385,7 @@ def profile_interval(
     >>> print(found.low.round(2), found.high.round(2))
     0.53 5.11
     """
-    found = count_contests(contests, check_ties(ties), position=position)
+    found = count_contests(contests, ties, position=position)
     check_connected(found.contests)
     contrast = np.zeros(found.design.size)
     contrast[_place(contests, player)] = 1

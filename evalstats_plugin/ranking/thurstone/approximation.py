@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -279,20 +279,17 @@ class Threshold(NamedTuple):
     std_error: float
 
 
-def estimate_threshold(sites: Sites, prior: Prior, by: Literal["ep", "laplace"]) -> Threshold:
-    """Maximise the evidence in δ, by expectation propagation or by Laplace's method."""
+def estimate_threshold(sites: Sites, prior: Prior) -> Threshold:
+    """Maximise the evidence in δ, by expectation propagation."""
     if not sites.ties.any():
         return Threshold(0.0, 0.0)
 
     def objective(log_tie: float) -> float:
         """Minus the log posterior density of δ, up to a constant."""
         tie = float(np.exp(log_tie))
-        mode = laplace(sites, prior, tie)
-        value = mode.log_evidence
-        if by == "ep":
-            found = expectation_propagation(sites, prior, tie, mode.normals, tolerance=1e-6)
-            value = found.log_evidence
-        return tie**2 / 2 - value
+        start = laplace(sites, prior, tie).normals
+        near = expectation_propagation(sites, prior, tie, start, tolerance=1e-6)
+        return tie**2 / 2 - near.log_evidence
 
     ends = (np.log(_NARROWEST), np.log(_WIDEST))
     best = float(minimize_scalar(objective, bounds=ends, method="bounded").x)

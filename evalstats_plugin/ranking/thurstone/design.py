@@ -19,7 +19,14 @@ from scipy import linalg, sparse
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.likelihood import checked_prior
-from evalstats_plugin.ranking.thurstone.truncated import Slopes, log_ndtr, log_probability, slopes
+from evalstats_plugin.ranking.thurstone.truncated import (
+    LOG_ROOT_2PI,
+    Slopes,
+    fast_log_ndtr,
+    log_ndtr,
+    log_probability,
+    slopes,
+)
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 Ties = Literal["threshold", "half", "drop"]
@@ -52,14 +59,22 @@ class Sites:
         return found
 
     def slopes(self, difference: FloatArray, tie: float) -> Slopes:
-        """Derivatives of each site's log-likelihood, at differences of shape (S,)."""
-        parts = [(self.wins, 1), (self.losses, -1)]
-        parts += [(self.ties, 0)] if self.ties.any() else []
-        found = np.zeros((3, len(difference)))
-        for weight, answer in parts:
-            low, high = bounds(np.full(len(difference), answer), tie)
-            found += weight * np.stack(slopes(low - difference, high - difference))
-        return Slopes(*found)
+        """Derivatives of each site's log-likelihood, at differences of shape (..., S)."""
+        total = np.zeros((3, *difference.shape))
+        for weight, sign in ((self.wins, 1.0), (self.losses, -1.0)):
+            use = np.flatnonzero(weight)
+            if len(use):
+                at = sign * difference[..., use] - tie
+                log_p = fast_log_ndtr(at)
+                ratio = np.exp(-0.5 * at * at - LOG_ROOT_2PI - log_p)
+                total[0][..., use] += weight[use] * log_p
+                total[1][..., use] += sign * weight[use] * ratio
+                total[2][..., use] -= weight[use] * ratio * (at + ratio)
+        use = np.flatnonzero(self.ties)
+        if len(use):
+            at = difference[..., use]
+            total[..., use] += self.ties[use] * np.stack(slopes(-tie - at, tie - at))
+        return Slopes(*total)
 
     def single(self) -> FloatArray:
         """Answer of sites with exactly one answer, NaN for others; shape (S,)."""

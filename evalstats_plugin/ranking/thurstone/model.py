@@ -39,7 +39,6 @@ from evalstats_plugin.ranking.thurstone.design import (
     Prior,
     Sites,
     Ties,
-    answers_of,
     bounds,
     difference_rows,
     entries,
@@ -48,43 +47,31 @@ from evalstats_plugin.ranking.thurstone.design import (
     sites_of,
     usable_contests,
 )
+from evalstats_plugin.ranking.thurstone.exact import (
+    MOST_PLAYERS,
+    NODES,
+    TARGET,
+    Normal,
+    Request,
+    averaged_over_ties,
+    integrate,
+    symmetry_of,
+)
 from evalstats_plugin.ranking.thurstone.truncated import (
     LOG_ROOT_2PI,
-    LogProbability,
-    TiltedBox,
-    acceptance,
-    box_probability,
-    draw,
     log_ndtr,
     log_probability,
-    tilted_box,
 )
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.streams import stream
 
-Estimator = Literal["auto", "exact", "hmc", "ep", "laplace"]
+Estimator = Literal["auto", "exact", "hmc", "ep"]
 
 
 DRAWS = 4000
 """Default number of posterior draws."""
-
-
-MOST_EXACT = 1000
-"""Most answers for exact draws."""
-
-
-LEAST_ACCEPTANCE = 1e-3
-"""Smallest share of accepted proposals for exact draws."""
-
-
-_EXACT, _ACCEPTED = 100, 0.1
-"""Most answers, and smallest share of accepted proposals, for which "auto" draws exactly."""
-
-
-_DRAWN = 10_000
-"""Most pairs of players for which "auto" draws by HMC, which takes about 20 seconds."""
 
 
 _CHAINS, _WARM_UP = 8, 50
@@ -127,18 +114,18 @@ def fit_thurstone(
     prior_covariance
         A variance, n variances, or shape (n, n); the unit is the variance of an answer's noise.
     estimator
-        ``"exact"``: independent draws from the unified skew-normal posterior, for at most some
-        hundred answers. ``"hmc"``: Markov chains for more. ``"ep"`` and ``"laplace"``: normal
-        approximations, the first much closer: its means are within .05 standard deviations, its
-        standard errors of players who nearly always win up to an eighth too small. ``"auto"``
-        chooses, and says why.
+        ``"exact"``: deterministic integration with a stated error, for at most 30 players.
+        ``"ep"``: the normal with matched moments (expectation propagation), whose means are within
+        .05 standard deviations and whose standard errors of players who nearly always win are up to
+        an eighth too small. ``"hmc"``: Markov chains. ``"auto"``: exact up to 30 players, beyond
+        ``"ep"``, or ``"hmc"`` if draws are asked for.
     ties
-        ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"hmc"`` draws δ with
-        the ratings, other estimators maximise the evidence. ``"half"``: half a win and half a loss,
-        not with ``"exact"``. ``"drop"``: ties are left out.
+        ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"exact"`` and ``"hmc"``
+        average over δ, ``"ep"`` takes that of the largest evidence. ``"half"``: half a win and half
+        a loss. ``"drop"``: ties are left out.
     draws
-        Number of draws, default 4,000 for the estimators that draw. With ``"ep"`` and
-        ``"laplace"``, draws from the normal, none by default.
+        Number of draws, default 4,000 for ``"hmc"``. With ``"exact"`` the points of integration in
+        proportion to their weights, with ``"ep"`` draws from the normal, none by default.
 
     Returns
     -------
@@ -182,18 +169,12 @@ def fit_thurstone(
 
 
 def _choose(problem: Problem) -> tuple[Estimator, str]:
-    """Choose exact draws if they are accepted often, chains if they take seconds, else EP."""
-    contests, pairs = problem.contests, len(problem.sites.wins)
-    count, tied = contests.weight.sum(), bool(problem.sites.ties.any())
-    whole = (contests.weight == np.round(contests.weight)).all()
-    whole &= bool(np.isin(contests.outcome, (0.0, 1.0)).all())
-    if count <= _EXACT and whole and not tied:
-        share = SkewNormal.of(answers_of(contests), problem.prior, 0.0).acceptance(problem.rng)
-        if share >= _ACCEPTED:
-            return "exact", f"{count:.0f} answers: {share:.0%} of exact proposals are accepted"
-    if pairs <= _DRAWN:
-        return "hmc", f"{counted(pairs, 'pair')} of players, at most {_DRAWN} are drawn from"
-    return "ep", f"{counted(pairs, 'pair')} of players, more than the {_DRAWN} that are drawn from"
+    """Integrate where that takes seconds; else match moments, or run chains for draws."""
+    n = len(problem.contests.players)
+    if n <= MOST_PLAYERS:
+        return "exact", f"{counted(n, 'player')}, of whom up to {MOST_PLAYERS} are integrated over"
+    reason = f"{counted(n, 'player')}, more than the {MOST_PLAYERS} that are integrated over"
+    return ("ep", reason) if problem.size is None else ("hmc", f"{reason}; draws are asked for")
 
 
 def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
@@ -219,10 +200,18 @@ def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
         rating=found.mean[:n],
         covariance=found.covariance[:n, :n],
         draws=None if found.draws is None else found.draws[:, :n],
+        ranks=found.ranks,
+        ahead=found.ahead,
+        labels=found.labels,
         parameters=parameters,
         parameter_std_errors=errors,
         log_likelihood=float(log_likelihood),
-        diagnostics=found.diagnostics | {"n_contests": float(contests.weight.sum())},
+        diagnostics=found.diagnostics
+        | {
+            "n_contests": float(contests.weight.sum()),
+            "n_ties": int(contests.tied.sum()),
+            "ties": problem.ties,
+        },
         notes=notes,
     )
 
@@ -248,37 +237,57 @@ class Fitted(NamedTuple):
     draws: FloatArray | None
     diagnostics: dict[str, Any]
     notes: tuple[str, ...] = ()
+    ranks: FloatArray | None = None
+    """Probability of each rank, shape (n, n), where it is integrated; likewise `ahead`."""
+    ahead: FloatArray | None = None
+    labels: IntArray | None = None
+    """Labels of pairs that the answers do not tell apart, shape (n, n)."""
 
 
-def by_exact_draws(problem: Problem) -> Fitted:
-    """Draws from the skew-normal posterior; moments in closed form if pairs are independent."""
-    count = problem.contests.weight.sum()
-    if count > MOST_EXACT:
+def by_integration(problem: Problem) -> Fitted:
+    """Lattice points around the normal with matched moments, with a stated error."""
+    n = len(problem.contests.players)
+    if n > MOST_PLAYERS:
         msg = (
-            f"{count:.0f} answers are too many for exact draws, which take {MOST_EXACT} at most: "
-            "take estimator='hmc'"
+            f"{n} players are too many to integrate over, of whom at most {MOST_PLAYERS} can be: "
+            "take estimator='ep', or 'hmc' for draws"
         )
         raise DesignError(msg)
+    sites, prior = problem.sites, problem.prior
     tie, near = _approximation(problem)
-    posterior = SkewNormal.of(answers_of(problem.contests, problem.ties), problem.prior, tie.value)
-    sample = posterior.sample(problem.size or DRAWS, problem.rng)
-    evidence = posterior.log_evidence(problem.rng)
+    symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
+    request = Request(players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS)
+    if tie.value:
+        width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
+        values = tie.value * np.exp(width * NODES)
+        nodes = [(value, _normal_near(problem, value, near.normals)) for value in values.tolist()]
+        found, weight = averaged_over_ties(sites, prior, nodes, request)
+        mean = float(weight @ values)
+        tie = Threshold(mean, float(weight @ (values - mean) ** 2) ** 0.5)
+    else:
+        found = integrate(sites, prior, 0.0, Normal(near.mean, near.covariance), request)
+    error = max(found.moments_error, found.probabilities_error)
     diagnostics = {
-        "acceptance": sample.acceptance,
-        "log_evidence": evidence.value,
-        "log_evidence_std_error": evidence.std_error,
-        "mean_std_error": sample.mean_std_error[: len(problem.contests.players)],
-        "closed_form": problem.sites.independent(problem.prior),
+        "log_evidence": found.log_evidence,
+        "moments_error": found.moments_error,
+        "probabilities_error": found.probabilities_error,
+        "exact": error <= TARGET,
+        "points": found.points,
+        "effective_share": found.effective,
         "converged": True,
     }
-    mean, covariance = sample.mean, sample.covariance
-    if diagnostics["closed_form"]:
-        # Expectation propagation is exact for independent one-dimensional sites.
-        mean, covariance = near.mean, near.covariance
-        diagnostics |= {"log_evidence": near.log_evidence, "log_evidence_std_error": 0.0}
-        diagnostics["mean_std_error"] = np.zeros(len(problem.contests.players))
-    notes = ("exact given δ of the largest evidence",) if tie.value else ()
-    return Fitted(mean, covariance, tie, sample.draws, diagnostics, notes)
+    labels = None if symmetry is None else symmetry.labels
+    return Fitted(
+        found.mean, found.covariance, tie, found.draws, diagnostics,
+        ranks=found.ranks, ahead=found.ahead, labels=labels,
+    )  # fmt: skip
+
+
+def _exchangeable(prior: Prior, n: int) -> bool:
+    """Whether the prior of the ratings is the same for all players, with mean 0."""
+    between = prior.covariance[:n, :n]
+    same = np.full((n, n), between[0, -1]) + (between[0, 0] - between[0, -1]) * np.eye(n)
+    return not prior.mean.any() and bool((between == same).all())
 
 
 def by_hmc(problem: Problem) -> Fitted:
@@ -320,23 +329,19 @@ def by_ep(problem: Problem) -> Fitted:
     return Fitted(found.mean, found.covariance, tie, draws, diagnostics, notes)
 
 
-def by_laplace(problem: Problem) -> Fitted:
-    """Laplace approximation: the normal with the posterior's mode and curvature."""
-    tie = estimate_threshold(problem.sites, problem.prior, "laplace")
-    mode = laplace(problem.sites, problem.prior, tie.value)
-    iterations, why = mode.convergence.steps, mode.convergence.why
-    diagnostics = {"iterations": iterations, "converged": not why}
-    diagnostics |= {"log_evidence": mode.log_evidence}
-    draws = _normal(problem, mode.mean, mode.covariance)
-    notes = (f"the search for the mode {why}: ratings are where it stopped",) if why else ()
-    return Fitted(mode.mean, mode.covariance, tie, draws, diagnostics, notes)
-
-
 def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
     sites, prior = problem.sites, problem.prior
-    tie = estimate_threshold(sites, prior, "ep")
+    tie = estimate_threshold(sites, prior)
     start = laplace(sites, prior, tie.value).normals
     return tie, expectation_propagation(sites, prior, tie.value, start, tolerance=_RESIDUAL)
+
+
+def _normal_near(problem: Problem, tie: float, start: Normals) -> Normal:
+    """Return the normal with matched moments given another δ."""
+    near = expectation_propagation(
+        problem.sites, problem.prior, tie, start, tolerance=_UPDATE_RESIDUAL
+    )
+    return Normal(near.mean, near.covariance)
 
 
 def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> FloatArray | None:
@@ -347,10 +352,9 @@ def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> Float
 
 
 ESTIMATORS = {
-    "exact": by_exact_draws,
+    "exact": by_integration,
     "hmc": by_hmc,
     "ep": by_ep,
-    "laplace": by_laplace,
 }
 
 
@@ -390,58 +394,6 @@ class SkewNormal:
     def latent_covariance(self) -> FloatArray:
         """Γ, shape (m, m)."""
         return np.eye(len(self.low)) + self.design @ self.skewness
-
-    @cached_property
-    def box(self) -> TiltedBox:
-        """Box of z - D ξ, with its tilted proposal."""
-        shift = self.design @ self.location
-        return tilted_box(self.latent_covariance, self.low - shift, self.high - shift)
-
-    def acceptance(self, rng: np.random.Generator, size: int = 500) -> float:
-        """Estimate the share of proposals that are accepted."""
-        return acceptance(self.box, size, rng) if len(self.low) else 1.0
-
-    def sample(self, size: int, rng: np.random.Generator) -> Sample:
-        """Draw from the posterior: z inside its box, then x given z.
-
-        Raises
-        ------
-        DesignError
-            Fewer than `LEAST_ACCEPTANCE` of the proposals are accepted.
-        """
-        m = len(self.low)
-        found = draw(self.box, size, rng, least=LEAST_ACCEPTANCE) if m else None
-        latent = np.zeros((size, 0)) if found is None else found.values
-        weights = np.linalg.solve(self.latent_covariance, self.skewness.T)
-        expected = self.location + latent @ weights
-        # Ω - Δ Γ⁻¹ Δ': covariance of x given z.
-        rest = self.scale - self.skewness @ weights
-        noise = cholesky(rest)
-        draws = expected + rng.normal(size=expected.shape) @ noise.T
-        away = expected - expected.mean(axis=0)
-        between = away.T @ away / max(size - 1, 1)
-        error = np.sqrt(np.diagonal(between) / size)
-        accepted = 1.0 if found is None else found.acceptance
-        return Sample(draws, expected.mean(axis=0), rest + between, error, accepted)
-
-    def log_evidence(self, rng: np.random.Generator, size: int = 10_000) -> LogProbability:
-        """Log probability of the answers; log Φ_m(τ; Γ) if all are wins."""
-        if not len(self.low):
-            return LogProbability(0.0, 0.0)
-        return box_probability(self.box, size, rng)
-
-
-class Sample(NamedTuple):
-    """Independent draws of P parameters, and their moments."""
-
-    draws: FloatArray
-    """Shape (S, P)."""
-    mean: FloatArray
-    """Mean of E[x | z], which has a smaller error than the mean of the draws."""
-    covariance: FloatArray
-    mean_std_error: FloatArray
-    """Simulation error of `mean`, shape (P,)."""
-    acceptance: float
 
 
 class EPState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from evalstats_plugin import Responses, annotate, intervals, read
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError, SelectionError
+from evalstats_plugin.logs.reading import check
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "every_eval_ever" / "0.3.0"
 CONVERTED = LOGS / "converted"
@@ -37,8 +39,10 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
         lines = [json.loads(line) for line in instances.read_text().splitlines()]
         change(found, lines)
         path = tmp_path / aggregate.name
-        path.write_text(json.dumps(found))
         text = "".join(json.dumps(line) + "\n" for line in lines)
+        if isinstance(about := found.get("detailed_evaluation_results"), dict):
+            about["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+        path.write_text(json.dumps(found))
         (tmp_path / instances.name).write_text(text)
         return path
 
@@ -364,3 +368,19 @@ def test_what_check_needs_is_read(changed: Callable[..., Path]) -> None:
 
     assert differ.tolist() == [True, False, False, False, False]
     assert (known[0].home, before.measure.n_cut) == ("tiny-1b", 3)
+
+
+def test_instances_of_another_checksum_are_told(tmp_path: Path) -> None:
+    """As an export over an earlier one leaves them that was killed between the two files."""
+    exported = min((LOGS / "exported").rglob("*_samples.jsonl"))
+    for path in (exported, exported.with_name(exported.name.replace("_samples.jsonl", ".json"))):
+        shutil.copy(path, tmp_path)
+    assert "incomplete" not in [f.problem for f in check(tmp_path)]
+    samples = tmp_path / exported.name
+    samples.write_text(samples.read_text().replace('"score": 1.0', '"score": 0.0', 1))
+
+    found = [f for f in check(tmp_path) if f.problem == "incomplete"]
+
+    assert found
+    assert all(r.provenance.is_altered for r in read(tmp_path) if len(r.item_ids))
+    assert any("does not have the checksum" in note for r in read(tmp_path) for note in r.notes)

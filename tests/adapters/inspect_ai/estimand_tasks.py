@@ -33,6 +33,18 @@ REDUCERS = (
 )  # fmt: skip
 
 
+def reducers() -> list[str]:
+    """Return those of `REDUCERS` that Inspect has: the oldest that we read has no majority."""
+
+    def known(name: str) -> bool:
+        try:
+            return bool(Epochs(1, [name]).reducer)
+        except LookupError:
+            return False
+
+    return [name for name in REDUCERS if known(name)]
+
+
 @solver
 def _answer():
     async def solve(state, generate):  # noqa: ARG001 - Inspect's signature
@@ -113,12 +125,13 @@ def tasks() -> list[Task]:
         _task("groups_of_epochs", {"binary": parts}, Epochs(4, "pass_at_2")),
         _task("others", {"grades": [frequency(normalize=False), longest_run()],
                          "keys": [aggregate("right", accuracy()), {"style": [mean()]}]}),
+        _task("headline", {"binary": [longest_run(), accuracy(), stderr()]}),
         _task("no_reducer", {"missing": plain}, Epochs(3, [])),
         _task("errors", some, Epochs(3, ["mean", "max"]), **lenient),
         _task("scored_errors", some, Epochs(3, ["mean", "pass_at_2"]), score_on_error=True,
               **lenient),
     ]  # fmt: skip
-    return [*found, _task("four", kinds, Epochs(4, [*REDUCERS]))]
+    return [*found, _task("four", kinds, Epochs(4, reducers()))]
 
 
 if __name__ == "__main__":

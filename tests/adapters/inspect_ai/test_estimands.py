@@ -14,6 +14,7 @@ import estimand_tasks
 import pytest
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 
+from evalstats_plugin import compare, gate
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     SPREAD,
@@ -125,7 +126,7 @@ def test_reasons_are_few(generated: dict[str, Path]) -> None:
 
     assert set(without) == {
         *(f"others grades/{name}" for name in ("C", "I", "P", "N", "longest_run")),
-        "others keys/aggregate", "four partial/majority", "four keys:style/majority",
+        "headline binary/longest_run", "others keys/aggregate", "four partial/majority", "four keys:style/majority",
     }  # fmt: skip
     assert without["others grades/longest_run"].endswith("longest_run is no mean of item scores")
 
@@ -151,7 +152,7 @@ def test_other_values_are_read_by_name(generated: dict[str, Path]) -> None:
 
     assert (first.metric, max_.metric) == ("binary/pass_at_2", "binary/max")
     assert len(several) == 5
-    assert len(first.beside) == len(estimand_tasks.REDUCERS) - 1
+    assert len(first.beside) == len(estimand_tasks.reducers()) - 1
 
 
 def test_epochs_without_a_score_are_left_out_before_others_are_combined() -> None:
@@ -193,3 +194,23 @@ def test_the_bounds_beside_a_value_are_of_that_value(
     headline = rows[str(headline_row(before))]
     bounds = {m.value for s in after.results.scores for m in s.metrics.values()}  # pyright: ignore[reportOptionalMemberAccess]
     assert {headline.low, headline.high} <= bounds
+
+
+def test_a_headline_that_is_no_mean_never_borrows_the_bounds_of_another(
+    generated: dict[str, Path], tmp_path: Path
+) -> None:
+    """The bounds of accuracy beside it say so; no tag has them, and no gate passes on them."""
+    path, target = generated["headline"], tmp_path / "annotated.eval"
+    annotate_log(path, Annotation(intervals(_read(path), rng=0), "1.2.3"), target)
+    [score] = _header(target).results.scores  # pyright: ignore[reportOptionalMemberAccess]
+    ours = [k for k, m in score.metrics.items() if m.group == "evalstats"]
+
+    assert ours == ["evalstats_accuracy_ci95_lo", "evalstats_accuracy_ci95_hi"]
+    assert not any("[" in tag for tag in _header(target).tags)
+    headline, mean_of_scores = _read(path)
+    assert (headline.metric, headline.measure.is_headline) == ("binary/longest_run", True)
+    assert (mean_of_scores.metric, mean_of_scores.beside) == ("binary", ())
+    both = [r.renamed(model) for model in ("old", "new") for r in _read(path)]
+    decided = gate(both, baseline="old")
+    assert decided.decision == "inconclusive"
+    assert any("binary/longest_run" in note for note in compare(both).notes)

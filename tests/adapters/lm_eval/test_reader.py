@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -210,14 +210,15 @@ def test_an_aggregation_of_a_tasks_own_is_recognised_by_what_it_gives() -> None:
 
     def found(logged: float) -> dict[str, Any] | None:
         known = {each.name: getattr(base, each.name) for each in fields(base)}
-        return with_answers(known | items | {"aggregation": "custom", "logged": logged}, values)
+        known["measure"] = replace(base.measure, aggregation="custom")
+        return with_answers(known | items | {"logged": logged}, values)
 
     # By scikit-learn the MCC is 0.25, and macro F1, weighted F1 and balanced accuracy all 0.5.
     assert found(0.123) is None
     assert found(0.5) is None
     mcc = found(0.25)
     assert mcc is not None
-    assert (mcc["aggregation"], mcc["notes"]) == (
+    assert (mcc["measure"].aggregation, mcc["notes"]) == (
         "mcc",
         ("its aggregation gives what mcc gives, and is taken for it",),
     )

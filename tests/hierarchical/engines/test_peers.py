@@ -217,7 +217,7 @@ def test_gibbs_of_the_crossed_model_holds_the_two_level_model(two_level):
     priors = {"default": nothing, "model": ("half-normal", row["scale"])}
     place = np.arange(total.max())
     scores = np.where(place < total[:, None], place < right[:, None], np.nan)
-    options = HierarchicalOptions(priors=priors, chains=8, draws=150, warm_up=100)
+    options = HierarchicalOptions(priors=priors, chains=8, draws=400, warm_up=200)
     matrix = ResponseMatrix.from_array(scores)
     found = pool(matrix, "task", "gibbs", rng=0, options=options, device="cpu").posterior
     b = found.parameters["intercept"]

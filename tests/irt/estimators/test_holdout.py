@@ -239,3 +239,12 @@ def test_calibration_keeps_equal_predictions_together():
 
     assert [10, 10, 10] == table.n_cells.tolist()
     np.testing.assert_allclose(table.predicted, [0.1, 0.5, 0.9])
+
+
+def test_predictions_that_differ_by_rounding_errors_are_equal():
+    """Else the area hangs on the processor, where a model predicts the same for many cells."""
+    right = np.array([1.0, 0.0, 1.0, 0.0])
+    level = np.array([0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2])
+
+    assert weighted_auc(level, right, 1 - right) == 0.5
+    assert weighted_auc(level[::-1], right, 1 - right) == 0.5

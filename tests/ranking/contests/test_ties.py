@@ -7,9 +7,9 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.ranking.contests.outcomes import (
     TIE_MODELS,
     Weights,
-    check_ties,
     derivatives,
     probabilities,
+    tie_model,
     weights_of,
 )
 
@@ -61,4 +61,12 @@ def test_a_tie_is_half_a_win_or_an_outcome_of_its_own():
 
 def test_an_unknown_model_is_refused_with_the_closest():
     with pytest.raises(SelectionError, match="did you mean davidson"):
-        check_ties("davidsen")
+        tie_model("davidsen", np.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [([1, 0, 0.5], "davidson"), ([1, 0, 0], "half"), ([1, 0.25, 0.5], "half"), ([0.5], "davidson")],
+)
+def test_ties_are_modelled_by_default_where_there_are_any(outcomes, expected):
+    assert expected == tie_model(None, np.array(outcomes, dtype=float))

@@ -107,7 +107,7 @@ def test_cases_of_choix(golden, name):
 
 
 def test_llmfao_ratings_are_those_of_evalica_and_arena_rank(golden, llmfao):
-    fit = fit_bradley_terry(llmfao)
+    fit = fit_bradley_terry(llmfao, ties="half")
     worth, expected = np.exp(fit.rating), golden["llmfao"]["evalica_bradley_terry"]
 
     shares = dict(zip(llmfao.players, worth / worth.sum(), strict=True))
@@ -124,19 +124,23 @@ def test_llmfao_standard_errors_clustered_by_prompt_are_one_and_a_half_times_as_
     golden, llmfao
 ):
     given = golden["llmfao"]
-    plain = fit_bradley_terry(llmfao, covariance="sandwich").std_error
+    plain = fit_bradley_terry(llmfao, ties="half", covariance="sandwich").std_error
     np.testing.assert_allclose(plain, given["se_sandwich_iid"], rtol=1e-5)
 
     # The stored ones lack G / (G - 1).
-    prompt = fit_bradley_terry(llmfao, covariance="cluster")
+    prompt = fit_bradley_terry(llmfao, ties="half", covariance="cluster")
     without = prompt.std_error / np.sqrt(13 / 12)
     np.testing.assert_allclose(without, given["se_cluster_prompt"], rtol=1e-5)
     assert np.median(without / plain) == pytest.approx(1.53, abs=0.01)
     assert "only 13 clusters" in prompt.notes[0]
     assert prompt.diagnostics["degrees_of_freedom"] == 12
-    worker = fit_bradley_terry(llmfao, covariance="judge").std_error / np.sqrt(124 / 123)
+    worker = fit_bradley_terry(llmfao, ties="half", covariance="judge").std_error / np.sqrt(
+        124 / 123
+    )
     np.testing.assert_allclose(worker, given["se_cluster_worker"], rtol=1e-5)
-    np.testing.assert_array_equal(fit_bradley_terry(llmfao).std_error, prompt.std_error)
+    np.testing.assert_array_equal(
+        fit_bradley_terry(llmfao, ties="half").std_error, prompt.std_error
+    )
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
@@ -197,16 +201,16 @@ def test_the_sandwich_by_hand(simulated):
     design = np.zeros((200, 4))
     design[np.arange(200), made.first] = 1
     design[np.arange(200), made.second] -= 1
-    fit = fit_bradley_terry(made, covariance="sandwich")
+    fit = fit_bradley_terry(made, ties="half", covariance="sandwich")
     p = 1 / (1 + np.exp(-design @ fit.rating))
     bread = np.linalg.pinv(design.T @ (design * (p * (1 - p))[:, None]))
     scores = design * (made.outcome - p)[:, None]
     groups = scores.reshape(40, 5, 4).sum(axis=1)
 
     np.testing.assert_allclose(fit.covariance, bread @ scores.T @ scores @ bread, atol=1e-12)
-    clustered = fit_bradley_terry(made, covariance="cluster").covariance
+    clustered = fit_bradley_terry(made, ties="half", covariance="cluster").covariance
     np.testing.assert_allclose(clustered, bread @ groups.T @ groups @ bread * 40 / 39, atol=1e-12)
-    model = fit_bradley_terry(made, covariance="model").covariance
+    model = fit_bradley_terry(made, ties="half", covariance="model").covariance
     np.testing.assert_allclose(model, bread, atol=1e-12)
 
 

@@ -9,6 +9,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry, resample_counts
+from evalstats_plugin.stats.streams import stream
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
@@ -46,7 +47,7 @@ def test_a_sample_is_the_refit_of_what_was_drawn(simulated):
     _, made = simulated(5, 300, 1, ties=0.1)
     made = replace(made, cluster=np.arange(300) // 6)
     drawn = bootstrap_bradley_terry(made, unit="cluster", n_resamples=3, rng=7)
-    times = np.random.default_rng(7).multinomial(50, np.full(50, 1 / 50), size=3)
+    times = stream(7, "resampled contests").multinomial(50, np.full(50, 1 / 50), size=3)
     for draw, count in zip(drawn.draws, times, strict=True):
         again = made.take(np.repeat(np.arange(300), np.repeat(count, 6)))
         np.testing.assert_allclose(draw, fit_bradley_terry(again).rating, atol=1e-9)

@@ -14,7 +14,7 @@ from evalstats_plugin.ranking.ratings.fit import (
     order_entropy,
     significantly_better,
 )
-from evalstats_plugin.stats.many import rank_limits
+from evalstats_plugin.stats.ranks import rank_limits
 
 
 def belief(n, seed=0, spread=1.0):

@@ -10,6 +10,8 @@ import pytest
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.thurstone.approximation import laplace
+from evalstats_plugin.ranking.thurstone.design import prior_of, sites_of
 from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -71,12 +73,12 @@ def test_draws_agree_with_long_reference_runs(name, estimator, draws, independen
 @pytest.mark.parametrize("name", LONG)
 def test_ep_means_are_within_a_twentieth_of_a_standard_deviation(name):
     case = LONG[name]
-    matched, mode = (
-        fit_thurstone(of(case), prior_covariance=case["prior_sd"] ** 2, estimator=by)
-        for by in ("ep", "laplace")
-    )
+    contests, variance = of(case), case["prior_sd"] ** 2
+    matched = fit_thurstone(contests, prior_covariance=variance, estimator="ep")
+    prior = prior_of(0.0, variance, len(contests.players), ordered=contests.ordered)
+    mode = laplace(sites_of(contests, "threshold"), prior, 0.0).mean[: len(contests.players)]
     sd = np.sqrt(np.diagonal(case["covariance"]))
-    away, mode_away = (np.abs(x.rating - case["mean"]) / sd for x in (matched, mode))
+    away, mode_away = (np.abs(x - case["mean"]) / sd for x in (matched.rating, mode))
 
     # The long run's own error apart.
     assert (away - 2 * np.array(case["mean_std_error"]) / sd).max() < 0.05
@@ -100,15 +102,14 @@ def test_another_posterior_fails_the_comparison():
 
 
 def test_independent_pairs_have_closed_forms():
-    """Two pairs of four players: exact moments, whatever is drawn."""
-    fit = fit_thurstone(Contests.of([0, 2, 2], [1, 3, 3], 1), estimator="exact", draws=50, rng=0)
+    """Two pairs of four players."""
+    fit = fit_thurstone(Contests.of([0, 2, 2], [1, 3, 3], 1), estimator="exact")
 
-    assert fit.diagnostics["closed_form"]
-    assert fit.rating[0] - fit.rating[1] == pytest.approx(0.9213177319235613, abs=1e-8)
+    assert fit.diagnostics["exact"]
+    assert fit.rating[0] - fit.rating[1] == pytest.approx(0.9213177319235613, abs=2e-4)
     # P(two wins) = ∫ Φ(d)² N(d; 0, 2) = P(both of two normals of correlation 2/3 are above 0).
     two = 1 / 4 + np.arcsin(2 / 3) / (2 * np.pi)
-    assert fit.diagnostics["log_evidence"] == pytest.approx(np.log(0.5 * two), abs=1e-9)
-    assert fit.diagnostics["log_evidence_std_error"] == 0
+    assert fit.diagnostics["log_evidence"] == pytest.approx(np.log(0.5 * two), abs=1e-4)
     apart = "no comparison connects (player_0, player_1), (player_2, player_3)"
     assert fit.notes == (f"how these stand to each other rests on the prior alone: {apart}",)
 
@@ -116,11 +117,11 @@ def test_independent_pairs_have_closed_forms():
 def test_without_contests_it_is_the_prior():
     none = Contests.of([0], [1], 1, players=3).take([False])
     covariance = [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
-    for estimator in ("auto", "exact", "hmc", "ep", "laplace"):
+    for estimator in ("auto", "exact", "hmc", "ep"):
         fit = fit_thurstone(
             none, prior_mean=[1, 0, 0], prior_covariance=covariance, estimator=estimator, rng=0
         )
-        far = 0 if estimator in {"auto", "exact", "ep", "laplace"} else 0.15
+        far = 0 if estimator in {"auto", "exact", "ep"} else 0.15
         np.testing.assert_allclose(fit.rating, [1, 0, 0], atol=far + 1e-12)
         np.testing.assert_allclose(fit.covariance, covariance, atol=2 * far + 1e-12)
         assert fit.notes[-1] == "no comparisons: the ratings are the prior"
@@ -129,7 +130,7 @@ def test_without_contests_it_is_the_prior():
 def test_ties_and_position_are_recovered_by_every_estimator():
     """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
     truth, contests = simulated(12, 600, tie=0.4, place=0.3)
-    fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "laplace", "hmc")}
+    fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "exact", "hmc")}
     drawn = fits["hmc"]
 
     assert drawn.diagnostics["converged"]
@@ -143,21 +144,6 @@ def test_ties_and_position_are_recovered_by_every_estimator():
         np.testing.assert_allclose(fit.rating, drawn.rating, atol=0.06)
 
 
-def test_exact_draws_with_ties_are_those_of_markov_chains():
-    """Given δ, which both hold: 30 answers of four players."""
-    _, contests = simulated(4, 30, tie=0.5)
-    exact = fit_thurstone(contests, estimator="exact", draws=6000, rng=1)
-    matched = fit_thurstone(contests, estimator="ep")
-
-    assert exact.notes == ("exact given δ of the largest evidence",)
-    np.testing.assert_allclose(exact.rating, matched.rating, atol=0.03)
-    np.testing.assert_allclose(exact.std_error, matched.std_error, rtol=0.04)
-    error = exact.diagnostics["log_evidence_std_error"]
-    assert exact.diagnostics["log_evidence"] == pytest.approx(
-        matched.diagnostics["log_evidence"], abs=4 * error + 0.02
-    )
-
-
 def test_ties_can_count_half_or_be_dropped():
     _, contests = simulated(6, 200, tie=0.4)
     half, dropped = (fit_thurstone(contests, ties=t, estimator="ep") for t in ("half", "drop"))
@@ -168,9 +154,7 @@ def test_ties_can_count_half_or_be_dropped():
     # Half wins pull ratings together.
     assert half.rating.std() < dropped.rating.std()
     assert "tie" not in half.parameters
-    with pytest.raises(DesignError, match="take estimator='ep', 'hmc' or 'laplace'"):
-        fit_thurstone(contests, ties="half", estimator="exact")
-    assert fit_thurstone(contests, ties="half", rng=0).estimator == "hmc"
+    assert fit_thurstone(contests, ties="half").estimator == "exact"
 
 
 def test_weights_repeat_answers():
@@ -180,22 +164,22 @@ def test_weights_repeat_answers():
         replace(contests, weight=weight),
         contests.take(np.repeat(np.arange(20), weight.astype(int))),
     )
-    for estimator in ("ep", "laplace", "exact"):
+    for estimator in ("ep", "exact"):
         fits = [fit_thurstone(c, estimator=estimator, rng=1) for c in (weighted, repeated)]
         np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("contests", "estimator", "reason"),
+    ("contests", "draws", "estimator", "reason"),
     [
-        (simulated(6, 30)[1], "exact", "30 answers: .* of exact proposals are accepted"),
-        (simulated(6, 30, tie=0.4)[1], "hmc", "pairs of players, at most 10000"),
-        (simulated(20, 500)[1], "hmc", "pairs of players, at most 10000"),
-        (simulated(400, 12_000)[1], "ep", "pairs of players, more than the 10000"),
+        (simulated(6, 30)[1], None, "exact", "6 players, of whom up to 30 are integrated over"),
+        (simulated(6, 30, tie=0.4)[1], 400, "exact", "6 players"),
+        (simulated(40, 500)[1], None, "ep", "40 players, more than the 30"),
+        (simulated(40, 500)[1], 400, "hmc", "more than the 30 .* draws are asked for"),
     ],
 )
-def test_the_estimator_is_chosen_by_the_data(contests, estimator, reason):
-    fit = fit_thurstone(contests, draws=400, rng=0)
+def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason):
+    fit = fit_thurstone(contests, draws=draws, rng=0)
 
     assert fit.estimator == estimator
     assert np.isfinite(fit.rating).all()
@@ -254,14 +238,9 @@ def test_unsupported_data_are_refused(changes, error, message):
         fit_thurstone(simulated(4, 10)[1], **changes)
 
 
-def test_exact_draws_of_too_many_answers_are_refused():
-    many = of(LONG[LOPSIDED]).take(np.arange(250))
-    with pytest.raises(DesignError, match=r"proposals with 250 comparisons.*'hmc'"):
-        fit_thurstone(many, prior_covariance=9, estimator="exact", rng=0)
-    with pytest.raises(
-        DesignError, match="1001 answers are too many for exact draws, which take 1000 at most"
-    ):
-        fit_thurstone(simulated(5, 1001)[1], estimator="exact")
+def test_more_players_than_can_be_integrated_are_refused():
+    with pytest.raises(DesignError, match=r"31 players are too many.*take estimator='ep'"):
+        fit_thurstone(simulated(31, 60)[1], estimator="exact")
 
 
 def test_the_stored_study_supports_the_documentation():

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from evalstats_plugin.ranking.thurstone.truncated import (
-    draw_between,
     log_probability,
     slopes,
 )
@@ -43,29 +42,3 @@ def test_slopes_are_those_of_the_logarithm():
     np.testing.assert_allclose(found.first, (at[2] - at[0]) / (2 * h), rtol=1e-6)
     np.testing.assert_allclose(found.second, (at[2] - 2 * at[1] + at[0]) / h**2, rtol=1e-5)
     assert (found.second < 0).all()
-
-
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [(-INF, INF), (-1.0, 0.5), (2.0, INF), (-INF, -35.0), (40.0, 40.02), (8.0, 9.0)],
-)
-def test_draws_have_the_distribution_between_the_bounds(low, high):
-    size = 4000
-    drawn = draw_between(np.full(size, low), np.full(size, high), np.random.default_rng(1))
-    # Share of the mass below each draw, even between 0 and 1 if they are right.
-    whole = log_probability(np.array([low]), np.array([high]))
-    share = np.exp(log_probability(np.full(size, low), drawn) - whole)
-
-    assert ((drawn > low) & (drawn < high)).all()
-    assert stats.kstest(share, "uniform").pvalue > 1e-3
-
-
-def test_draws_of_another_interval_fail_the_test():
-    """A control: the test above sees a bound that is off by a tenth."""
-    size = 4000
-    low, high = np.full(size, -0.9), np.full(size, 0.5)
-    drawn = draw_between(low, high, np.random.default_rng(1))
-    wrong = np.full(size, -1.0)
-
-    share = np.exp(log_probability(wrong, drawn) - log_probability(wrong, high))
-    assert stats.kstest(share, "uniform").pvalue < 1e-3

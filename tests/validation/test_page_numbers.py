@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,17 @@ pytestmark = pytest.mark.validation
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+_SLOW = re.compile(
+    r"^(?:warning:|\*) +plugin '[^']*' took .*?leaves\s+it\s+out\n", re.MULTILINE | re.DOTALL
+)
+"""What is said of a plugin where the machine is busy with other work."""
 MOST_UNITS = 3
 """Of the last digit of a number that is drawn: three times its error."""
 
 
 def _run(processor: Processor, command: str, folder: Path) -> str:
     """Run a command as a page does."""
-    environment = {**sessions.environment(folder), **PROCESSORS[processor.name]}
+    environment = sessions.environment(folder)
     if re.fullmatch(r"evalstats-plugin [^|<>&;$`\\\n]*", command):
         return processor.run(shlex.split(command)[1:], EVALSTATS_NO_CONFIG="", **environment)
     return processor.shell(command, **environment)
@@ -40,9 +45,14 @@ def _compared(page: str) -> list[dict[str, object]]:
         with sessions.workspace() as folder, Processor(name, folder) as processor:
             outputs.append([_run(processor, command, folder) for command, _ in shown])
     for (command, drawn), first, second in zip(shown, *outputs, strict=True):
-        n, units = differences(first, second)
+        n, units = differences(_SLOW.sub("", first), _SLOW.sub("", second))
         row = {"page": page, "command": command.split("\n")[0], "drawn": drawn}
-        found.append(row | {"numbers_that_differ": n, "most_units": units})
+        same_words = isfinite(units)
+        found.append(
+            row
+            | {"same_words": same_words, "numbers_that_differ": n}
+            | {"most_units": units if same_words else None}
+        )
     return found
 
 
@@ -58,7 +68,7 @@ def test_pages_are_the_same_on_two_processors() -> None:
                 row["drawn"] == drawn and row["numbers_that_differ"] != 0 for row in rows
             ),
             "most_units": max(
-                (row["most_units"] for row in rows if row["drawn"] == drawn), default=0.0
+                (row["most_units"] or 0.0 for row in rows if row["drawn"] == drawn), default=0.0
             ),
         }
         for drawn in (False, True)
@@ -66,4 +76,5 @@ def test_pages_are_the_same_on_two_processors() -> None:
     write_figures("processors", {"all": lambda: summary, "commands": lambda: rows})
 
     assert [row for row in rows if not row["drawn"] and row["numbers_that_differ"]] == []
-    assert [row for row in rows if row["drawn"] and row["most_units"] > MOST_UNITS] == []
+    assert [row for row in rows if not row["same_words"]] == []
+    assert [row for row in rows if row["most_units"] > MOST_UNITS] == []

@@ -1,0 +1,160 @@
+"""What is sampled when models are compared on the same items: items, clusters, tasks.
+
+Every design goes through the one engine of `stats.differences` and changes only its units: single
+items; sums over clusters; items within fixed tasks, with their weights; or tasks themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evalstats_plugin.comparisons.design import Pairing, Pairs
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.differences import MeanDifferences
+    from evalstats_plugin.stats.simultaneous import Units
+
+
+def mean_differences(pairs: Pairs) -> MeanDifferences:
+    """Return the distributions of all pairs, by items or clusters."""
+    from evalstats_plugin.stats.differences import Counts, Differences
+
+    span = pairs.span[1]
+    if pairs.kind == "binary" and pairs.clusters is None:
+        both, only_a, only_b, neither = pairs.tables()
+        return Counts(only_b, only_a, both + only_a + only_b + neither)
+
+    def read(part: slice) -> tuple[FloatArray, FloatArray | None]:
+        differences = pairs.differences(part.start, part.stop)
+        return (differences, None) if pairs.clusters is None else pairs.cluster_sums(differences)
+
+    return Differences(read, n_pairs=len(pairs.a), span=span)
+
+
+def common_units(pairs: Pairs) -> Units:
+    """Return the items or clusters that the pairs share."""
+    from evalstats_plugin.stats.clustered import by_cluster
+    from evalstats_plugin.stats.simultaneous import Units
+
+    scores, clusters = pairs.all_scores(), pairs.clusters
+    gone = np.isnan(scores)
+    ones = np.ones(scores.shape[1])
+    sizes = ones if clusters is None else by_cluster(ones, clusters)
+    sums = scores if clusters is None else by_cluster(np.where(gone, 0.0, scores), clusters)
+    if not gone.any():
+        return Units(sums, sizes)
+
+    def differences(which: IntArray) -> tuple[FloatArray, FloatArray]:
+        x = scores[pairs.b[which]] - scores[pairs.a[which]]
+        if clusters is not None:
+            return pairs.cluster_sums(x)
+        seen = ~np.isnan(x)
+        return np.where(seen, x, 0.0), seen.astype(np.float64)
+
+    return Units(sums, sizes, differences)
+
+
+class Strata:
+    """Pairs of models on fixed tasks whose mean differences are added with weights.
+
+    What an item adds to the weighted mean, apart from the mean of its task, is one unit, times
+    √(n/(n - 1)) of its task: the units' mean is the weighted mean and their spread that within
+    tasks. A task of which a pair shares no item counts by each model's own items there.
+
+    Parameters
+    ----------
+    tasks
+        Of the same models and pairs.
+    weights
+        Shares of the tasks, from how many items of each a pair has, shape (K, T).
+    """
+
+    def __init__(
+        self, tasks: Sequence[Pairing], weights: Callable[[FloatArray], FloatArray]
+    ) -> None:
+        self.tasks, self._weights = tasks, weights
+
+    def differences(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray]:
+        """Units of some pairs, shape (K, U), NaN where missing, and which of them are there."""
+        return self._of(pairs)[:2]
+
+    def means(self) -> FloatArray:
+        """Weighted mean differences, shape (P,)."""
+        return self._of(slice(None))[2]
+
+    def _of(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        first = [one.scores[one.a[pairs]] for one in self.tasks]
+        return self._units(first, [one.scores[one.b[pairs]] for one in self.tasks])
+
+    def common(self) -> Units:
+        """Return the units that the pairs share."""
+        from evalstats_plugin.stats.simultaneous import Units
+
+        scores = [one.scores for one in self.tasks]
+        gone = any(bool(np.isnan(own).any()) for own in scores)
+        # Of the models; where they lack items it gives the order of the units alone.
+        filled = [np.where(np.isnan(own), 0.0, own) for own in scores]
+        sums, _, _ = self._units([0 * own for own in filled], filled)
+        every = Units(np.nan_to_num(sums), np.ones(sums.shape[1]))
+        if not (gone or np.isnan(sums).any()):
+            return every
+
+        def differences(which: IntArray) -> tuple[FloatArray, FloatArray]:
+            x, there = self.differences(which)
+            return np.nan_to_num(x), there
+
+        return every._replace(differences=differences)
+
+    def _units(
+        self, first: Sequence[FloatArray], second: Sequence[FloatArray]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        parts = [
+            _task_units(one, a, b) for one, a, b in zip(self.tasks, first, second, strict=True)
+        ]
+        units, seen, means, n_items, n_units = (list(part) for part in zip(*parts, strict=True))
+        weights = self._weights(np.stack(n_items, axis=1))
+        whole = (weights * np.stack(means, axis=1)).sum(axis=1)
+        total = np.sum(n_units, axis=0)
+        x = np.concatenate(
+            [(total * w)[:, None] * u for w, u in zip(weights.T, units, strict=True)], axis=1
+        )
+        there = np.concatenate(seen, axis=1)
+        # Within a task of one unit there is no spread to see.
+        few = (np.stack(n_units, axis=1) < 2).any(axis=1)
+        x = np.where(there & ~few[:, None], x + whole[:, None], np.nan)
+        return x, there.astype(np.float64), whole
+
+
+def _task_units(
+    task: Pairing, a: FloatArray, b: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Residuals of units over the task's items, which are there, mean, items, and units."""
+    x = b - a
+    apart = np.isnan(x).all(axis=1)
+    residual, seen, mean, n_items, n_units = _residuals(task, x)
+    if apart.any():
+        of_a, of_b = (_residuals(task, scores[apart]) for scores in (a, b))
+        residual[apart], seen[apart] = of_b[0] - of_a[0], of_a[1] | of_b[1]
+        mean[apart] = of_b[2] - of_a[2]
+        n_items[apart] = (of_a[3] + of_b[3]) / 2
+        n_units[apart] = np.where(np.minimum(of_a[4], of_b[4]) < 2, 1, of_a[4] + of_b[4])
+    return residual, seen, mean, n_items, n_units
+
+
+def _residuals(
+    task: Pairing, x: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    seen = ~np.isnan(x)
+    n = np.maximum(seen.sum(axis=1), 1).astype(np.float64)
+    mean = np.where(seen, x, 0.0).sum(axis=1) / n
+    rest = np.where(seen, x - mean[:, None], 0.0)
+    if task.clusters is not None:
+        rest, sizes = task.cluster_sums(np.where(seen, rest, np.nan))
+        seen = sizes > 0
+    units = seen.sum(axis=1).astype(np.float64)
+    more = np.sqrt(units / np.maximum(units - 1, 1))
+    return rest * (more / n)[:, None], seen, mean, n, units

@@ -1,0 +1,547 @@
+"""Moments, ranks and pairs of the exact posterior, by integration in the space of the ratings.
+
+The posterior of P parameters is proportional to the prior times the likelihood of all answers.
+Importance sampling integrates it with lattice points around the normal N(μ, Σ) of expectation
+propagation, widened to N(μ, c Σ). Only differences from that normal are integrated, by Stein's
+identity: with g the gradient of the log posterior and y = x - μ,
+
+    E[x] = μ + E[e],  E[y y'] = Σ + E[e e' + Σ (∇²log p + Σ⁻¹) Σ],  e = y + Σ g,
+
+and likewise for P(x_i > x_j) and P(rank of i ≤ k), so that no integrand is an indicator. The same
+points with eight fixed shifts give the error. Everything is deterministic, and averaged over the
+permutations that leave the answers as they are: equal records have equal numbers.
+
+* `integrate`: the posterior given δ, half the width of a tie
+* `averaged_over_ties`: over δ, by the trapezoidal rule in log δ
+* `symmetry_of`: which pairs of players the answers do not tell apart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse, special
+from scipy.sparse import csgraph
+
+from evalstats_plugin.ranking.ratings.fit import averaged
+from evalstats_plugin.ranking.thurstone.design import Prior, Sites, entries, inverse_of
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.streams import stream
+
+MOST_PLAYERS = 30
+"""Most players that are integrated: as many as the lattice has dimensions."""
+TARGET = 1e-4
+"""Stated error at which integration stops."""
+
+_GENERATOR = np.array(
+    [
+        1, 51995, 1867, 23925, 27801, 38691, 30225, 9707, 27279, 22177,
+        22915, 26075, 33193, 62761, 42301, 62887, 59441, 57517, 49857, 41429,
+        10131, 52089, 15825, 1173, 58329, 36027, 33849, 6627, 50009, 7247,
+    ]
+)  # fmt: skip
+"""Generating vector of the lattice, made by tests/generate/ranking/lattice.py."""
+_SHIFTS = 8
+"""Number of shifts of the lattice, from which the error comes."""
+_FIRST, _LAST = 9, 16
+"""Binary logarithms of the least and the largest number of points with one shift."""
+_WORK = 30_000_000
+"""Most points times targets: about five seconds."""
+_WIDER = 3.0
+"""The proposal's variance is 1 + this / dimensions times the normal's, for longer tails."""
+_CELLS = 400_000
+"""Most numbers in a table at a time."""
+_ERRORS = 4.0
+"""Stated error in standard errors over the shifts."""
+NODES = 1.25 * np.arange(-4, 5)
+"""Nodes of the average over ties: log δ less its best value, in its standard errors."""
+_MOST_TRIED = 20_000
+"""Most steps of the search for a permutation."""
+
+
+class Normal(NamedTuple):
+    """Normal near the posterior of P parameters."""
+
+    mean: FloatArray
+    covariance: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Integrated:
+    """Posterior of P parameters, of which n are ratings."""
+
+    mean: FloatArray
+    """Shape (P,)."""
+    covariance: FloatArray
+    """Shape (P, P)."""
+    ranks: FloatArray
+    """Probability that player i has rank k, shape (n, n)."""
+    ahead: FloatArray
+    """Probability that player i is better than player j, shape (n, n)."""
+    log_evidence: float
+    moments_error: float
+    """Stated error of `mean` and `covariance`: 4 standard errors of the worst entry."""
+    probabilities_error: float
+    """Stated error of `ranks` and `ahead`."""
+    points: int
+    """Number of points, all shifts together."""
+    effective: float
+    """Effective share of the points."""
+    draws: FloatArray
+    """Points in proportion to their weights, shape (S, P)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to integrate, and how far."""
+
+    players: int
+    """Number of ratings n; further parameters follow."""
+    symmetry: Symmetry | None = None
+    draws: int = 4000
+    """How many points to return as draws."""
+    target: float = TARGET
+    """Error to stop at. It may not be reached: read the stated errors."""
+    work: float = _WORK
+    """Most points times targets."""
+
+
+def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Request) -> Integrated:
+    """Integrate the posterior given δ.
+
+    Parameters
+    ----------
+    tie
+        δ, half the width of a tie.
+    near
+        From expectation propagation.
+    """
+    problem = _Problem(sites, prior, tie, near, request.players)
+    sums = [_Sums.empty(problem) for _ in range(_SHIFTS)]
+    shifts = stream(0, "shifts of lattice points").random((_SHIFTS, problem.dimensions))
+    most = int(np.clip(np.log2(request.work / _SHIFTS / problem.targets), _FIRST, _LAST))
+    kept: list[_Points] = []
+    for level in range(_FIRST, most + 1):
+        for total, shift in zip(sums, shifts, strict=True):
+            for lattice in _lattice(level, shift, problem.block):
+                points = problem.points(lattice)
+                total.add(points, problem)
+                kept.append(points.only(request.draws))
+        whole = sum(sums[1:], sums[0])
+        slope = whole.slope()
+        result = whole.result(problem, slope, request.symmetry)
+        each = [total.result(problem, slope, request.symmetry) for total in sums]
+        errors = [
+            _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
+            for values in zip(*each, strict=True)
+        ]
+        if max(errors) < request.target:
+            break
+    log_evidence = float(np.log(whole.weight / whole.count)) + problem.log_scale
+    return Integrated(
+        mean=result.mean,
+        covariance=result.covariance,
+        ranks=result.ranks,
+        ahead=result.ahead,
+        log_evidence=log_evidence,
+        moments_error=max(errors[:2]),
+        probabilities_error=max(errors[2:]),
+        points=whole.count,
+        effective=whole.weight**2 / whole.square / whole.count,
+        draws=_resampled(kept, problem, request.draws),
+    )
+
+
+def averaged_over_ties(
+    sites: Sites,
+    prior: Prior,
+    nodes: Sequence[tuple[float, Normal]],
+    request: Request,
+) -> tuple[Integrated, FloatArray]:
+    """Average the posterior over δ, which has a half-normal(1) prior.
+
+    Parameters
+    ----------
+    nodes
+        Values of δ, equally spaced in log δ, with the normal near the posterior given each.
+
+    Returns
+    -------
+    The posterior, and the probability of each node.
+    """
+    request = replace(request, work=request.work / len(nodes))
+    parts = [integrate(sites, prior, tie, near, request) for tie, near in nodes]
+    ties = np.array([tie for tie, _ in nodes])
+    log_weight = np.array([part.log_evidence for part in parts]) - ties**2 / 2 + np.log(ties)
+    weight = np.exp(log_weight - log_weight.max())
+    log_evidence = float(log_weight.max() + np.log(weight.sum()))
+    weight /= weight.sum()
+
+    def mixed(values: Sequence[FloatArray]) -> FloatArray:
+        return np.einsum("k,k...->...", weight, np.stack(values))
+
+    mean = mixed([part.mean for part in parts])
+    spread = [part.covariance + np.outer(part.mean - mean, part.mean - mean) for part in parts]
+    size = len(parts[0].draws)
+    counts = np.diff(np.floor(np.cumsum(weight) * size + 0.5).astype(int), prepend=0)
+    drawn = [
+        part.draws[((np.arange(count) + 0.5) * size / max(count, 1)).astype(int)]
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    result = replace(
+        parts[int(weight.argmax())],
+        mean=mean,
+        covariance=mixed(spread),
+        ranks=mixed([part.ranks for part in parts]),
+        ahead=mixed([part.ahead for part in parts]),
+        log_evidence=log_evidence,
+        moments_error=float(weight @ [part.moments_error for part in parts]),
+        probabilities_error=float(weight @ [part.probabilities_error for part in parts]),
+        points=sum(part.points for part in parts),
+        draws=np.concatenate(drawn),
+    )
+    return result, weight
+
+
+class _Points(NamedTuple):
+    """Points y = x - μ with their weights and the derivatives of the log posterior there."""
+
+    y: FloatArray
+    """Shape (B, P)."""
+    weight: FloatArray
+    """Shape (B,)."""
+    gradient: FloatArray
+    """Shape (B, P)."""
+    curvature: FloatArray
+    """Second derivatives of the sites' log likelihoods, shape (B, S)."""
+
+    def only(self, most: int) -> _Points:
+        """Keep what draws need, of a regular selection of the points."""
+        step = max(len(self.y) // most, 1)
+        none = np.empty((0, 0))
+        return _Points(self.y[::step], self.weight[::step] * step, none, none)
+
+
+class _Result(NamedTuple):
+    mean: FloatArray
+    covariance: FloatArray
+    ranks: FloatArray
+    ahead: FloatArray
+
+
+class _Problem:
+    """What stays the same from point to point."""
+
+    def __init__(self, sites: Sites, prior: Prior, tie: float, near: Normal, n: int) -> None:
+        self.sites, self.prior, self.tie, self.near, self.n = sites, prior, tie, near, n
+        self.size = len(near.mean)
+        self.rows: FloatArray = sites.design.toarray()
+        self.prior_precision, prior_scale = inverse_of(prior.covariance)
+        self.precision, near_scale = inverse_of(near.covariance)
+        level = self.level = _level(prior, n)
+        covariance = near.covariance
+        if level:
+            # The level of all ratings is independent of the answers: it is left out.
+            ones = np.zeros(self.size)
+            ones[:n] = n**-0.5
+            covariance = covariance - level * np.outer(ones, ones)
+        self.dimensions = self.size - (level > 0)
+        self.root = _root(covariance, self.dimensions)
+        self.wider = 1 + _WIDER / max(self.dimensions, 1)
+        # Precision of a rating given the others, at a flat level.
+        flat = 1 / (n * level) if level else 0.0
+        self.bend = (np.diagonal(self.precision)[:n] - flat) ** -0.5
+        self.pairs = np.triu_indices(n, 1)
+        self.upper = np.triu_indices(self.size)
+        i, j = self.pairs
+        own = np.diagonal(near.covariance)
+        self.apart = np.sqrt(own[i] + own[j] - 2 * near.covariance[i, j])
+        self.lean = self.rows @ near.covariance
+        fixed = near.covariance - near.covariance @ self.prior_precision @ near.covariance
+        self.fixed = fixed[self.upper]
+        self.targets = self.size + len(self.upper[0]) + len(i) + n * (n - 1)
+        self.block = max(_CELLS // max(self.targets, len(self.rows)), 16)
+        # Weights are relative to that at the centre, so that none underflows.
+        away = near.mean - prior.mean
+        centre = sites.log_likelihood(self.rows @ near.mean, tie).sum()
+        self.offset = float(centre - 0.5 * away @ self.prior_precision @ away)
+        # log of the normal's density over the prior's, and what weights leave out.
+        self.log_scale = 0.5 * (near_scale - prior_scale) + self.offset
+
+    def points(self, lattice: FloatArray) -> _Points:
+        """Weigh lattice points in (0, 1), shape (B, dimensions)."""
+        z = special.ndtri(lattice) * self.wider**0.5
+        y = z @ self.root.T
+        x = self.near.mean + y
+        difference = x @ self.rows.T
+        value, first, second = self.sites.slopes(difference, self.tie)
+        away = x - self.prior.mean
+        pull = away @ self.prior_precision
+        log_weight = value.sum(axis=1) - 0.5 * (away * pull).sum(axis=1) - self.offset
+        log_weight += 0.5 * (z * z).sum(axis=1) / self.wider
+        log_weight += 0.5 * self.dimensions * np.log(self.wider)
+        return _Points(y, np.exp(log_weight), first @ self.rows - pull, second)
+
+    def of(self, points: _Points) -> FloatArray:
+        """Integrands of all targets, shape (B, targets)."""
+        y, _, gradient, curvature = points
+        e = y + gradient @ self.near.covariance
+        i, j = self.upper
+        square = e[:, i] * e[:, j] + self.fixed
+        if len(self.rows):
+            square += curvature @ (self.lean[:, i] * self.lean[:, j])
+        return np.concatenate([e, square, self._ahead(y, e), self._above(points)], axis=1)
+
+    def _ahead(self, y: FloatArray, e: FloatArray) -> FloatArray:
+        """P(x_i > x_j) less that of the normal, for i < j."""
+        i, j = self.pairs
+        bar = (self.near.mean[j] - self.near.mean[i]) / self.apart
+        solved = _stein((y[:, i] - y[:, j]) / self.apart, bar)
+        return solved * (e[:, i] - e[:, j]) / self.apart
+
+    def _above(self, points: _Points) -> FloatArray:
+        """P(rank of i ≤ k) for k < n: given all others, x_i is nearly normal."""
+        n = self.n
+        x = (self.near.mean + points.y)[:, :n]
+        pull = (points.y @ self.precision)[:, :n]
+        own, rest = pull * self.bend, (points.gradient[:, :n] + pull) * self.bend
+        centre = x - own * self.bend
+        falling = np.sort(x, axis=1)[:, ::-1]
+        place = np.argsort(np.argsort(-x, axis=1, kind="stable"), axis=1, kind="stable")
+        at = np.arange(n - 1) + (np.arange(n - 1) >= place[:, :, None])
+        others = np.take_along_axis(falling[:, None, :], at, axis=2)
+        bar = (others - centre[:, :, None]) / self.bend[:, None]
+        above = special.ndtr(-bar) + _stein(own[:, :, None], bar) * rest[:, :, None]
+        return above.reshape(len(x), -1)
+
+
+def _root(covariance: FloatArray, rank: int) -> FloatArray:
+    """Factor a covariance of this rank, the widest direction first, where a lattice is best.
+
+    Cholesky's method with pivots; of equal variances the first, on any processor.
+    """
+    rest = covariance.copy()
+    root = np.zeros((len(rest), rank))
+    for k in range(rank):
+        left = np.diagonal(rest)
+        pivot = int(np.argmax(left >= left.max() * (1 - 1e-9)))
+        root[:, k] = rest[:, pivot] / max(left[pivot], 1e-300) ** 0.5
+        rest -= np.outer(root[:, k], root[:, k])
+    return root
+
+
+def _level(prior: Prior, n: int) -> float:
+    """Variance of the ratings' level, times n, if their differences do not depend on it; or 0."""
+    sums = prior.covariance[:n, :n].sum(axis=0)
+    return float(sums[0]) if np.ptp(sums) <= 1e-12 * sums[0] else 0.0
+
+
+def _stein(z: FloatArray, bar: FloatArray) -> FloatArray:
+    """Minus the solution of f'(z) - z f(z) = 1{z > bar} - Φ(-bar); positive and continuous."""
+    low = z <= bar
+    tail = special.erfcx(np.where(low, -z, z) * 0.5**0.5)
+    return (np.pi / 2) ** 0.5 * tail * special.ndtr(np.where(low, -bar, bar))
+
+
+def _lattice(level: int, shift: FloatArray, block: int) -> Iterator[FloatArray]:
+    """Points that 2**level have beyond half of them; all of them at the first level."""
+    size = 2**level
+    places = np.arange(size) if level == _FIRST else np.arange(1, size, 2)
+    vector = _GENERATOR[: len(shift)]
+    for start in range(0, len(places), block):
+        at = places[start : start + block, None] * vector % size / size + shift
+        # The tent makes a smooth integrand periodic.
+        folded = 1 - np.abs(2 * (at % 1) - 1)
+        yield np.clip(folded, 1e-15, 1 - 1e-15)
+
+
+@dataclass
+class _Sums:
+    """Weighted sums over points of K targets h, and of the P gradients g, which average to 0."""
+
+    weight: float
+    square: float
+    count: int
+    h: FloatArray
+    g: FloatArray
+    square_g: FloatArray
+    gg: FloatArray
+    """Σ w² g g', shape (P, P)."""
+    gh: FloatArray
+    """Σ w² g h', shape (P, K)."""
+
+    @classmethod
+    def empty(cls, problem: _Problem) -> _Sums:
+        p, k = problem.size, problem.targets
+        zeros = np.zeros
+        return cls(0.0, 0.0, 0, zeros(k), zeros(p), zeros(p), zeros((p, p)), zeros((p, k)))
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(
+            *(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
+
+    def add(self, points: _Points, problem: _Problem) -> None:
+        h, g, w = problem.of(points), points.gradient, points.weight
+        squares = w * w
+        weighted = g.T * squares
+        self.weight += float(w.sum())
+        self.square += float(squares.sum())
+        self.count += len(w)
+        self.h += w @ h
+        self.g += w @ g
+        self.square_g += squares @ g
+        self.gg += weighted @ g
+        self.gh += weighted @ h
+
+    def slope(self) -> FloatArray:
+        """Regression of the targets on the gradients, shape (P, K)."""
+        across = self.gh - np.outer(self.square_g, self.h / self.weight)
+        return np.linalg.lstsq(self.gg, across, rcond=1e-10)[0]
+
+    def result(self, problem: _Problem, slope: FloatArray, symmetry: Symmetry | None) -> _Result:
+        n, p, near = problem.n, problem.size, problem.near
+        h = (self.h - self.g @ slope) / self.weight
+        sizes = np.cumsum([p, len(problem.upper[0]), len(problem.pairs[0])])
+        shift, square, ahead_of, above = np.split(h, sizes)
+        covariance = np.zeros((p, p))
+        covariance[problem.upper] = square
+        covariance += np.triu(covariance, 1).T
+        covariance += near.covariance - np.outer(shift, shift)
+        i, j = problem.pairs
+        ahead = np.full((n, n), 0.5)
+        ahead[i, j] = special.ndtr((near.mean[i] - near.mean[j]) / problem.apart) + ahead_of
+        ahead[j, i] = 1 - ahead[i, j]
+        cumulative = np.concatenate([above.reshape(n, n - 1), np.ones((n, 1))], axis=1)
+        ranks = np.maximum(np.diff(cumulative, axis=1, prepend=0), 0)
+        for _ in range(20):  # Each player has one rank, each rank one player.
+            ranks /= np.maximum(ranks.sum(axis=0), 1e-300)
+            ranks /= np.maximum(ranks.sum(axis=1, keepdims=True), 1e-300)
+        found = _Result(near.mean + shift, covariance, ranks, ahead)
+        return found if symmetry is None else _symmetrised(found, symmetry, n)
+
+
+def _symmetrised(result: _Result, symmetry: Symmetry, n: int) -> _Result:
+    """Average over players, and over pairs of players, that the answers do not tell apart."""
+    labels, reverse = symmetry
+    own = np.diagonal(labels)
+    mean, covariance = result.mean.copy(), result.covariance.copy()
+    mean[:n] = averaged(mean[:n], own)
+    between = averaged(covariance[:n, :n].ravel(), labels.ravel()).reshape(n, n)
+    for k in range(n, len(mean)):
+        covariance[:n, k] = covariance[k, :n] = averaged(covariance[:n, k], own)
+    ranks = np.stack([averaged(column, own) for column in result.ranks.T], axis=1)
+    ahead = averaged(result.ahead.ravel(), labels.ravel()).reshape(n, n)
+    if reverse is not None:
+        mean[:n] = (mean[:n] - mean[reverse]) / 2
+        between = (between + between[np.ix_(reverse, reverse)]) / 2
+        ranks = (ranks + ranks[reverse, ::-1]) / 2
+        ahead = (ahead + ahead[np.ix_(reverse, reverse)].T) / 2
+    covariance[:n, :n] = (between + between.T) / 2
+    return _Result(mean, covariance, ranks, (ahead + 1 - ahead.T) / 2)
+
+
+def _resampled(kept: Sequence[_Points], problem: _Problem, size: int) -> FloatArray:
+    """Points in proportion to their weights, by systematic resampling, and a level as a priori."""
+    weight = np.concatenate([points.weight for points in kept])
+    y = np.concatenate([points.y for points in kept])
+    reached = np.cumsum(weight) / weight.sum()
+    at = np.searchsorted(reached, (np.arange(size) + 0.5) / size)
+    draws = problem.near.mean + y[np.minimum(at, len(y) - 1)]
+    level = stream(0, "level of points").standard_normal((size, 1))
+    draws[:, : problem.n] += (problem.level / problem.n) ** 0.5 * level
+    return draws
+
+
+class Symmetry(NamedTuple):
+    """Permutations of n players that leave the answers as they are, or turn all of them round."""
+
+    labels: IntArray
+    """Pairs with one label are mapped on each other, shape (n, n). Players with one label on the
+    diagonal have the same record against the same opposition."""
+    reverse: IntArray | None
+    """A permutation that makes every win a loss, shape (n,), if there is one."""
+
+
+def symmetry_of(sites: Sites, n: int) -> Symmetry:
+    """Find permutations of the players that the answers do not notice."""
+    edges = _edges(sites, n)
+    colours = _colours(edges, edges)[0]
+    i, j = np.divmod(np.arange(n * n), n)
+    start, to = [np.arange(n * n)], [np.arange(n * n)]
+    for a in range(n):
+        for b in range(a + 1, n):
+            if colours[a] == colours[b]:
+                found = _extended(edges, edges, (colours, colours), {a: b}, [_MOST_TRIED])
+                if found is not None:
+                    start.append(start[0])
+                    to.append(found[i] * n + found[j])
+    ends = np.concatenate(start), np.concatenate(to)
+    graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n * n, n * n))
+    labels: IntArray = csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+    reverse = None
+    if sites.design.shape[1] == n:
+        both = _colours(edges, edges.T)
+        reverse = _extended(edges, edges.T, both, {}, [_MOST_TRIED])
+    return Symmetry(labels.reshape(n, n), reverse)
+
+
+def _edges(sites: Sites, n: int) -> IntArray:
+    """Number the different records of i against j, in this order; shape (n, n)."""
+    records = np.zeros((n, n, 6))
+    i, j = entries(sites.design)[:, :2].T
+    ordered = sites.design.shape[1] > n
+    shown = np.stack([sites.wins, sites.ties, sites.losses], axis=1)
+    turned = shown if ordered else shown[:, ::-1]
+    records[i, j, :3] += shown
+    records[j, i, 3 if ordered else 0 : None if ordered else 3] += turned
+    _, number = np.unique(records.reshape(n * n, 6), axis=0, return_inverse=True)
+    return np.asarray(number, dtype=np.int64).reshape(n, n)
+
+
+def _colours(edges: IntArray, image: IntArray) -> tuple[IntArray, IntArray]:
+    """Refine colours of players by their records against players of each colour, until stable."""
+    n = len(edges)
+    colours = [0] * (2 * n)
+    while True:
+        keys = [
+            (own[i], *sorted((own[k], table[i, k], table[k, i]) for k in range(n) if k != i))
+            for own, table in ((colours[:n], edges), (colours[n:], image))
+            for i in range(n)
+        ]
+        number = {key: at for at, key in enumerate(sorted(set(keys)))}
+        if len(number) == len(set(colours)):
+            whole: IntArray = np.array(colours, dtype=np.int64)
+            return whole[:n], whole[n:]
+        colours = [number[key] for key in keys]
+
+
+def _extended(
+    edges: IntArray,
+    image: IntArray,
+    colours: tuple[IntArray, IntArray],
+    to: dict[int, int],
+    left: list[int],
+) -> IntArray | None:
+    """Extend a partial permutation so that edges[a, b] == image[to a, to b], by backtracking."""
+    n = len(edges)
+    if len(to) == n:
+        return np.array([to[k] for k in range(n)])
+    left[0] -= 1
+    if left[0] < 0:
+        return None
+    placed, images = list(to), list(to.values())
+    a = next(k for k in range(n) if k not in to)
+    # Its own place first, so that permutations move few players.
+    for b in (a, *range(n)):
+        if b in images or colours[0][a] != colours[1][b]:
+            continue
+        same = (edges[a, placed] == image[b, images]).all()
+        if same and (edges[placed, a] == image[images, b]).all():
+            permutation = _extended(edges, image, colours, {**to, a: b}, left)
+            if permutation is not None:
+                return permutation
+    return None

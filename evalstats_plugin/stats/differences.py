@@ -1,0 +1,640 @@
+"""Mean difference of two models' scores on the same items: one distribution for any score.
+
+Of the differences x_1 … x_n = b - a, in any unit, the mean is distributed as
+
+    M = (Σ w_i x_i + F (g₁ - g₂)) / Σ w_i,   w_i ~ Gamma(1),  g₁, g₂ ~ Gamma(½),
+    F² = Σ|x|⁵ / Σ|x|³.
+
+The Bayesian bootstrap [Rub81]_ and half an item of weight on either side of it, where the largest
+differences are: what one model did, the other can do. F is |x| where all differences that are not
+0 have one size, which makes P(M ≤ 0) of 0/1 scores that of Jeffreys' Dirichlet prior, I_½(u + ½,
+d + ½) for u items up and d down; for normal differences it is 2σ, the distance at which the limits
+are Student's to second order. Nothing is tuned, and bounds only clip.
+
+p = 2 min(P(M ≤ 0), P(M ≥ 0)), P(b is higher) = P(M > 0), and limits are quantiles of M: 0 is
+outside them exactly where p ≤ 1 - level.
+
+* `Differences`: P pairs by their items, or by other units with sizes, such as clusters: M is then
+  (Σ w_i x_i + F (g₁ - g₂)) / Σ w_i m_i for sums x_i over m_i items
+* `Counts`: pairs whose differences are all v, -v or 0, with exact p-values
+
+Tails are on the scale of a normal deviate. Those of `Differences` are by the saddlepoint
+approximation r* [Bar86]_, whose p-values lie within 9 % of the exact ones for three items, 1 % from
+thirty on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import Interval
+
+HALF = 0.5
+"""Weight on either side."""
+
+SAME = 1e-9
+"""Differences no larger than this share of the largest are rounding errors: 0."""
+
+NOWHERE = 1e-9
+"""F without weight on either side: not 0, for the saddlepoint needs a range."""
+
+BLOCK_SIZE = 80_000
+"""Numbers of a block of pairs, which the processor's cache holds."""
+
+Read: TypeAlias = Callable[[slice], tuple[FloatArray, FloatArray | None]]
+"""Gives the differences of some pairs, shape (K, U), and the sizes of their units."""
+
+WITHIN = 1e-4
+"""Error of the normal deviate at which a limit takes its last step."""
+
+_NEAR_MEAN = 0.02
+"""Size of the saddlepoint below which r* is taken from its limit, the skewness."""
+
+
+class MeanDifferences(ABC):
+    """Distributions of the mean differences of P pairs; arrays have shape (P,)."""
+
+    estimate: FloatArray
+    """Mean difference; NaN where the two share nothing."""
+    span: float
+    """Largest possible difference; infinite where unknown."""
+
+    @property
+    @abstractmethod
+    def deviate(self) -> FloatArray:
+        """Φ⁻¹ of P(M > 0): positive where b is ahead."""
+
+    @property
+    @abstractmethod
+    def far(self) -> FloatArray:
+        """F, in the unit of the differences; NaN where nothing differs."""
+
+    @property
+    def p_value(self) -> FloatArray:
+        """Two-sided, of no difference."""
+        return np.minimum(1.0, 2 * special.ndtr(-np.abs(self.deviate)))
+
+    @property
+    def prob_higher(self) -> FloatArray:
+        """P(b is higher)."""
+        return special.ndtr(self.deviate)
+
+    def limits(self, z: ArrayLike) -> Interval:
+        """Quantiles of M at ∓z, extended if necessary to hold the estimate, clipped at the span.
+
+        Parameters
+        ----------
+        z
+            Normal deviate of the limits, one for all or of shape (P,): 1.96 for 95 %.
+
+        Returns
+        -------
+        Interval
+            NaN where the two share nothing, or where nothing differs and the span is unknown.
+        """
+        low, high = self._quantiles(np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape))
+        low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
+        return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
+
+    def one_more(self, z: ArrayLike, *, size: float | None = None) -> Interval:
+        """Limits that allow for one more item against them, in place of the halves.
+
+        The lower limit is a quantile with one more item at -`size`, the upper one with it at
+        `size`; None is F, the size of the largest differences seen. With 0/1 scores of which only
+        drops occur they are Clopper and Pearson's: a margin is wrongly excluded no more often than
+        Φ(-z). With the largest possible difference they say what the data cannot show.
+        """
+        z = np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape)
+        low, high = self._of_one_more(z, size)
+        low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
+        return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(P,)."""
+        return self.estimate.shape
+
+    @abstractmethod
+    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+
+    @abstractmethod
+    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]: ...
+
+
+class Counts(MeanDifferences):
+    """Pairs whose differences are v, -v or 0, by how often each occurs.
+
+    Parameters
+    ----------
+    up, down, n : shape (P,)
+        Items with v, those with -v, and all.
+    unit
+        v, one for all pairs or of shape (P,).
+    span
+        Largest possible difference.
+
+    Examples
+    --------
+    >>> pairs = Counts([3, 12], [1, 0], [20, 40])
+    >>> pairs.p_value.round(6).tolist()
+    [0.320939, 7.5e-05]
+    >>> pairs.limits(1.959964).low.round(3).tolist()
+    [-0.112, 0.16]
+    """
+
+    def __init__(
+        self, up: ArrayLike, down: ArrayLike, n: ArrayLike, *, unit: ArrayLike = 1.0,
+        span: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.up, self.down, self.n = (
+            np.asarray(x, dtype=np.float64) for x in np.broadcast_arrays(up, down, n)
+        )
+        self.unit = np.broadcast_to(np.asarray(unit, dtype=np.float64), self.n.shape)
+        self.span = span
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.estimate = self.unit * (self.up - self.down) / self.n
+        self._w = np.where(self.n > 0, _deviate_of_counts(self.up, self.down), np.nan)
+
+    @property
+    def deviate(self) -> FloatArray:
+        """Φ⁻¹ of P(M > 0): positive where b is ahead."""
+        return self._w
+
+    @property
+    def far(self) -> FloatArray:
+        """F, in the unit of the differences; NaN where nothing differs."""
+        return np.where(self.up + self.down > 0, self.unit, np.nan)
+
+    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        low, high = _of_distinct(self.up, self.down, self.n, z, HALF)
+        return self.unit * low, self.unit * high
+
+    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]:
+        if size is not None and not np.all(self.unit == size):
+            return self._of_one_other(z, size)
+        # One table with one more item down, mirrored for the upper limit.
+        first, _ = _of_distinct(self.up, self.down + 1, self.n + 1, z, 0.0)
+        _, last = _of_distinct(self.up + 1, self.down, self.n + 1, z, 0.0)
+        return self.unit * first, self.unit * last
+
+    def _of_one_other(self, z: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
+        """With one more item at another place than all others."""
+        known = self.n > 0
+        atoms = np.multiply.outer(self.unit / size, [1.0, -1.0, 0.0])[known]
+        weights = np.stack([self.up, self.down, self.n - self.up - self.down], axis=1)[known]
+        rows = _Rows(np.where(weights > 0, atoms, 0.0), None, weights, np.ones(len(atoms)))
+        low, high = np.full((2, *self.shape), np.nan)
+        low[known] = size * rows.with_one_more(-rows.far).limit(-z[known])
+        high[known] = size * rows.with_one_more(rows.far).limit(z[known])
+        return low, high
+
+
+def _of_distinct(
+    up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of counts with differences of 1: thousands of pairs have few distinct tables."""
+    known = n > 0
+    first, second = (
+        np.concatenate([up[known], down[known]]),
+        np.concatenate([down[known], up[known]]),
+    )
+    sizes, size_of = np.unique(n[known], return_inverse=True)
+    deviates, deviate_of = np.unique(z[known], return_inverse=True)
+    base = float(n[known].max(initial=0.0)) + 2
+    rest = np.tile(size_of * len(deviates) + deviate_of, 2)
+    keys, where = np.unique((rest * base + first) * base + second, return_inverse=True)
+    keys, b = np.divmod(keys, base)
+    keys, a = np.divmod(keys, base)
+    size, deviate = np.divmod(keys.astype(np.int64), max(len(deviates), 1))
+    lower = _lower_of_counts(a, b, sizes[size], deviates[deviate], half)[where]
+    low, high = np.full((2, len(n)), np.nan)
+    count = int(known.sum())
+    low[known], high[known] = lower[:count], -lower[count:]
+    return low, high
+
+
+def _lower_of_counts(
+    up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
+) -> FloatArray:
+    """Lower limits, by the saddlepoint; towards 0 less its error there, which is known."""
+    weights = np.stack([up, down, n - up - down], axis=1)
+    atoms = np.where(weights > 0, [1.0, -1.0, 0.0], 0.0)
+    rows = _Rows(atoms, None, weights, np.full(len(n), 1.0 if half else NOWHERE))
+    goal = -z
+    if half:
+        exact = -_deviate_of_counts(up, down)
+        goal = np.where(up > down, goal + rows.at_zero() - exact, goal)
+    limit = rows.limit(np.minimum(goal, -1e-3))
+    # With all against it, the limit is beyond the bound.
+    return np.where(np.isnan(limit) | (down == n), -1.0, np.clip(limit, -1.0, 1.0))
+
+
+def _deviate_of_counts(up: FloatArray, down: FloatArray) -> FloatArray:
+    """Φ⁻¹ of I_½(d + ½, u + ½), from the smaller tail."""
+    # Thousands of pairs have few distinct counts.
+    both, where = np.unique(np.nan_to_num(up) + 1j * np.nan_to_num(down), return_inverse=True)
+    fewer, more = np.minimum(both.real, both.imag), np.maximum(both.real, both.imag)
+    tail = special.betainc(more + HALF, fewer + HALF, 0.5)
+    w = np.where(more > fewer, -special.ndtri(np.maximum(tail, 1e-300)), 0.0)
+    return np.copysign(w, both.real - both.imag)[where.reshape(up.shape)]
+
+
+class Differences(MeanDifferences):
+    """Pairs by the differences of their items, or by sums over units of several items.
+
+    Pairs whose differences have one size are those of `Counts`.
+
+    Parameters
+    ----------
+    x : shape (P, U)
+        Differences b - a of items, or their sums over units; NaN where missing. Or a function that
+        gives those of some pairs, with their sizes.
+    sizes : shape (P, U) or (U,)
+        How many items each sum is over; None for single items.
+    n_pairs
+        P, where `x` is a function.
+    span
+        Largest possible difference of an item: clips limits, and is F where nothing differs.
+
+    Examples
+    --------
+    >>> pairs = Differences([[0.009, 0.031, 0.006, -0.009, 0.032, 0.019, 0.016, 0.026]], span=1.0)
+    >>> low, high = pairs.limits(1.959964)
+    >>> print(f"{low[0]:.4f} {high[0]:.4f} {pairs.p_value[0]:.4f}")
+    0.0037 0.0282 0.0208
+    """
+
+    def __init__(
+        self,
+        x: ArrayLike | Read,
+        *,
+        sizes: FloatArray | None = None,
+        n_pairs: int | None = None,
+        span: float = np.inf,
+    ) -> None:
+        if callable(x):
+            self._read, count = x, n_pairs or 0
+        else:
+            values = np.asarray(x, dtype=np.float64)
+            count = len(values)
+
+            def read(part: slice) -> tuple[FloatArray, FloatArray | None]:
+                return values[part], sizes if sizes is None or sizes.ndim == 1 else sizes[part]
+
+            self._read = read
+        self.span = span
+        self.estimate, self._n, self._scale, self._far, self._w = np.full((5, count), np.nan)
+        self._up, self._down = np.zeros((2, count))
+        self._plain = np.zeros(count, dtype=np.bool_)
+        for part in _slices(count, self._read):
+            self._look(part)
+        if self._plain.any():
+            counts, there = self._counts(), self._plain
+            self._w[there] = counts.deviate
+        known = self._n > 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.estimate = np.where(known, self.estimate / self._n, np.nan)
+
+    @property
+    def deviate(self) -> FloatArray:
+        """Φ⁻¹ of P(M > 0): 0 where nothing differs."""
+        return self._w
+
+    @property
+    def far(self) -> FloatArray:
+        """F, in the unit of the differences; NaN where nothing differs."""
+        return np.where(self._scale > 0, self._far * self._scale, np.nan)
+
+    def _look(self, part: slice) -> None:
+        """Take what limits do not change: estimates, F, and P(M > 0)."""
+        x, sizes = _complete(*self._read(part))
+        scale = np.abs(x).max(axis=1, initial=0.0)
+        n = np.full(len(x), float(x.shape[1])) if sizes is None else sizes.sum(axis=1)
+        self.estimate[part], self._n[part], self._scale[part] = x.sum(axis=1), n, scale
+        unit = x / np.where(scale > 0, scale, 1.0)[:, None]
+        far = distance(unit)
+        self._far[part] = far
+        plain = (far >= 1 - SAME) | (scale == 0)
+        if sizes is not None:
+            plain &= ((sizes == 0) | (sizes == 1)).all(axis=1)
+        plain &= (n > 0) & ((scale > 0) | np.isfinite(self.span))
+        self._plain[part] = plain
+        self._up[part], self._down[part] = (unit > HALF).sum(axis=1), (unit < -HALF).sum(axis=1)
+        w = np.where(n > 0, 0.0, np.nan)
+        rest = np.nonzero(~plain & (scale > 0))[0]
+        if len(rest):
+            every = _Rows(unit, sizes, None, far)
+            w[rest] = -(every if len(rest) == len(x) else every.take(rest)).at_zero()
+        self._w[part] = w
+
+    def _counts(self) -> Counts:
+        """Of the pairs whose differences have one size."""
+        here = self._plain
+        unit = np.where(self._scale > 0, self._scale, self.span)[here]
+        return Counts(self._up[here], self._down[here], self._n[here], unit=unit, span=self.span)
+
+    def _quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        low, high = np.full((2, *self.shape), np.nan)
+        if self._plain.any():
+            low[self._plain], high[self._plain] = self._counts()._quantiles(z[self._plain])
+        for rows, unit, _, index in self._rest():
+            low[index] = unit * rows.limit(-z[index])
+            high[index] = unit * rows.limit(z[index])
+        return low, high
+
+    def _of_one_more(self, z: FloatArray, size: float | None) -> tuple[FloatArray, FloatArray]:
+        low, high = np.full((2, *self.shape), np.nan)
+        if self._plain.any():
+            found = self._counts()._of_one_more(z[self._plain], size)
+            low[self._plain], high[self._plain] = found
+        for rows, unit, largest, index in self._rest():
+            far = rows.far if size is None else largest * size / unit
+            low[index] = unit * rows.with_one_more(-far).limit(-z[index])
+            high[index] = unit * rows.with_one_more(far).limit(z[index])
+        return low, high
+
+    def _rest(self) -> Iterator[tuple[_Rows, FloatArray, FloatArray, IntArray]]:
+        """Yield other pairs, with their units, the items of their largest units, and places."""
+        for part in _slices(len(self._n), self._read):
+            index = np.arange(len(self._n))[part]
+            index = index[~self._plain[part] & (self._n[part] > 0)]
+            if not len(index):
+                continue
+            x, sizes = _complete(*self._read(part))
+            keep = index - part.start
+            x, sizes = x[keep], None if sizes is None else sizes[keep]
+            largest = np.ones(len(x)) if sizes is None else sizes.max(axis=1, initial=0.0)
+            whole = self.span * largest
+            alike = self._scale[index] == 0
+            unit = np.where(alike, np.where(np.isfinite(whole), whole, 1.0), self._scale[index])
+            far = np.where(alike, np.where(np.isfinite(whole), 1.0, 0.0), self._far[index])
+            yield _Rows(x / unit[:, None], sizes, None, far), unit, largest, index
+
+
+def _slices(count: int, read: Read) -> Iterator[slice]:
+    """Yield blocks of pairs that the cache holds."""
+    width = read(slice(0, 1))[0].shape[1] if count else 1
+    step = max(1, BLOCK_SIZE // max(1, width))
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def _complete(x: FloatArray, sizes: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
+    """Zeros of size 0 where missing; sizes of shape (P, U), None where all are 1."""
+    gone = np.isnan(x)
+    if gone.any():
+        return np.where(gone, 0.0, x), np.where(gone, 0.0, 1.0 if sizes is None else sizes)
+    return x, None if sizes is None else np.broadcast_to(sizes, x.shape)
+
+
+def distance(x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """F of each row."""
+    size = np.abs(x)
+    cube = size**3
+    below = _total(cube, weights)
+    cube *= size
+    cube *= size
+    return np.sqrt(
+        np.divide(_total(cube, weights), below, out=np.zeros_like(below), where=below > 0)
+    )
+
+
+def _total(values: FloatArray, weights: FloatArray | None) -> FloatArray:
+    if weights is None:
+        return values.sum(axis=1)
+    return np.einsum("ij,ij->i", values, weights)
+
+
+def _sizes_in_all(
+    x: FloatArray, sizes: FloatArray | None, weights: FloatArray | None
+) -> FloatArray:
+    if sizes is None and weights is None:
+        return np.full(len(x), float(x.shape[1]))
+    return _total(np.ones_like(x) if sizes is None else sizes, weights)
+
+
+def _sum_of_logs(values: FloatArray) -> FloatArray:
+    """Sums of rows: of eight numbers the logarithm of their product, in a quarter of the time."""
+    for _ in range(3):
+        half = values.shape[1] // 2
+        if half < 4:
+            break
+        product = values[:, :half] * values[:, half : 2 * half]
+        if values.shape[1] % 2:
+            product[:, 0] *= values[:, -1]
+        values = product
+    return np.log(values).sum(axis=1)
+
+
+class _Point(NamedTuple):
+    """Of S(d) = Σ w (x - d m) + F (g₁ - g₂) at t: its cumulant function, and sums."""
+
+    k: FloatArray
+    k1: FloatArray
+    k2: FloatArray
+    slope: FloatArray
+    """Σ m e, with e = 1/(1 - t (x - d m))."""
+    bend: FloatArray
+    """Σ m e²."""
+
+
+class _Rows:
+    """Differences in units of the largest of each pair."""
+
+    def __init__(
+        self, x: FloatArray, sizes: FloatArray | None, weights: FloatArray | None, far: FloatArray
+    ) -> None:
+        self.x, self.sizes, self.weights, self.far = x, sizes, weights, far
+        n = _sizes_in_all(x, sizes, weights)
+        self.n = np.where(n > 0, n, 1.0)
+        self.units = np.full(len(x), float(x.shape[1])) if weights is None else weights.sum(axis=1)
+        self.mean = _total(x, weights) / self.n
+        self.top, self.bottom = x.max(axis=1, initial=-1), x.min(axis=1, initial=1)
+
+    def take(self, index: IntArray) -> Self:
+        """Some of the rows."""
+        part = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            setattr(part, name, None if value is None else value[index])
+        return part
+
+    def with_one_more(self, x: FloatArray) -> _Rows:
+        """The same rows with one more unit each, in place of the halves."""
+        ones = np.ones((len(x), 1))
+        sizes = self.sizes
+        if sizes is not None:
+            # As many items as the largest unit has.
+            sizes = np.concatenate([sizes, sizes.max(axis=1, keepdims=True)], axis=1)
+        weights = None if self.weights is None else np.concatenate([self.weights, ones], axis=1)
+        every = np.concatenate([self.x, x[:, None]], axis=1)
+        return _Rows(every, sizes, weights, np.where(self.far > 0, NOWHERE, 0.0))
+
+    def apart(self, d: FloatArray) -> FloatArray:
+        """X - d m."""
+        return self.x - (d[:, None] if self.sizes is None else d[:, None] * self.sizes)
+
+    def ends(self, d: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Between which t lies."""
+        if self.sizes is None:
+            bottom, top = self.bottom - d, self.top - d
+        else:
+            y = self.apart(d)
+            bottom, top = y.min(axis=1), y.max(axis=1)
+        return 1 / np.minimum(bottom, -self.far), 1 / np.maximum(top, self.far)
+
+    def point(self, d: FloatArray, t: FloatArray, *, near: bool) -> _Point:
+        """Cumulants at t; those for t that may be near 0 cost a little more."""
+        y = self.apart(d)
+        e = 1 - t[:, None] * y
+        k = -_sum_of_logs(e) if self.weights is None else -_total(np.log(e), self.weights)
+        np.reciprocal(e, out=e)
+        if near:
+            y *= e
+            k1, k2 = _total(y, self.weights), _total(y * y, self.weights)
+            slope = bend = k1
+        else:
+            one, two = _total(e, self.weights), self._squares(e)
+            k1, k2 = (one - self.units) / t, (two - 2 * one + self.units) / (t * t)
+            slope, bend = one, two
+            if self.sizes is not None:
+                each = e * self.sizes
+                slope, bend = _total(each, self.weights), _total(each * e, self.weights)
+        f = self.far * t
+        rest = 1 - f * f
+        k = k - HALF * np.log(rest)
+        k1 = k1 + self.far * f / rest
+        k2 = k2 + self.far**2 * (1 + f * f) / rest**2
+        return _Point(k, k1, k2, slope, bend)
+
+    def _squares(self, e: FloatArray) -> FloatArray:
+        if self.weights is None:
+            return np.einsum("ij,ij->i", e, e)
+        return np.einsum("ij,ij,ij->i", e, e, self.weights)
+
+    def at_zero(self) -> FloatArray:
+        """Φ⁻¹(P(M ≤ 0))."""
+        return self.deviate(np.zeros(len(self.x)))
+
+    def deviate(self, d: FloatArray) -> FloatArray:
+        """Φ⁻¹(P(M ≤ d)): t from K'(t) = 0 by Newton's method within a bracket."""
+        t, w = np.zeros(len(d)), np.zeros(len(d))
+        index = np.nonzero(self.far > 0)[0]
+        rows, at = (self, d) if len(index) == len(d) else (self.take(index), d[index])
+        with np.errstate(all="ignore"):
+            low, high = rows.ends(at)
+            t = np.zeros(len(index))
+            for step in range(200):
+                p = rows.point(at, t, near=True)
+                ended = (np.abs(p.k1) <= 1e-9 * np.sqrt(p.k2)) | (step == 199)
+                if ended.any():
+                    found = rows.r_star(p.k - p.k1 * p.k1 / (2 * p.k2), p.k2, t, at)
+                    w[index[ended]] = found[ended]
+                    if ended.all():
+                        break
+                high, low = np.where(p.k1 > 0, t, high), np.where(p.k1 > 0, low, t)
+                new = t - p.k1 / p.k2
+                t = np.where((new > low) & (new < high), new, (low + high) / 2)
+                if ended.any():
+                    stay = np.nonzero(~ended)[0]
+                    rows, index = rows.take(stay), index[stay]
+                    at, t, low, high = at[stay], t[stay], low[stay], high[stay]
+        return w
+
+    def limit(self, target: FloatArray) -> FloatArray:
+        """Quantiles of M with these normal deviates; NaN where F is unknown.
+
+        Newton's method in d and t together.
+        """
+        found = np.full(len(target), np.nan)
+        index = np.nonzero(self.far > 0)[0]
+        rows, goal = self.take(index), target[index]
+        with np.errstate(all="ignore"):
+            spread = rows.spread()
+            d = rows.mean + goal * spread / rows.n * 1.05
+            t = goal / spread * 0.85
+            low, high = rows.ends(d)
+            t = np.clip(t, 0.7 * low, 0.7 * high)
+            for _ in range(14):
+                p = rows.point(d, t, near=False)
+                r = np.sign(t) * np.sqrt(np.maximum(-2 * p.k + p.k1 * p.k1 / p.k2, 1e-300))
+                w = r + np.log(t * np.sqrt(p.k2) / r) / r
+                slope = t * p.slope / r
+                # The last step leaves an error of the square of these.
+                fine = (np.abs(w - goal) < WITHIN) & (np.abs(p.k1) < WITHIN * np.sqrt(p.k2))
+                away = np.abs(d - rows.mean) + 1e-300
+                # Not half of the way back to the mean, not more than twice as far out.
+                back, out = -0.5 * away, away
+                move = (goal - w) / slope * np.sign(goal)
+                move = np.sign(goal) * np.clip(move, back, out)
+                if fine.any():
+                    found[index[fine]] = (d + move)[fine]
+                    stay = np.nonzero(~fine)[0]
+                    if not len(stay):
+                        return found
+                    rows, index, goal = rows.take(stay), index[stay], goal[stay]
+                    d, t, move = d[stay], t[stay], move[stay]
+                    p = _Point(*(z[stay] for z in p))
+                d = d + move
+                new = t - (p.k1 - p.bend * move) / p.k2
+                low, high = rows.ends(d)
+                new = np.where(new >= high, 0.7 * high + 0.3 * np.minimum(t, high), new)
+                new = np.where(new <= low, 0.7 * low + 0.3 * np.maximum(t, low), new)
+                start = 0.5 * np.where(goal > 0, high, low)
+                t = np.where(np.isfinite(new) & (new * goal > 0), new, start)
+                d = np.where(np.isfinite(d), d, rows.mean)
+            found[index] = rows.bracketed(goal)
+        return found
+
+    def spread(self) -> FloatArray:
+        """Root of the variance of S at the mean."""
+        y = self.apart(self.mean)
+        return np.sqrt(_total(y * y, self.weights) + self.far**2)
+
+    def bracketed(self, target: FloatArray) -> FloatArray:
+        """Quantiles by false position (Illinois), for the few that Newton's method misses."""
+        sign = np.sign(target)
+        a, fa = self.mean.copy(), self.deviate(self.mean) - target
+        step = 1.5 * np.abs(target) * self.spread() / self.n
+        # The median is beyond: limits are extended to the mean.
+        outside = sign * fa >= 0
+        b = self.mean + sign * step
+        fb = self.deviate(b) - target
+        for _ in range(80):
+            inside = (sign * fb < 0) & ~outside
+            if not inside.any():
+                break
+            a, fa = np.where(inside, b, a), np.where(inside, fb, fa)
+            step = np.where(inside, 1.6 * step, step)
+            b = np.where(inside, b + sign * step, b)
+            fb = np.where(inside, self.deviate(b) - target, fb)
+        for _ in range(100):
+            q = (a * fb - b * fa) / np.where(fb == fa, 1.0, fb - fa)
+            fq = self.deviate(q) - target
+            same = (fq > 0) == (fb > 0)
+            a, fa = np.where(same, a, b), np.where(same, fa / 2, fb)
+            b, fb = q, fq
+            if np.all((np.abs(fq) < 1e-7) | outside | (np.abs(a - b) < 1e-13)):
+                break
+        return np.where(outside, self.mean, b)
+
+    def r_star(self, k: FloatArray, k2: FloatArray, t: FloatArray, d: FloatArray) -> FloatArray:
+        """R + log(v/r)/r; at the mean, where that is 0/0, v plus a sixth of the skewness."""
+        v = t * np.sqrt(k2)
+        r = np.sign(t) * np.sqrt(np.maximum(-2 * k, 0.0))
+        w = r + np.log(v / r) / r
+        near = np.nonzero((np.abs(v) < _NEAR_MEAN) | (k >= 0))[0]
+        if len(near):
+            part, at = self.take(near), t[near]
+            y = part.apart(d[near])
+            e = y / (1 - at[:, None] * y)
+            f = part.far * at
+            third = 2 * _total(e**3, part.weights)
+            third += part.far**3 * (1 / (1 - f) ** 3 - 1 / (1 + f) ** 3)
+            w[near] = v[near] + third / k2[near] ** 1.5 / 6
+        return w

@@ -1,0 +1,344 @@
+"""All pairs of models at once: limits and p-values that hold for the whole family and agree.
+
+`AllPairs` leaves every pair its own distribution of `stats.differences` and adds one critical
+value c to all: limits are quantiles at ∓c, and a pair is found where its own normal deviate is
+beyond c. c and the adjusted p-values are those of the largest of as many standard normal variables,
+correlated as the pairs are by the items and the models that they share. So an adjusted p-value is
+never below the pair's own, and a model more never makes a pair clearer, but for the error of the
+draws; Šidák's inequality bounds them from above [Sid67]_.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.differences import MeanDifferences
+from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.streams import child, stream
+
+BLOCK_SIZE = 2**18
+"""Statistics are formed in blocks of about this many numbers, which the processor's cache holds."""
+
+MIDDLE, UPPER = 0.5, 0.05
+"""Shares of the largest draws between which the number of independent pairs is seen to rise."""
+
+Floats = NDArray[np.float32]
+
+
+class Units(NamedTuple):
+    """What is sampled of N models: items, clusters or tasks."""
+
+    sums: FloatArray
+    """Shape (N, U): of each model's scores over each unit; NaN where missing."""
+    sizes: FloatArray
+    """Shape (U,): items of each unit."""
+    differences: Callable[[IntArray], tuple[FloatArray, FloatArray]] | None = None
+    """Of some pairs, shape (K, U): differences and how many items they are of, 0 where missing;
+    None where every model has every item."""
+
+    def of_pairs(self, a: IntArray, b: IntArray, pairs: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Differences of some pairs, shape (K, U), and their sizes."""
+        if self.differences is not None:
+            return self.differences(pairs)
+        x = self.sums[b[pairs]] - self.sums[a[pairs]]
+        return x, np.broadcast_to(self.sizes, x.shape)
+
+
+class AllPairs:
+    """P pairs of N models, judged together.
+
+    Parameters
+    ----------
+    pairs
+        Each pair alone.
+    units
+        What the pairs share; None for one pair.
+    a, b : shape (P,)
+        Models of each pair: all pairs, or any of them.
+    n_draws
+        Of the largest of all pairs.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.stats.differences import Counts
+    >>> scores = np.repeat([[0.0], [0.0], [1.0]], 30, axis=1)
+    >>> scores[:, ::3] = 1 - scores[:, ::3]
+    >>> a, b = np.triu_indices(3, 1)
+    >>> alone = Counts([0, 20, 20], [0, 10, 10], 30)
+    >>> together = AllPairs(alone, Units(scores, np.ones(30)), a, b, n_draws=1999)
+    >>> alone.p_value.round(3).tolist(), together.p_values.round(2).tolist()
+    ([1.0, 0.066, 0.066], [1.0, 0.14, 0.14])
+    """
+
+    def __init__(
+        self, pairs: MeanDifferences, units: Units | None, a: IntArray, b: IntArray, *, n_draws: int
+    ) -> None:
+        self.pairs, self.a, self.b, self.n_draws = pairs, a, b, n_draws
+        self.difference, self.deviate = pairs.estimate, pairs.deviate
+        self.n_models = 2 if units is None else len(units.sums)
+        self._size = np.abs(np.nan_to_num(self.deviate))
+        self._n = max(int((~np.isnan(self.deviate)).sum()), 1)
+        alone = units is None or self._n == 1
+        self._leads = None if alone else _Leads(units, a, b, pairs, n_draws)
+        self._maximum = _Maximum(self._leads.maxima if self._leads else None, self._n)
+
+    @property
+    def procedure(self) -> str:
+        """What was done, in words, with the error of the draws."""
+        if self._leads is None:
+            return "one pair"
+        error = np.sqrt(0.05 * 0.95 / self.n_draws)
+        return f"largest of all pairs, p = .05 ± {error:.4f} ({self.n_draws:,} draws)"
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Adjusted for all pairs, single-step; shape (P,)."""
+        return np.maximum(self.pairs.p_value, self._maximum.beyond(self._size))
+
+    def critical(self, alpha: float) -> float:
+        """Return c: a p-value is at most alpha exactly where the deviate's size is c or more."""
+        return self._maximum.critical(alpha)
+
+    def limits(self, alpha: float) -> Interval:
+        """Return intervals that hold all differences at once with probability 1 - alpha."""
+        return self.pairs.limits(self.critical(alpha))
+
+    def step_down(self) -> FloatArray:
+        """Return step-down p-values, which find more and have no limits of their own [WY93]_."""
+        if self._leads is None:
+            return self.pairs.p_value
+        order = np.argsort(self._size, kind="stable")
+        n_draws = self.n_draws
+        largest = np.zeros(n_draws, dtype=np.float32)
+        found = np.empty(len(order))
+        step = max(BLOCK_SIZE // n_draws, 1)
+        for start in range(0, len(order), step):
+            block = order[start : start + step]
+            drawn = np.abs(self._leads.of(block))
+            np.maximum(drawn[0], largest, out=drawn[0])
+            np.maximum.accumulate(drawn, axis=0, out=drawn)
+            largest = drawn[-1].copy()
+            reached = (drawn >= self._size[block].astype(np.float32)[:, None]).sum(axis=1)
+            found[block] = (1 + reached) / (n_draws + 1)
+        found[order] = np.minimum(
+            found[order], _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
+        )
+        strongest = order[::-1]
+        found[strongest] = np.maximum.accumulate(found[strongest])
+        return np.maximum(self.pairs.p_value, np.minimum(found, self.p_values))
+
+    def first(self, alpha: float, *, lower_is_better: bool = False) -> BoolArray | None:
+        """Return the models that may truly be the first, shape (N,) [Hsu81]_.
+
+        A model may not where some other leads it by more than chance. One model is truly first, so
+        nothing is added for their number. None unless every pair is there.
+        """
+        if self._leads is None or self._leads.signed is None:
+            return None
+        n = self.n_models
+        lead = np.full((n, n), -np.inf)
+        sign = -1.0 if lower_is_better else 1.0
+        lead[self.a, self.b] = sign * np.nan_to_num(self.deviate)
+        lead[self.b, self.a] = -sign * np.nan_to_num(self.deviate)
+        most = lead.max(axis=1)
+        reached = (self._leads.signed >= most[:, None]).sum(axis=1)
+        return (most <= 0) | ((1 + reached) / (self.n_draws + 1) > alpha)
+
+
+class _Maximum:
+    """Distribution of the largest size of P standard normal variables, by draws of it.
+
+    Beyond the upper draws it is that of m independent variables, where the logarithm of m goes on
+    to rise with the size as it does between the middle of the draws and there; m is at most P.
+    """
+
+    def __init__(self, maxima: FloatArray | None, n: int) -> None:
+        self._maxima, self._n = maxima, n
+        if maxima is None:
+            return
+        c = [float(np.quantile(maxima, 1 - share)) for share in (MIDDLE, UPPER)]
+        m = [
+            min(np.log1p(-share) / float(_log_inside(np.array(at))), n)
+            for share, at in zip((MIDDLE, UPPER), c, strict=True)
+        ]
+        self._from, self._log = c[1], float(np.log(m[1]))
+        self._slope = max(float(np.log(m[1] / m[0])) / max(c[1] - c[0], 1e-9), 0.0)
+
+    def beyond(self, size: FloatArray) -> FloatArray:
+        """P(largest ≥ size)."""
+        inside = _log_inside(size)
+        if self._maxima is None:
+            return -np.expm1(inside)
+        count = len(self._maxima) - np.searchsorted(self._maxima, size, side="left")
+        share = (1 + count) / (len(self._maxima) + 1)
+        log_m = self._log + self._slope * np.maximum(size - self._from, 0.0)
+        m = np.minimum(np.exp(np.minimum(log_m, 700.0)), self._n)
+        found = np.where(size > self._from, -np.expm1(m * inside), np.maximum(share, UPPER))
+        return np.minimum(found, -np.expm1(self._n * inside))
+
+    def critical(self, alpha: float) -> float:
+        """Size that is reached with probability alpha."""
+        if self._maxima is None:
+            return -float(special.ndtri(alpha / 2))
+        low, high = 0.0, 40.0
+        while high - low > 1e-9:
+            at = np.linspace(low, high, 65)
+            first = int(np.argmax(self.beyond(at) <= alpha))
+            low, high = float(at[max(first - 1, 0)]), float(at[first])
+            if first == 0:
+                break
+        return high
+
+
+def _log_inside(size: FloatArray) -> FloatArray:
+    """Log of P(|Z| < size)."""
+    return np.log1p(-2 * np.minimum(special.ndtr(-size), 0.5 - 1e-16))
+
+
+def _sidak(p_values: FloatArray, n: IntArray) -> FloatArray:
+    return -np.expm1(n * np.log1p(-np.minimum(p_values, 1 - 1e-16)))
+
+
+class _Leads:
+    """Draws of all pairs' standardised mean differences, were all true differences as estimated.
+
+    Units have normal weights, common to all pairs. One unit more, on which models vary by
+    themselves as far as F says, stands for what few units do not show.
+    """
+
+    def __init__(
+        self, units: Units, a: IntArray, b: IntArray, pairs: MeanDifferences, n_draws: int
+    ) -> None:
+        self._a, self._b, self._units, self._pairs = a, b, units, pairs
+        complete = units.differences is None
+        sign, of_models, of_units = _keys(units.sums)
+        order = np.argsort(of_units, kind="stable")
+        ranks = np.argsort(np.argsort(of_models, kind="stable"), kind="stable")
+        n, n_units = units.sums.shape
+        self._order = order
+        self._own = _normal(n, n_draws, "models by themselves")[ranks]
+        self._far = float(np.nanmedian(pairs.far)) if np.isfinite(pairs.far).any() else 0.0
+        self._own *= sign * self._far / np.sqrt(2)
+        self._weights = _normal(n_units, n_draws, "weights of units")
+        if complete:
+            means = units.sums.sum(axis=1, keepdims=True) / units.sizes.sum()
+            rest = units.sums - means * units.sizes
+            self._totals = rest[:, order].astype(np.float32) @ self._weights + self._own
+            gram = rest @ rest.T
+            square = np.diag(gram)
+            spread = square[a] + square[b] - 2 * gram[a, b]
+            spread = np.where(spread < 1e-10 * (square[a] + square[b]), 0.0, spread)
+        else:
+            self._totals = None
+            spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
+        spread = spread + self._far**2
+        known = (spread > 0) & ~np.isnan(pairs.deviate)
+        self._inverse = np.where(known, 1 / np.sqrt(np.where(known, spread, 1.0)), 0.0)
+        self._inverse = self._inverse.astype(np.float32)
+        self.maxima, self.signed = self._largest(n, n_draws)
+
+    def _rests(self) -> Iterator[FloatArray]:
+        step = max(BLOCK_SIZE // max(len(self._weights), 1), 1)
+        for start in range(0, len(self._a), step):
+            yield self._rest(np.arange(start, min(start + step, len(self._a))))
+
+    def _rest(self, pairs: IntArray) -> FloatArray:
+        """What the units of some pairs differ by from their mean."""
+        x, sizes = self._units.of_pairs(self._a, self._b, pairs)
+        n = np.maximum(sizes.sum(axis=1, keepdims=True), 1e-300)
+        return x - x.sum(axis=1, keepdims=True) / n * sizes
+
+    def of(self, pairs: IntArray) -> Floats:
+        """Draws of some pairs, shape (K, B)."""
+        first, second = self._a[pairs], self._b[pairs]
+        if self._totals is not None:
+            found = self._totals[second] - self._totals[first]
+        else:
+            found = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
+            found += self._own[second] - self._own[first]
+        return found * self._inverse[pairs, None]
+
+    def _largest(self, n: int, n_draws: int) -> tuple[FloatArray, Floats | None]:
+        every = len(self._a) == n * (n - 1) // 2
+        signed = np.full((n, n_draws), -np.inf, dtype=np.float32) if every else None
+        largest = np.zeros(n_draws, dtype=np.float32)
+        if self._totals is None:
+            self._largest_of_blocks(largest, signed)
+        else:
+            self._largest_of_totals(self._totals, largest, signed)
+        return np.sort(largest).astype(np.float64), signed
+
+    def _largest_of_totals(self, every: Floats, largest: Floats, signed: Floats | None) -> None:
+        n, n_draws = every.shape
+        inverse = np.zeros((n, n), dtype=np.float32)
+        inverse[self._a, self._b] = self._inverse
+        if signed is not None:
+            inverse = inverse + inverse.T
+        others = [np.flatnonzero(row) for row in inverse]
+        step = max(BLOCK_SIZE // max(n, 1), 1)
+        for start in range(0, n_draws, step):
+            drawn = slice(start, start + step)
+            totals = np.ascontiguousarray(every[:, drawn])
+            for i, js in enumerate(others):
+                if not len(js):
+                    continue
+                lead = totals[js]
+                lead -= totals[i]
+                lead *= inverse[i, js, None]
+                if signed is None:
+                    np.abs(lead, out=lead)
+                most = lead.max(axis=0)
+                np.maximum(largest[drawn], most, out=largest[drawn])
+                if signed is not None:
+                    signed[i, drawn] = most
+
+    def _largest_of_blocks(self, largest: Floats, signed: Floats | None) -> None:
+        step = max(2**22 // len(largest), 1)
+        for start in range(0, len(self._a), step):
+            pairs = np.arange(start, min(start + step, len(self._a)))
+            found = self.of(pairs)
+            if signed is not None:
+                for pair, lead in zip(pairs.tolist(), found, strict=True):
+                    if self._inverse[pair] > 0:
+                        i, j = self._a[pair], self._b[pair]
+                        np.maximum(signed[i], lead, out=signed[i])
+                        np.maximum(signed[j], -lead, out=signed[j])
+            np.maximum(largest, np.abs(found).max(axis=0), out=largest)
+
+
+@lru_cache(maxsize=4)
+def _normal(n: int, n_draws: int, what: str) -> Floats:
+    """Draws of which there is one stream: results depend on no seed."""
+    drawn = child(stream(0, "all pairs at once"), what)
+    return drawn.standard_normal((n, n_draws), dtype=np.float32)
+
+
+def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Numbers of models, shape (N,), and units, (U,), that follow from their contents.
+
+    In their order draws are given to them, so that results do not depend on how they came, nor on
+    names; and with the sign, not on whether higher or lower scores are better. The same for scores
+    times a number. Models are told apart by their means, units by what models of each place have
+    there.
+    """
+    seen = ~np.isnan(sums)
+    count = np.maximum(seen.sum(axis=0), 1)
+    y = np.where(seen, sums - np.where(seen, sums, 0.0).sum(axis=0) / count, 0.0)
+    largest = np.abs(y).max(initial=0.0)
+    y = y / (largest if largest > 0 else 1.0)
+    means = y.mean(axis=1)
+    sign = -1.0 if (means**3).sum() < -1e-12 * np.abs(means**3).sum() else 1.0
+    y, means = sign * y, sign * means
+    # Sums in another order differ by rounding.
+    unit = np.round((y**2).sum(axis=0), 9)
+    model = np.round(means + (y**2 * np.sqrt(1 + unit)).mean(axis=1) / 7, 9)
+    unit = np.round(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3, 9)
+    model = np.round(model + (y * np.sin(unit)).mean(axis=1), 9)
+    return sign, model, np.round(unit + np.cos(7 * model) @ y, 9)

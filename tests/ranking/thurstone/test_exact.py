@@ -1,0 +1,202 @@
+"""Integrated posteriors beside quadrature and numbers of others; equal records; stated errors."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special
+
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.ranking.thurstone import exact
+from evalstats_plugin.ranking.thurstone.model import fit_thurstone
+
+GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "thurstone.json"
+QUADRATURE = json.loads(GOLDEN.read_text(encoding="utf-8"))["exact"]
+DRINKS = Contests.of(
+    [1, 1, 0, 1, 4, 0, 3, 1],
+    [0, 2, 3, 3, 2, 4, 2, 4],
+    1,
+    players=["tea", "coffee", "water", "juice", "milk"],
+)
+
+
+def quadrature(wins: np.ndarray, variance: float, *, reach: float = 8.5, step: float = 0.035):
+    """Means, covariance, pairs and ranks of three players on a grid of their differences."""
+    half = round(reach / step)
+    axis = np.arange(-half, half + 1) * step * variance**0.5
+    d, e = axis[:, None], axis[None, :]  # x_0 - x_1 and x_0 - x_2
+    # The level of three independent ratings is integrated out.
+    log_p = -(d * d + e * e - d * e) / (3 * variance)
+    for i, j, between in ((0, 1, d), (0, 2, e), (1, 2, e - d)):
+        log_p = log_p + wins[i, j] * special.log_ndtr(between)
+        log_p = log_p + wins[j, i] * special.log_ndtr(-between)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    x = np.stack(np.broadcast_arrays((d + e) / 3, (e - 2 * d) / 3, (d - 2 * e) / 3))
+    mean = (x * p).sum(axis=(1, 2))
+    # Where two are equal on the grid, each is the better half of the time.
+    ahead = [
+        [((x[i] > x[j] + 1e-9) * p + 0.5 * (abs(x[i] - x[j]) < 1e-9) * p).sum() for j in range(3)]
+        for i in range(3)
+    ]
+    covariance = np.einsum("iab,jab,ab->ij", x, x, p) - np.outer(mean, mean) + variance / 3
+    return mean, covariance, np.array(ahead)
+
+
+def drawn(seed: int, n: int, answers: int, variance: float) -> tuple[Contests, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rating = rng.normal(0, variance**0.5, n)
+    first = rng.integers(0, n, answers)
+    second = (first + rng.integers(1, n, answers)) % n
+    won = rating[first] - rating[second] + rng.normal(size=answers) > 0
+    wins = np.zeros((n, n))
+    np.add.at(wins, (np.where(won, first, second), np.where(won, second, first)), 1)
+    return Contests.of(first, second, won.astype(float), players=n), wins
+
+
+@pytest.mark.parametrize("name", QUADRATURE)
+def test_three_players_agree_with_quadrature(name):
+    case = QUADRATURE[name]
+    contests = Contests.of(*np.transpose(case["winner_loser"]), 1, players=3)
+    fit = fit_thurstone(contests, prior_covariance=case["prior_variance"], estimator="exact")
+    error = fit.diagnostics["moments_error"]
+
+    assert fit.diagnostics["exact"]
+    np.testing.assert_allclose(fit.rating, case["mean"], atol=error + 1e-6)
+    np.testing.assert_allclose(fit.covariance, case["covariance"], atol=error + 1e-6)
+    assert fit.diagnostics["log_evidence"] == pytest.approx(case["log_evidence"], abs=2e-4)
+
+
+def test_drinks_are_those_of_quadrature_and_of_sixteen_million_draws():
+    """Coffee's mean 1.145137 by tensor quadrature; P(best) by importance sampling."""
+    ranking, fit = rank(DRINKS, model="thurstone"), fit_thurstone(DRINKS)
+    by_name = {row.player: row for row in ranking}
+    assert by_name["coffee"].mean == pytest.approx(1.145137, abs=2e-5)
+    assert by_name["coffee"].prob_best == pytest.approx(0.733694, abs=2e-4)
+    assert by_name["tea"].prob_best == pytest.approx(0.200258, abs=2e-4)
+    assert fit.std_error[1] == pytest.approx(0.740381, abs=1e-4)
+    assert by_name["coffee"].method == "thurstone exact"
+
+
+def test_equal_records_have_equal_numbers_whatever_the_seed_and_the_names():
+    """Juice and milk both beat water and lost to coffee and to tea."""
+    rankings = [rank(DRINKS, model="thurstone", rng=seed) for seed in (0, 9)]
+    assert rankings[0].rows == rankings[1].rows
+    by_name = {row.player: row for row in rankings[0]}
+    for field in (
+        "mean",
+        "std_error",
+        "low",
+        "high",
+        "expected_rank",
+        "prob_best",
+        "rank_low",
+        "rank_high",
+    ):
+        assert getattr(by_name["juice"], field) == getattr(by_name["milk"], field), field
+    ahead = rankings[0].prob_better()
+    assert ahead.loc["juice", "milk"] == 0.5
+
+
+def test_cycles_and_contradictions_are_exactly_level():
+    cycle = rank(Contests.of([0, 1, 2], [1, 2, 0], 1, players=3), model="thurstone")
+    contradiction = rank(Contests.of([0, 1], [1, 0], 1, players=2), model="thurstone")
+
+    assert {row.mean for row in cycle} == {0.0}
+    assert len({row.prob_best for row in cycle}) == 1
+    assert {row.mean for row in contradiction} == {0.0}
+    assert {row.prob_best for row in contradiction} == {0.5}
+
+
+def test_stated_errors_hold_beside_quadrature():
+    """Means, covariances and pairs of 20 problems drawn at random."""
+    worst = []
+    for seed in range(10):
+        rng = np.random.default_rng([3, seed])
+        variance = float(rng.choice([0.25, 1.0, 4.0]))
+        contests, wins = drawn(seed, 3, int(rng.integers(1, 25)), variance)
+        mean, covariance, ahead = quadrature(wins, variance)
+        fit = fit_thurstone(contests, prior_covariance=variance, estimator="exact")
+        about = fit.diagnostics
+        assert fit.ahead is not None
+        away = max(np.abs(fit.rating - mean).max(), np.abs(fit.covariance - covariance).max())
+        worst.append(away / (about["moments_error"] + 2e-6))
+        worst.append(np.abs(fit.ahead - ahead).max() / (about["probabilities_error"] + 2e-4))
+
+    assert max(worst) < 1
+
+
+def test_a_wrong_posterior_exceeds_the_stated_error():
+    """A control: the same check on one answer more."""
+    contests, wins = drawn(1, 3, 10, 1.0)
+    mean, _, _ = quadrature(wins + np.eye(3)[[1, 2, 0]] * [[0.05], [0], [0]], 1.0)
+    fit = fit_thurstone(contests, estimator="exact")
+
+    assert np.abs(fit.rating - mean).max() > 10 * fit.diagnostics["moments_error"]
+
+
+def test_ranks_are_doubly_stochastic_and_agree_with_pairs():
+    contests, _ = drawn(5, 6, 20, 1.0)
+    fit = fit_thurstone(contests, estimator="exact")
+    assert fit.ranks is not None
+    assert fit.ahead is not None
+
+    np.testing.assert_allclose(fit.ranks.sum(axis=0), 1, atol=1e-9)
+    np.testing.assert_allclose(fit.ranks.sum(axis=1), 1, atol=1e-9)
+    np.testing.assert_allclose(fit.ahead + fit.ahead.T, 1, atol=1e-12)
+    # A player's expected rank is one more than the expected number of better players.
+    better = fit.ahead.T.sum(axis=1) - 0.5
+    np.testing.assert_allclose(
+        fit.ranks @ np.arange(1, 7), 1 + better, atol=6 * fit.diagnostics["probabilities_error"]
+    )
+
+
+def test_what_is_not_exact_says_its_error():
+    contests, _ = drawn(8, 14, 60, 1.0)
+    ranking = rank(contests, model="thurstone")
+
+    assert not ranking.fit.diagnostics["exact"]
+    assert ranking[0].method.startswith("thurstone integrated to ±0.00")
+
+
+def test_ties_and_position_are_integrated_too():
+    """Beside Markov chains of δ and the position effect, whose error is stated."""
+    rng = np.random.default_rng(2)
+    first = rng.integers(0, 4, 60)
+    second = (first + rng.integers(1, 4, 60)) % 4
+    z = 0.7 * (second - first) + 0.3 + rng.normal(size=60)
+    outcome = np.where(z > 0.4, 1, np.where(z < -0.4, 0, 0.5))
+    contests = Contests.of(first, second, outcome, players=4, ordered=True)
+    exactly = fit_thurstone(contests, estimator="exact")
+    chains = fit_thurstone(contests, estimator="hmc", draws=16_000, rng=1)
+
+    error = 4 * chains.std_error / chains.diagnostics["ess"] ** 0.5
+    assert (np.abs(exactly.rating - chains.rating) < error).all()
+    np.testing.assert_allclose(exactly.std_error, chains.std_error, rtol=0.04)
+    for name in ("tie", "position"):
+        apart = exactly.parameters[name] - chains.parameters[name]
+        assert abs(apart) < 0.1 * chains.parameter_std_errors[name]
+
+
+def test_draws_are_points_in_proportion_to_the_posterior():
+    contests, _ = drawn(4, 5, 30, 1.0)
+    fit = fit_thurstone(contests, draws=5000)
+    assert fit.draws is not None
+
+    assert (5000, 5) == fit.draws.shape
+    np.testing.assert_allclose(fit.draws.mean(axis=0), fit.rating, atol=0.02)
+    np.testing.assert_allclose(fit.draws.std(axis=0), fit.std_error, rtol=0.02)
+
+
+def test_symmetries_are_permutations_that_keep_the_answers():
+    """Two equal challengers below a champion, and a stranger who met nobody."""
+    contests = Contests.of([0, 0], [1, 2], 1, players=4)
+    from evalstats_plugin.ranking.thurstone.design import sites_of
+
+    found = exact.symmetry_of(sites_of(contests, "threshold"), 4)
+    own = np.diagonal(found.labels)
+    assert own[1] == own[2]
+    assert 3 == len(set(own.tolist()))
+    assert found.reverse is None
