@@ -78,6 +78,9 @@ validate: $(DEV)
 		../bin/pyright --pythonpath ../bin/python --pythonplatform $$system || exit 1; done
 	$(BIN)/python -m pytest -m validation tests/validation
 	EVALSTATS_EXAMPLES=500 $(BIN)/python -m pytest tests/stats
+	EVALSTATS_ADVERSARY=20 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
+	EVALSTATS_ADVERSARY=1 EVALSTATS_LARGEST=5000 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
+	EVALSTATS_MUTATIONS=500000 $(BIN)/python -m pytest -n 2 tests/adversary/test_mutations.py
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks

@@ -46,8 +46,7 @@ def try_one_reader(name: str, inputs: str, told: str) -> None:
         for module in _INSTRUMENTED:
             import_module(f"evalstats_plugin.{module}")
     from damage import Choices, damaged
-    from readers import READERS
-    from test_damaged_files import outcome
+    from readers import READERS, outcome
 
     reader = READERS[name]
     folder = Path(tempfile.mkdtemp())

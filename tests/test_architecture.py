@@ -48,7 +48,7 @@ def _imports(name: str) -> set[str]:
 
 
 def test_there_are_few_modules_and_no_crowded_folder() -> None:
-    """At most 275 modules; a folder has at most 17 entries."""
+    """At most 295 modules; a folder has at most 17 entries."""
     entries: dict[Path, int] = defaultdict(int)
     for path in MODULES.values():
         entries[path.parent] += path.name != "__init__.py"
@@ -56,7 +56,7 @@ def test_there_are_few_modules_and_no_crowded_folder() -> None:
         if folder.parent in entries:
             entries[folder.parent] += 1
 
-    assert len(MODULES) <= 275
+    assert len(MODULES) <= 295
     assert {str(k): n for k, n in entries.items() if n > 17} == {}
 
 
@@ -140,7 +140,7 @@ def test_every_public_name_is_on_the_python_page() -> None:
 def test_pages_import_public_modules_only() -> None:
     """What documents import is a name of the package or of a package of a question."""
     public = {"evalstats_plugin", *(f"evalstats_plugin.{package}" for package in PACKAGES)}
-    public |= {"evalstats_plugin.errors", "evalstats_plugin.hookspecs"}
+    public |= {f"evalstats_plugin.{name}" for name in ("errors", "hookspecs", "testing")}
     imported = re.compile(
         r"^(?:>>> |\.\.\. )?\s*(?:from|import) (evalstats_plugin[\w.]*)", re.MULTILINE
     )

@@ -309,6 +309,10 @@ def _of_estimand(
     problem = _disagreement(every[inside], estimand.logged, of_items=whole) if done else None
     if problem and not (whole and is_mean):
         return _of_header(base, estimand, *notes, f"no interval: {problem}")
+    if problem and _n_scored(every) > (estimand.logged.n or np.inf):
+        # As after `inspect log exclude` and `log zero`: the header is of some, or of other scores.
+        why = f"{problem}: nobody can say which of them are meant, so the header alone is used"
+        return _of_header(base, estimand, *notes, why)
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
     made = epochs if kept.all() else _only(epochs, kept)
@@ -331,6 +335,11 @@ def _of_estimand(
         "unreduced": None if is_mean else Responses(**made),
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
+
+
+def _n_scored(scores: NDArray[np.float64]) -> int:
+    """Count the items that have a score."""
+    return int((~np.isnan(mean_over_epochs(scores))).sum())
 
 
 def _only(fields: Fields, kept: NDArray[np.bool_]) -> Fields:

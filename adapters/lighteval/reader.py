@@ -296,9 +296,9 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
             flat = [m for m in metrics or () if m in names]
             docs = next((name for name in _DOCS if name in names), None)
             wanted = [scores, docs, *flat, *({_QUESTION, _PROMPT, "hashes"} & {*names})]
-            columns = [name for name in wanted if name]
-            check_parquet(metadata, path, columns)
-            table = pq.read_table(file, columns=columns)
+            chosen = [name for name in wanted if name]
+            check_parquet(metadata, path, chosen)
+            table = pq.read_table(file, columns=chosen)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read as Parquet: {error}") from error
     columns: dict[str, list[Any]] = {

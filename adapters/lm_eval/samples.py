@@ -694,8 +694,8 @@ class Tree:
         logged = as_number(self.results.get(group, {}).get(key))
         if logged is None:
             return ("micro",)
-        tasks = [t for t in self.leaves(group) if as_number((self.results.get(t) or {}).get(key))
-                 is not None]  # fmt: skip
+        tasks = [t for t in self.leaves(group)
+                 if as_number(section(self.results, t).get(key)) is not None]  # fmt: skip
         values = [as_number(self.results[task][key]) or 0.0 for task in tasks]
         sizes = [self.size(task) for task in tasks]
         if not values:
@@ -705,7 +705,9 @@ class Tree:
         micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
         macro = sum(values) / len(values)
         known: dict[Literal["micro", "macro"], float] = {"micro": micro, "macro": macro}
-        fits = tuple(name for name, value in known.items() if same(value, logged))
+        fits: list[Literal["micro", "macro"]] = [
+            name for name, value in known.items() if same(value, logged)
+        ]
         return fits or (
             f"mismatch: the log has value {logged:.6g} where its tasks give {micro:.6g} weighted "
             f"by items and {macro:.6g} unweighted"

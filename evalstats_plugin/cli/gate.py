@@ -136,7 +136,7 @@ def _strictly(command: click.Command, option: click.Option, value: Any) -> Any:
         kind, what = (int, float), "a number"
     elif not isinstance(option.type, Parsed):
         kind, what = (str,), "a text"
-    each = taken if isinstance(taken, list) else [taken]
+    each: list[Any] = taken if option.multiple else [taken]
     if not option.is_flag and not all(type(one) in kind for one in each):
         raise SelectionError(f"give {what}")
     return taken

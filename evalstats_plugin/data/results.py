@@ -173,11 +173,9 @@ def _hidden(kind: type[Any]) -> dict[str, None]:
 
 def _plain(row: Any) -> dict[str, Any]:
     hidden = _hidden(type(row))
-    return {
-        name: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
-        for name, value in asdict(replace(row, **hidden) if hidden else row).items()
-        if name not in hidden
-    }
+    found = asdict(replace(row, **hidden) if hidden else row)
+    values = ((name, value) for name, value in found.items() if name not in hidden)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}  # pyright: ignore[reportUnknownArgumentType]
 
 
 def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:

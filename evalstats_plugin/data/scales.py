@@ -38,17 +38,17 @@ _FAR = 5.0
 class Strays(NamedTuple):
     """Values beyond a scale."""
 
-    count: int
+    n: int
     values: tuple[float, ...]
     """Distinct, in order."""
 
     def question(self, metric: str, scale: str) -> str:
-        """Return what to ask of whoever knows the scores."""
+        """Return what to ask of the user, who knows the scores."""
         shown = few([_text(value) for value in self.values])
         code = f" --missing-code {self.values[0]:g}" if len(self.values) <= MOST_CODES else ""
         hint = f"a code for missing? {code.strip()} leaves such out; " if code else ""
         return (
-            f"{counted(self.count, 'value')} of {shown} beyond the scale {scale}: {hint}"
+            f"{counted(self.n, 'value')} of {shown} beyond the scale {scale}: {hint}"
             f"--bounds {metric}=LOW,HIGH sets another scale"
         )
 
@@ -61,7 +61,7 @@ def strays(scores: FloatArray, bounds: tuple[float, float]) -> Strays | None:
     """Return the finite values beyond the bounds; None without any.
 
     >>> strays(np.array([0, 1, -1, 1, -1]), (0, 1))
-    Strays(count=2, values=(-1.0,))
+    Strays(n=2, values=(-1.0,))
     """
     low, high = bounds
     rounding = 1e-9 * max(abs(end) for end in (low, high, 0.0) if np.isfinite(end))
@@ -108,7 +108,7 @@ def _few_beyond(known: FloatArray, bounds: tuple[float, float]) -> bool:
     # A few answers graded 5 among many graded 1 are no codes.
     if beyond is None or not len(inside) or inside.min() == inside.max() == 1:
         return False
-    return beyond.count <= FEW * len(known) and len(beyond.values) <= MOST_CODES
+    return beyond.n <= FEW * len(known) and len(beyond.values) <= MOST_CODES
 
 
 def _without_codes(known: FloatArray) -> FloatArray:
@@ -181,7 +181,7 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     if usual is not None:
         beyond = strays(scores, (usual.low, usual.high))
         size = int(np.isfinite(scores).sum())
-        if beyond is None or beyond.count <= FEW * size:
+        if beyond is None or beyond.n <= FEW * size:
             return list(group)
     scale = observed(scores)
     metric = group[0].measure.metric

@@ -142,110 +142,79 @@ def annotate(
     for name in fits:
         if name not in FITS:
             raise SelectionError(no_such("model to fit", name, FITS, ", ".join(FITS)))
-    once = partial(
-        _annotate,
-        paths,
-        output=output,
-        in_place=in_place,
-        rescore=rescore,
-        allow_partial=allow_partial,
-        overwrite=overwrite,
-        compare=compare,
-        baseline=baseline,
-        items=items,
-        fits=fits,
-        at_k=at_k,
-        selection=selection,
-        analysis=analysis or default_analysis(),
-        plugins=plugins or load_plugins(),
-        raises=on_broken is None,
-    )
-    return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
-
-
-def _annotate(
-    paths: Sequence[str | Path],
-    *,
-    output: str | Path | None,
-    in_place: bool,
-    rescore: bool,
-    allow_partial: bool,
-    overwrite: bool,
-    compare: bool | Mapping[str, Any],
-    baseline: str | None,
-    items: Literal["no", "metadata", "columns"],
-    fits: Collection[str],
-    at_k: Sequence[str],
-    selection: Selection | None,
-    analysis: Analysis,
-    plugins: Plugins,
-    raises: bool,
-) -> _Outcome:
-    """Annotate logs once, as `annotate` describes it."""
     from evalstats_plugin.runtime import VERSION
 
-    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    states = {log: _revision(log) for log in targets}
-    # Analyses across logs need all responses; without them one log at a time is in memory.
-    together = bool(compare or baseline or fits or items != "no")
-    run = partial(_analyse, selection or Selection(), tuple(at_k), analysis, plugins, keep=together,
-                  rescore=rescore)  # fmt: skip
-    seen, broken = _analyse_all(list(targets), run, plugins=plugins)
-    if not allow_partial:
-        broken |= _not_whole(seen, rescore=rescore)
-        seen = {log: one for log, one in seen.items() if log not in broken}
-    if raises:
-        named = set(map(str, paths))
-        broken = {
-            log: error
-            for log, error in broken.items()
-            if str(log) in named or not isinstance(error, IncompleteLogError)
-        }
-    if not seen:
-        if (rest := [log for log in targets if log not in broken]) and selection is not None:
-            raise nothing_selected(rest, selection, plugins)
-        return _Outcome([], broken, len(targets))
-    if all(one.unfit for one in seen.values()):
-        raise next(one.unfit for one in seen.values() if one.unfit)
-    found = {log: one.responses for log, one in seen.items()}
-    labelled = _labelled(found) if together else {}
-    options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
-    crossed = _crossed(labelled, baseline, options) if compare or baseline else None
-    results = {log: one.intervals for log, one in seen.items()}
-    scales = pooled = capabilities = None
-    if fits:
-        # They load SciPy and torch.
-        from evalstats_plugin.logs import together as fitted
+    using, analyse = plugins or load_plugins(), analysis or default_analysis()
 
-        level = next((row.confidence_level for each in results.values() for row in each), 0.95)
-        if "irt" in fits:
-            scales = fitted.CrossedAbilities(labelled, confidence_level=level, items=items != "no")
-        if "pool" in fits:
-            pooled = fitted.CrossedScores(labelled, confidence_level=level)
-        if "capabilities" in fits:
-            capabilities = fitted.CrossedCapabilities(labelled, plugins)
-    of_fits = [fit for fit in (scales, capabilities) if fit is not None]
-    statistics = _items(found, of_fits) if items != "no" else {}
-    annotations = {
-        log: Annotation(
-            results[log],
-            VERSION,
-            rescore,
-            crossed.of_log(str(log)) if crossed else None,
-            crossed.ranks_of_log(str(log)) if crossed else None,
-            _of_items(statistics[_tasks(responses)], crossed, str(log)) if items != "no" else None,
-            items == "columns",
-            scales.of_log(str(log)) if scales else None,
-            pooled.of_log(str(log)) if pooled else None,
-            capabilities.of_log(str(log)) if capabilities else None,
-            seen[log].partial,
-            crossed.baseline if crossed else "",
-        )
-        for log, responses in found.items()
-    }
-    how = _How(as_path(output) if output else None, overwrite)
-    written, unwritten = _write_all(annotations, targets, states, plugins, how)
-    return _Outcome(written, broken | unwritten, len(targets))
+    def once() -> _Outcome:
+        targets = _targets(paths, output, in_place=in_place, plugins=using)
+        states = {log: _revision(log) for log in targets}
+        # Analyses across logs need all responses; without them one log at a time is in memory.
+        together = bool(compare or baseline or fits or items != "no")
+        chosen = selection or Selection()
+        run = partial(_analyse, chosen, tuple(at_k), analyse, using, keep=together, rescore=rescore)
+        seen, broken = _analyse_all(list(targets), run, plugins=using)
+        if not allow_partial:
+            broken |= _not_whole(seen, rescore=rescore)
+            seen = {log: one for log, one in seen.items() if log not in broken}
+        if on_broken is None:
+            named = set(map(str, paths))
+            broken = {
+                log: error
+                for log, error in broken.items()
+                if str(log) in named or not isinstance(error, IncompleteLogError)
+            }
+        if not seen:
+            if (rest := [log for log in targets if log not in broken]) and selection is not None:
+                raise nothing_selected(rest, selection, using)
+            return _Outcome([], broken, len(targets))
+        if all(one.unfit for one in seen.values()):
+            raise next(one.unfit for one in seen.values() if one.unfit)
+        found = {log: one.responses for log, one in seen.items()}
+        labelled = _labelled(found) if together else {}
+        options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
+        crossed = _crossed(labelled, baseline, options) if compare or baseline else None
+        results = {log: one.intervals for log, one in seen.items()}
+        scales = pooled = capabilities = None
+        if fits:
+            # They load SciPy and torch.
+            from evalstats_plugin.logs import together as fitted
+
+            level = next((row.confidence_level for each in results.values() for row in each), 0.95)
+            if "irt" in fits:
+                scales = fitted.CrossedAbilities(
+                    labelled, confidence_level=level, items=items != "no"
+                )
+            if "pool" in fits:
+                pooled = fitted.CrossedScores(labelled, confidence_level=level)
+            if "capabilities" in fits:
+                capabilities = fitted.CrossedCapabilities(labelled, using)
+        of_fits = [fit for fit in (scales, capabilities) if fit is not None]
+        statistics = _items(found, of_fits) if items != "no" else {}
+        annotations = {
+            log: Annotation(
+                results[log],
+                VERSION,
+                rescore,
+                crossed.of_log(str(log)) if crossed else None,
+                crossed.ranks_of_log(str(log)) if crossed else None,
+                _of_items(statistics[_tasks(responses)], crossed, str(log))
+                if items != "no"
+                else None,
+                items == "columns",
+                scales.of_log(str(log)) if scales else None,
+                pooled.of_log(str(log)) if pooled else None,
+                capabilities.of_log(str(log)) if capabilities else None,
+                seen[log].partial,
+                crossed.baseline if crossed else "",
+            )
+            for log, responses in found.items()
+        }
+        how = _How(as_path(output) if output else None, overwrite)
+        written, unwritten = _write_all(annotations, targets, states, using, how)
+        return _Outcome(written, broken | unwritten, len(targets))
+
+    return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
 
 
 def strip(

@@ -94,12 +94,13 @@ def _encodable(values: Any) -> Any:
         )
     if isinstance(values, tuple):
         return tuple(map(_encodable, cast("tuple[Any, ...]", values)))
-    if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
+    if isinstance(values, np.ndarray):
         array = cast("NDArray[Any]", values)
-        if array.dtype.kind == "U" and not _has_halves(array):
+        kind = array.dtype.kind
+        if kind not in "UO" or (kind == "U" and not _has_halves(array)):
             return array
         escaped = [_encodable(value) for value in array.ravel().tolist()]
-        return np.array(escaped, dtype=array.dtype.kind).reshape(array.shape)
+        return np.array(escaped, dtype=kind).reshape(array.shape)
     return values
 
 

@@ -192,7 +192,7 @@ def read(
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
-    differences = notes_on_differences(kept)
+    differences = [*_about_limits(kept), *notes_on_differences(kept)]
     return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
 
 
@@ -563,6 +563,17 @@ def _about_broken(
     if done_since:
         notes.append(f"runs broken off, which another log took to their end: {few(done_since)}")
     return notes
+
+
+def _about_limits(kept: Iterable[Responses]) -> list[str]:
+    """Return a note on tasks of which a part was run: harnesses take the first items."""
+    parts = [
+        f"{r.task}: {len(r.item_ids)} of {r.population}"
+        for r in kept
+        if r.population and r.predicted is None and len(r.item_ids)
+    ]
+    why = "the first ones unless they were chosen otherwise, and those are no random part"
+    return [f"only some items were run, {why} ({few(list(dict.fromkeys(parts)))})"] if parts else []
 
 
 def _check_used(found: Sequence[Responses], selection: Selection) -> None:

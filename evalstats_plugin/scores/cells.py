@@ -211,9 +211,12 @@ def _of_logged_counts(r: Responses) -> Cell:
         logged = r.logged_std_error
         if logged is None or not abs(logged - expected) <= 1e-6 * max(expected, 1e-3):
             return nothing
-    note = "no samples logged: counts recovered from the value, its stderr and n"
+    note = "counts recovered from the value, its stderr and n"
+    note = note if r.notes else f"no samples logged: {note}"
+    # What was no reason for items is none against an interval that has been found.
+    known = tuple(each.removeprefix("no interval: ") for each in r.notes)
     return replace(
-        nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*r.notes, note)
+        nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*known, note)
     )
 
 

@@ -8,6 +8,7 @@ tell in `Responses.provenance` and `Responses.settings`, and passes over what th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,12 +43,16 @@ PROBLEMS = {
     "questions": "an item id stands for different questions",
     "prompts": "models were asked the same questions in different words",
     "unscored": "items have no score",
+    "invalidated": "answers were marked as invalid, and are left out",
     "annotated": "some logs here are annotated and some are not",
 }
 """Problems that are looked for, in the order of their findings."""
 
 _MISMATCH = "mismatch: "
 """How notes of readers begin that name a contradiction."""
+
+_INVALIDATED = re.compile(r"\d+ invalidated samples? (?:is|are) left out")
+"""A note of readers."""
 
 _UNLIKELY = 0.01
 """Probability below which unscored items are no random part of a task."""
@@ -86,6 +91,7 @@ def find_problems(responses: Iterable[Responses]) -> list[Finding]:
         *_versions(everything),
         *(found for found in find_differences(latest) if found.problem != "versions"),
         *_unscored(latest),
+        *_invalidated(latest),
         *_half_annotated(everything),
     ]
 
@@ -322,6 +328,18 @@ def _unscored(latest: Sequence[Responses]) -> Iterator[Finding]:
                 alike.setdefault(about + _difficulty(r, gone, others), []).append(r)
         for detail, some in alike.items():
             yield _found("unscored", task, some, detail)
+    without = [r for r in latest if not r.scores.size and r.logged is None and r.pairs is None]
+    for (task, metric), some in grouped(without, lambda r: (r.task, r.metric)).items():
+        why = f" ({some[0].notes[0]})" if some[0].notes else ""
+        yield _found("unscored", task, some, f"{metric}: no item and no value{why}")
+
+
+def _invalidated(latest: Sequence[Responses]) -> Iterator[Finding]:
+    """Yield that a person has marked answers as invalid."""
+    for r in latest:
+        for note in r.notes:
+            if _INVALIDATED.fullmatch(note):
+                yield _found("invalidated", r.task, [r], f"{r.metric}: {note}")
 
 
 def _difficulty(r: Responses, gone: NDArray[np.bool_], others: Sequence[Responses]) -> str:

@@ -30,7 +30,7 @@ from evalstats_plugin.data.responses import (
     task_shares,
 )
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
-from evalstats_plugin.data.scales import settled
+from evalstats_plugin.data.scales import UNLIMITED, settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
@@ -354,8 +354,9 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         lower = upper = None
     elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
-    elif r.measure.scale is not None and cell.composite is None and lower is not None:
-        lower, upper = max(lower, r.measure.scale.low), min(upper, r.measure.scale.high)
+    elif lower is not None and upper is not None and cell.composite is None:
+        scale = r.measure.scale or UNLIMITED
+        lower, upper = max(lower, scale.low), min(upper, scale.high)
     return ScoreInterval(
         model=r.model,
         task=r.task,

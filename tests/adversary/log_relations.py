@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluations import Evaluation, Scale, Task
+from evaluations import LARGEST, Evaluation, Scale, Task
 from relations import Relation, by_scale, changed, close
 from written_logs import LOGS, Rendering, by_cluster
 from written_tables import TABLES, matrix_of, validator
@@ -29,7 +29,7 @@ RENDERINGS: Mapping[str, Rendering] = {**LOGS, **TABLES}
 QUICK = tuple(name for name in RENDERINGS if name != "Inspect .eval")
 """Archives take ten times as long to write as their JSON, and hold the same."""
 
-SMALL: Mapping[str, Any] = {"models": (1, 3), "tasks": (1, 2), "items": (1, 12)}
+SMALL: Mapping[str, Any] = {"models": (1, 3), "tasks": (1, 2), "items": (1, LARGEST // 2)}
 
 ALONE: Mapping[str, Any] = {
     **SMALL, "tasks": (1, 1), "metrics": 1, "groups": False, "cut": False, "odd_names": False,
@@ -203,6 +203,13 @@ def every_adapter_finds_the_same_difference(e: Evaluation, folder: Path) -> None
 
 def _has_unscored_items(e: Evaluation) -> bool:
     return any(np.isnan(scores).all(axis=2).any() for scores in e.scores.values())
+
+
+def no_adapter_gives_certainty(e: Evaluation, folder: Path) -> None:
+    """Scores that are all alike are no proof that the next one is: no interval is one point."""
+    for name, _, place in written(e, folder):
+        for row in es.intervals(es.read(place), rng=0):
+            assert row.low is None or row.low < row.high, (name, row)
 
 
 # What is done to logs ----------------------------------------------------------------------------
@@ -528,6 +535,12 @@ LOG_RELATIONS: Mapping[str, Relation] = {
          "metrics": 1, "odd_names": False},
         by_scale(),
         4,
+    ),
+    "no adapter gives certainty": Relation(
+        no_adapter_gives_certainty,
+        changed("intervals", lambda r: replace(r, low=r.high)),
+        {**SMALL, "shapes": ("all best", "all worst"), "odd_names": False},
+        examples=8,
     ),
     "reading changes no file": Relation(
         reading_changes_no_file, writes_beside, SMALL, examples=6

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluations import SCALES, Evaluation, Scale, Scores, Task
+from evaluations import LARGEST, SCALES, Evaluation, Scale, Scores, Task
 from written_tables import matrix_of
 
 import evalstats_plugin as es
@@ -26,8 +26,8 @@ Break = Callable[[pytest.MonkeyPatch], None]
 ONE_TASK: Mapping[str, Any] = {
     "tasks": (1, 1), "metrics": 1, "groups": False, "cut": False, "odd_names": False,
 }  # fmt: skip
-TWO_MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 2), "items": (2, 24)}
-MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 4), "items": (2, 24)}
+TWO_MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 2), "items": (2, LARGEST)}
+MODELS: Mapping[str, Any] = {**ONE_TASK, "models": (2, 4), "items": (2, LARGEST)}
 
 BOUNDED = tuple(name for name, scale in SCALES.items() if scale.bounds)
 

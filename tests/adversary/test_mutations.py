@@ -124,7 +124,7 @@ def _protocol(path: Path) -> object:
     import click
 
     from evalstats_plugin.cli import main
-    from evalstats_plugin.cli.protocol import take_protocol
+    from evalstats_plugin.cli.gate import take_protocol
 
     with main.make_context("x", ["gate"]) as root:
         gate = main.get_command(root, "gate")

@@ -117,3 +117,16 @@ def test_a_report_names_differences_between_models(run: Run, logs: Path) -> None
         shown = " ".join(done.stdout.split())
         assert "asked with different settings of the task" in shown, done.stderr
         assert "`evalstats-plugin check` says which" in shown
+
+
+def test_runs_without_scores_and_invalidated_answers_are_findings(run: Run) -> None:
+    """Nothing was scored of a run that only asked; a person has marked answers as invalid."""
+    asked = LOGS / "lm_eval" / "0.4.13" / "out_predict_only"
+    reviewed = LOGS / "inspect_ai" / "0.3.285" / "reviewed"
+    rows = json.loads(run("check", asked, reviewed, "--format", "json").stdout)["results"]
+
+    assert [("unscored", "es_gen")] * 2 + [("invalidated", "arith")] == [
+        (row["problem"], row["task"]) for row in rows
+    ]
+    assert "--predict_only: nothing was scored" in rows[0]["detail"]
+    assert "match: 2 invalidated samples are left out" == rows[2]["detail"]

@@ -288,11 +288,11 @@ def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
 
 @pytest.fixture
 def solvers(tmp_path: Path) -> Path:
-    """Give the logs of twelve models on one task, every third question of which needs one skill."""
+    """Give the logs of 24 models on one task, every third question of which needs one skill."""
     rng = np.random.default_rng(0)
     needs = np.arange(90) % 3 == 0
-    logit = rng.normal(size=(12, 1)) + 3 * rng.normal(size=(12, 1)) * needs
-    right = rng.random((12, 90)) < 1 / (1 + np.exp(-logit))
+    logit = rng.normal(size=(24, 1)) + 3 * rng.normal(size=(24, 1)) * needs
+    right = rng.random((24, 90)) < 1 / (1 + np.exp(-logit))
     for i, row in enumerate(right.astype(float).tolist()):
         write_log(tmp_path / "logs", f"m{i:02}", {"quiz": row})
     return tmp_path / "logs"

@@ -47,7 +47,7 @@ def test_the_number_of_models_is_allowed_for(run: Run) -> None:
     """And said."""
     done = run("power", "--discordance", "0.2", "-d", "0.05", "--n-models", "10")
 
-    assert "1,331 items" in done.stdout
+    assert "1,328 items" in done.stdout
     assert "allowing for 45 pairs of 10 models" in done.stdout
 
 
@@ -86,7 +86,7 @@ def test_csv_and_markdown_have_a_line_per_answer(run: Run) -> None:
     assert 6 == len(rows)
     assert "n_items" == rows[0]["quantity"]
     number = "{n_items} [{low}, {high}]".format(**rows[0])
-    line = f"| arith | match | mockllm/beta | mockllm/alpha | {number} | mcnemar-mid-p |"
+    line = f"| arith | match | mockllm/beta | mockllm/alpha | {number} | symmetric-bootstrap |"
     assert line in markdown
 
 
@@ -95,7 +95,7 @@ def test_assumptions_have_every_format(run: Run, form: str) -> None:
     done = run("power", "--discordance", "0.2", "-n", "200", "--format", form)
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert "0.087" in done.stdout
+    assert "0.0867" in done.stdout or "0.0866763" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -252,3 +252,11 @@ def test_arrays_of_other_things_are_refused() -> None:
 def test_tasks_and_metrics_of_arrays_are_selected() -> None:
     with pytest.raises(SelectionError, match="of no task and metric that has a name"):
         es.read(np.eye(3), task="other")
+
+
+def test_a_run_of_a_part_of_a_task_is_noted() -> None:
+    """Harnesses take the first items."""
+    found = es.read(LOGS / "lm_eval" / "0.4.13" / "out_limit", task="es_mc")
+
+    (note,) = (note for note in found.notes if note.startswith("only some items were run"))
+    assert note.endswith("(es_mc: 7 of 60)")

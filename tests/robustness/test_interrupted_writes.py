@@ -176,7 +176,7 @@ mount -t tmpfs -o size=64k tmpfs "$1"
 cp "$2"/*.json* "$1"
 before=$(sha256sum "$1"/results_*.json)
 if [ "$4" = full ]; then head -c 65536 /dev/zero > "$1/filler" 2> /dev/null || true
-else mount -o remount,ro "$1"; fi
+else mount -o remount,ro "$1" || { echo "not mounted"; exit; }; fi
 code=0
 "$3" -m evalstats_plugin annotate "$1" --in-place || code=$?
 [ "$before" = "$(sha256sum "$1"/results_*.json)" ] && echo "code $code, unchanged"
@@ -194,6 +194,8 @@ def test_a_disk_that_takes_nothing(how: str, message: str, tmp_path: Path) -> No
     script = ["sh", "-c", _ON_A_DISK_OF_ITS_OWN, "sh", tmp_path, LM_EVAL, sys.executable, how]
     done = subprocess.run(["unshare", "-Urm", *script], capture_output=True, text=True, check=False)
 
+    if "not mounted" in done.stdout:
+        pytest.skip("this system lets only root mount a file system again")
     assert "code 2, unchanged" in done.stdout
     assert message in done.stderr
     assert 1 == len(done.stderr.splitlines())

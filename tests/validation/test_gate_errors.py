@@ -99,8 +99,8 @@ def test_the_figures_are_written():
 
 
 def test_drops_of_the_size_said_are_detected():
-    """Power 0.8, up to the Monte-Carlo error and what the pilot's error makes of the drop."""
-    assert all(0.72 <= row["regressed"] <= 0.9 for row in detected())
+    """About the power of 0.8 that is said: it is of McNemar's test, the gate's limits have less."""
+    assert all(0.65 <= row["regressed"] <= 0.9 for row in detected())
 
 
 def test_errors_are_held_and_losses_found():

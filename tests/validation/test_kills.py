@@ -1,6 +1,6 @@
 """Are files old or new, whatever kills or refuses the writer? Writes kills.json.
 
-400 kills and 100 full disks, or more, at random system calls, over all writers: those with few
+1,000 kills and 200 full disks, or more, at random system calls, over all writers: those with few
 steps, which are fast, have most. And four programs that write to one folder, judge into one file
 and annotate the same logs at the same time: they wait for each other, and go on.
 """
@@ -28,7 +28,7 @@ from evalstats_plugin.runtime.writing import edit, write_bytes
 
 pytestmark = pytest.mark.validation
 
-KILLS, FULL_DISKS = 400, 100
+KILLS, FULL_DISKS = 1000, 200
 CONTENDERS, ROUNDS, LOGS = 4, 50, 40
 
 GROUPS = {

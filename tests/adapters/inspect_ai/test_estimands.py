@@ -126,7 +126,8 @@ def test_reasons_are_few(generated: dict[str, Path]) -> None:
 
     assert set(without) == {
         *(f"others grades/{name}" for name in ("C", "I", "P", "N", "longest_run")),
-        "others keys/aggregate", "four partial/majority", "four keys:style/majority",
+        "headline binary/longest_run", "others keys/aggregate", "four partial/majority",
+        "four keys:style/majority",
     }  # fmt: skip
     assert without["others grades/longest_run"].endswith("longest_run is no mean of item scores")
 

@@ -17,7 +17,7 @@ import pytest
 from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
 from inspect_ai.scorer import value_to_float
 
-from evalstats_plugin import compare, read
+from evalstats_plugin import compare, intervals, read
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
 from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 from evalstats_plugin.data.responses import Responses, Selection
@@ -496,3 +496,24 @@ def test_items_that_are_gone_are_counted_where_the_header_lists_no_ids(tmp_path:
     found, *_ = _of(_edited(log, tmp_path / log.name, cut)).values()
 
     assert (len(found.item_ids), found.measure.n_cut, found.is_partial) == (20, 40, True)
+
+
+def test_a_header_of_fewer_samples_than_are_there_is_all_that_is_used(tmp_path: Path) -> None:
+    """As after ``inspect log exclude``: nobody can say which samples are meant."""
+    source = next((LATEST / "models").glob("*_arith_*"))
+    log = read_eval_log(str(source))
+    assert log.samples is not None
+    assert log.results is not None
+    kept = log.samples[10:]
+    share = sum((s.scores or {})["match"].value == "C" for s in kept) / len(kept)
+    for score in log.results.scores:
+        score.metrics = {"accuracy": score.metrics["accuracy"]}
+        score.metrics["accuracy"].value = share
+        score.scored_samples, score.unscored_samples = len(kept), 10
+    file = tmp_path / "some.eval"
+    write_eval_log(log, str(file))
+    (row,) = intervals(read(file, metric="match"), rng=0)
+
+    assert share == row.estimate == row.logged
+    assert row.low is None
+    assert "40 scored items were logged, 50 are there" in row.notes[0]

@@ -42,6 +42,14 @@ def evalstats_read_log(log):
 
 
 @hookimpl
+def evalstats_metrics():
+    from evalstats_plugin.data.measure import Scale
+    from evalstats_plugin.data.metrics import StockMetric
+
+    return [StockMetric("smiles", Scale(0.0, 5.0, unit="points"), harness="toybench")]
+
+
+@hookimpl
 def evalstats_read_results(results):
     from pathlib import Path
 
