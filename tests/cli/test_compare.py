@@ -42,7 +42,7 @@ def test_the_table_fits_eighty_columns_and_cuts_nothing(run: Run) -> None:
     assert 0 == done.returncode
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "es_sub_a acc, 30 items" in done.stdout
-    assert "models/m2 models/m0 +0.4667 [+0.0922, +0.7274]  0.0008   >99.9 % better" in done.stdout
+    assert "models/m2 models/m0 +0.4667 [+0.1531, +0.7897]  0.0002   >99.9 % better" in done.stdout
     assert "unclear: these items do not" in " ".join(done.stdout.split())
     assert "…" not in done.stdout
 
