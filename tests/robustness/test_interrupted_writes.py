@@ -145,6 +145,7 @@ _BELOW = {
     "evalstats_plugin/data/matrix.py",
     "evalstats_plugin/runtime/files.py",
     "evalstats_plugin/runtime/writing.py",
+    "evalstats_plugin/testing.py",  # copies of logs, in a folder of its own
     "evalstats_plugin/runtime/workers.py",  # in a folder of its own, gone with the block
 }
 

@@ -281,6 +281,7 @@ NAMED = {
     "gate": ("gate", "LOG", "--baseline", "m", "--junit", "FILE.xml"),
     "table": ("table", "LOG", "--bib", "FILE.bib"),
     "rank sample": ("rank", "sample", "VOTES", "FILE.jsonl"),
+    "rank raw-sample": ("rank", "raw-sample", "3", "FILE.jsonl"),
     "rank merge": ("rank", "merge", "VOTES", "-o", "FILE.csv"),
     "irt fit": ("irt", "fit", "LOG", "--save", "FILE.parquet"),
     "irt link": ("irt", "link", "LOG", "--to", "x.parquet", "--save", "FILE.parquet"),
