@@ -267,13 +267,14 @@ def compare(
         are nearly alike the one that looks better is in part the luckier. A single pair is always
         looked at alone.
     rng
-        Generator or seed, for random draws common to all pairs.
+        Generator or seed, for methods that draw: bootstraps, and metrics that are not means.
 
     Notes
     -----
-    One pair is compared by `method`: interval, p-value and P(better) are of one distribution. Two
-    pairs or more are judged by the largest of their statistics under random sign flips of items,
-    of whole clusters where items come in clusters: `stats.simultaneous`.
+    Interval, p-value and P(better) of a pair are of one distribution of its mean difference over
+    items, or over whole clusters where items come in clusters: `stats.differences`. It needs no
+    seed. Two pairs or more share one critical value besides: `stats.simultaneous`, of one stream of
+    draws whose error each row names. A method that is named is used alone, by Bonferroni.
     Where a log does not say which scores are better, the higher are taken to be. Metrics that
     are not means of items (F1, BLEU, perplexity) are compared by what their items add up to.
 

@@ -370,7 +370,7 @@ def _caption(layout: _Layout, *, plus_minus: bool, cite: bool) -> str:
         source = r"~\cite{mogstad2024ranks}" if cite else ""
         said.append(
             rf"\emph{{Rank}}: places left open by {pairs} of models, compared on the same items"
-            f"{at_once} ({level}, largest statistic of all pairs under sign flips){source}."
+            f"{at_once} ({level}, one critical value for all pairs){source}."
         )
         if layout.has_ties:
             said.append(r"Models that share a letter under \emph{Ties} cannot be told apart.")
