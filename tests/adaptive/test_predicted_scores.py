@@ -96,8 +96,9 @@ def test_of_a_complete_run_the_score_is_known():
     [row] = compare([tested, complete])
 
     assert row.difference == pytest.approx(ANSWERS[1].mean() - tested.predicted.scores.mean())
-    alone = intervals([tested]).rows[0]
-    assert row.high - row.low == pytest.approx(alone.high - alone.low, rel=0.1)
+    # The complete run has no error: the width is that of the predicted score's own.
+    error = np.sqrt(tested.predicted.variances.sum() / 60**2 + tested.predicted.common**2)
+    assert row.high - row.low == pytest.approx(2 * 1.96 * error, rel=1e-4)
 
 
 def test_complete_runs_beside_an_adaptive_one_are_compared_as_without_it():

@@ -189,7 +189,9 @@ def test_all_right_and_all_wrong_stay_finite(estimator):
     assert np.isfinite(fit.ability_std_error).all()
     assert np.isfinite(fit.difficulty).all()
     assert fit.ability.argmax() == 5
-    assert fit.difficulty[0] == pytest.approx(fit.difficulty.min(), abs=1e-9)
+    # Means of chains have a Monte-Carlo error.
+    chance = 0.1 if estimator == "mcmc" else 1e-9
+    assert fit.difficulty[0] == pytest.approx(fit.difficulty.min(), abs=chance)
 
 
 def test_what_an_estimator_cannot_fit_is_refused():
