@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,13 @@ class Key:
     name: str
 
 
-def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
+def read_instances(path: Path, aggregate: Json) -> tuple[dict[Key, Column], bool]:
     """Read a file of instances.
+
+    Returns
+    -------
+    The instances of each result, and whether they are not those of the checksum in the aggregate
+    file.
 
     Raises
     ------
@@ -66,15 +71,16 @@ def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
         aggregate file; or the number of lines differs from that in the aggregate file.
     """
     found: dict[Key, Column] = {}
-    lines = 0
-    for number, record in _records(path):
+    lines, digest = 0, hashlib.sha256()
+    for number, record in _records(path, digest.update):
         where = f"{path}: line {number}"
         lines += 1
         if number == 1:
             check_version(record.get("schema_version"), where)
             _check_same(record, aggregate, where)
         _add(found, record, where)
-    expected = section(aggregate, "detailed_evaluation_results").get("total_rows")
+    about = section(aggregate, "detailed_evaluation_results")
+    expected = about.get("total_rows")
     if isinstance(expected, int) and expected != lines:
         msg = (
             f"{path} has {lines} instances, but its aggregate file says {expected}: it is cut off "
@@ -83,21 +89,16 @@ def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
         raise LogError(msg)
     if not lines:
         raise LogError(f"{path} is empty. Write one instance a line, or leave the file out.")
-    return found
+    checked = about.get("hash_algorithm") == "sha256" and bool(about.get("checksum"))
+    return found, checked and digest.hexdigest() != about["checksum"]
 
 
-def is_altered(path: Path, aggregate: Json) -> bool:
-    """Whether instances are not those of the checksum in the aggregate file."""
-    about = section(aggregate, "detailed_evaluation_results")
-    if about.get("hash_algorithm") != "sha256" or not about.get("checksum"):
-        return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() != about["checksum"]
-
-
-def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _records(
+    path: Path, on_line: Callable[[bytes], object]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb", buffering=_BUFFER) as file:
         for number, line in enumerate(file, 1):
+            on_line(line)
             if not line.strip():
                 continue
             where = f"{path}: line {number}"

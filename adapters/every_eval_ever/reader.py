@@ -20,7 +20,6 @@ from evalstats_plugin.adapters.every_eval_ever.instances import (
     WEIGHT,
     Column,
     Key,
-    is_altered,
     match,
     mean_of,
     read_instances,
@@ -117,8 +116,8 @@ class _Log:
         if self.selection.header_only or not wanted:
             return [Responses(**bare[i]) for i in wanted]
         instances = instances_of(self.path, self.found)
-        columns = read_instances(instances, self.found) if instances else {}
-        if instances and is_altered(instances, self.found):
+        columns, altered = read_instances(instances, self.found) if instances else ({}, False)
+        if instances and altered:
             note = f"{instances.name} does not have the checksum that {self.path.name} names"
             bare = [
                 {

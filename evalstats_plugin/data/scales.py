@@ -60,7 +60,7 @@ def _text(value: float) -> str:
 def strays(scores: FloatArray, bounds: tuple[float, float]) -> Strays | None:
     """Return the finite values beyond the bounds; None without any.
 
-    >>> strays(np.array([0, 1, -1, 1, -1]), (0, 1))
+    >>> strays(np.array([0.0, 1.0, -1.0, 1.0, -1.0]), (0, 1))
     Strays(n=2, values=(-1.0,))
     """
     low, high = bounds

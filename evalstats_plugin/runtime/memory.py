@@ -178,11 +178,18 @@ def check_parquet(metadata: Any, where: object, columns: Collection[str] | None 
         Those that are read; None for all.
     """
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-    sizes = 0
-    for group in groups:
-        for column in (group.column(j) for j in range(group.num_columns)):
-            if columns is None or column.path_in_schema.partition(".")[0] in columns:
-                sizes += _VALUE_BYTES * column.total_uncompressed_size
-                sizes += _CELL_BYTES * column.num_values
+    sizes = sum(
+        _VALUE_BYTES * group.total_byte_size + _CELL_BYTES * group.num_rows * group.num_columns
+        for group in groups
+    )
+    most = budget()
+    if columns is not None and most is not None and sizes > most:
+        # Only now: of damaged footers, pyarrow ends the process where it is asked for columns.
+        sizes = sum(
+            _VALUE_BYTES * column.total_uncompressed_size + _CELL_BYTES * column.num_values
+            for group in groups
+            for column in (group.column(j) for j in range(group.num_columns))
+            if column.path_in_schema.partition(".")[0] in columns
+        )
     rows = f"the {metadata.num_rows:,} rows of {where}"
     check_memory(sizes, rows, "read a part of it, or make a response store of it", LogError)
