@@ -429,7 +429,7 @@ def sampled_p_value(value: float, draws: int) -> str:
     """Format a p-value from so many draws with the digits that its error allows.
 
     >>> [sampled_p_value(p, 999) for p in (1.0, 0.318, 0.012, 0.001)]
-    ['1.00', '0.32', '0.012', '0.001']
+    ['1.000', '0.32', '0.012', '0.001']
     """
     error = max(value * (1 - value), 1 / (draws + 1)) ** 0.5 / draws**0.5
     return f"{value:.2f}" if error > 0.005 else f"{value:.3f}"

@@ -150,7 +150,7 @@ class Counts(MeanDifferences):
     >>> pairs.p_value.round(6).tolist()
     [0.320939, 7.5e-05]
     >>> pairs.limits(1.959964).low.round(3).tolist()
-    [-0.112, 0.16]
+    [-0.113, 0.164]
     """
 
     def __init__(

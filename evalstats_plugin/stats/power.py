@@ -210,7 +210,7 @@ def paired_power(
     Examples
     --------
     >>> print(f"{paired_power(200, 0.2, 0.1, tail=0.025):.4f}")
-    0.9027
+    0.9051
     """
     n, apart, size = np.broadcast_arrays(
         *(np.asarray(x, dtype=np.float64) for x in (n_items, discordance, np.abs(difference)))
@@ -248,7 +248,7 @@ def paired_items_needed(
     enough if every larger one, up to a quarter plus twenty more, is enough too.
 
     >>> paired_items_needed([0.2, 1.0], [0.1, 0.3], tail=0.025, power=0.8).tolist()
-    [152.0, 89.0]
+    [145.0, 89.0]
     """
     apart, size = np.broadcast_arrays(*(np.atleast_1d(x) for x in (discordance, difference)))
     spread = np.maximum(apart - np.square(size), 0.01 * apart)
