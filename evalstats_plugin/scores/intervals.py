@@ -1004,7 +1004,9 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
         return None
     matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
-    measures = tuple(matrix.measure_of(str(task), str(metric)) for task, metric in names)
+    measures = tuple(
+        _on_given(matrix.measure_of(str(task), str(metric)), bounds) for task, metric in names
+    )
     scores = matrix.scores[:, :, 0]
     right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
     n, size = right + wrong, np.diff(starts, append=scores.shape[1])
@@ -1017,6 +1019,12 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
     ]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
     return Tally(matrix.models, measures, right, n, n_missing, counts)
+
+
+def _on_given(measure: Measure, bounds: Bounds) -> Measure:
+    """Return the measure on the scale given for it, if any."""
+    given = known_bounds(bounds, measure.metric)
+    return measure.on(given, "given") if given and given != measure.bounds else measure
 
 
 def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
@@ -1089,7 +1097,12 @@ def _counted_rows(
     }
     same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}
     rows = records(ScoreInterval, columns, same)
+    right = found.right.ravel()
     for i, low, high in zip(*_open_counts(found, method, solver), strict=True):
+        if solver.treated.missing == "drop":
+            size = int(n[i] + missing[i])
+            wrong = right[i] + missing[i] * (rows[i].higher_is_better is False)
+            rows[i] = _of_all(rows[i], float(wrong / size), size)
         rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
     return rows
 
