@@ -105,7 +105,7 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
 
 def _is_plain(given: Any) -> bool:
     """Whether it is a list, a generator and the like, which has no axes of its own."""
-    return isinstance(given, Iterable) and not hasattr(given, "shape")
+    return not hasattr(given, "shape") and isinstance(given, Iterable)
 
 
 def as_list(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -18,8 +19,7 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from evalstats_plugin.data.inputs import Readable
 from evalstats_plugin.data.metrics import with_stock
@@ -457,7 +457,8 @@ def as_path(given: str | Path) -> Path:
     if "://" not in str(given) or isinstance(given, Path):
         return Path(given)
     if str(given).startswith("file://"):
-        return Path(url2pathname(urlsplit(str(given)).path))
+        path = unquote(urlsplit(str(given)).path)
+        return Path(path.removeprefix("/") if sys.platform == "win32" else path)
     try:
         upath: Any = import_module("upath")
     except ImportError as error:

@@ -321,9 +321,11 @@ def _sample(file: str, output: str, asked: Sample, n: int) -> None:
         options=asked.options(contests, variance, n),
     )
     fit, rng = ranking.fit, stream(asked.seed, "draws shown of ratings")
-    enough = fit.draws is not None and len(fit.draws) >= n
-    # Without repetition, and in random order: points of integration are in theirs.
-    drawn = rng.permutation(fit.draws)[:n] if enough else fit.sample(n, rng)
+    if fit.draws is not None and len(fit.draws) >= n:
+        # Without repetition, and in random order: points of integration are in theirs.
+        drawn = rng.permutation(fit.draws)[:n]
+    else:
+        drawn = fit.sample(n, rng)
     text = "".join(f"{json.dumps(row)}\n" for row in drawn.tolist())
     tell(ranking.notes, quiet=asked.quiet)
     if output == "-":

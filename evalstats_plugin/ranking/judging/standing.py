@@ -366,12 +366,12 @@ def _local_ranking(
 
 def _expected_ranks(rating: FloatArray, sd: FloatArray) -> FloatArray:
     """One more than the expected number of better items, by interpolation between 96 × 5 points."""
-    at = np.linspace(rating.min(), rating.max(), 96)
-    widths = np.linspace(sd.min(), max(float(sd.max()), float(sd.min()) + 1e-9), 5)
+    at = np.linspace(float(rating.min()), float(rating.max()), 96)
+    widths = np.linspace(float(sd.min()), max(float(sd.max()), float(sd.min()) + 1e-9), 5)
     better = np.empty((len(at), len(widths)))
     for k, width in enumerate(widths.tolist()):
-        apart = np.hypot(sd, width)
-        better[:, k] = [special.ndtr((rating - x) / apart).sum() for x in at.tolist()]
+        share: FloatArray = special.ndtr((rating - at[:, None]) / np.hypot(sd, float(width)))
+        better[:, k] = share.sum(axis=1)
     grid = RegularGridInterpolator((at, widths), better)
     # An item is not better than itself, which counted as half.
     return np.asarray(grid(np.stack([rating, sd], axis=1)) + 0.5, dtype=np.float64)

@@ -18,6 +18,7 @@ permutations that leave the answers as they are: equal records have equal number
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -124,7 +125,8 @@ def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Req
     shifts = stream(0, "shifts of lattice points").random((_SHIFTS, problem.dimensions))
     most = int(np.clip(np.log2(request.work / _SHIFTS / problem.targets), _FIRST, _LAST))
     kept: list[_Points] = []
-    for level in range(_FIRST, most + 1):
+    level = _FIRST
+    while True:
         for total, shift in zip(sums, shifts, strict=True):
             for lattice in _lattice(level, shift, problem.block):
                 points = problem.points(lattice)
@@ -138,8 +140,9 @@ def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Req
             _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
             for values in zip(*each, strict=True)
         ]
-        if max(errors) < request.target:
+        if max(errors) < request.target or level == most:
             break
+        level += 1
     log_evidence = float(np.log(whole.weight / whole.count)) + problem.log_scale
     return Integrated(
         mean=result.mean,
@@ -186,9 +189,9 @@ def averaged_over_ties(
     mean = mixed([part.mean for part in parts])
     spread = [part.covariance + np.outer(part.mean - mean, part.mean - mean) for part in parts]
     size = len(parts[0].draws)
-    counts = np.diff(np.floor(np.cumsum(weight) * size + 0.5).astype(int), prepend=0)
+    counts: IntArray = np.diff(np.floor(np.cumsum(weight) * size + 0.5).astype(int), prepend=0)
     drawn = [
-        part.draws[((np.arange(count) + 0.5) * size / max(count, 1)).astype(int)]
+        part.draws[((np.arange(int(count)) + 0.5) * size / max(int(count), 1)).astype(int)]
         for part, count in zip(parts, counts, strict=True)
     ]
     result = replace(
@@ -342,13 +345,13 @@ def _level(prior: Prior, n: int) -> float:
 def _stein(z: FloatArray, bar: FloatArray) -> FloatArray:
     """Minus the solution of f'(z) - z f(z) = 1{z > bar} - Φ(-bar); positive and continuous."""
     low = z <= bar
-    tail = special.erfcx(np.where(low, -z, z) * 0.5**0.5)
-    return (np.pi / 2) ** 0.5 * tail * special.ndtr(np.where(low, -bar, bar))
+    tail = special.erfcx(np.where(low, -z, z) * math.sqrt(0.5))
+    return math.sqrt(np.pi / 2) * tail * special.ndtr(np.where(low, -bar, bar))
 
 
 def _lattice(level: int, shift: FloatArray, block: int) -> Iterator[FloatArray]:
     """Points that 2**level have beyond half of them; all of them at the first level."""
-    size = 2**level
+    size = 1 << level
     places = np.arange(size) if level == _FIRST else np.arange(1, size, 2)
     vector = _GENERATOR[: len(shift)]
     for start in range(0, len(places), block):
@@ -400,7 +403,7 @@ class _Sums:
     def slope(self) -> FloatArray:
         """Regression of the targets on the gradients, shape (P, K)."""
         across = self.gh - np.outer(self.square_g, self.h / self.weight)
-        return np.linalg.lstsq(self.gg, across, rcond=1e-10)[0]
+        return np.asarray(np.linalg.lstsq(self.gg, across, rcond=1e-10)[0], dtype=np.float64)
 
     def result(self, problem: _Problem, slope: FloatArray, symmetry: Symmetry | None) -> _Result:
         n, p, near = problem.n, problem.size, problem.near

@@ -70,7 +70,8 @@ class LocalState:
         ends, counts = self._used()
         each = counts.sum(axis=1)
         n = self.players
-        return np.bincount(ends[:, 0], each, n) + np.bincount(ends[:, 1], each, n)
+        total = np.bincount(ends[:, 0], each, n) + np.bincount(ends[:, 1], each, n)
+        return np.asarray(total, dtype=np.float64)
 
     def record(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Count an answer without moving anything: 1 if i won, 0 if j won, ½ for a tie.

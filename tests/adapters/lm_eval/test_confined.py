@@ -137,9 +137,9 @@ def test_where_nothing_can_be_refused_that_is_said(
     """As on other systems, and on Linux before Landlock."""
     monkeypatch.setattr(confining, "landlock_version", lambda: 0)
     monkeypatch.setattr(confining, "_without_network", lambda: False)
-    monkeypatch.setattr(confining, "resource", None)
 
     done = confined("some.json", lambda: (tmp_path / "x").write_text("x"), Limits(20, 8, tmp_path))
+    monkeypatch.setattr(sys, "platform", "darwin")
 
     assert done.enforced(tmp_path) == (
         "what logs name was limited in time and refused: nothing (no Landlock here); not refused: "
