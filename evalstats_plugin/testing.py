@@ -145,7 +145,7 @@ def _of_log(check: _Check) -> list[Responses]:
     _found(check)
     for r in responses:
         check.problems += [f"{r.task} {r.metric}: {problem}" for problem in _wrong_with(r, check)]
-    rows = [] if check.problems else intervals(responses, rng=0)
+    rows = () if check.problems else intervals(responses, rng=0)
     for row in rows:
         if row.logged is None or row.notes:
             continue
@@ -211,11 +211,12 @@ def _selected(check: _Check, responses: Sequence[Responses]) -> None:
         shown = few([" ".join(name) for name in sorted(lacking)])
         check.problems.append(f"header_only leaves out {shown}: names that are read otherwise")
     first = responses[0]
-    for wanted, kept in (
+    parts: tuple[tuple[dict[str, tuple[str, ...]], Callable[[Responses], bool]], ...] = (
         ({"tasks": (first.task,)}, lambda r: r.task == first.task),
         ({"tasks": ("no such task",)}, lambda _: False),
         ({"metrics": ("no such metric",)}, lambda _: False),
-    ):  # fmt: skip
+    )
+    for wanted, kept in parts:
         found = check.read(check.log, include_incomplete=True, **wanted) or []
         expected = [name for name, r in zip(names, responses, strict=True) if kept(r)]
         if [(r.model, r.task, r.metric) for r in found] != expected:
@@ -317,7 +318,7 @@ def _copies(whole: bytes, n: int, rng: np.random.Generator) -> Iterator[tuple[st
     places = list({_key(place): place for place in _places(parsed)}.values())
     every = [(place, kind) for place in places for kind in (*BROKEN, "nothing")]
     for k in rng.permutation(len(every))[:n].tolist():
-        place, kind = every[k]
+        place, kind = every[int(k)]
         changed = copy.deepcopy(parsed)
         owner: Any = changed
         for step in place[:-1]:

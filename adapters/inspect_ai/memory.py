@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _OF_SAMPLES = {"id", "epoch"}
 
 def read_results(given: Any, selection: Selection) -> list[Responses] | None:
     """Read an ``EvalLog``, or the logs of a data frame; None for what is not Inspect's."""
-    kind: type = type(given)
+    kind = cast("type[Any]", type(given))
     if kind.__name__ == "EvalLog" and kind.__module__.partition(".")[0] == "inspect_ai":
         return _of_log(given, selection)
     names = getattr(given, "column_names", None) or getattr(given, "columns", ())

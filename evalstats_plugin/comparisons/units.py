@@ -124,7 +124,7 @@ class Strata:
         )
         there = np.concatenate([one.seen for one in parts], axis=1)
         # Within a task of one unit there is no spread to see.
-        few: BoolArray = (n_units < 2).any(axis=1)
+        few: BoolArray = np.asarray((n_units < 2).any(axis=1))
         x = np.where(there & ~few[:, None], x + whole[:, None], np.nan)
         return x, there.astype(np.float64), whole
 
@@ -144,7 +144,7 @@ class _TaskUnits(NamedTuple):
 def _task_units(task: Pairing, a: FloatArray, b: FloatArray) -> _TaskUnits:
     """Units of differences; of pairs that share no item, of each model's own items."""
     found = _residuals(task, b - a)
-    apart: BoolArray = np.isnan(b - a).all(axis=1)
+    apart: BoolArray = np.asarray(np.isnan(b - a).all(axis=1))
     if apart.any():
         of_a, of_b = (_residuals(task, scores[apart]) for scores in (a, b))
         found.rest[apart], found.seen[apart] = of_b.rest - of_a.rest, of_a.seen | of_b.seen

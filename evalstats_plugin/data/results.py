@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, make_d
 from functools import cache
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_args
 
 from evalstats_plugin.errors import counted
 
@@ -172,7 +172,8 @@ def _hidden(kind: type[Any]) -> dict[str, None]:
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    hidden = _hidden(type(row))
+    kind = cast("type[Any]", type(row))
+    hidden = _hidden(kind)
     found = asdict(replace(row, **hidden) if hidden else row)
     values = ((name, value) for name, value in found.items() if name not in hidden)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values}  # pyright: ignore[reportUnknownArgumentType]

@@ -13,7 +13,7 @@ from importlib import import_module
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -67,14 +67,14 @@ def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> 
 
 def _add(held: Held, one: Any, selection: Selection, plugins: Plugins) -> None:
     if isinstance(one, (str, PathLike)):
-        path: Any = one
+        path = cast("str | PathLike[str]", one)
         held.places.append(path if isinstance(path, (str, Path)) else str(path))
     elif isinstance(one, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
         held.responses += as_list(one)[0]
     elif not hasattr(one, "shape") and _is_file_info(one):
         held.places.append(one.name)
     elif isinstance(one, (Sequence, Iterator)) and not _has_form(one):
-        listed: Any = one
+        listed = cast("Sequence[Any] | Iterator[Any]", one)
         _add_each(held, list(listed), selection, plugins)
     elif isinstance(one, np.ndarray):
         held.responses += _of_array(one, selection)
@@ -176,7 +176,9 @@ def _as_file(one: Any, n: int, *, wide: bool) -> LogFile:
     pa: Any = import_module("pyarrow")
     if hasattr(one, "dims") and hasattr(one, "coords"):
         one = _of_labelled(one)
-    columns: dict[Any, Any] = dict(one) if isinstance(one, Mapping) else {}
+    columns: dict[Any, Any] = (
+        dict(cast("Mapping[Any, Any]", one)) if isinstance(one, Mapping) else {}
+    )
     if columns and all(isinstance(values, list) for values in columns.values()):
         one = pa.table({str(name): values for name, values in columns.items()})
     if isinstance(one, Mapping):

@@ -74,7 +74,7 @@ class Sites:
         if len(use):
             at = difference[..., use]
             total[..., use] += self.ties[use] * np.stack(slopes(-tie - at, tie - at))
-        return Slopes(*total)
+        return Slopes(total[0], total[1], total[2])
 
     def single(self) -> FloatArray:
         """Answer of sites with exactly one answer, NaN for others; shape (S,)."""
