@@ -175,10 +175,15 @@ def settle(tables: Sequence[Table], request: Request) -> list[Comparison]:
     shown = adjusted(tables, request)
     together = request.correction in ("simultaneous", "stepdown")
     n_tests = sum(table.n_pairs for table in tables) if together else 1
+    settled = [
+        _with_missing(table, one, request, n_tests)
+        for table, one in zip(tables, shown, strict=True)
+    ]
+    beyond = _of_one_more(tables, [each for each, _ in settled], request)
     return [
         row
-        for table, one in zip(tables, shown, strict=True)
-        for row in _rows(table, *_with_missing(table, one, request, n_tests), request)
+        for table, both, limits in zip(tables, settled, beyond, strict=True)
+        for row in _rows(table, *both, limits, request)
     ]
 
 
@@ -355,7 +360,11 @@ def _agreeing(
 
 
 def _rows(
-    table: Table, shown: Adjusted, more: dict[str, Sequence[Any]], request: Request
+    table: Table,
+    shown: Adjusted,
+    more: dict[str, Sequence[Any]],
+    beyond: dict[str, FloatArray],
+    request: Request,
 ) -> list[Comparison]:
     pairing, found = table.pairing, table.found
     lower_is_better = pairing.higher_is_better is False
@@ -372,7 +381,7 @@ def _rows(
     }
     first = _first(table, shown, 1 - request.confidence_level)
     n = len(pairing.a)
-    of_pairs |= _of_one_more(table, shown, request)
+    of_pairs |= beyond
     notes = _with_what_cannot_be_shown(table, of_pairs, more.get("notes", table.columns["notes"]))
     models = np.asarray(pairing.models, dtype=object)
     every = {
@@ -399,16 +408,31 @@ def _rows(
     return records(Comparison, every, common)
 
 
-def _of_one_more(table: Table, shown: Adjusted, request: Request) -> dict[str, FloatArray]:
-    """Limits that allow for one more item, of all that was compared item by item."""
-    alone = table.found.alone
-    if alone is None or shown.z is None:
-        return {}
-    found: dict[str, FloatArray] = {}
-    if np.isfinite(alone.span) and table.n_pairs <= MANY_PAIRS:
-        found["low_unseen"], found["high_unseen"] = alone.one_more(shown.z, size=alone.span)
-    if request.baseline is not None:
-        found["low_guarded"], found["high_guarded"] = alone.one_more(shown.z)
+def _of_one_more(
+    tables: Sequence[Table], shown: Sequence[Adjusted], request: Request
+) -> list[dict[str, FloatArray]]:
+    """Limits of each table that allow for one more item, of all compared item by item."""
+    found = [dict[str, FloatArray]() for _ in tables]
+    known = [
+        (i, table.found.alone, of_table.z)
+        for i, (table, of_table) in enumerate(zip(tables, shown, strict=True))
+        if table.found.alone is not None and of_table.z is not None
+    ]
+    unseen = [
+        each
+        for each in known
+        if np.isfinite(each[1].span) and tables[each[0]].n_pairs <= MANY_PAIRS
+    ]
+    guarded = known if request.baseline is not None else []
+    for name, some in (("unseen", unseen), ("guarded", guarded)):
+        if not some:
+            continue
+        from evalstats_plugin.stats.differences import one_more_of_all
+
+        where, pairs, z = zip(*some, strict=True)
+        limits = one_more_of_all(pairs, z, largest=name == "unseen")
+        for i, (low, high) in zip(where, limits, strict=True):
+            found[i] |= {f"low_{name}": low, f"high_{name}": high}
     return found
 
 

@@ -169,11 +169,11 @@ def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
     x = b - a
     seen = ~np.isnan(x)
     n, _, std = moments(x)
-    of_a, of_b = (
-        np.where(seen, y - np.where(seen, y, 0.0).sum(axis=1, keepdims=True) / n[:, None], 0.0)
-        for y in (a, b)
-    )
     with np.errstate(invalid="ignore", divide="ignore"):
+        of_a, of_b = (
+            np.where(seen, y - np.where(seen, y, 0.0).sum(axis=1, keepdims=True) / n[:, None], 0.0)
+            for y in (a, b)
+        )
         error = std / np.sqrt(n)
         correlation = (of_a * of_b).sum(axis=1) / np.sqrt(
             (of_a**2).sum(axis=1) * (of_b**2).sum(axis=1)

@@ -26,7 +26,7 @@ thirty on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -204,6 +204,45 @@ class Counts(MeanDifferences):
         return low, high
 
 
+def one_more_of_all(
+    pairs: Sequence[MeanDifferences], z: Sequence[float], *, largest: bool
+) -> list[Interval]:
+    """Limits of many tables that allow for one more item, each at its own deviate.
+
+    As `MeanDifferences.one_more` gives them, counts all at once: a table alone has few.
+
+    Parameters
+    ----------
+    pairs
+        Those of each table.
+    z
+        Normal deviate of each table's limits.
+    largest
+        Whether the item has the largest possible difference, or the largest seen.
+    """
+    found: list[Interval | None] = [None] * len(pairs)
+    counts: dict[float, list[int]] = {}
+    for i, (each, deviate) in enumerate(zip(pairs, z, strict=True)):
+        if isinstance(each, Counts) and (not largest or np.all(each.unit == each.span)):
+            counts.setdefault(each.span, []).append(i)
+        else:
+            found[i] = each.one_more(deviate, size=each.span if largest else None)
+    for span, where in counts.items():
+        some = [each for i in where if isinstance(each := pairs[i], Counts)]
+        sizes = [len(each.n) for each in some]
+        joined = Counts(
+            *(np.concatenate([getattr(each, name) for each in some]) for name in ("up", "down")),
+            np.concatenate([each.n for each in some]),
+            unit=np.concatenate([each.unit for each in some]),
+            span=span,
+        )
+        low, high = joined.one_more(np.repeat([z[i] for i in where], sizes))
+        ends = np.cumsum(sizes)[:-1]
+        for i, *limits in zip(where, np.split(low, ends), np.split(high, ends), strict=True):
+            found[i] = Interval(*limits)
+    return [limits for limits in found if limits is not None]
+
+
 def _of_distinct(
     up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -213,15 +252,16 @@ def _of_distinct(
         np.concatenate([up[known], down[known]]),
         np.concatenate([down[known], up[known]]),
     )
-    sizes, size_of = np.unique(n[known], return_inverse=True)
-    deviates, deviate_of = np.unique(z[known], return_inverse=True)
+    # Numbered, so that keys stay exact however many sizes and deviates there are.
+    both = np.empty(int(known.sum()), dtype=np.complex128)
+    both.real, both.imag = n[known], z[known]
+    rests, rest = np.unique(both, return_inverse=True)
     base = float(n[known].max(initial=0.0)) + 2
-    rest = np.tile(size_of * len(deviates) + deviate_of, 2)
-    keys, where = np.unique((rest * base + first) * base + second, return_inverse=True)
+    keys, where = np.unique((np.tile(rest, 2) * base + first) * base + second, return_inverse=True)
     keys, b = np.divmod(keys, base)
     keys, a = np.divmod(keys, base)
-    size, deviate = np.divmod(keys.astype(np.int64), max(len(deviates), 1))
-    lower = _lower_of_counts(a, b, sizes[size], deviates[deviate], half)[where]
+    of_key = rests[keys.astype(np.int64)]
+    lower = _lower_of_counts(a, b, of_key.real, of_key.imag, half)[where]
     low, high = np.full((2, len(n)), np.nan)
     count = int(known.sum())
     low[known], high[known] = lower[:count], -lower[count:]
@@ -232,6 +272,10 @@ def _lower_of_counts(
     up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
 ) -> FloatArray:
     """Lower limits, by the saddlepoint; towards 0 less its error there, which is known."""
+    found = np.full(len(n), -1.0)
+    # With all against it, the limit is beyond the bound.
+    some = down < n
+    up, down, n, z = up[some], down[some], n[some], z[some]
     weights = np.stack([up, down, n - up - down], axis=1)
     atoms = np.where(weights > 0, [1.0, -1.0, 0.0], 0.0)
     rows = _Rows(atoms, None, weights, np.full(len(n), 1.0 if half else NOWHERE))
@@ -240,8 +284,8 @@ def _lower_of_counts(
         exact = -_deviate_of_counts(up, down)
         goal = np.where(up > down, goal + rows.at_zero() - exact, goal)
     limit = rows.limit(np.minimum(goal, -1e-3))
-    # With all against it, the limit is beyond the bound.
-    return np.where(np.isnan(limit) | (down == n), -1.0, np.clip(limit, -1.0, 1.0))
+    found[some] = np.where(np.isnan(limit), -1.0, np.clip(limit, -1.0, 1.0))
+    return found
 
 
 def _deviate_of_counts(up: FloatArray, down: FloatArray) -> FloatArray:
@@ -625,14 +669,21 @@ class _Rows:
             step = np.where(inside, 1.6 * step, step)
             b = np.where(inside, b + sign * step, b)
             fb = np.where(inside, self.deviate(b) - target, fb)
+        index = np.nonzero(~outside)[0]
+        rows, goal = self.take(index), target[index]
+        a, fa, near, fb = a[index], fa[index], b[index], fb[index]
         for _ in range(100):
-            q = (a * fb - b * fa) / np.where(fb == fa, 1.0, fb - fa)
-            fq = self.deviate(q) - target
-            same = (fq > 0) == (fb > 0)
-            a, fa = np.where(same, a, b), np.where(same, fa / 2, fb)
-            b, fb = q, fq
-            if np.all((np.abs(fq) < 1e-7) | outside | (np.abs(a - b) < 1e-13)):
+            if not len(index):
                 break
+            q = (a * fb - near * fa) / np.where(fb == fa, 1.0, fb - fa)
+            fq = rows.deviate(q) - goal
+            same = (fq > 0) == (fb > 0)
+            a, fa = np.where(same, a, near), np.where(same, fa / 2, fb)
+            b[index], near, fb = q, q, fq
+            # Each row ends by itself: digits do not depend on the others.
+            stay = np.nonzero((np.abs(fq) >= 1e-7) & (np.abs(a - q) >= 1e-13))[0]
+            rows, index, goal = rows.take(stay), index[stay], goal[stay]
+            a, fa, near, fb = a[stay], fa[stay], near[stay], fb[stay]
         return np.where(outside, self.mean, b)
 
     def r_star(self, k: FloatArray, k2: FloatArray, t: FloatArray, d: FloatArray) -> FloatArray:

@@ -158,11 +158,13 @@ class _Maximum:
 
     Beyond the upper draws it is that of m independent variables, where the logarithm of m goes on
     to rise with the size as it does between the middle of the draws and there; m is at most P.
+    Where no pair differs anywhere the draws are all 0 and say nothing: it is that of P.
     """
 
     def __init__(self, maxima: FloatArray | None, n: int) -> None:
         self._maxima, self._n = maxima, n
-        if maxima is None:
+        if maxima is None or not maxima.any():
+            self._maxima = None
             return
         c = [float(np.quantile(maxima, 1 - share)) for share in (MIDDLE, UPPER)]
         m = [
@@ -176,7 +178,7 @@ class _Maximum:
         """P(largest ≥ size)."""
         inside = _log_inside(size)
         if self._maxima is None:
-            return -np.expm1(inside)
+            return -np.expm1(self._n * inside)
         count = len(self._maxima) - np.searchsorted(self._maxima, size, side="left")
         share = (1 + count) / (len(self._maxima) + 1)
         log_m = self._log + self._slope * np.maximum(size - self._from, 0.0)
@@ -187,7 +189,8 @@ class _Maximum:
     def critical(self, alpha: float) -> float:
         """Size that is reached with probability alpha."""
         if self._maxima is None:
-            return -float(special.ndtri(alpha / 2))
+            each = alpha if self._n == 1 else -float(np.expm1(np.log1p(-alpha) / self._n))
+            return -float(special.ndtri(each / 2))
         low, high = 0.0, 40.0
         while high - low > 1e-9:
             at = np.linspace(low, high, 65)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.differences import Counts, Differences, distance
+from evalstats_plugin.stats.differences import Counts, Differences, distance, one_more_of_all
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures/golden/paired_engine.json").read_text("utf-8")
@@ -238,3 +238,20 @@ class TestFigures:
         """Standard errors of .013."""
         assert all(r["false_finding"] <= 0.075 for r in STUDY["families"])
         assert all(r["coverage"] >= 0.92 for r in STUDY["families"])
+
+
+def test_limits_of_many_tables_at_once_are_those_of_each() -> None:
+    """To the bit: no table's digits depend on the others, also where the limits are far out."""
+    tables = [
+        Counts([0, 3, 1], [0, 11, 0], [12, 12, 60]),
+        Counts([1, 0], [39, 40], 40),
+        Counts([2], [5], [9], unit=0.5),
+        Differences([[0.2, -0.1, 0.4, 0.0]], span=1.0),
+    ]
+    z = [1.96, 2.8, 2.3, 0.0005]
+    for largest in (True, False):
+        together = one_more_of_all(tables, z, largest=largest)
+        for table, at, limits in zip(tables, z, together, strict=True):
+            alone = table.one_more(at, size=table.span if largest else None)
+            assert np.array_equal(alone.low, limits.low, equal_nan=True)
+            assert np.array_equal(alone.high, limits.high, equal_nan=True)

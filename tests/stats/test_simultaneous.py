@@ -182,3 +182,15 @@ def test_equal_models_are_called_different_as_often_as_promised(kind: str) -> No
         wrong += bool((_pairs(scores, 499).p_values <= 0.05).any())
 
     assert wrong / 150 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+
+
+def test_models_that_never_differ_have_limits_as_wide_as_pairs_of_their_number() -> None:
+    """Draws of differences that are all 0 say nothing: of three pairs, Šidák's."""
+    pairs = _pairs(np.tile((np.arange(10) % 3 > 0) * 1.0, (3, 1)), 499)
+
+    assert pairs.critical(0.05) == pytest.approx(stats.norm.isf((1 - 0.95 ** (1 / 3)) / 2))
+    assert (pairs.p_values == 1).all()
+    low, high = pairs.limits(0.05)
+    alone = pairs.pairs.limits(1.959964)
+    assert (low < alone.low).all()
+    assert (high > alone.high).all()
