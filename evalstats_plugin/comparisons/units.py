@@ -63,7 +63,8 @@ class Strata:
 
     What an item adds to the weighted mean, apart from the mean of its task, is one unit, times
     √(n/(n - 1)) of its task: the units' mean is the weighted mean and their spread that within
-    tasks. A task of which a pair shares no item counts by each model's own items there.
+    tasks. A task of which a pair shares no item counts by each model's own items there. A task of
+    one item counts with the spread that items have in the other tasks.
 
     Parameters
     ----------
@@ -100,7 +101,8 @@ class Strata:
         filled = [np.where(np.isnan(own), 0.0, own) for own in scores]
         sums, _, _ = self._units([0 * own for own in filled], filled)
         every = Units(np.nan_to_num(sums), np.ones(sums.shape[1]))
-        if not (gone or np.isnan(sums).any()):
+        single = any(one.scores.shape[1] == 1 for one in self.tasks)
+        if not (gone or single or np.isnan(sums).any()):
             return every
 
         def differences(which: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -117,16 +119,37 @@ class Strata:
         ]
         weights = self._weights(np.stack([one.n_items for one in parts], axis=1))
         whole = (weights * np.stack([one.mean for one in parts], axis=1)).sum(axis=1)
+        parts = self._with_spread(parts)
         n_units = np.stack([one.n_units for one in parts], axis=1)
         total = n_units.sum(axis=1)
         x = np.concatenate(
             [(total * w)[:, None] * u.rest for w, u in zip(weights.T, parts, strict=True)], axis=1
         )
         there = np.concatenate([one.seen for one in parts], axis=1)
-        # Within a task of one unit there is no spread to see.
+        # A pair that shares one unit of several has no spread to see.
         few: BoolArray = np.asarray((n_units < 2).any(axis=1))
         x = np.where(there & ~few[:, None], x + whole[:, None], np.nan)
         return x, there.astype(np.float64), whole
+
+    def _with_spread(self, parts: Sequence[_TaskUnits]) -> list[_TaskUnits]:
+        """Give tasks of a single item two units, as far apart as items are in the other tasks."""
+        alone = [one.scores.shape[1] == 1 for one in self.tasks]
+        if not any(alone) or all(alone):
+            return list(parts)
+        # Of a task's mean, times its items: the variance of a difference on one item.
+        variances = [
+            one.n_items * (one.rest**2).sum(axis=1)
+            for one, single in zip(parts, alone, strict=True)
+            if not single
+        ]
+        half = np.sqrt(np.mean(variances, axis=0) / 2)
+        both = np.stack([half, -half], axis=1)
+        return [
+            one._replace(rest=both, seen=np.repeat(one.seen, 2, axis=1), n_units=2 * one.n_units)
+            if single
+            else one
+            for one, single in zip(parts, alone, strict=True)
+        ]
 
 
 class _TaskUnits(NamedTuple):

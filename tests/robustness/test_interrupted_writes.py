@@ -41,7 +41,11 @@ def _interrupted(
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    assert "" == done.stderr
+    # Rescoring says what it refuses to the task's code, and lm-eval how far it is.
+    said = ("note: what logs name was limited", "%|")
+    assert [] == [
+        line for line in done.stderr.splitlines() if line and not any(s in line for s in said)
+    ]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
