@@ -231,7 +231,8 @@ def one_more_of_all(
         some = [each for i in where if isinstance(each := pairs[i], Counts)]
         sizes = [len(each.n) for each in some]
         joined = Counts(
-            *(np.concatenate([getattr(each, name) for each in some]) for name in ("up", "down")),
+            np.concatenate([each.up for each in some]),
+            np.concatenate([each.down for each in some]),
             np.concatenate([each.n for each in some]),
             unit=np.concatenate([each.unit for each in some]),
             span=span,
