@@ -81,12 +81,6 @@ class Sites:
         one = (self.count == 1) & (np.maximum(np.maximum(self.wins, self.losses), self.ties) == 1)
         return np.where(one, self.wins - self.losses, np.nan)
 
-    def independent(self, prior: Prior) -> bool:
-        """Whether the differences of the sites are independent a priori."""
-        rows: FloatArray = self.design.toarray()
-        between = rows @ prior.covariance @ rows.T
-        return bool(np.allclose(between, np.diag(np.diagonal(between)), rtol=0, atol=1e-14))
-
 
 def sites_of(contests: Contests, ties: Ties) -> Sites:
     """Count the answers about each pair, in each order if the order is known.
