@@ -1116,6 +1116,12 @@ def fit_mml_items(
     if bool((found.extreme != 0).any()):
         what = "no better than guessing" if guess.any() else "all wrong"
         notes.append(f"models all right or {what}: abilities as if half an item were otherwise")
+    item_covariance = as_array(found.item_covariance)
+    slope_error = np.sqrt(np.maximum(item_covariance[:, 0, 0], 0))
+    if item_model == "rasch":
+        # A slope that is given has no error: what rounding leaves of one is not shown.
+        item_covariance[:, 0] = item_covariance[:, :, 0] = 0.0
+        slope_error = np.full(m, np.nan)
     fit = IRTFit(
         item_model=item_model,
         estimator="mml-items",
@@ -1127,10 +1133,10 @@ def fit_mml_items(
         discrimination=as_array(found.discrimination),
         difficulty=as_array(found.difficulty),
         guessing=guess,
-        discrimination_std_error=np.sqrt(np.maximum(as_array(found.item_covariance[:, 0, 0]), 0)),
+        discrimination_std_error=slope_error,
         difficulty_std_error=as_array(found.difficulty_std_error),
         guessing_std_error=guess_error,
-        item_covariance=as_array(found.item_covariance),
+        item_covariance=item_covariance,
         predicted=as_array(found.probability),
         identification="abilities sum to 0",
         hyperparameters=found.hyperparameters | {"dispersion": found.dispersion},
