@@ -62,9 +62,14 @@ def _counts(made, n, truth, rng, *, first):
     for name in METHODS if first else METHODS[: -len(ONCE)]:
         if name == "0.2.0" and truth == "weak":
             continue
-        row = _of_engine(x, mean) if name == "engine" else _of_others(name, a, b, x, mean)
-        counts[name] = {"runs": len(x)} | {key: float(np.sum(one)) for key, one in row.items()}
+        sums = {key: float(np.sum(each)) for key, each in outcomes(name, a, b, x, mean).items()}
+        counts[name] = {"runs": len(x)} | sums
     return counts
+
+
+def outcomes(name, a, b, x, mean):
+    """Whether each comparison misses the mean, and finds a difference; widths and scores."""
+    return _of_engine(x, mean) if name == "engine" else _of_others(name, a, b, x, mean)
 
 
 def _of_engine(x, mean):
