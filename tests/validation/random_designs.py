@@ -114,18 +114,24 @@ class Design:
 
     def population(self, truth, n, size=40_000):
         """Differences b - a of a population, and their mean; `shift` is for samples of n."""
-        rng = np.random.default_rng([self.seed, TRUTHS.index(truth)])
-        if truth == "shift":
-            return self._shifted(n, size, rng)
-        a, b = self.pair(size, rng, other=float(truth != "null"))
+        a, b = self.scores(truth, n, size)
         x = b - a
         if truth == "null":
-            x = np.where(rng.random(size) < 0.5, x, -x)
-            return np.concatenate([x, -x]), 0.0
-        x = np.where(np.abs(x) < 1e-9, 0.0, x)
+            return x, 0.0
         return (x - x.mean(), 0.0) if truth == "weak" else (x, float(x.mean()))
 
-    def _shifted(self, n, size, rng):
+    def scores(self, truth, n, size=40_000):
+        """Scores of a and of b of a population; of `weak` those whose differences are moved."""
+        rng = np.random.default_rng([self.seed, TRUTHS.index(truth)])
+        shift = self._shift_for(n) if truth == "shift" else 0.0
+        a, b = self.pair(size, rng, shift=shift, other=float(truth in ("shape", "weak")))
+        if truth == "null":
+            swap = rng.random(size) >= 0.5
+            a, b = np.where(swap, b, a), np.where(swap, a, b)
+            return np.concatenate([a, b]), np.concatenate([b, a])
+        return a, np.where(np.abs(b - a) < 1e-9, a, b)
+
+    def _shift_for(self, n):
         low, high = 0.0, 6.0
         for _ in range(14):
             shift = (low + high) / 2
@@ -133,9 +139,7 @@ class Design:
             x = b - a
             more = x.mean() > SHIFT / np.sqrt(n) * x.std()
             low, high = (low, shift) if more else (shift, high)
-        a, b = self.pair(size, rng, shift=shift)
-        x = b - a
-        return np.where(np.abs(x) < 1e-9, 0.0, x), float(x.mean())
+        return shift
 
 
 def design(seed):

@@ -1,153 +1,97 @@
 """The one engine of paired differences on randomly drawn designs.
 
-Writes fixtures/validation/paired_engine.json, of 200 designs from `random_designs`, at six sizes.
-Beside the engine: Student's t, studentised sign flips, and as controls a t that takes half of its
-standard error (it must find too much) and one that takes twice (it must find nothing).
+Writes fixtures/validation/paired_engine.json: errors, coverage and power of 200 designs from
+`random_designs` at six sizes come from the cells of `paired_study`, which
+`python tests/validation/test_paired_engine.py FILE` takes from a file where they were made before.
 """
 
-import json
+import os
 import sys
-from pathlib import Path
 
 import numpy as np
+import paired_study
 import pytest
 import random_designs
 import study
-from scipy import stats
 
 from evalstats_plugin.stats.clustered import t_cr2
-from evalstats_plugin.stats.differences import Differences, _Rows, distance
+from evalstats_plugin.stats.differences import Differences
 from evalstats_plugin.stats.power import simulated_power, t_power
 
 pytestmark = pytest.mark.validation
 SIZES = (6, 10, 20, 50, 100, 300)
-DESIGNS, FLIPS, LEVEL = 200, 199, 0.95
-Z = float(stats.norm.ppf(0.975))
+Z = paired_study.Z
 
 
-def deviates(x, at):
-    """Φ⁻¹(P(M ≤ at)) by the engine, 0 where nothing differs."""
-    if not at.any():
-        return Differences(x, span=1.0).deviate
-    scale = np.abs(x).max(axis=1)
-    unit = np.where(scale > 0, scale, 1.0)
-    y = x / unit[:, None]
-    far = np.where(scale > 0, distance(y), 1.0)
-    found = np.empty(len(x))
-    step = max(80_000 // x.shape[1], 1)
-    for start in range(0, len(x), step):
-        part = slice(start, start + step)
-        rows = _Rows(y[part], None, None, far[part])
-        found[part] = rows.deviate((at / unit)[part])
-    return found
-
-
-def student(x, at, factor=1.0):
-    mean, error = x.mean(axis=1), x.std(axis=1, ddof=1) / np.sqrt(x.shape[1])
-    half = stats.t.ppf(0.975, x.shape[1] - 1) * error * factor
-    return np.abs(mean - at) > half + 1e-12
-
-
-def flips(x, at):
-    """Studentised sign flips: of Σx/√Σx², which flips leave alone but for the sum."""
-    n = x.shape[1]
-    signs = np.random.default_rng(n).choice([-1.0, 1.0], size=(n, FLIPS)).astype(np.float32)
-    y = (x - at[:, None]).astype(np.float32)
-    seen = np.abs(y.sum(axis=1)) * (1 - 1e-6)
-    reached = (np.abs(y @ signs) >= seen[:, None]).sum(axis=1)
-    return (1 + reached) / (FLIPS + 1) <= 0.05
-
-
-METHODS = {
-    "engine": lambda x, at: np.abs(deviates(x, at)) >= Z,
-    "t": student,
-    "flips": flips,
-    "half of t": lambda x, at: student(x, at, 0.5),
-    "twice t": lambda x, at: student(x, at, 2.0),
-}
-
-
-def rows_of(seed, n_null, n_other):
-    """Rejections of 0 and of the truth of one design, at every size."""
-    made = random_designs.design(seed)
-    rng = np.random.default_rng([seed, 1])
+def summary(cells):
+    """Worst cases and quantiles over designs by size and test, which the documentation quotes."""
     rows = []
     for n in SIZES:
-        for truth in random_designs.TRUTHS:
-            values, mean = made.population(truth, n)
-            count = n_null if truth == "null" else n_other
-            x = values[rng.integers(0, len(values), (count, n))]
-            row = {"design": seed, "kind": made.kind, "n": n, "truth": truth, "runs": count}
-            for name, reject in METHODS.items():
-                part = x[:n_other] if name != "engine" else x
-                at = np.full(len(part), mean)
-                row[f"{name}: misses"] = float(reject(part, at).mean())
-                if truth == "shift":
-                    row[f"{name}: finds"] = float(reject(part, 0 * at).mean())
-            if truth == "shift":
-                row |= scores_of_limits(x[:200], mean)
-            rows.append(row)
+        some = [cell for cell in cells.values() if cell["n"] == n and cell["passes"]]
+        for name in paired_study.METHODS:
+            row = {"n": n, "method": name, "designs": len(some)}
+            null = [_rate(cell, "null", name) for cell in some]
+            row["runs"] = min(cell["truths"]["null"][name]["runs"] for cell in some)
+            row |= {"type_1_mean": np.mean(null), "type_1_p99": np.quantile(null, 0.99),
+                    "type_1_worst": max(null)}  # fmt: skip
+            for truth in ("shift", "shape", "weak"):
+                for rare in (False, True):
+                    missed = [
+                        _rate(cell, truth, name) for cell in some
+                        if (cell["kind"] == "rare") == rare and name in cell["truths"][truth]
+                    ]  # fmt: skip
+                    key = f"coverage_{truth}" + ("_rare" if rare else "")
+                    if missed:
+                        row |= {f"{key}_p1": 1 - np.quantile(missed, 0.99),
+                                f"{key}_worst": 1 - max(missed)}  # fmt: skip
+            row |= powers(some, name)
+            rows.append({k: v if isinstance(v, (str, int)) else float(v) for k, v in row.items()})
     return rows
 
 
-def scores_of_limits(x, mean):
-    """Mean interval scores of the engine and of t, and widths."""
-    ours = Differences(x, span=1.0).limits(Z)
-    half = stats.t.ppf(0.975, x.shape[1] - 1) * x.std(axis=1, ddof=1) / np.sqrt(x.shape[1])
-    other = x.mean(axis=1) - half, x.mean(axis=1) + half
-    found = {}
-    for name, (low, high) in (("engine", ours), ("t", other)):
-        out = np.maximum(low - mean, 0) + np.maximum(mean - high, 0)
-        found[f"{name}: width"] = float((high - low).mean())
-        found[f"{name}: score"] = float((high - low + 40 * out).mean())
-    return found
+def _rate(cell, truth, name, what="misses"):
+    counts = cell["truths"][truth][name]
+    return counts[what] / counts["runs"]
 
 
-def summary(rows):
-    """Worst cases and quantiles by size, which the documentation quotes."""
-    found = []
-    for n in SIZES:
-        some = [row for row in rows if row["n"] == n]
-        for name in METHODS:
-            row = {"n": n, "method": name, "designs": len({r["design"] for r in some})}
-            null = np.array([r[f"{name}: misses"] for r in some if r["truth"] == "null"])
-            row |= {"type_1_mean": null.mean(), "type_1_p99": np.quantile(null, 0.99),
-                    "type_1_worst": null.max()}  # fmt: skip
-            for truth in ("shift", "shape", "weak"):
-                for rare in (False, True):
-                    missed = [r[f"{name}: misses"] for r in some
-                              if r["truth"] == truth and (r["kind"] == "rare") == rare]  # fmt: skip
-                    key = f"coverage_{truth}" + ("_rare" if rare else "")
-                    row |= {f"{key}_p1": 1 - np.quantile(missed, 0.99),
-                            f"{key}_worst": 1 - max(missed)}  # fmt: skip
-            if name == "engine":
-                row |= power_of(some)
-            found.append({k: v if isinstance(v, (str, int)) else float(v) for k, v in row.items()})
-    return found
+def powers(some, name):
+    """Power and interval score over those of others.
 
-
-def power_of(some):
-    """Power over the better of t and flips, where these find no more than 7 % of equal models."""
-    valid = {(r["design"], r["truth"]): r for r in some}
-    ratios = {True: [], False: []}
-    scores = []
-    for row in some:
-        if row["truth"] != "shift":
-            continue
-        others = [
-            row[f"{name}: finds"]
-            for name in ("t", "flips")
-            if max(valid[row["design"], k][f"{name}: misses"] for k in ("null", "weak")) <= 0.07
-        ]
-        if others and max(others) > 0.1:
-            ratios[row["kind"] == "rare"].append(row["engine: finds"] / max(others))
-        if row["t: score"] > 0:
-            scores.append(row["engine: score"] / row["t: score"])
-    return {
-        "power_ratio_least": min(ratios[False]), "power_ratio_median": np.median(ratios[False]),
-        "power_ratio_rare_least": min(ratios[True], default=np.nan),
-        "score_ratio": np.exp(np.mean(np.log(scores))),
+    Power is over the better of t and flips, of those that find no more than 7 % of equal models;
+    interval scores are over those of t.
+    """
+    ratios, scores = {True: [], False: []}, []
+    for cell in some:
+        valid = [
+            _rate(cell, "shift", other, "finds") for other in ("t", "flips")
+            if max(_rate(cell, truth, other) for truth in ("null", "weak")) <= 0.07
+        ]  # fmt: skip
+        if valid and max(valid) > 0.1:
+            ratio = _rate(cell, "shift", name, "finds") / max(valid)
+            ratios[cell["kind"] == "rare"].append(ratio)
+        shifted = cell["truths"]["shift"]
+        if "score" in shifted[name] and shifted["t"]["score"] > 0:
+            scores.append(_rate(cell, "shift", name, "score") / _rate(cell, "shift", "t", "score"))
+    found = {
+        "power_ratio_least": min(ratios[False]), "power_ratio_median": np.median(ratios[False])
     }  # fmt: skip
+    if ratios[True]:
+        found["power_ratio_rare_least"] = min(ratios[True])
+    if scores:
+        found["score_ratio"] = np.exp(np.mean(np.log(scores)))
+    return found
+
+
+def worst_cells(cells, count=10):
+    """Designs with the most false findings by the engine, with those of other tests beside it."""
+    every = [cell for cell in cells.values() if cell["passes"] and cell["n"] >= 20]
+    every.sort(key=lambda cell: -_rate(cell, "null", "engine"))
+    return [
+        {"design": cell["design"], "kind": cell["kind"], "n": cell["n"],
+         "runs": cell["truths"]["null"]["engine"]["runs"]}
+        | {name: _rate(cell, "null", name) for name in paired_study.METHODS}
+        for cell in every[:count]
+    ]  # fmt: skip
 
 
 def planned(designs=30, size=20_000, runs=4000):
@@ -164,7 +108,7 @@ def planned(designs=30, size=20_000, runs=4000):
             "design": seed, "kind": made.kind, "n": n,
             "promised": simulated_power(pilot, n, mean, tail=0.025),
             "by_t": float(t_power(np.array([n]), mean, values.var(), tail=0.025)[0]),
-            "reached": float(np.mean(np.abs(deviates(x, np.zeros(runs))) >= Z)),
+            "reached": float(np.mean(np.abs(Differences(x).deviate) >= Z)),
         })  # fmt: skip
     return rows
 
@@ -263,33 +207,30 @@ def named_cases(runs=4000):
                     - 0.4 * (rng.random(base.shape) < 0.01), 0, 1)
             for _ in range(2)
         )  # fmt: skip
-        at = np.zeros(runs)
-        found = {name: float(f(b - a, at).mean()) for name, f in METHODS.items()}
-        rows.append({"case": "1 % fail by .4", "n": n, "runs": runs} | found)
+        x = b - a
+        tests = ("engine", "t", "flips", "half of t", "twice t", "0.2.0", "formula")
+        misses = {
+            name: paired_study.outcomes(name, a, b, x, 0.0)["misses"].mean() for name in tests
+        }
+        rows.append({"case": "1 % fail by .4", "n": n, "runs": runs} | misses)
     up = np.repeat([0.1, 0.0], [12, 28])[None]
     rows.append({"case": "12 up a tenth, 28 alike", "n": 40, "runs": 1,
                  "p": float(Differences(up, span=1.0).p_value[0])})  # fmt: skip
     return rows
 
 
-def test_random_designs():
-    n_null, n_other = 2000, 1000
-    rows = [row for seed in range(DESIGNS) for row in rows_of(seed, n_null, n_other)]
-    write(rows)
-
-
-def write(rows):
-    """Write the figures of rows by design, and of the other studies."""
+def write(cells):
+    """Write the figures of cells, and of the other studies."""
     study.write_figures("paired_engine", {
-        "sizes": lambda: summary(rows), "named": named_cases, "power": planned,
-        "clusters": clustered, "families": families, "tables": tables,
+        "sizes": lambda: summary(cells), "worst": lambda: worst_cells(cells),
+        "named": named_cases, "power": planned, "clusters": clustered, "families": families,
+        "tables": tables,
     })  # fmt: skip
 
 
+def test_random_designs(tmp_path):
+    write(paired_study.run(tmp_path / "cells.json", workers=os.cpu_count(), passes=1))
+
+
 if __name__ == "__main__":
-    out, n_null, n_other = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    rows = []
-    for seed in range(DESIGNS):
-        rows += rows_of(seed, n_null, n_other)
-        if seed % 10 == 9:
-            Path(out).write_text(json.dumps(rows), encoding="utf-8")
+    write(paired_study.read(sys.argv[1]))
