@@ -168,3 +168,13 @@ def test_r_finds_the_same_standard_errors() -> None:
     for run in others:
         if run["job"] != "Rasch 1,000 × 20":
             assert run["ratio"]["median"] > 1
+
+
+def test_a_gpu_gives_the_numbers_of_the_processor_sooner() -> None:
+    """`make bench-gpu`: the larger the data, the more a GPU helps."""
+    fits = figures("gpu")["fits"]
+    ratios = [fit["seconds_on_cpu"] / fit["seconds"] for fit in fits]
+
+    assert max(fit["largest_difference_of_abilities"] for fit in fits) < 1e-8
+    assert ratios == sorted(ratios)
+    assert ratios[-1] > 50

@@ -1,4 +1,4 @@
-"""How time and memory grow, as ``python -m benchmarks.growth`` found."""
+"""How time and memory grow, and what a GPU takes, as the benchmarks measured them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from parts import ROOT
 
-FIGURES = ROOT / "benchmarks" / "results" / "growth.json"
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def growth() -> str:
@@ -15,7 +15,7 @@ def growth() -> str:
         "| | grows | from … to | time | memory | exponent |",
         "|---|---|---|---|---|---|",
     ]
-    for row in json.loads(FIGURES.read_text())["runs"]:
+    for row in json.loads((RESULTS / "growth.json").read_text())["runs"]:
         done = [point for point in row["points"] if "cpu_seconds" in point]
         least, most = done[0]["amount"], done[-1]["amount"]
         cells = (
@@ -28,6 +28,19 @@ def growth() -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def on_a_gpu() -> str:
+    """Return times of whole fits on a GPU and on the processor beside it (`make bench-gpu`)."""
+    figures = json.loads((RESULTS / "gpu.json").read_text())
+    heading = f"| {figures['device']}, {figures['dtype']} | GPU | processor | abilities differ by |"
+    rows = (
+        f"| 2PL, {fit['models']:,} × {fit['items']:,}, {fit['steps']} steps "
+        f"| {_seconds(fit['seconds'])} | {_seconds(fit['seconds_on_cpu'])} "
+        f"| {fit['largest_difference_of_abilities']:.0e} |"
+        for fit in figures["fits"]
+    )
+    return "\n".join((heading, "|---|---|---|---|", *rows))
 
 
 def _seconds(figure: float) -> str:
