@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo check test programs lint docs validate bench bench-peers bench-big bench-gpu test-versions clean
+.PHONY: demo check test programs lint docs validate mutants bench bench-peers bench-big bench-gpu test-versions clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -81,6 +81,12 @@ validate: $(DEV)
 	EVALSTATS_ADVERSARY=20 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
 	EVALSTATS_ADVERSARY=1 EVALSTATS_LARGEST=5000 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
 	EVALSTATS_MUTATIONS=500000 $(BIN)/python -m pytest -n 2 tests/adversary/test_mutations.py
+
+# Central lines are changed one at a time: which change does no test notice? It goes on where it
+# stopped; another SEED draws another sample.
+SEED ?= 1
+mutants: $(DEV)
+	$(BIN)/python -m tests.mutants --seed $(SEED) --seconds 2400
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,345 @@
+"""Change central lines one at a time, and see whether a test fails: ``python -m tests.mutants``.
+
+A map of which test runs which line is made first and kept (`--store`). Each mutant is then run by
+the tests that run its line, in a copy of the project, until one fails. What has been run is kept
+in the output: the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import trees
+
+os.environ.update(trees.ENVIRONMENT)
+
+import covering
+import mutations
+from mutations import Mutant
+
+ROOT = Path(__file__).parents[2]
+KILLED, SURVIVED, UNCOVERED, LATE = "killed", "survived", "uncovered", "late"
+CONTROLS = 25
+"""Mutants for each place that is written anew without a change."""
+
+
+def _digest(files: Iterable[Path]) -> str:
+    whole = hashlib.sha256()
+    for file in sorted(files):
+        whole.update(file.relative_to(ROOT).as_posix().encode() + file.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def _sources() -> str:
+    return _digest(
+        p for part in ("evalstats_plugin", "adapters") for p in (ROOT / part).rglob("*.py")
+    )
+
+
+class Runner:
+    """Makes the map, then runs mutants, until the time is over."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.until = time.monotonic() + options.seconds
+        self.store = Path(options.store).resolve()
+        self.store.mkdir(parents=True, exist_ok=True)
+        self.sources = _sources()
+        missing = trees.import_what_takes_long()
+        self.say(f"Not installed here: {', '.join(missing) or 'nothing'}.")
+        self.processes = trees.Processes(ROOT, self.store / "trees", options.workers)
+        self.say(f"{options.workers} trees are laid out.")
+        self.texts = {
+            path.relative_to(ROOT).as_posix(): path.read_text().splitlines()
+            for part in ("evalstats_plugin", "adapters")
+            for path in (ROOT / part).rglob("*.py")
+        }
+
+    def say(self, text: str) -> None:
+        """Tell how far it is, and how much time is left."""
+        print(f"[{self.until - time.monotonic():5.0f} s left] {text}", flush=True)
+
+    # The map.
+
+    def map(self) -> None:
+        """Run every test once, traced, unless neither it nor the package has changed since."""
+        file = self.store / "map.json.gz"
+        kept: dict[str, Any] = {}
+        if file.exists():
+            kept = json.loads(gzip.decompress(file.read_bytes()))
+        wanted = re.compile(self.options.tests)
+        names = [name for name in covering.test_files(ROOT) if wanted.search(name)]
+        state = {
+            name: f"{self.sources} {_digest([ROOT / name, ROOT / 'tests' / 'conftest.py'])}"
+            for name in names
+        }
+        stale = [name for name in names if kept.get(name, {}).get("state") != state[name]]
+        took = {name: kept.get(name, {}).get("took", 0.0) for name in names}
+        # What takes longest first.
+        stale.sort(key=lambda name: (-took[name], -(ROOT / name).stat().st_size))
+        self.say(f"Tracing the tests of {len(stale)} files.")
+        for outcome in self._each(
+            trees.Job(partial(_mapped, name, self.options.longest), self.options.longest + 60,
+                      about=name)
+            for name in stale
+        ):  # fmt: skip
+            name = outcome.job.about
+            result = outcome.result or {"code": None, "tests": {}, "left": []}
+            kept[name] = {**result, "state": state[name], "took": outcome.seconds}
+            if result["code"] not in {0, 5}:
+                end = outcome.output.strip().splitlines()[-1:]
+                self.say(f"{name}: {len(result['tests'])} tests pass; {' '.join(end)[:150]}")
+        text = json.dumps(kept, separators=(",", ":")).encode()
+        file.write_bytes(gzip.compress(text, compresslevel=3))
+        self.tests = covering.CoverageMap.of({name: kept[name] for name in names if name in kept})
+        self.say(f"{len(self.tests.seconds)} tests are mapped, {file.stat().st_size / 1e6:.1f} MB.")
+
+    def _each(self, jobs: Iterable[trees.Job]) -> Iterable[trees.Outcome]:
+        waiting = iter(jobs)
+        more = True
+        while more or self.processes.busy:
+            while more and self.processes.idle and time.monotonic() < self.until:
+                job = next(waiting, None)
+                if job is None:
+                    more = False
+                    break
+                self.processes.start(job)
+            if time.monotonic() >= self.until:
+                self.processes.stop()
+                return
+            yield from self.processes.wait()
+
+    # The mutants.
+
+    def tests_of(self, mutant: Mutant) -> list[list[str]]:
+        """Return the tests to run, in batches: those of the module itself, then the quickest."""
+        first, last = mutant.lines
+        if mutant.is_run_on_import:
+            chosen = self._using(mutant)
+        else:
+            chosen = self.tests.covering(mutant.path, range(first, last + 1))
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in chosen:
+            by_file[test.partition("::")[0]].append(test)
+        seconds = {f: sum(self.tests.seconds[t] for t in each) for f, each in by_file.items()}
+        stem = Path(mutant.path).stem
+        order = sorted(by_file, key=lambda f: (stem not in f, seconds[f]))
+        batches: list[list[str]] = [[]]
+        sums, total = [0.0], 0.0
+        for file in order:
+            if total and total + seconds[file] > self.options.budget:
+                continue
+            if batches[-1] and sums[-1] + seconds[file] > 4 * 3 ** len(batches):
+                batches.append([])
+                sums.append(0.0)
+            tests = sorted(by_file[file], key=lambda t: self.tests.seconds[t])
+            for test in tests:
+                if total < self.options.budget:
+                    batches[-1].append(test)
+                    sums[-1] += self.tests.seconds[test]
+                    total += self.tests.seconds[test]
+        return [batch for batch in batches if batch]
+
+    def _using(self, mutant: Mutant) -> set[str]:
+        """Return tests that run a line with the name that a statement outside functions gives."""
+        line = self.texts[mutant.path][mutant.lines[0] - 1]
+        names = re.findall(r"^\s*(\w+)", line) + mutant.where.split(".")
+        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, filter(None, names)))})\b")
+        chosen: set[str] = set()
+        for path, by_line in self.tests.lines.items():
+            texts = self.texts.get(path, [])
+            if any(map(pattern.search, texts)):
+                chosen |= {
+                    test
+                    for number, tests in by_line.items()
+                    if number <= len(texts) and pattern.search(texts[number - 1])
+                    for test in tests
+                }
+        return chosen or self.tests.of_file(mutant.path)
+
+    def run(self) -> None:
+        """Run mutants in the order of the sample until enough are done or the time is over."""
+        options = self.options
+        output = Path(options.output)
+        report: dict[str, Any] = {"seed": options.seed, "sources": self.sources, "mutants": {}}
+        if output.exists():
+            before = json.loads(output.read_text())
+            if before["seed"] != options.seed and not options.only:
+                sys.exit(f"{output} holds another sample (seed {before['seed']}).")
+            # A mutant is named by what it changes, so that results outlast other changes.
+            report["mutants"] = before["mutants"]
+        every = mutations.all_mutants(ROOT)
+        if options.only:
+            pattern = re.compile(options.only)
+            drawn = [m for m in every if pattern.search(m.key)]
+        elif options.again:
+            states = options.again.split(",")
+            drawn = [m for m in every if report["mutants"].get(m.key, {}).get("state") in states]
+        else:
+            drawn = list(islice(mutations.sample(every, options.seed), options.sample))
+        report |= {
+            "of": len(every),
+            "python": platform.python_version(),
+            "tests": len(self.tests.seconds),
+        }
+        finished = set() if options.only or options.again else set(report["mutants"])
+        waiting: deque[tuple[Mutant, bool]] = deque()
+        for k, mutant in enumerate(drawn):
+            if mutant.key not in finished:
+                waiting.append((mutant, False))
+            control = mutations.control_of(mutant)
+            if k % CONTROLS == 0 and control is not None and control.key not in finished:
+                waiting.append((control, True))
+        self.say(f"{len(waiting)} mutants to run.")
+        self._run_all(waiting, report, output)
+        self._write(report, output)
+        print(summary(report))
+
+    def _run_all(
+        self, waiting: deque[tuple[Mutant, bool]], report: dict[str, Any], output: Path
+    ) -> None:
+        next_batches: deque[trees.Job] = deque()
+
+        def jobs() -> Iterable[trees.Job]:
+            while True:
+                while next_batches:
+                    yield next_batches.popleft()
+                if not waiting:
+                    return
+                mutant, is_control = waiting.popleft()
+                batches = self.tests_of(mutant)
+                about = {"mutant": mutant, "control": is_control, "batches": batches, "n": 0,
+                         "seconds": 0.0}  # fmt: skip
+                if batches:
+                    yield self._job(about)
+                else:
+                    self._note(report, about, UNCOVERED, "")
+
+        written = time.monotonic()
+        # New batches come of outcomes: the generator must not end while anything runs.
+        source = jobs()
+        while True:
+            ran = False
+            for outcome in self._each(source):
+                ran = True
+                self._judge(outcome, report, next_batches)
+                if time.monotonic() > written + 10:
+                    written = time.monotonic()
+                    self._write(report, output)
+                    self.say(summary(report).splitlines()[-1])
+            if (not ran and not next_batches) or time.monotonic() >= self.until:
+                return
+            source = jobs()
+
+    def _job(self, about: dict[str, Any]) -> trees.Job:
+        batch = about["batches"][0]
+        seconds = 20 + 5 * sum(self.tests.seconds[test] for test in batch)
+        return trees.Job(partial(_told, batch), seconds, about["mutant"], about)
+
+    def _judge(
+        self, outcome: trees.Outcome, report: dict[str, Any], next_batches: deque[trees.Job]
+    ) -> None:
+        about = outcome.job.about
+        result = outcome.result
+        about["seconds"] += outcome.seconds
+        about["n"] += result["run"] if result else 0
+        if outcome.late:
+            self._note(report, about, LATE, f"{outcome.job.seconds:.0f} s")
+        elif result is None:
+            last = outcome.output.strip().splitlines()[-1:]
+            self._note(report, about, KILLED, f"the process ended: {' '.join(last)}"[:300])
+        elif result["failed"] or result["code"] in {1, 2, 3}:
+            told = result["failed"] or outcome.output.strip().splitlines()[-1:]
+            self._note(report, about, KILLED, " ".join(told)[:300])
+        elif result["code"]:
+            self._note(report, about, "error", outcome.output[-300:])
+        elif about["batches"][1:]:
+            about["batches"] = about["batches"][1:]
+            next_batches.append(self._job(about))
+        else:
+            self._note(report, about, SURVIVED, "")
+
+    def _note(self, report: dict[str, Any], about: dict[str, Any], state: str, by: str) -> None:
+        mutant: Mutant = about["mutant"]
+        report["mutants"][mutant.key] = {
+            "state": state, "group": mutant.group, "line": mutant.line, "by": by,
+            "tests": about["n"], "seconds": round(about["seconds"], 1),
+        } | ({"control": True} if about["control"] else {})  # fmt: skip
+
+    def _write(self, report: dict[str, Any], output: Path) -> None:
+        part = output.with_suffix(".part")
+        part.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        part.replace(output)
+
+
+def _mapped(file: str, seconds: float, tree: Path) -> dict[str, Any]:
+    return covering.map_file(tree, file, seconds)
+
+
+def _told(tests: list[str], tree: Path) -> dict[str, Any]:
+    return covering.run_tests(tree, tests)
+
+
+def summary(report: dict[str, Any]) -> str:
+    """Return a table of what became of the mutants, by package; the last line is of all.
+
+    A mutant that is proved to be equivalent counts for nothing, unless a test fails of it.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    proofs = mutations.equivalent()
+    for key, told in report["mutants"].items():
+        if not told.get("control"):
+            state = "equivalent" if told["state"] == SURVIVED and key in proofs else told["state"]
+            counts[told["group"]][state] += 1
+            counts["all"][state] += 1
+    controls = [m for m in report["mutants"].values() if m.get("control")]
+    noticed = sum(m["state"] not in {SURVIVED, UNCOVERED} for m in controls)
+    rows = [f"controls: {noticed} of {len(controls)} noticed (none should be)"]
+    for group in (*mutations.GROUPS, "all"):
+        each = counts[group]
+        n = sum(each.values()) - each["equivalent"]
+        if n:
+            told = ", ".join(f"{number} {state}" for state, number in sorted(each.items()))
+            rows.append(f"{group:16} {(each[KILLED] + each[LATE]) / n:.3f} of {n}: {told}")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    add = parser.add_argument
+    add("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    add("--seconds", type=float, default=2400, help="time for all")
+    add("--seed", type=int, default=1, help="seed of the sample")
+    add("--sample", type=int, default=640, help="number of mutants")
+    add("--output", default=".venv/mutants/result.json", help="file of the results")
+    add("--store", default=".venv/mutants", help="folder of the map and the copies")
+    add("--budget", type=float, default=60, help="seconds of tests for a mutant at most")
+    add("--longest", type=float, default=90, help="seconds of a traced file of tests at most")
+    add("--tests", default="", help="regular expression: files of tests to use")
+    add("--only", default="", help="regular expression: run the mutants of this name, no sample")
+    add("--again", default="", help="run those of the output again that have these states")
+    options = parser.parse_args()
+    os.environ.update(trees.ENVIRONMENT)
+    runner = Runner(options)
+    runner.map()
+    runner.run()
+
+
+if __name__ == "__main__":
+    main()

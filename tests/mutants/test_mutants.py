@@ -1,0 +1,99 @@
+"""The runner of mutants: what it changes, what it leaves alone, and that it tells the truth."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from mutations import (
+    GROUPS,
+    all_mutants,
+    control_of,
+    equivalent,
+    mutants_of,
+    sample,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def _changes(source: str) -> set[str]:
+    return {f"{each.original} → {each.mutated}" for each in mutants_of("a.py", source.encode())}
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        ("x = a + b", {"a + b → a - b", "a + b → a"}),
+        ("x = a < b", {"a < b → a <= b", "a < b → a > b"}),
+        ("x = a and b", {"a and b → a or b", "a and b → a", "a and b → b"}),
+        ("x = 3", {"3 → 4"}),
+        ("x = 0.25", {"0.25 → 0.5"}),
+        ("x = 1e-9", set()),
+        ("x = -2", {"-2 → 2"}),
+        ("x = f(-a)", {"-a → a"}),
+        ("x = a if c else b", {"a if c else b → a", "a if c else b → b"}),
+        ("if c:\n    f()", {"c → not c", "f() → pass"}),
+        ("x = [a for a in b if a]", {"a → True"}),
+        ("x += y", {"x += y → x -= y", "x += y → pass"}),
+        ("x = np.floor(a)", {"np.floor(a) → np.ceil(a)"}),
+        ("x = min(a, b)", {"min(a, b) → max(a, b)"}),
+        ("x = True", {"True → False"}),
+        ("raise ValueError(3)", set()),
+        ('x = f"{3}"', set()),
+        ('def f(a: "int" = 3) -> None:\n    """Text 3."""', {"3 → 4"}),
+        ("@cache(maxsize=3)\ndef f() -> None: ...", set()),
+    ],
+)
+def test_each_kind_of_change(source: str, changes: set[str]) -> None:
+    """Every change is one that is listed here."""
+    assert _changes(source) == changes
+
+
+def test_a_change_moves_no_line() -> None:
+    """Of a sample of all central lines: it parses, differs, and what follows keeps its line."""
+    for mutant in islice(sample(all_mutants(ROOT, ["evalstats_plugin/stats/*.py"]), 3), 60):
+        source = (ROOT / mutant.path).read_bytes()
+        changed = mutant.apply(source)
+
+        assert changed.count(b"\n") == source.count(b"\n")
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+        control = control_of(mutant)
+        if control is not None:
+            assert ast.dump(ast.parse(control.apply(source))) == ast.dump(ast.parse(source))
+
+
+def test_every_central_package_has_mutants() -> None:
+    """A package that was moved would be left out without a word."""
+    for patterns in GROUPS.values():
+        for pattern in patterns:
+            assert all_mutants(ROOT, [pattern]), pattern
+
+
+def test_proofs_are_of_mutants_that_exist() -> None:
+    """Whoever changes a line that a proof is about has to prove it again."""
+    for key, proof in equivalent().items():
+        path = key.partition(" ")[0]
+
+        assert key in {m.key for m in mutants_of(path, (ROOT / path).read_bytes())}
+        assert len(proof) > 20
+
+
+def test_the_runner_tells_killed_from_survived(tmp_path: Path) -> None:
+    """One file's mutants by its own tests: most are killed, no control is, and it goes on."""
+    output = tmp_path / "result.json"
+    command = [
+        sys.executable, "-m", "tests.mutants", "--workers", "1", "--seconds", "100",
+        "--store", str(tmp_path), "--output", str(output), "--tests", "stats/test_multiplicity",
+        "--only", r"multiplicity.py holm.step_down: n",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    told = json.loads(output.read_text())["mutants"]
+
+    assert {each["state"] for each in told.values() if not each.get("control")} == {"killed"}
+    assert [each["state"] for each in told.values() if each.get("control")] == ["survived"]
