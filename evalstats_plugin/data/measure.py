@@ -2,6 +2,7 @@
 
 * `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
 * `joint`: the measure of several models' scores, from what each log says
+* `Measures`: what a user says of scores, and `given`, which puts that in place of what logs say
 * `as_json`, `from_json`: for formats that store it
 """
 
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 Origin = Literal["", "logged", "registry", "given", "observed", "assumed"]
 """Where a part of a measure is known from: the log, the registry of metrics (`data.metrics`), the
@@ -58,15 +59,20 @@ SHARE = Scale(0.0, 1.0, unit="share")
 class Measure:
     """What a score is: the same record in responses, matrices, rows and stored files.
 
+    Public functions take one as what their user knows of the scores (`Measures`): its scale,
+    direction, aggregation and population, where it has them, count in place of the log's.
+
     Examples
     --------
     >>> Measure(task="mt_bench", metric="judge", scale=Scale(1, 10)).bounds
     (1, 10)
     """
 
-    task: str
-    metric: str
-    """Full name, as the harness shows it: ``"acc,none"``, ``"match/logic"``."""
+    task: str = ""
+    """Empty in a measure that a user gives for every task."""
+    metric: str = ""
+    """Full name, as the harness shows it: ``"acc,none"``, ``"match/logic"``. Empty in a measure
+    that a user gives for every metric."""
     scorer: str = ""
     """What judged the answers, where that is not the metric itself."""
     key: str = ""
@@ -111,11 +117,58 @@ class Measure:
         """Metric without lm-eval's filter "none", which other harnesses do not write."""
         return self.metric.removesuffix(",none")
 
+    def is_of(self, task: str, metric: str) -> bool:
+        """Whether it is given for these scores: a metric also by the part before its comma."""
+        names = ("", metric, metric.partition(",")[0])
+        return self.task in ("", task) and self.metric in names
+
     def on(self, scale: Scale | tuple[float, float] | None, origin: Origin) -> Measure:
         """Return the measure on another scale."""
         if isinstance(scale, tuple):
             scale = Scale(*scale)
         return replace(self, scale=scale, scale_from=origin if scale else "")
+
+
+Measures: TypeAlias = Measure | Iterable[Measure] | None
+"""What a user knows of scores: one measure or several, each of the task and metric that it names,
+of all where it names none. Where two are of the same scores, the later counts."""
+
+
+def as_measures(measures: Measures) -> tuple[Measure, ...]:
+    """Return the measures that were given one by one."""
+    if measures is None:
+        return ()
+    return (measures,) if isinstance(measures, Measure) else tuple(measures)
+
+
+def given(measure: Measure, by_user: Sequence[Measure]) -> Measure:
+    """Return a measure with the parts that the user gives for its task and metric.
+
+    >>> log = Measure(task="t", metric="judge", higher_is_better=True)
+    >>> found = given(log, [Measure(metric="judge", scale=Scale(1, 10))])
+    >>> found.scale_from, found.direction_from
+    ('given', 'logged')
+    """
+    for own in by_user:
+        if not own.is_of(measure.task, measure.metric):
+            continue
+        if own.scale is not None:
+            measure = measure.on(own.scale, "given")
+        if own.higher_is_better is not None:
+            better = own.higher_is_better
+            measure = replace(measure, higher_is_better=better, direction_from="given")
+        if own.aggregation_from:
+            kind = own.aggregation
+            measure = replace(measure, aggregation=kind, aggregation_from="given")
+        if own.population is not None:
+            measure = replace(measure, population=own.population)
+    return measure
+
+
+def measure_of(measures: Iterable[Measure], task: str, metric: str) -> Measure:
+    """Return the measure of a task and metric; one of their names alone if there is none."""
+    held = (m for m in measures if (m.task, m.metric) == (task, metric))
+    return next(held, None) or Measure(task=task, metric=metric)
 
 
 def joint(measures: Sequence[Measure]) -> Measure:
@@ -199,9 +252,3 @@ def from_json(found: Mapping[str, Any]) -> Measure:
             unit if unit in get_args(Unit) else "",
         )
     return Measure(**known)
-
-
-def direction(measures: Iterable[Measure]) -> bool | None:
-    """Whether higher scores are better, from the log to be believed most; None if none says so."""
-    found = [m for m in measures if m.higher_is_better is not None]
-    return max(found, key=lambda m: _TRUST[m.direction_from]).higher_is_better if found else None

@@ -29,6 +29,12 @@ from evalstats_plugin.stats.arrays import FloatArray, IntArray
 TABULAR = "tabular"
 """Harness name of responses read from tables, which no harness wrote."""
 
+IN_ARRAY = "matrix"
+"""The same of scores in an array, or in a matrix of them."""
+
+NO_TASK, NO_METRIC = "task", "score"
+"""What task and metric are called where arrays and tables do not name them."""
+
 _LONGEST_CLUSTER = 80
 """Characters of a cluster's name that are kept."""
 

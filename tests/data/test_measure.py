@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from evalstats_plugin.data.measure import Measure, Scale, as_json, direction, from_json, joint
+from evalstats_plugin.data.measure import Measure, Scale, as_json, from_json, joint
 from evalstats_plugin.data.metrics import STOCK, StockMetric, stock_metric, with_stock
 
 FULL = Measure(
@@ -43,7 +43,8 @@ def test_the_joint_measure_believes_what_is_known_best() -> None:
     assert joint([usual, given]).bounds == joint([given, usual]).bounds == (0.0, 10.0)
     assert joint([given, wide]).bounds == (-1.0, 10.0)
     assert joint([plain, plain]) is plain
-    assert direction([plain, Measure(task="t", metric="a", higher_is_better=False)]) is False
+    lower = Measure(task="t", metric="a", higher_is_better=False)
+    assert joint([plain, lower]).higher_is_better is False
 
 
 @pytest.mark.needs("lm_eval")
