@@ -22,7 +22,7 @@ from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
-from evalstats_plugin.data.measure import Measure, Measures, as_json
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import INSIDE, Results
@@ -96,7 +96,7 @@ class GateRow:
     procedure: str
     confidence_level: float
     notes: tuple[str, ...] = ()
-    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: as_json})
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """As of a comparison."""
 
     @property

@@ -14,7 +14,7 @@ from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.measure import Measure, Measures, as_json
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import INSIDE, Results
@@ -86,7 +86,7 @@ class TableCell:
     method: str
     confidence_level: float
     notes: tuple[str, ...] = ()
-    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: as_json})
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """What the score is; of the overall score, what the scores are that it is the mean of."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evalstats_plugin.data.measure import Measure, as_json
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -91,7 +91,7 @@ class Comparison:
     """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
     effect: str = "difference"
     """What `difference` and its limits are: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
-    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: as_json})
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """What the scores are that were compared: of which metric, on which scale."""
 
     @property

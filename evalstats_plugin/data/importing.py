@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import Measure, as_json, given
+from evalstats_plugin.data.measure import Measure, given
 from evalstats_plugin.data.store import KEY, ROWS, TEXTS, Coding, ResponseStore, first_twice
 from evalstats_plugin.errors import (
     DesignError,
@@ -367,7 +367,7 @@ def _measures(block: ResponseMatrix) -> NDArray[Any] | None:
     texts: dict[tuple[str, str], str] = {}
     names = [(str(t), str(m)) for t, m in zip(block.tasks, block.metrics, strict=True)]
     for name in dict.fromkeys(names):
-        texts[name] = json.dumps(as_json(block.measure_of(*name)))
+        texts[name] = json.dumps(block.measure_of(*name).to_dict())
     return np.array([texts[name] for name in names])
 
 

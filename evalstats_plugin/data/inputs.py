@@ -17,6 +17,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measures, as_measures, given
 from evalstats_plugin.data.responses import (
     IN_ARRAY,
+    NO_COLUMN,
     NO_METRIC,
     NO_TASK,
     TABULAR,
@@ -148,12 +149,23 @@ def _named(responses: tuple[Responses, ...], own: Measure) -> tuple[Responses, .
     """Return scores of arrays and tables that have no names under those of a measure."""
     if not all(r.source.harness in (TABULAR, IN_ARRAY) for r in responses):
         return responses
-    names = {
-        part: name
-        for part, name, none in (("task", own.task, NO_TASK), ("metric", own.metric, NO_METRIC))
-        if name and all(getattr(r.measure, part) == none for r in responses)
-    }
-    return tuple(r.measured(**names) for r in responses) if names else responses
+    names: dict[str, str] = {}
+    for part, name, none in (("task", own.task, NO_TASK), ("metric", own.metric, NO_METRIC)):
+        told = f"{NO_COLUMN} {part}: "
+        if name and all(
+            getattr(r.measure, part) == none or any(note.startswith(told) for note in r.notes)
+            for r in responses
+        ):
+            names[part] = name
+    if not names:
+        return responses
+    told = tuple(f"{NO_COLUMN} {part}: " for part in names)
+    return tuple(
+        replace(
+            r.measured(**names), notes=tuple(n for n in r.notes if not n.startswith(told))
+        )
+        for r in responses
+    )
 
 
 def under_given(r: Responses, by_user: Sequence[Measure]) -> Responses:

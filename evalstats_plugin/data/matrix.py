@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.measure import (
     Measure,
-    as_json,
-    from_json,
     given,
     joint,
     measure_of,
@@ -264,7 +262,7 @@ class ResponseMatrix:
         for i in range(n):
             flat = pa.array(self.scores[i].ravel())
             columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
-        measures = [json.dumps(as_json(measure)) for measure in self.measures]
+        measures = [json.dumps(measure.to_dict()) for measure in self.measures]
         meta = {
             "models": self.models, "shape": [n, m, n_epochs], "notes": self.notes,
             "measures": measures,
@@ -302,7 +300,7 @@ class ResponseMatrix:
                 chance=(
                     numbers_in(table, "chance", (m,)) if "chance" in table.column_names else None
                 ),
-                measures=tuple(from_json(json.loads(text)) for text in meta["measures"]),
+                measures=tuple(Measure.from_dict(json.loads(text)) for text in meta["measures"]),
                 notes=tuple(meta["notes"]),
             )
 

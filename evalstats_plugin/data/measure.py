@@ -3,7 +3,6 @@
 * `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
 * `joint`: the measure of several models' scores, from what each log says
 * `Measures`: what a user says of scores, and `given`, which puts that in place of what logs say
-* `as_json`, `from_json`: for formats that store it
 """
 
 from __future__ import annotations
@@ -53,6 +52,15 @@ class Scale:
 
 SHARE = Scale(0.0, 1.0, unit="share")
 """Of a count: right answers, or what a judge or a measure of overlap gives as a share."""
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "higher_is_better": (bool, NoneType),
+    "is_headline": (bool, NoneType),
+    "population": (int, NoneType),
+    "n_cut": (int,),
+}
+"""Of the fields that are no texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +136,49 @@ class Measure:
             scale = Scale(*scale)
         return replace(self, scale=scale, scale_from=origin if scale else "")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is known as JSON values; infinite limits as None.
+
+        >>> Measure(task="t", metric="loss", scale=Scale(0)).to_dict()["scale"]["high"] is None
+        True
+        """
+        found = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        if self.scale is not None:
+            limits = {"low": self.scale.low, "high": self.scale.high}
+            finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
+            found["scale"] = {**found["scale"], **finite}
+        return found
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Measure:
+        """Return the measure that `to_dict` gave, such as that of a row of JSON results.
+
+        Raises
+        ------
+        TypeError, KeyError, ValueError
+            The mapping is not one that `to_dict` returns.
+        """
+        known: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name not in found or field.name == "scale":
+                continue
+            value = found[field.name]
+            if not isinstance(value, _TYPES.get(field.name, (str,))):
+                raise TypeError(f"{field.name} is {value!r}")
+            if field.name.endswith("_from") and value not in get_args(Origin):
+                raise ValueError(f"{field.name} is {value!r}")
+            known[field.name] = value
+        scale = found.get("scale")
+        if scale is not None:
+            low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
+            known["scale"] = Scale(
+                -math.inf if low is None else float(low),
+                math.inf if high is None else float(high),
+                None if step is None else float(step),
+                unit if unit in get_args(Unit) else "",
+            )
+        return cls(**known)
+
 
 Measures: TypeAlias = Measure | Iterable[Measure] | None
 """What a user knows of scores: one measure or several, each of the task and metric that it names,
@@ -199,56 +250,3 @@ def joint(measures: Sequence[Measure]) -> Measure:
         n_cut=0,
         population=next((m.population for m in measures if m.population is not None), None),
     )
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "higher_is_better": (bool, NoneType),
-    "is_headline": (bool, NoneType),
-    "population": (int, NoneType),
-    "n_cut": (int,),
-}
-"""Of the fields that are no texts."""
-
-
-def as_json(measure: Measure) -> dict[str, Any]:
-    """Return all that is known as JSON values; infinite limits as None.
-
-    >>> as_json(Measure(task="t", metric="loss", scale=Scale(0)))["scale"]["high"] is None
-    True
-    """
-    found = {name: value for name, value in asdict(measure).items() if value not in ("", None)}
-    if measure.scale is not None:
-        limits = {"low": measure.scale.low, "high": measure.scale.high}
-        finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
-        found["scale"] = {**found["scale"], **finite}
-    return found
-
-
-def from_json(found: Mapping[str, Any]) -> Measure:
-    """Return the measure that `as_json` wrote.
-
-    Raises
-    ------
-    TypeError, KeyError, ValueError
-        The mapping is not one that `as_json` returns.
-    """
-    known: dict[str, Any] = {}
-    for field in fields(Measure):
-        if field.name not in found or field.name == "scale":
-            continue
-        value = found[field.name]
-        if not isinstance(value, _TYPES.get(field.name, (str,))):
-            raise TypeError(f"{field.name} is {value!r}")
-        if field.name.endswith("_from") and value not in get_args(Origin):
-            raise ValueError(f"{field.name} is {value!r}")
-        known[field.name] = value
-    scale = found.get("scale")
-    if scale is not None:
-        low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
-        known["scale"] = Scale(
-            -math.inf if low is None else float(low),
-            math.inf if high is None else float(high),
-            None if step is None else float(step),
-            unit if unit in get_args(Unit) else "",
-        )
-    return Measure(**known)

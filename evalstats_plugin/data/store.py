@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.measure import Measure, from_json, measure_of
+from evalstats_plugin.data.measure import Measure, measure_of
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
@@ -102,7 +102,9 @@ class ResponseStore:
                 raise ValueError(f"the columns {', '.join(TEXTS[:3])} do not hold texts alone")
             held = [f.read(columns=["measure"])["measure"].unique().to_pylist() for f in files]
             stored = dict.fromkeys(text for texts in held for text in texts if text)
-            self.measures: tuple[Measure, ...] = tuple(from_json(json.loads(t)) for t in stored)
+            self.measures: tuple[Measure, ...] = tuple(
+                Measure.from_dict(json.loads(t)) for t in stored
+            )
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
         if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evalstats_plugin.data.measure import Measure, as_json
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.results import INSIDE, Results
 
 
@@ -63,7 +63,7 @@ class ScoreInterval:
     naive_high: float | None = None
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
-    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: as_json})
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """What the score is: of which metric, on which scale, and how that is known."""
     icc: float | None = None
     """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster
