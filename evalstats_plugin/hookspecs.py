@@ -162,13 +162,13 @@ SCHEMA_VERSION = 1
 # What is written of each result, in this order.
 _INTERVAL = (
     "kind", "task", "metric", "n_items", "n_epochs", "n_missing", "n_clusters", "estimate", "low",
-    "high", "std_error", "design_effect", "icc", "method", "notes",
+    "high", "std_error", "design_effect", "icc", "method", "measure", "notes",
 )  # fmt: skip
 
 _COMPARISON = (
     "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
     "p_adjusted", "low_single", "high_single", "prob_better", "method", "family", "procedure",
-    "notes",
+    "measure", "notes",
 )  # fmt: skip
 
 _RANK = (
@@ -264,4 +264,6 @@ class Annotation:
 
 def _written(row: Any, names: Iterable[str]) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in names}
+    if values.get("measure") is not None:
+        values["measure"] = values["measure"].to_dict()
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # pyright: ignore[reportUnknownArgumentType]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import (
+    NO_COLUMN,
     Responses,
     Source,
     as_clusters,
@@ -116,7 +117,7 @@ def _refuse_twice(
             ", name the column that numbers the epochs (--columns epoch=COLUMN), or number them in "
             "the order of the rows (--columns epoch=order)"
         )
-    lacking = [note for note in table.notes if note.startswith("no column says the")]
+    lacking = [note for note in table.notes if note.startswith(NO_COLUMN)]
     cure += "".join(f"; {note}" for note in lacking)
     raise DesignError(
         f"{table.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
@@ -330,7 +331,7 @@ def default_names(
     for part in lacking:
         near = closest(part, unused)
         hint = f" (--columns {part}={near} if that was meant)" if near else ""
-        notes.append(f"no column says the {part}: {names[part]!r} is used{hint}")
+        notes.append(f"{NO_COLUMN} {part}: {names[part]!r} is used{hint}")
     return names, tuple(notes)
 
 

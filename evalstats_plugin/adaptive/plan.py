@@ -68,7 +68,7 @@ class Plan:
         A value that is not a number, or out of range, such as a budget of 0.
     """
 
-    bank: str | Path
+    bank: ItemBank | str | Path
     stop_at: float | None = None
     """Standard error of the ability; `STD_ERROR` if no stop rule is given."""
     reliability: float | None = None
@@ -154,7 +154,7 @@ class Plan:
         if self.top is not None and not several:
             msg = f"goal {self.goal} is of several models that are tested together"
             raise SelectionError(f"{msg}: use adapt replay, or TopK in Python")
-        bank = ItemBank.load(self.bank)
+        bank = self.bank if isinstance(self.bank, ItemBank) else ItemBank.load(self.bank)
         bank.require_usable()
         self.rules(bank)
         return bank

@@ -124,7 +124,7 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
         method=method,
         correction=asked.correction,
         family=asked.family,
-        bounds=intervals.bounds,
+        measure=intervals.measures(responses),
         prior=asked.prior,
         probabilities=asked.probabilities,
         missing=intervals.missing,

@@ -201,14 +201,15 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
     if asked.junit is not None:
         check_output_path(asked.junit, (".xml",), asked="--junit")
     method = intervals.chosen(run.plugins, PAIRED)
+    responses = _baseline_and_candidates(run, asked)
     results = decide(
-        _baseline_and_candidates(run, asked),
+        responses,
         baseline=asked.baseline,
         margin=asked.margin,
         non_inferior=asked.non_inferior,
         confidence_level=intervals.confidence_level,
         method=method,
-        bounds=intervals.bounds,
+        measure=intervals.measures(responses),
         items=dict(asked.items),
         rng=intervals.seed,
     )

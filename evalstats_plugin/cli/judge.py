@@ -45,19 +45,20 @@ def judge(run: Run, *, asked: Options, intervals: Intervals) -> None:
     labels. Pass the labels as a metric of the logs (--human) or from a file (--labels).
     """
     from evalstats_plugin.report import text
-    from evalstats_plugin.scores.judged import prediction_powered
+    from evalstats_plugin.scores.judged import HUMAN, prediction_powered
 
     if (asked.human is None) == (asked.labels is None):
         both = "both --human and --labels are" if asked.human else "neither --human nor --labels is"
         raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
     labels = None if asked.labels is None else read_labels(asked.labels)
+    responses = run.read()
     results = prediction_powered(
-        run.read(),
+        responses,
         human=asked.human,
         judge=asked.judge,
         labels=labels,
         confidence_level=intervals.confidence_level,
-        bounds=intervals.bounds,
+        measure=intervals.measures(responses, HUMAN),
     )
     run.output.draw({"intervals": lambda: results})
     how = {"judge": asked.judge, "confidence_level": intervals.confidence_level}

@@ -114,7 +114,7 @@ def _with_control_variate(
         responses,
         confidence_level=asked.confidence_level,
         method=asked.chosen(plugins, INTERVALS),
-        bounds=asked.bounds,
+        measure=asked.measures(responses),
         rng=asked.seed,
     )
 
@@ -194,7 +194,7 @@ def _table(
             metric=metric,
             subtasks=None,
             confidence_level=asked.confidence_level,
-            bounds=asked.bounds,
+            measure=asked.measures(responses),
             rng=asked.seed,
         )
     except DesignError as error:

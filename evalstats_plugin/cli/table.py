@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -62,19 +62,20 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
-    responses = run.read()
-    kept = [r for r in responses if not any(fnmatchcase(r.model, name) for name in asked.exclude)]
+    every = run.read()
+    kept = [r for r in every if not any(fnmatchcase(r.model, name) for name in asked.exclude)]
+    responses = replace(every, responses=tuple(kept))
     if not kept:
         msg = f"--exclude {' --exclude '.join(asked.exclude)} leaves no model: name fewer"
         raise SelectionError(msg)
     results = scores.table(
-        type(responses)(tuple(kept), responses.notes),
+        responses,
         metric=run.reading.metric,
         columns=[name for name in run.reading.task if not {"*", "?"} & set(name)],
         subtasks=asked.subtasks,
         weights=asked.weights,
         confidence_level=intervals.confidence_level,
-        bounds=intervals.bounds,
+        measure=intervals.measures(responses),
         rng=intervals.seed,
     )
     if asked.bib is not None:

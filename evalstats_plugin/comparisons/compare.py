@@ -36,7 +36,8 @@ from evalstats_plugin.comparisons.rows import SEQUENTIAL, Comparisons
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
 from evalstats_plugin.comparisons.unpaired import predicted, unpaired
-from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.inputs import ResponsesLike, as_list, under
+from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
@@ -45,7 +46,6 @@ from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
-    Bounds,
     Missing,
     by_task,
     task_and_metric,
@@ -126,7 +126,7 @@ def sequential(responses: Sequence[Responses], request: Request) -> tuple[list[T
             f"comparison has one method, {SEQUENTIAL!r}: leave method at 'auto'"
         )
     refuse_best(request, responses)
-    pairs, left_out = pairings(responses, request.bounds, request.baseline)
+    pairs, left_out = pairings(responses, request.baseline)
     return [_sequential_table(pairing, request) for pairing in pairs], left_out
 
 
@@ -214,7 +214,7 @@ def compare(
     method: str | Method = "auto",
     correction: Correction = "simultaneous",
     family: Family = "auto",
-    bounds: Bounds | None = None,
+    measure: Measures = None,
     missing: Missing = "drop",
     prior: float | None = None,
     probabilities: Probabilities = "alone",
@@ -251,8 +251,8 @@ def compare(
         and all tasks of a metric that are in no group; ``"task"``: each task by itself;
         ``"group"``: groups with their tasks, other tasks by themselves; ``"run"``: everything of a
         metric. Each row names its family.
-    bounds
-        Least and greatest possible score by metric, as for `intervals`.
+    measure
+        What you know of the scores, such as their scale, as for `intervals`.
     missing
         Items that a model ran and has no score of, in the paired design. ``"drop"``: the pair is
         compared on the others; where a verdict would fall with other scores of those items, a note
@@ -301,7 +301,6 @@ def compare(
         },
         correction=correction,
         family=family,
-        bounds=bounds or {},
         rng=comparison_stream(rng),
         missing=missing,
         prior=prior,
@@ -315,9 +314,9 @@ def compare(
     seed = rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
         notes = responses.notes
-        tables, left_out = stored_comparisons(responses, design, request)
+        tables, left_out = stored_comparisons(under(responses, measure), design, request)
     else:
-        listed, notes = as_list(responses)
+        listed, notes = as_list(responses, measure)
         check_baseline(baseline, [r.model for r in listed])
         _check_size(listed, design, baseline)
         tables, left_out = _with_adaptive(analysis, design, listed, request)

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import direction
+from evalstats_plugin.data.measure import Measure, joint
 from evalstats_plugin.data.methods import Kind, Method, check_name
-from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.scores.cells import (
-    Bounds,
     Cell,
     Missing,
     by_task,
@@ -67,7 +66,6 @@ class Request:
     correction: Correction
     family: Family
     """Which tables are corrected together."""
-    bounds: Bounds
     rng: np.random.Generator
     """As `comparison_stream` returns it."""
     missing: Missing = "drop"
@@ -119,7 +117,6 @@ def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
 
 def comparable(
     responses: Sequence[Responses],
-    bounds: Bounds,
     baseline: str | None,
     is_usable: Callable[[Cell], bool],
 ) -> tuple[list[list[Cell]], list[str]]:
@@ -131,7 +128,7 @@ def comparable(
     found: list[list[Cell]] = []
     left_out: dict[str, list[str]] = {}
     for (task, metric), group in by_task(one_of_each(responses)).items():
-        cells = [make_cell(r, bounds) for r in group]
+        cells = [make_cell(r) for r in group]
         usable = [c for c in cells if is_usable(c)]
         why = why_left_out(len(cells), [c.responses.model for c in usable], baseline)
         if why:
@@ -186,7 +183,9 @@ def common_kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None
 def _likeness(cell: Cell) -> Likeness:
     r = cell.responses
     guessed = cell.kind == "bounded" and r.bounds is None and not epochs_are_binary(r)
-    return cell.kind, cell.bounds, ("scores assumed to lie in [0, 1]",) if guessed else ()
+    # Two values on another scale are compared as all scores on it.
+    kind = "bounded" if cell.kind == "binary" and cell.bounds != (0.0, 1.0) else cell.kind
+    return kind, cell.bounds, ("scores assumed to lie in [0, 1]",) if guessed else ()
 
 
 def joint_kind(
@@ -205,16 +204,30 @@ def joint_kind(
 class Compared:
     """N models on one task under one metric, and the P pairs to compare."""
 
-    task: str
-    metric: str
+    measure: Measure
+    """What the scores are, of all models together."""
     models: tuple[str, ...]
     a: IntArray
     b: IntArray
     """Shape (P,): the models of each pair, by their place in `models`."""
-    higher_is_better: bool | None
     notes: tuple[str, ...] = ()
     others: tuple[IntArray, IntArray] | None = None
     """Further pairs, not asked for, among which the best model was chosen as the baseline."""
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.measure.task
+
+    @property
+    def metric(self) -> str:
+        """Full name of the metric."""
+        return self.measure.metric
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Direction of the metric; None if it is not known."""
+        return self.measure.higher_is_better
 
     @property
     def family(self) -> Self:
@@ -398,7 +411,6 @@ class Pairing(Pairs):
 
 def pairings(
     responses: Sequence[Responses],
-    bounds: Bounds,
     baseline: str | None,
     missing: Missing = "drop",
 ) -> tuple[list[Pairing], list[str]]:
@@ -408,7 +420,7 @@ def pairings(
     """
     best = is_chosen_from_data(baseline, [r.model for r in responses])
     named = None if best else baseline
-    groups, notes = comparable(responses, bounds, named, has_item_scores)
+    groups, notes = comparable(responses, named, has_item_scores)
     found = [_pairing(cells, named, missing) for cells in groups]
     return settled(found, against_best_of_each=best), notes
 
@@ -419,19 +431,18 @@ def _pairing(cells: Sequence[Cell], baseline: str | None, missing: Missing) -> P
     a, b = pair_indices(matrix.models, baseline)
     scores = mean_over_epochs(matrix.scores)
     # A matrix does not say which items were not run at all: unless asked, none counts as missing.
-    known = missing != "drop" or any(c.responses.source.harness != "matrix" for c in cells)
+    known = missing != "drop" or any(c.responses.source.harness != IN_ARRAY for c in cells)
     some = known and bounds is not None and bool(np.isnan(scores).any())
     is_open = _open(cells, matrix) if some else None
-    higher_is_better = direction(c.responses.measure for c in cells)
+    measure = joint([c.responses.measure for c in cells])
     if missing == "zero" and is_open is not None:
-        worst = bounds[higher_is_better is False] if bounds else np.nan
+        worst = bounds[measure.higher_is_better is False] if bounds else np.nan
         scores = np.where(is_open, worst, scores)
         n = int(is_open.sum())
         notes = (*notes, f"{counted(n, 'missing score')} of all models count as {worst:g}")
         is_open = None
     return Pairing(
-        task=cells[0].responses.task,
-        metric=cells[0].responses.metric,
+        measure=measure,
         models=matrix.models,
         scores=scores,
         open=is_open,
@@ -439,7 +450,6 @@ def _pairing(cells: Sequence[Cell], baseline: str | None, missing: Missing) -> P
         b=b,
         kind=kind,
         bounds=bounds,
-        higher_is_better=higher_is_better,
         clusters=None if matrix.clusters is None else numbered(matrix.clusters),
         notes=(*notes, *dict.fromkeys(note for c in cells for note in c.responses.notes)),
     )

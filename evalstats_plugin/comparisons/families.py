@@ -141,7 +141,7 @@ class Table:
     @property
     def null(self) -> float:
         """What is measured if two models are equal."""
-        return 0.0 if self.same.get("measure", "difference") == "difference" else 1.0
+        return 0.0 if self.same.get("effect", "difference") == "difference" else 1.0
 
     @property
     def n_pairs(self) -> int:
@@ -399,6 +399,7 @@ def _rows(
         **table.same,
         "task": pairing.task,
         "metric": pairing.metric,
+        "measure": pairing.measure,
         "method": found.method,
         "higher_is_better": pairing.higher_is_better,
         "prior": prior,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,14 +22,14 @@ from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
-    Bounds,
     check_confidence_level,
     make_cell,
     task_and_metric,
@@ -41,8 +41,8 @@ Decision = Literal["pass", "regressed", "inconclusive"]
 _WORST_FIRST: dict[Decision, int] = {"regressed": 0, "inconclusive": 1, "pass": 2}
 
 _OF_COMPARISON = (
-    "task", "metric", "n_items", "difference", "low", "high", "higher_is_better", "kind", "measure",
-    "method", "procedure", "confidence_level",
+    "task", "metric", "n_items", "difference", "low", "high", "higher_is_better", "kind", "effect",
+    "measure", "method", "procedure", "confidence_level",
 )  # fmt: skip
 """Fields that a row has of the comparison."""
 
@@ -90,12 +90,14 @@ class GateRow:
     """Items with a score of the baseline and none of the candidate."""
     higher_is_better: bool | None
     kind: str
-    measure: str
+    effect: str
     """As of a comparison; margins of a ``"ratio"`` are relative."""
     method: str
     procedure: str
     confidence_level: float
     notes: tuple[str, ...] = ()
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
+    """As of a comparison."""
 
     @property
     def largest_drop(self) -> float | None:
@@ -136,7 +138,7 @@ def gate(
     non_inferior: bool = False,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
-    bounds: Bounds | None = None,
+    measure: Measures = None,
     items: Mapping[str, int] | None = None,
     rng: Rng = None,
 ) -> Gate:
@@ -162,7 +164,7 @@ def gate(
         `confidence_level` of all runs. Several metrics share what is left of 1 (Bonferroni).
     items
         By task, how many items must have been compared: with fewer the task does not pass.
-    method, bounds, rng
+    method, measure, rng
         As of `evalstats_plugin.compare`.
 
     Returns
@@ -202,14 +204,14 @@ def gate(
             "a margin of 0 cannot be shown not to be exceeded: say which drop is acceptable, "
             "such as a margin of 0.01 or 2%"
         )
-    each, notes = one_by_one(responses)
+    each, notes = one_by_one(responses, measure)
     # Alone: with the candidates, their scores would say what the scale is.
     own = iter(settled([r for r in each if r.model == baseline]))
     listed = [next(own) if r.model == baseline else r for r in each]
     standards = {task_and_metric(r): r for r in listed if r.model == baseline}
-    limits = Limits(drop, of_range, non_inferior, _ranges(standards.values(), bounds or {}))
+    limits = Limits(drop, of_range, non_inferior, _ranges(standards.values()))
     for place, standard in standards.items():
-        limits.check(place, is_ratio=make_cell(standard, {}).kind == "ratio")
+        limits.check(place, is_ratio=make_cell(standard).kind == "ratio")
     # At least 1: `compare` says what is wrong with a baseline that is not there.
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
     terms = [_as_the_baseline(r, standards, limits) for r in listed]
@@ -226,7 +228,6 @@ def gate(
             confidence_level=level,
             method=method,
             family="run",
-            bounds=bounds,
             rng=rng,
         )
 
@@ -358,8 +359,8 @@ def _key(row: GateRow) -> tuple[str, str, str, str]:
     return row.model, row.task, row.metric.removesuffix(",none"), row.kind
 
 
-def _ranges(standards: Iterable[Responses], bounds: Bounds) -> dict[_Place, _Range]:
-    return {task_and_metric(r): make_cell(r, bounds).bounds for r in standards}
+def _ranges(standards: Iterable[Responses]) -> dict[_Place, _Range]:
+    return {task_and_metric(r): make_cell(r).bounds for r in standards}
 
 
 def _as_the_baseline(
@@ -551,7 +552,7 @@ def _gains(
     """Return limits of what the candidate gains, whichever scores are better."""
     if low is None or high is None:
         return None
-    null = 0.0 if row.measure == "difference" else 1.0
+    null = 0.0 if row.effect == "difference" else 1.0
     low, high = low - null, high - null
     return (-high, -low) if row.higher_is_better is False else (low, high)
 
@@ -627,7 +628,8 @@ def _not_compared(
             detectable=None,
             higher_is_better=r.higher_is_better,
             kind="task",
-            measure="difference",
+            effect="difference",
+            measure=r.measure,
             method="none",
             procedure="",
             confidence_level=level,

@@ -14,14 +14,14 @@ from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
 from evalstats_plugin.runtime.memory import fits, size_in_words
 from evalstats_plugin.scores.cells import (
-    Bounds,
     Cell,
     check_confidence_level,
     make_cell,
@@ -86,6 +86,8 @@ class TableCell:
     method: str
     confidence_level: float
     notes: tuple[str, ...] = ()
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
+    """What the score is; of the overall score, what the scores are that it is the mean of."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def table(
     subtasks: bool | None = False,
     weights: Weights = "columns",
     confidence_level: float = 0.95,
-    bounds: Bounds | None = None,
+    measure: Measures = None,
     rng: Rng = None,
 ) -> ScoreTable:
     """Return the scores of models on tasks, with an overall score, ranks and letters.
@@ -190,7 +192,7 @@ def table(
         those inside groups; or every item.
     confidence_level
         Of each interval alone, and of all ranks, letters and `TableCell.may_be_first` at once.
-    bounds, rng
+    measure, rng
         As of `evalstats_plugin.compare`.
 
     Returns
@@ -224,22 +226,21 @@ def table(
     """
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
-    listed, notes = as_list(responses)
+    listed, notes = as_list(responses, measure)
     wanted = Selection(metrics=_listed(metric))
-    cells, chosen_notes = _headlines(one_of_each(listed), wanted, bounds or {})
+    cells, chosen_notes = _headlines(one_of_each(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         raise DesignError(msg)
     scored = intervals(
         [cell.responses for cell in cells],
         confidence_level=confidence_level,
-        bounds=bounds,
         rng=rng,
     )
     shown = _Columns.of(cells, list(scored), subtasks, _listed(columns))
     joint, apart, why = _in_overall(cells, shown, weights)
     seed = rng if isinstance(rng, int) else None
-    overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
+    overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
     models = {cell.responses.model for cell in cells}
@@ -260,7 +261,6 @@ def table(
             table=table_of([], PAIRED),
             correction="simultaneous",
             family="auto",
-            bounds=bounds or {},
             rng=comparison_stream(rng),
         )
         ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
@@ -297,9 +297,7 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _headlines(
-    latest: Sequence[Responses], wanted: Selection, bounds: Bounds
-) -> tuple[list[Cell], list[str]]:
+def _headlines(latest: Sequence[Responses], wanted: Selection) -> tuple[list[Cell], list[str]]:
     """Return of each task the metric that is preferred, or the first, in one cell for each model.
 
     Only means of item scores are looked at; other values of the same answers are left out.
@@ -308,7 +306,7 @@ def _headlines(
     of: dict[tuple[str, str], dict[str, Cell]] = {}
     for r in latest:
         task, metric = task_and_metric(r)
-        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()), bounds)):
+        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()))):
             place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
             metrics.setdefault(task, {}).setdefault(metric, place)
             of.setdefault((task, metric), {}).setdefault(r.model, cell)
@@ -416,18 +414,18 @@ def _in_overall(
 
 
 def _overall_scores(
-    joint: Sequence[Responses], *, confidence_level: float, bounds: Bounds | None, rng: Rng
+    joint: Sequence[Responses], *, confidence_level: float, rng: Rng
 ) -> list[ScoreInterval]:
     # Groups are of one log; a table brings together several.
     alone = [replace(r, groups=r.groups[:2], source=joint[0].source) for r in joint]
     drawn = stream(rng, "overall scores")
-    scored = intervals(alone, confidence_level=confidence_level, bounds=bounds, rng=drawn)
+    scored = intervals(alone, confidence_level=confidence_level, rng=drawn)
     return [row for row in scored if row.kind == "group" and row.depth == 0]
 
 
 _OF_SCORE = (
     "model", "task", "metric", "n_items", "estimate", "low", "high", "higher_is_better", "method",
-    "confidence_level", "notes",
+    "confidence_level", "notes", "measure",
 )  # fmt: skip
 """Fields that a cell has of the interval of its score."""
 

@@ -3,7 +3,7 @@
 * `COMPARISONS`: means on the same items; `COMPARISON_DEFAULTS`
 * `COMPOSITE_COMPARISONS`: metrics that are not means; `COMPOSITE_COMPARISON_DEFAULTS`
 * `PAIRED`: both of these
-* `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `MEASURES`
+* `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `EFFECTS`
 * `with_prior`: all methods have Jeffreys' prior unless another is asked for
 """
 
@@ -210,7 +210,7 @@ UNPAIRED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
 )
 """The same as `COMPARISON_DEFAULTS`, for models on different items."""
 
-MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
+EFFECTS: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
     {
         "mn-ratio": "ratio",
         "beta-ratio": "ratio",

@@ -26,7 +26,7 @@ from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISONS,
 )
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import direction
+from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
@@ -316,12 +316,10 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
             codes[i, there[i]] = part.codes[at] @ [len(part.labels), 1]
     a, b = pair_indices(matrix.models, named)
     joined = Joined(
-        task=group[0].task,
-        metric=group[0].metric,
+        measure=joint([r.measure for r in group]),
         models=matrix.models,
         a=a,
         b=b,
-        higher_is_better=direction(r.measure for r in group),
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
         statistics=statistics,

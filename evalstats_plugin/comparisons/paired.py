@@ -59,7 +59,7 @@ BLOCK_SIZE = 2**22
 
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
-    pairs, left_out = pairings(responses, request.bounds, request.baseline, request.missing)
+    pairs, left_out = pairings(responses, request.baseline, request.missing)
     return paired_tables(pairs, request), left_out
 
 

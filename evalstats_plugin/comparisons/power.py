@@ -1035,7 +1035,7 @@ def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Sprea
     found: list[Spread] = []
     left_out: list[str] = []
     for (task, metric), group in groups.items():
-        cells = [make_cell(r, {}) for r in group if len(r.item_ids)]
+        cells = [make_cell(r) for r in group if len(r.item_ids)]
         cells = [c for c in cells if c.kind not in (None, "ratio") and c.n > 1]
         spread = _spread(cells, paired=paired) if len(cells) >= 1 + paired else None
         if spread is not None and len(spread.a):

@@ -68,11 +68,10 @@ def rank_sets(
         table=table_of([], COMPARISONS),
         correction=correction,
         family=family,
-        bounds={},
         rng=comparison_stream(rng),
     )
     listed, notes = as_list(responses)
-    pairs, left_out = pairings(listed, {}, None)
+    pairs, left_out = pairings(listed, None)
     tables = paired_tables(pairs, request)
     sets = [
         row
@@ -91,7 +90,7 @@ def ranks_with_groups(
     The verdicts are those of `compare`, whose single pairs are left out where they take most of
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
-    pairs, left_out = pairings(responses, request.bounds, None)
+    pairs, left_out = pairings(responses, None)
     tables = paired_tables(pairs, request)
     tables += group_comparisons(responses, request)
     shown = adjusted(tables, request)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -88,15 +89,17 @@ class Comparison:
     must go against the model that is ahead for the verdict to fall; the rest as those there are."""
     kind: str = "task"
     """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
-    measure: str = "difference"
-    """What `difference` and its limits measure: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
+    effect: str = "difference"
+    """What `difference` and its limits are: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
+    """What the scores are that were compared: of which metric, on which scale."""
 
     @property
     def verdict(self) -> Literal["better", "worse", "unclear"]:
         """Whether b is better or worse than a, by the adjusted p-value and its limits."""
         if self.p_adjusted is None or self.p_adjusted > 1 - self.confidence_level:
             return "unclear"
-        if self.measure != "difference":
+        if self.effect != "difference":
             # An infinite ratio is None.
             return "better" if (self.prob_better or 0) > 0.5 else "worse"
         if not self.difference:

@@ -32,10 +32,11 @@ from evalstats_plugin.comparisons.design import (
 from evalstats_plugin.comparisons.families import Table
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import mean_over_epochs
+from evalstats_plugin.data.metrics import with_stock
+from evalstats_plugin.data.responses import IN_ARRAY, mean_over_epochs
 from evalstats_plugin.data.store import ResponseStore, StoredTask, tasks_of
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.scores.cells import Bounds, known_bounds, make_cell
+from evalstats_plugin.scores.cells import make_cell
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 MOST_PAIRS = 4_000_000
@@ -85,7 +86,7 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
     found: list[StoredPairing] = []
     left_out: dict[str, list[str]] = {}
     for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
-        likeness = _likeness(task, tally, request.bounds)
+        likeness = _likeness(task, tally)
         models = _names(store, likeness.usable)
         why = why_left_out(len(store.models), models, named)
         if why:
@@ -107,14 +108,12 @@ def _pairing(
     order = np.argsort(store.item_ids[task.places])
     clusters = None if store.clusters is None else store.clusters[task.places[order]]
     return StoredPairing(
-        task=task.task,
-        metric=task.metric,
+        measure=with_stock(store.measure_of(task.task, task.metric), IN_ARRAY),
         models=_names(store, usable),
         a=pairs[0],
         b=pairs[1],
         kind=likeness.kind,
         bounds=likeness.bounds,
-        higher_is_better=None,
         clusters=None if clusters is None else numbered(clusters),
         notes=likeness.notes,
         of=task,
@@ -142,8 +141,9 @@ class _Likeness(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
-    if tally.is_binary and known_bounds(bounds, task.metric) in (None, (0.0, 1.0)):
+def _likeness(task: StoredTask, tally: PairTally) -> _Likeness:
+    bounds = task.store.measure_of(task.task, task.metric).bounds
+    if tally.is_binary and bounds in (None, (0.0, 1.0)):
         answered = np.flatnonzero(tally.n_answered)
         shares = tally.right[answered] / tally.n_answered[answered]
         return _Likeness(answered, shares, "binary", (0.0, 1.0), ())
@@ -151,7 +151,7 @@ def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
     means: list[float] = []
     kinds: list[Likeness] = []
     for models in task.models_at_once():
-        cells = [make_cell(r, bounds) for r in task.responses(models)]
+        cells = [make_cell(r) for r in task.responses(models)]
         usable = [k for k, cell in enumerate(cells) if has_item_scores(cell)]
         found += models[usable].tolist()
         means += [cells[k].estimate for k in usable]

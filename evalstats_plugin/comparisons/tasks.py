@@ -25,12 +25,13 @@ from evalstats_plugin.comparisons.families import Found, Judged, Table, found_of
 from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.paired import draws_for
 from evalstats_plugin.comparisons.units import Strata
+from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Group, Responses, mean_of_tasks, task_shares
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
-from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
+from evalstats_plugin.scores.cells import make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 
@@ -79,14 +80,14 @@ def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _
     """Join the models that have the whole group; None where fewer than two can be compared."""
     models = dict.fromkeys(r.model for r in responses)
     of_model = {model: [r for r in responses if r.model == model] for model in models}
-    complete = [m for m, own in of_model.items() if _is_complete(own, group, request.bounds)]
+    complete = [m for m, own in of_model.items() if _is_complete(own, group)]
     chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: (r.task, r.model))
     best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
     if len(complete) < 2 or baseline not in (None, *complete):
         return None
     try:
-        tasks, _ = pairings(chosen, request.bounds, None)
+        tasks, _ = pairings(chosen, None)
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
@@ -103,9 +104,9 @@ def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _
     return replace(strata, tasks=tuple(replace(one, a=family.a, b=family.b) for one in tasks))
 
 
-def _is_complete(responses: Sequence[Responses], group: Group, bounds: Bounds) -> bool:
+def _is_complete(responses: Sequence[Responses], group: Group) -> bool:
     """Whether a model has a mean of item scores on every task of a group."""
-    cells = [make_cell(r, bounds) for r in responses]
+    cells = [make_cell(r) for r in responses]
     usable = [c for c in cells if c.kind in ("binary", "bounded", "real") and len(c.values)]
     return len(usable) == group.n_tasks
 
@@ -126,7 +127,7 @@ def _all_items(
     notes = dict.fromkeys(note for one in tasks for note in one.notes)
     return replace(
         first,
-        task=around[0][0].name,
+        measure=replace(first.measure, task=around[0][0].name),
         scores=np.concatenate([one.scores for one in tasks], axis=1),
         a=a,
         b=b,
@@ -198,7 +199,7 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     models = list(dict.fromkeys(r.model for r in responses))
     best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
-    tasks, left_out = pairings(responses, request.bounds, None)
+    tasks, left_out = pairings(responses, None)
     by_metric = grouped(tasks, lambda one: one.metric.removesuffix(",none"))
     found = {metric: some for metric, some in by_metric.items() if len(some) > 1}
     alone = [f"{one.task} {metric}" for metric, (one, *more) in by_metric.items() if not more]
@@ -298,15 +299,16 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
         raise DesignError(msg)
     a, b = pair_indices(sample.models, None)
     return Pairing(
-        task=f"{len(tasks)} tasks like " + (f"those of {name}" if name else "these"),
-        metric=tasks[0].metric,
+        measure=replace(
+            joint([one.measure for one in tasks]),
+            task=f"{len(tasks)} tasks like " + (f"those of {name}" if name else "these"),
+        ),
         models=sample.models,
         scores=scores,
         a=a,
         b=b,
         kind=kind,
         bounds=bounds,
-        higher_is_better=higher.pop() if higher else None,
         clusters=None,
         notes=tuple(dict.fromkeys(note for one in tasks for note in one.notes)),
     )

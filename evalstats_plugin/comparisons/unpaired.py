@@ -23,8 +23,8 @@ from evalstats_plugin.comparisons.design import (
     refuse_best,
 )
 from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limits, prob_of_p
-from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED_DEFAULTS
-from evalstats_plugin.data.measure import direction
+from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
+from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
@@ -90,9 +90,9 @@ class _Samples(Compared):
         score = np.array([cell.estimate for cell in self.cells])
         a, b = score[self.a], score[self.b]
         with np.errstate(divide="ignore", invalid="ignore"):
-            if MEASURES.get(self.method.name) == "ratio":
+            if EFFECTS.get(self.method.name) == "ratio":
                 return b / a
-            return (b / (1 - b)) / (a / (1 - a)) if self.method.name in MEASURES else b - a
+            return (b / (1 - b)) / (a / (1 - a)) if self.method.name in EFFECTS else b - a
 
 
 def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
@@ -102,7 +102,7 @@ def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Tab
     difference.
     """
     refuse_best(request, responses)
-    groups, left_out = comparable(responses, request.bounds, request.baseline, _is_usable)
+    groups, left_out = comparable(responses, request.baseline, _is_usable)
     return [_table(_samples(cells, request), request) for cells in groups], left_out
 
 
@@ -128,12 +128,10 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
         # A log with counts only has no clusters either.
         method = choose(kind, "auto", own, UNPAIRED_DEFAULTS)
     return _Samples(
-        task=cells[0].responses.task,
-        metric=cells[0].responses.metric,
+        measure=joint([cell.responses.measure for cell in cells]),
         models=models,
         a=a,
         b=b,
-        higher_is_better=direction(cell.responses.measure for cell in cells),
         cells=cells,
         method=method,
         bounds=bounds,
@@ -146,8 +144,8 @@ def _table(samples: _Samples, request: Request) -> Table:
 
     solve = _solver(samples)
     name = samples.method.name
-    measure = MEASURES.get(name, "difference")
-    null = 0.0 if measure == "difference" else 1.0
+    effect = EFFECTS.get(name, "difference")
+    null = 0.0 if effect == "difference" else 1.0
 
     def interval(level: float) -> Interval:
         return Interval(*solve(level)[:2])
@@ -164,7 +162,7 @@ def _table(samples: _Samples, request: Request) -> Table:
         found=found,
         judge=lambda: Each(p_values, interval),
         columns={"n_items": n_items.tolist(), "notes": _notes(samples, low, high)},
-        same={"measure": measure},
+        same={"effect": effect},
     )
 
 
@@ -189,7 +187,7 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
         if np.isnan(below) or np.isnan(above):
             own.append("no interval: one item or cluster, or scores without any spread")
         elif np.isinf(above):
-            own.append(f"no upper limit of the {MEASURES[samples.method.name]}")
+            own.append(f"no upper limit of the {EFFECTS[samples.method.name]}")
         notes.append((*samples.notes, *own))
     return notes
 
@@ -304,12 +302,10 @@ def _of_predictions(
     notes = [(f"of predicted scores on all {counted(int(n), 'item')} of the bank",) for n in size]
     return Table(
         pairing=Compared(
-            task=group[0].task,
-            metric=group[0].metric,
+            measure=joint([r.measure for r in group]),
             models=tuple(r.model for r in group),
             a=a,
             b=b,
-            higher_is_better=direction(r.measure for r in group),
         ),
         found=Found(PREDICTED, low, high, p_values, special.ndtr(z), difference),
         judge=lambda: Each(p_values, interval),

@@ -6,6 +6,7 @@ scores into a temporary file. `write_store` writes matrices, block by block, as 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure, given
 from evalstats_plugin.data.store import KEY, ROWS, TEXTS, Coding, ResponseStore, first_twice
 from evalstats_plugin.errors import (
     DesignError,
@@ -53,7 +55,7 @@ def store_table(
     output: str | Path,
     *,
     columns: Mapping[str, str] | None = None,
-    metric: str = "score",
+    measure: Measure | None = None,
 ) -> ResponseStore:
     """Convert a table with one answer per row to a response store, without holding either.
 
@@ -68,6 +70,8 @@ def store_table(
     columns
         Names of columns that differ from the default, by part: model, item and score, and
         optionally task and epoch.
+    measure
+        What is known of the scores: their scale, direction, and the metric's name.
 
     Raises
     ------
@@ -91,7 +95,7 @@ def store_table(
         scores: Any = np.memmap(file, axes.coding.dtype, "r+", shape=shape)
         scores[:] = axes.empty
         _scatter(table, axes, scores.reshape(-1))
-        return write_store(output, _blocks(axes, metric, scores))
+        return write_store(output, _blocks(axes, measure or Measure(), scores))
 
 
 @contextmanager
@@ -250,8 +254,13 @@ def _is_empty(scores: NDArray[Any], axes: _Axes) -> BoolArray:
     return np.isnan(scores) if axes.coding.levels is None else scores == axes.empty
 
 
-def _blocks(axes: _Axes, metric: str, scores: NDArray[Any]) -> Iterator[ResponseMatrix]:
+def _blocks(axes: _Axes, measure: Measure, scores: NDArray[Any]) -> Iterator[ResponseMatrix]:
     names = np.array([key.split(_BETWEEN, 1) for key in axes.keys])
+    metric = measure.metric or "score"
+    measures = tuple(
+        given(Measure(task=str(task), metric=metric), [measure])
+        for task in dict.fromkeys(names[:, 0])
+    )
     for start in range(0, len(names), ROWS):
         part = slice(start, start + ROWS)
         block = np.array(scores[part])
@@ -263,6 +272,7 @@ def _blocks(axes: _Axes, metric: str, scores: NDArray[Any]) -> Iterator[Response
             item_ids=names[part, 1],
             tasks=names[part, 0],
             metrics=np.full(len(block), metric),
+            measures=measures,
         )
 
 
@@ -335,7 +345,10 @@ def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
     by_item = np.ascontiguousarray(block.scores.transpose(1, 0, 2)).reshape(m, -1)
     missing = np.isnan(by_item)
     packed = np.packbits(missing, axis=1, bitorder="little")
-    texts = (block.item_ids, block.tasks, block.metrics, block.clusters, block.item_hashes)
+    texts = (
+        block.item_ids, block.tasks, block.metrics, block.clusters, block.item_hashes,
+        _measures(block),
+    )  # fmt: skip
     columns = [[None] * m if values is None else values.astype(str) for values in texts]
     columns.append(_binary(coding.encode(by_item), schema.field("scores").type))
     some = missing.any(axis=1)
@@ -345,6 +358,17 @@ def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
         [c if k >= len(TEXTS) else pa.array(c, pa.string()) for k, c in enumerate(columns)],
         schema=schema,
     )
+
+
+def _measures(block: ResponseMatrix) -> NDArray[Any] | None:
+    """Return the measure of each item's score as JSON, shape (M,); None where none is known."""
+    if not block.measures:
+        return None
+    texts: dict[tuple[str, str], str] = {}
+    names = [(str(t), str(m)) for t, m in zip(block.tasks, block.metrics, strict=True)]
+    for name in dict.fromkeys(names):
+        texts[name] = json.dumps(block.measure_of(*name).to_dict())
+    return np.array([texts[name] for name in names])
 
 
 def _binary(rows: NDArray[Any], of_type: Any) -> Any:

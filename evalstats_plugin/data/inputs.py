@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from os import PathLike
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, check_item_ids
+from evalstats_plugin.data.measure import Measure, Measures, as_measures, given
+from evalstats_plugin.data.responses import (
+    IN_ARRAY,
+    NO_COLUMN,
+    NO_METRIC,
+    NO_TASK,
+    TABULAR,
+    Responses,
+    check_item_ids,
+)
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.data.scales import settled
+from evalstats_plugin.data.scales import TAKEN_AS, settled
 from evalstats_plugin.data.store import LARGE, ResponseStore
+from evalstats_plugin.errors import SelectionError, few, no_such
 
 
 class Rectangle(Protocol):
@@ -71,8 +82,10 @@ ResponsesLike: TypeAlias = (
 """Responses, or anything that they can be read from."""
 
 
-def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | ResponseStore:
-    """Return responses: as they are, or read from what was given.
+def as_responses(
+    found: ResponsesLike, measure: Measures = None
+) -> ResponseSet | ResponseMatrix | ResponseStore:
+    """Return responses: as they are, or read from what was given, under the user's measures.
 
     Raises
     ------
@@ -80,43 +93,123 @@ def as_responses(given: ResponsesLike) -> ResponseSet | ResponseMatrix | Respons
         It is nothing of the kind; the message lists what is.
     DesignError
         An item is there twice in responses that were made in memory.
+    SelectionError
+        A measure is of a task or metric that is not there.
     EvalStatsError
         As of `evalstats_plugin.read`.
     """
-    if isinstance(given, (ResponseMatrix, ResponseStore)):
-        return given
-    if isinstance(given, Responses):
-        given = ResponseSet((given,))
-    elif not isinstance(given, (ResponseSet, str, PathLike, Mapping)) and _is_plain(given):
-        iterable: Any = given
+    if isinstance(found, ResponseMatrix):
+        return under(found, measure)
+    if isinstance(found, ResponseStore):
+        return under(found, measure)
+    if isinstance(found, Responses):
+        found = ResponseSet((found,))
+    elif not isinstance(found, (ResponseSet, str, PathLike, Mapping)) and _is_plain(found):
+        iterable: Any = found
         listed: list[Any] = list(iterable)
         if all(isinstance(each, Responses) for each in listed):
-            given = ResponseSet(tuple(listed))
-        elif isinstance(given, Iterator):
-            given = listed
-    if isinstance(given, ResponseSet):
-        for r in given:
+            found = ResponseSet(tuple(listed))
+        elif isinstance(found, Iterator):
+            found = listed
+    if isinstance(found, ResponseSet):
+        for r in found:
             check_item_ids(r)
-        return given
+        return under(found, measure)
     # Loaded on use: responses know nothing of logs, but for this door.
-    found: ResponseSet = import_module("evalstats_plugin.logs.reading").read(given)
-    return found
+    read: ResponseSet = import_module("evalstats_plugin.logs.reading").read(found, measure=measure)
+    return read
 
 
-def _is_plain(given: Any) -> bool:
+_Held = TypeVar("_Held", ResponseSet, ResponseMatrix, ResponseStore)
+
+
+def under(held: _Held, measure: Measures) -> _Held:
+    """Return responses whose measures have the parts that the user gives.
+
+    Raises
+    ------
+    SelectionError
+        A measure is of a task or metric that is not there.
+    """
+    by_user = as_measures(measure)
+    if not by_user:
+        return held
+    if isinstance(held, ResponseSet):
+        if len(by_user) == 1:
+            held = replace(held, responses=_named(held.responses, by_user[0]))
+        own = [value.measure for r in held for value in r.values()]
+        _check_used([(m.task, m.metric) for m in own], by_user)
+        return replace(held, responses=tuple(under_given(r, by_user) for r in held))
+    named = [(str(t), str(m)) for t, m in {*zip(held.tasks, held.metrics, strict=True)}]
+    _check_used(named, by_user)
+    return held.under(tuple(given(held.measure_of(*name), by_user) for name in sorted(named)))
+
+
+def _named(responses: tuple[Responses, ...], own: Measure) -> tuple[Responses, ...]:
+    """Return scores of arrays and tables that have no names under those of a measure."""
+    if not all(r.source.harness in (TABULAR, IN_ARRAY) for r in responses):
+        return responses
+    names: dict[str, str] = {}
+    for part, name, none in (("task", own.task, NO_TASK), ("metric", own.metric, NO_METRIC)):
+        told = f"{NO_COLUMN} {part}: "
+        if name and all(
+            getattr(r.measure, part) == none or any(note.startswith(told) for note in r.notes)
+            for r in responses
+        ):
+            names[part] = name
+    if not names:
+        return responses
+    told = tuple(f"{NO_COLUMN} {part}: " for part in names)
+    return tuple(
+        replace(
+            r.measured(**names), notes=tuple(n for n in r.notes if not n.startswith(told))
+        )
+        for r in responses
+    )
+
+
+def under_given(r: Responses, by_user: Sequence[Measure]) -> Responses:
+    """Return responses, and those beside them, under the measures that the user gives."""
+    measure, notes = given(r.measure, by_user), r.notes
+    if r.measure.scale_from == "observed" and measure.scale_from == "given":
+        notes = tuple(note for note in notes if TAKEN_AS not in note)
+    return replace(
+        r,
+        measure=measure,
+        notes=notes,
+        unreduced=r.unreduced and under_given(r.unreduced, by_user),
+        beside=tuple(under_given(other, by_user) for other in r.beside),
+    )
+
+
+def _check_used(named: Sequence[tuple[str, str]], by_user: Sequence[Measure]) -> None:
+    for own in by_user:
+        if not any(own.is_of(task, metric) for task, metric in named):
+            if all(own.task not in ("", task) for task, _ in named):
+                tasks = list(dict.fromkeys(task for task, _ in named))
+                raise SelectionError(no_such("task", own.task, tasks, few(tasks)))
+            metrics = list(dict.fromkeys(metric for _, metric in named))
+            raise SelectionError(no_such("metric", own.metric, metrics, few(metrics)))
+
+
+def _is_plain(one: Any) -> bool:
     """Whether it is a list, a generator and the like, which has no axes of its own."""
-    return not hasattr(given, "shape") and isinstance(given, Iterable)
+    return not hasattr(one, "shape") and isinstance(one, Iterable)
 
 
-def as_list(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
+def as_list(
+    held: ResponsesLike, measure: Measures = None
+) -> tuple[list[Responses], tuple[str, ...]]:
     """Return the responses one by one with their scales, and the notes that came with them."""
-    each, notes = one_by_one(given)
+    each, notes = one_by_one(held, measure)
     return settled(each), notes
 
 
-def one_by_one(given: ResponsesLike) -> tuple[list[Responses], tuple[str, ...]]:
+def one_by_one(
+    held: ResponsesLike, measure: Measures = None
+) -> tuple[list[Responses], tuple[str, ...]]:
     """Return the responses as they were logged, and the notes that came with them."""
-    found = as_responses(given)
+    found = as_responses(held, measure)
     if isinstance(found, ResponseStore):
         found = in_memory(found)
     each = found.to_responses() if isinstance(found, ResponseMatrix) else found

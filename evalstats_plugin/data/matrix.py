@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalstats_plugin.data.measure import Measure, as_json, from_json, joint
+from evalstats_plugin.data.measure import (
+    Measure,
+    given,
+    joint,
+    measure_of,
+)
 from evalstats_plugin.data.responses import (
+    IN_ARRAY,
+    NO_METRIC,
+    NO_TASK,
     Provenance,
     Responses,
     Source,
@@ -87,8 +95,11 @@ class ResponseMatrix:
 
     def measure_of(self, task: str, metric: str) -> Measure:
         """Return what the scores of a task under a metric are."""
-        held = (m for m in self.measures if (m.task, m.metric) == (task, metric))
-        return next(held, None) or Measure(task=task, metric=metric)
+        return measure_of(self.measures, task, metric)
+
+    def under(self, measures: tuple[Measure, ...]) -> ResponseMatrix:
+        """Return the same scores under other measures."""
+        return replace(self, measures=measures)
 
     @property
     def items(self) -> pd.DataFrame:
@@ -112,16 +123,16 @@ class ResponseMatrix:
         *,
         models: Sequence[str] | None = None,
         items: Sequence[str] | None = None,
-        tasks: Sequence[str] | str = "task",
-        metric: str = "score",
-        bounds: tuple[float, float] | None = None,
-        higher_is_better: bool | None = None,
+        tasks: Sequence[str] | str = NO_TASK,
+        metric: str = NO_METRIC,
+        measure: Measure | None = None,
         clusters: Sequence[Any] | None = None,
     ) -> ResponseMatrix:
         """Build a matrix from plain arrays of shape (N, M) or (N, M, R).
 
-        ``bounds`` are the least and the greatest possible score; without them the scale is what the
-        scores show it to be, as for tables, with a note.
+        ``measure`` is what is known of the scores: their scale, direction, and names in place of
+        ``tasks`` and ``metric`` where it has them. Without a scale it is that of the metric's name,
+        or what the scores show it to be, as for tables, with a note.
 
         Examples
         --------
@@ -135,6 +146,9 @@ class ResponseMatrix:
             raise ValueError(msg)
         n, m = int(array.shape[0]), int(array.shape[1])
         ids = [f"item_{j}" for j in range(m)] if items is None else list(items)
+        known = Measure() if measure is None else measure
+        metric = known.metric or metric
+        tasks = known.task or tasks
         task_names = [tasks] * m if isinstance(tasks, str) else list(tasks)
         if len(ids) != m or len(task_names) != m:
             msg = f"{m} items of scores, but {len(ids)} item names and {len(task_names)} tasks"
@@ -142,13 +156,13 @@ class ResponseMatrix:
         names = tuple(models) if models else tuple(f"model_{i}" for i in range(n))
         _check_distinct(names, "model")
         _check_distinct(list(zip(task_names, ids, strict=True)), "item of a task")
-        given = [None] * m if clusters is None else list(clusters)
-        if len(given) != m:
+        named = [None] * m if clusters is None else list(clusters)
+        if len(named) != m:
             raise ValueError(
-                f"{counted(m, 'item')} of scores, but {counted(len(given), 'cluster')}"
+                f"{counted(m, 'item')} of scores, but {counted(len(named), 'cluster')}"
             )
-        named = [None if c is None or c != c else str(c) for c in given]  # noqa: PLR0124 - NaN
-        found, notes = (None, ()) if clusters is None else as_clusters(named, "cluster")
+        texts = [None if c is None or c != c else str(c) for c in named]  # noqa: PLR0124 - NaN
+        found, notes = (None, ()) if clusters is None else as_clusters(texts, "cluster")
         return cls(
             scores=array,
             models=names,
@@ -157,12 +171,7 @@ class ResponseMatrix:
             metrics=np.full(m, metric),
             clusters=found,
             measures=tuple(
-                Measure(
-                    task=task,
-                    metric=metric,
-                    higher_is_better=higher_is_better,
-                    direction_from="" if higher_is_better is None else "given",
-                ).on(bounds, "given")
+                given(Measure(task=task, metric=metric), [known])
                 for task in dict.fromkeys(map(str, task_names))
             ),
             notes=notes,
@@ -202,7 +211,7 @@ class ResponseMatrix:
         places: dict[tuple[Any, Any], list[int]] = {}
         for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
             places.setdefault(key, []).append(j)
-        source = Source(path=Path(), harness="matrix")
+        source = Source(path=Path(), harness=IN_ARRAY)
 
         def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
             return None if values is None else values[at]
@@ -253,7 +262,7 @@ class ResponseMatrix:
         for i in range(n):
             flat = pa.array(self.scores[i].ravel())
             columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
-        measures = [json.dumps(as_json(measure)) for measure in self.measures]
+        measures = [json.dumps(measure.to_dict()) for measure in self.measures]
         meta = {
             "models": self.models, "shape": [n, m, n_epochs], "notes": self.notes,
             "measures": measures,
@@ -291,7 +300,7 @@ class ResponseMatrix:
                 chance=(
                     numbers_in(table, "chance", (m,)) if "chance" in table.column_names else None
                 ),
-                measures=tuple(from_json(json.loads(text)) for text in meta["measures"]),
+                measures=tuple(Measure.from_dict(json.loads(text)) for text in meta["measures"]),
                 notes=tuple(meta["notes"]),
             )
 

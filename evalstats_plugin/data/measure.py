@@ -2,7 +2,7 @@
 
 * `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
 * `joint`: the measure of several models' scores, from what each log says
-* `as_json`, `from_json`: for formats that store it
+* `Measures`: what a user says of scores, and `given`, which puts that in place of what logs say
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 Origin = Literal["", "logged", "registry", "given", "observed", "assumed"]
 """Where a part of a measure is known from: the log, the registry of metrics (`data.metrics`), the
@@ -54,9 +54,21 @@ SHARE = Scale(0.0, 1.0, unit="share")
 """Of a count: right answers, or what a judge or a measure of overlap gives as a share."""
 
 
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "higher_is_better": (bool, NoneType),
+    "is_headline": (bool, NoneType),
+    "population": (int, NoneType),
+    "n_cut": (int,),
+}
+"""Of the fields that are no texts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """What a score is: the same record in responses, matrices, rows and stored files.
+
+    Public functions take one as what their user knows of the scores (`Measures`): its scale,
+    direction, aggregation and population, where it has them, count in place of the log's.
 
     Examples
     --------
@@ -64,9 +76,11 @@ class Measure:
     (1, 10)
     """
 
-    task: str
-    metric: str
-    """Full name, as the harness shows it: ``"acc,none"``, ``"match/logic"``."""
+    task: str = ""
+    """Empty in a measure that a user gives for every task."""
+    metric: str = ""
+    """Full name, as the harness shows it: ``"acc,none"``, ``"match/logic"``. Empty in a measure
+    that a user gives for every metric."""
     scorer: str = ""
     """What judged the answers, where that is not the metric itself."""
     key: str = ""
@@ -111,11 +125,101 @@ class Measure:
         """Metric without lm-eval's filter "none", which other harnesses do not write."""
         return self.metric.removesuffix(",none")
 
+    def is_of(self, task: str, metric: str) -> bool:
+        """Whether it is given for these scores: a metric also by the part before its comma."""
+        names = ("", metric, metric.partition(",")[0])
+        return self.task in ("", task) and self.metric in names
+
     def on(self, scale: Scale | tuple[float, float] | None, origin: Origin) -> Measure:
         """Return the measure on another scale."""
         if isinstance(scale, tuple):
             scale = Scale(*scale)
         return replace(self, scale=scale, scale_from=origin if scale else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is known as JSON values; infinite limits as None.
+
+        >>> Measure(task="t", metric="loss", scale=Scale(0)).to_dict()["scale"]["high"] is None
+        True
+        """
+        found = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        if self.scale is not None:
+            limits = {"low": self.scale.low, "high": self.scale.high}
+            finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
+            found["scale"] = {**found["scale"], **finite}
+        return found
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Measure:
+        """Return the measure that `to_dict` gave, such as that of a row of JSON results.
+
+        Raises
+        ------
+        TypeError, KeyError, ValueError
+            The mapping is not one that `to_dict` returns.
+        """
+        known: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name not in found or field.name == "scale":
+                continue
+            value = found[field.name]
+            if not isinstance(value, _TYPES.get(field.name, (str,))):
+                raise TypeError(f"{field.name} is {value!r}")
+            if field.name.endswith("_from") and value not in get_args(Origin):
+                raise ValueError(f"{field.name} is {value!r}")
+            known[field.name] = value
+        scale = found.get("scale")
+        if scale is not None:
+            low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
+            known["scale"] = Scale(
+                -math.inf if low is None else float(low),
+                math.inf if high is None else float(high),
+                None if step is None else float(step),
+                unit if unit in get_args(Unit) else "",
+            )
+        return cls(**known)
+
+
+Measures: TypeAlias = Measure | Iterable[Measure] | None
+"""What a user knows of scores: one measure or several, each of the task and metric that it names,
+of all where it names none. Where two are of the same scores, the later counts."""
+
+
+def as_measures(measures: Measures) -> tuple[Measure, ...]:
+    """Return the measures that were given one by one."""
+    if measures is None:
+        return ()
+    return (measures,) if isinstance(measures, Measure) else tuple(measures)
+
+
+def given(measure: Measure, by_user: Sequence[Measure]) -> Measure:
+    """Return a measure with the parts that the user gives for its task and metric.
+
+    >>> log = Measure(task="t", metric="judge", higher_is_better=True)
+    >>> found = given(log, [Measure(metric="judge", scale=Scale(1, 10))])
+    >>> found.scale_from, found.direction_from
+    ('given', 'logged')
+    """
+    for own in by_user:
+        if not own.is_of(measure.task, measure.metric):
+            continue
+        if own.scale is not None:
+            measure = measure.on(own.scale, "given")
+        if own.higher_is_better is not None:
+            better = own.higher_is_better
+            measure = replace(measure, higher_is_better=better, direction_from="given")
+        if own.aggregation_from:
+            kind = own.aggregation
+            measure = replace(measure, aggregation=kind, aggregation_from="given")
+        if own.population is not None:
+            measure = replace(measure, population=own.population)
+    return measure
+
+
+def measure_of(measures: Iterable[Measure], task: str, metric: str) -> Measure:
+    """Return the measure of a task and metric; one of their names alone if there is none."""
+    held = (m for m in measures if (m.task, m.metric) == (task, metric))
+    return next(held, None) or Measure(task=task, metric=metric)
 
 
 def joint(measures: Sequence[Measure]) -> Measure:
@@ -146,62 +250,3 @@ def joint(measures: Sequence[Measure]) -> Measure:
         n_cut=0,
         population=next((m.population for m in measures if m.population is not None), None),
     )
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "higher_is_better": (bool, NoneType),
-    "is_headline": (bool, NoneType),
-    "population": (int, NoneType),
-    "n_cut": (int,),
-}
-"""Of the fields that are no texts."""
-
-
-def as_json(measure: Measure) -> dict[str, Any]:
-    """Return all that is known as JSON values; infinite limits as None.
-
-    >>> as_json(Measure(task="t", metric="loss", scale=Scale(0)))["scale"]["high"] is None
-    True
-    """
-    found = {name: value for name, value in asdict(measure).items() if value not in ("", None)}
-    if measure.scale is not None:
-        limits = {"low": measure.scale.low, "high": measure.scale.high}
-        finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
-        found["scale"] = {**found["scale"], **finite}
-    return found
-
-
-def from_json(found: Mapping[str, Any]) -> Measure:
-    """Return the measure that `as_json` wrote.
-
-    Raises
-    ------
-    TypeError, KeyError, ValueError
-        The mapping is not one that `as_json` returns.
-    """
-    known: dict[str, Any] = {}
-    for field in fields(Measure):
-        if field.name not in found or field.name == "scale":
-            continue
-        value = found[field.name]
-        if not isinstance(value, _TYPES.get(field.name, (str,))):
-            raise TypeError(f"{field.name} is {value!r}")
-        if field.name.endswith("_from") and value not in get_args(Origin):
-            raise ValueError(f"{field.name} is {value!r}")
-        known[field.name] = value
-    scale = found.get("scale")
-    if scale is not None:
-        low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
-        known["scale"] = Scale(
-            -math.inf if low is None else float(low),
-            math.inf if high is None else float(high),
-            None if step is None else float(step),
-            unit if unit in get_args(Unit) else "",
-        )
-    return Measure(**known)
-
-
-def direction(measures: Iterable[Measure]) -> bool | None:
-    """Whether higher scores are better, from the log to be believed most; None if none says so."""
-    found = [m for m in measures if m.higher_is_better is not None]
-    return max(found, key=lambda m: _TRUST[m.direction_from]).higher_is_better if found else None

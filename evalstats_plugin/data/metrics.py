@@ -183,6 +183,8 @@ def with_stock(measure: Measure, harness: str, more: Sequence[StockMetric] = ())
     The registry's scale is that of one item's score, so it is of a mean alone: where the log
     aggregates otherwise, or the registry's metric is no mean, only the direction is taken.
     """
+    if measure.scale is not None and measure.higher_is_better is not None:
+        return measure
     metric = measure.metric.partition(",")[0]
     found = stock_metric(metric, harness, measure.task, tuple(more))
     if found is None:

@@ -22,12 +22,21 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import Measure, as_json, from_json
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.errors import DesignError, LogError, counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 TABULAR = "tabular"
 """Harness name of responses read from tables, which no harness wrote."""
+
+IN_ARRAY = "matrix"
+"""The same of scores in an array, or in a matrix of them."""
+
+NO_COLUMN = "no column says the"
+"""How notes of tables begin that lack a name, which goes on with the part and a colon."""
+
+NO_TASK, NO_METRIC = "task", "score"
+"""What task and metric are called where arrays and tables do not name them."""
 
 _LONGEST_CLUSTER = 80
 """Characters of a cluster's name that are kept."""
@@ -171,7 +180,8 @@ class Responses:
                 raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
         for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, np.ndarray):
+            is_array = isinstance(value, np.ndarray) and (name != "scores" or value.ndim != 1)
+            if value is not None and not is_array:
                 object.__setattr__(self, name, _as_array(name, value))
         n = len(self.item_ids)
         if self.scores.ndim != 2 or len(self.scores) != n:
@@ -568,7 +578,7 @@ def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
 def metadata_of(r: Responses) -> dict[str, Any]:
     """Return the measure, logged values, settings and groups, and when it was run."""
     return {
-        "measure": as_json(r.measure),
+        "measure": r.measure.to_dict(),
         **{name: getattr(r, name) for name in _PLAIN},
         "settings": dict(r.settings),
         "groups": [{**asdict(group), "notes": list(group.notes)} for group in r.groups],
@@ -590,7 +600,7 @@ def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
     settings = found["settings"].items()
     return {
         **_checked(found, _PLAIN),
-        "measure": from_json(found["measure"]),
+        "measure": Measure.from_dict(found["measure"]),
         "settings": tuple((_text(key), _text(value)) for key, value in settings),
         "groups": tuple(map(_group, found["groups"])),
         "notes": tuple(map(_text, found["notes"])),

@@ -25,7 +25,8 @@ KeyT = TypeVar("KeyT")
 
 
 INSIDE = "inside"
-"""Key of the metadata of fields that are no columns of tables, such as a row's measure."""
+"""Key of the metadata of fields that are no columns of tables, such as a row's measure; its value
+is the function that gives their JSON."""
 
 
 class Drawable:
@@ -163,20 +164,25 @@ def _draft(kind: type[Any]) -> Callable[..., Any]:
 
 @cache
 def _columns(kind: type[Any]) -> list[str]:
-    return [field.name for field in fields(kind) if not field.metadata.get(INSIDE)]
+    return [field.name for field in fields(kind) if INSIDE not in field.metadata]
 
 
 @cache
-def _hidden(kind: type[Any]) -> dict[str, None]:
-    return {field.name: None for field in fields(kind) if field.metadata.get(INSIDE)}
+def _inside(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
+    return {f.name: f.metadata[INSIDE] for f in fields(kind) if INSIDE in f.metadata}
 
 
 def _plain(row: Any) -> dict[str, Any]:
     kind = cast("type[Any]", type(row))
-    hidden = _hidden(kind)
-    found = asdict(replace(row, **hidden) if hidden else row)
-    values = ((name, value) for name, value in found.items() if name not in hidden)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}  # pyright: ignore[reportUnknownArgumentType]
+    inside = _inside(kind)
+    found = asdict(replace(row, **dict.fromkeys(inside)) if inside else row)
+    for name, value in found.items():
+        if isinstance(value, tuple):
+            found[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    for name, as_json in inside.items():
+        held = getattr(row, name)
+        found[name] = None if held is None else as_json(held)
+    return found
 
 
 def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:

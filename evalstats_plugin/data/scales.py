@@ -14,10 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from evalstats_plugin.data.measure import SHARE, Scale
+from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import Responses, Weighting
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.stats.arrays import FloatArray
+
+TAKEN_AS = ": taken as "
+"""How notes on the scale that scores show can be told from others."""
 
 UNLIMITED = Scale()
 """Of scores beyond 0 and 1 that are on no scale that is known."""
@@ -126,11 +130,11 @@ def _without_codes(known: FloatArray) -> FloatArray:
 
 
 def settled(responses: Iterable[Responses]) -> list[Responses]:
-    """Return responses with the scale that they show, with a note, where none is known.
+    """Return responses with the scale of the registry, or the one that they show, with a note.
 
     The scores of all models on a task are looked at together.
     """
-    listed = list(responses)
+    listed = [r.under(with_stock(r.measure, r.source.harness)) for r in responses]
     unknown = [r for r in listed if _is_open(r)]
     found: dict[int, Responses] = {}
     listed = _with_weightings(listed)
@@ -191,14 +195,14 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
             return list(group)
         # What one model's zeros and ones would look like, others' scores exclude.
         return [r.under(r.measure.on(UNLIMITED, "observed")) for r in group]
-    told = f"not on the usual scale of {metric} ({usual}): " if usual is not None else ""
+    told = f"{metric}, not on its usual scale ({usual})" if usual is not None else metric
     if scale is None:
-        return [_noted(r, UNLIMITED, f"{metric}: {told}taken as unbounded") for r in group]
+        return [_noted(r, UNLIMITED, f"{told}{TAKEN_AS}unbounded") for r in group]
     if scale is SHARE:
         return [r.under(r.measure.on(scale, "observed")) for r in group]
     note = (
-        f"{metric}: {told}taken as a scale from {scale.low:g} to {scale.high:g} "
-        f"(--bounds {metric}=LOW,HIGH, in Python bounds=, sets another)"
+        f"{told}{TAKEN_AS}a scale from {scale.low:g} to {scale.high:g} "
+        f"(--bounds {metric}=LOW,HIGH, in Python measure=, sets another)"
     )
     return [_noted(r, scale, note) for r in group]
 

@@ -7,9 +7,11 @@ loses nothing. `by_models`, `tasks_of` and `StoredTask` read one task at a time,
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import accumulate
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, measure_of
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
@@ -44,8 +46,8 @@ LARGE = 2**27
 Models: TypeAlias = slice | IntArray
 """Some of the models: a slice, or their indices."""
 
-TEXTS = ("item", "task", "metric", "cluster", "hash")
-"""Columns of texts."""
+TEXTS = ("item", "task", "metric", "cluster", "hash", "measure")
+"""Columns of texts; the last is JSON."""
 
 Codes = NDArray[Any]
 """Bytes, or 64-bit floats."""
@@ -98,6 +100,11 @@ class ResponseStore:
             columns = (self.item_ids, self.tasks, self.metrics)
             if any(names.size and names.dtype.kind != "U" for names in columns):
                 raise ValueError(f"the columns {', '.join(TEXTS[:3])} do not hold texts alone")
+            held = [f.read(columns=["measure"])["measure"].unique().to_pylist() for f in files]
+            stored = dict.fromkeys(text for texts in held for text in texts if text)
+            self.measures: tuple[Measure, ...] = tuple(
+                Measure.from_dict(json.loads(t)) for t in stored
+            )
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
         if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):
@@ -113,6 +120,16 @@ class ResponseStore:
             "only fit_irt, intervals and compare read a response store a part at a time; for "
             "anything else take a part into memory: store.matrix(items, models)"
         )
+
+    def measure_of(self, task: str, metric: str) -> Measure:
+        """Return what the scores of a task under a metric are."""
+        return measure_of(self.measures, task, metric)
+
+    def under(self, measures: tuple[Measure, ...]) -> ResponseStore:
+        """Return the same scores under other measures."""
+        other = copy(self)
+        other.measures = measures
+        return other
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -194,6 +211,7 @@ class ResponseStore:
             metrics=self.metrics[items],
             clusters=None if self.clusters is None else self.clusters[items],
             item_hashes=None if self.item_hashes is None else self.item_hashes[items],
+            measures=self.measures,
             notes=self.notes,
         )
 
@@ -407,7 +425,7 @@ class StoredTask:
         hashes = None if store.item_hashes is None else store.item_hashes[at]
         source = Source(path=store.path, harness="store")
         places: list[int] = models.tolist()
-        measure = Measure(task=self.task, metric=self.metric)
+        measure = store.measure_of(self.task, self.metric)
         return [
             Responses(
                 model=store.models[i],

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from evalstats_plugin.data.inputs import Readable
+from evalstats_plugin.data.inputs import Readable, under
+from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import (
     TABULAR,
@@ -86,6 +87,7 @@ def read(
     repeats: bool = False,
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
+    measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -128,6 +130,10 @@ def read(
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
         Numbers that stand for a missing score in tables, such as -1 or 99.
+    measure
+        What you know of the scores, which counts in place of what the log says: one `Measure`, or
+        several for different metrics and tasks. A measure alone also names scores that have no
+        name: of arrays, and of tables without a column for the metric or task.
 
     Raises
     ------
@@ -193,7 +199,9 @@ def read(
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
     differences = [*_about_limits(kept), *notes_on_differences(kept)]
-    return ResponseSet(tuple(settled(kept)), (*notes, *about_runs, *differences))
+    every = ResponseSet(tuple(kept), (*notes, *about_runs, *differences))
+    known = under(every, measure)
+    return replace(known, responses=tuple(settled(known)))
 
 
 def check(

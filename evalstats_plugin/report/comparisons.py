@@ -306,7 +306,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
-    measure = "Diff." if first.measure == "difference" else first.measure.capitalize()
+    measure = "Diff." if first.effect == "difference" else first.effect.capitalize()
     names = ["Model", "Against"][: 1 + (len(baselines) > 1)]
     sized = ["n"] if len(sizes) > 1 else []
     interval = f"{percent(first.confidence_level)} interval"
@@ -381,7 +381,7 @@ def size(row: Comparison, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
     text = number(value)
     positive = value is not None and value > ROUNDING
-    return f"+{text}" if row.measure == "difference" and positive else text
+    return f"+{text}" if row.effect == "difference" and positive else text
 
 
 def difference_interval(row: Comparison) -> str:
@@ -389,7 +389,7 @@ def difference_interval(row: Comparison) -> str:
     if row.low is None or row.high is None:
         return "–"
     # A limit at no difference is not in the interval of a pair that was found.
-    null = 0.0 if row.measure == "difference" else 1.0
+    null = 0.0 if row.effect == "difference" else 1.0
     found = row.verdict != "unclear"
     left = "(" if found and row.low == null else "["
     right = ")" if found and row.high == null else "]"

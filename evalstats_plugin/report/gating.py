@@ -66,7 +66,7 @@ def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Tab
 
 
 def _cells(row: GateRow, marks: Mapping[str, int]) -> tuple[str, ...]:
-    sign = "+" if row.measure == "difference" else ""
+    sign = "+" if row.effect == "difference" else ""
 
     def signed(value: float | None) -> str:
         return f"{sign if (value or 0) > ROUNDING else ''}{number(value)}"
@@ -174,7 +174,7 @@ def sentence(results: Gate) -> str:
 
 def _short(results: Gate) -> str:
     """Return the margin as one number, or as it was given where tasks have several."""
-    margins = {row.margin for row in results if row.measure == "difference"}
+    margins = {row.margin for row in results if row.effect == "difference"}
     return f"{margins.pop():g}" if len(margins) == 1 else str(results.margin)
 
 
@@ -185,7 +185,7 @@ def _margin(results: Gate) -> str:
 
 
 def _margin_of_row(row: GateRow) -> str:
-    if row.measure != "difference":
+    if row.effect != "difference":
         return f"{percent(row.margin)} of the baseline's"
     if row.score_range is None:
         return f"{row.margin:g}"
@@ -204,7 +204,7 @@ def _detectable(results: Gate) -> str:
     where = f" ({worst.task})" if len(rows) > 1 else ""
     if worst.detectable is None:
         return f"No true drop is detected {often}{where}: there are too few items."
-    unit = number(worst.detectable) if worst.measure == "difference" else percent(worst.detectable)
+    unit = number(worst.detectable) if worst.effect == "difference" else percent(worst.detectable)
     most = "at most " if len(rows) > 1 else ""
     return f"Least true drop that is detected {often}: {most}{unit}{where}."
 

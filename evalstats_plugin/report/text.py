@@ -621,7 +621,7 @@ def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str
 def to_csv(results: Results[Any]) -> str:
     """Return comma-separated values, a row per result; lists of strings are joined by "; "."""
     columns = results.columns or [field.name for field in fields(ScoreInterval)]
-    rows = ({name: _plain(value) for name, value in row.items()} for row in results.to_dict())
+    rows = ({name: _plain(row[name]) for name in columns} for row in results.to_dict())
     return csv_text(columns, rows)
 
 

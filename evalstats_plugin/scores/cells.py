@@ -24,9 +24,6 @@ from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
 
-Bounds = Mapping[str, tuple[float, float]]
-"""Least and greatest possible score, by metric name (full, or before the comma)."""
-
 SumsOf: TypeAlias = "Callable[[Cell], tuple[FloatArray, FloatArray]]"
 
 Estimand = Literal["items", "clusters"]
@@ -73,6 +70,7 @@ class Cell:
     clusters: NDArray[Any] | None = None
     """Shape (M,): the cluster of each item; None for independent items."""
     successes: float = 0.0
+    """Of 0/1 scores, or of two values on another scale: items at the upper bound."""
     n: int = 0
     n_missing: int = 0
     bounds: tuple[float, float] | None = None
@@ -96,7 +94,8 @@ class Cell:
         if self.clusters is not None and self.estimand == "clusters" and self.kind != "ratio":
             return float(weighted_sums(self)[0].mean())
         if self.kind == "binary":
-            return self.successes / self.n
+            low, high = self.bounds or UNIT
+            return low + (high - low) * self.successes / self.n
         if self.kind == "ratio":
             weights = np.ones(self.n) if self.weights is None else self.weights
             return RATIOS[self.responses.aggregation](float(self.values.sum() / weights.sum()))
@@ -117,17 +116,15 @@ class Cell:
             return error if error > 0 else None
         if self.kind == "binary":
             p = self.successes / self.n
-            variance = p * (1 - p) / (self.n - 1)
+            low, high = self.bounds or UNIT
+            variance = (high - low) ** 2 * p * (1 - p) / (self.n - 1)
         else:
             variance = float(self.values.var(ddof=1)) / self.n
         return math.sqrt(variance) or None
 
 
-def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - one for each kind
+def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kind
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
-    known = known_bounds(bounds, responses.metric)
-    if known and known != responses.bounds:
-        responses = responses.under(responses.measure.on(known, "given"))
     if responses.predicted is not None:
         return _of_adaptive(responses)
     if responses.pairs is not None:
@@ -161,7 +158,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
         return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
     clusters = None if responses.clusters is None else responses.clusters[there]
     kind, span, note = _kind_of_mean(responses, values)
-    successes = float(values.sum()) if kind == "binary" else 0.0
+    successes = float((values == span[1]).sum()) if kind == "binary" and span else 0.0
     return cell(
         kind=kind, values=values, clusters=clusters, successes=successes, bounds=span,
         notes=(*notes, *note),
@@ -174,8 +171,9 @@ def _kind_of_mean(
     """Kind and bounds of scores whose mean is the value, and what was assumed."""
     bounds, scale = responses.bounds, responses.measure.scale
     one_epoch = responses.scores.shape[1] == 1
-    if one_epoch and (scale is None or bounds == UNIT) and ((values == 0) | (values == 1)).all():
-        return "binary", (0.0, 1.0), ()
+    low, high = UNIT if scale is None else bounds or (math.nan, math.nan)
+    if one_epoch and ((values == low) | (values == high)).all():
+        return "binary", (low, high), ()
     if bounds is not None:
         return "bounded", bounds, ()
     if scale is None and values.min() >= 0 and values.max() <= 1:
@@ -186,8 +184,12 @@ def _kind_of_mean(
 
 def epochs_are_binary(responses: Responses) -> bool:
     """Whether every score of every epoch is 0 or 1."""
+    return _are_at(responses, UNIT)
+
+
+def _are_at(responses: Responses, ends: tuple[float, float]) -> bool:
     scores: NDArray[Any] = responses.scores
-    return bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
+    return bool(np.isin(scores[~np.isnan(scores)], ends).all())
 
 
 def _of_logged_counts(r: Responses) -> Cell:
@@ -284,11 +286,6 @@ def check_confidence_level(confidence_level: float) -> None:
         raise DesignError(msg)
 
 
-def known_bounds(bounds: Bounds, metric: str) -> tuple[float, float] | None:
-    """Return the bounds of a metric, where they are given."""
-    return bounds.get(metric, bounds.get(metric.partition(",")[0])) or None
-
-
 def left_out(n_missing: int, n: int) -> tuple[str, ...]:
     """Return a note where items have no score."""
     return (f"{n_missing} of {n} items have no score and are left out",) if n_missing else ()
@@ -302,10 +299,22 @@ def filled(cell: Cell, score: float) -> Cell:
         cell,
         values=np.where(gone, score, means),
         clusters=None if cell.clusters is None else cell.responses.clusters,
-        successes=cell.successes + score * gone.sum() if cell.kind == "binary" else 0.0,
+        successes=cell.successes + _is_high(cell, score) * gone.sum(),
         n=len(means),
         n_missing=cell.n_missing,
     )
+
+
+def _is_high(cell: Cell, score: float) -> bool:
+    """Whether a score is the upper of two values."""
+    return cell.kind == "binary" and score == (cell.bounds or UNIT)[1]
+
+
+def on_unit(cell: Cell) -> Cell:
+    """Return a cell whose scores, two values on another scale, are 0 and 1."""
+    if cell.kind != "binary" or cell.bounds in (None, UNIT):
+        return cell
+    return replace(cell, values=(cell.values == cell.bounds[1]) * 1.0, bounds=UNIT)
 
 
 def task_and_metric(r: Responses) -> tuple[str, str]:
@@ -396,7 +405,7 @@ def _shown(cell: Cell, bounds: tuple[float, float]) -> Known:
         return Known(partial=False, low=cell.successes < cell.n, high=cell.successes > 0)
     rounding = SAME * (bounds[1] - bounds[0])
     low, high = cell.values <= bounds[0] + rounding, cell.values >= bounds[1] - rounding
-    between = not (low | high).all() and not epochs_are_binary(cell.responses)
+    between = not (low | high).all() and not _are_at(cell.responses, bounds)
     return Known(partial=between, low=bool(low.any()), high=bool(high.any()))
 
 

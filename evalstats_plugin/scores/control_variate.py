@@ -13,13 +13,13 @@ import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import (
-    Bounds,
     Cell,
     make_cell,
     task_and_metric,
@@ -53,7 +53,7 @@ def control_variate(
     *,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
-    bounds: Bounds | None = None,
+    measure: Measures = None,
     rng: Rng = None,
 ) -> Intervals:
     """Intervals for the scores on all of a benchmark, of models that ran a part of it.
@@ -64,7 +64,7 @@ def control_variate(
         What `evalstats_plugin.read` gave, a matrix, or any `Responses`: those of the model, and of
         others that answered more of the items. The items that any of them answered are the
         benchmark.
-    confidence_level, method, bounds, rng
+    confidence_level, method, measure, rng
         As for `evalstats_plugin.intervals`, which makes the rows that gain nothing.
 
     Notes
@@ -74,12 +74,12 @@ def control_variate(
     models on the same items it gains next to nothing (0.2 % of the width on LiveBench), because
     pairing has already removed the difficulty of the items; `compare` does not use it.
     """
-    everything, notes = as_list(responses)
-    cells = [make_cell(r, bounds or {}) for r in everything]
+    everything, notes = as_list(responses, measure)
+    cells = [make_cell(r) for r in everything]
     # Rows of groups are made below, from the adjusted rows of their tasks.
     plain = intervals(
         [replace(r, groups=()) for r in everything],
-        confidence_level=confidence_level, method=method, bounds=bounds, rng=rng,
+        confidence_level=confidence_level, method=method, rng=rng,
     )  # fmt: skip
     rows = [replace(row, depth=len(r.groups)) for row, r in zip(plain, everything, strict=True)]
     for every in _by_task(everything):

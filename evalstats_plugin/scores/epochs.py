@@ -173,7 +173,7 @@ def variance_parts(responses: ResponsesLike) -> VarianceParts:
         Where no model has a mean of two or more item scores.
     """
     listed, notes = as_list(responses)
-    cells = [make_cell(r.as_epochs, {}) for r in listed if len(r.item_ids)]
+    cells = [make_cell(r.as_epochs) for r in listed if len(r.item_ids)]
     rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
     if not rows:
         raise DesignError("no model has a mean of two or more item scores; read logs with samples")

@@ -157,7 +157,7 @@ def _incomplete(responses: Sequence[Responses]) -> Iterator[Finding]:
 def _contradictions(responses: Sequence[Responses]) -> Iterator[Finding]:
     said: set[tuple[str, str, str]] = set()
     for r in responses:
-        notes = make_cell(r, {}).notes if r.pairs is not None else r.notes
+        notes = make_cell(r).notes if r.pairs is not None else r.notes
         for task, about in ((r.task, notes), *((g.name, g.notes) for g in r.groups)):
             for note in about:
                 key = (str(r.source.path), task, note)

@@ -20,9 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
+from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import (
+    IN_ARRAY,
     Group,
     Prediction,
     Responses,
@@ -36,7 +38,6 @@ from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.scores.cells import (
     RATIOS,
     UNIT,
-    Bounds,
     Cell,
     Estimand,
     Known,
@@ -48,11 +49,11 @@ from evalstats_plugin.scores.cells import (
     cluster_sums,
     filled,
     known,
-    known_bounds,
     left_out,
     make_cell,
     merged,
     metric_key,
+    on_unit,
     weighted_sums,
     with_known,
 )
@@ -112,7 +113,7 @@ def intervals(
     confidence_level: float = 0.95,
     method: str | Method = "auto",
     prior: tuple[float, float] | None = None,
-    bounds: Bounds | None = None,
+    measure: Measures = None,
     population: int | str | None = None,
     estimand: Estimand = "items",
     clusters: ClustersAre = "random",
@@ -133,9 +134,10 @@ def intervals(
         not (a binomial method on partial credit) the default is, and each row says what ran.
     prior
         (a, b) of the Beta prior, for methods that have one.
-    bounds
-        Least and greatest possible score by metric. Without it, scores that all lie in [0, 1]
-        are taken to be bounded there (and the row says so), others to be unbounded.
+    measure
+        What you know of the scores, such as ``Measure(metric="judge", scale=Scale(1, 10))``, or
+        several of these. A scale that neither you nor the log nor the metric's name tells is the
+        one that the scores show, and a note says so.
     population
         Size of the whole benchmark, where only a part was run: the interval is then for the
         score on all of it. ``"logged"`` takes the size from the log.
@@ -166,7 +168,7 @@ def intervals(
     a level between 2 x level - 1 and the level, such that the true score is inside often enough.
     """
     check_confidence_level(confidence_level)
-    responses = as_responses(responses)
+    responses = as_responses(responses, measure)
     for what, name, names in (
         ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
         ("rule for missing scores", missing, Missing),
@@ -175,20 +177,20 @@ def intervals(
     source, seed = stream(rng, "score intervals"), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):
-        rows = _of_store(responses, solver, bounds or {}, population)
+        rows = _of_store(responses, solver, population)
         return Intervals(tuple(rows), responses.notes, seed)
     if isinstance(responses, ResponseMatrix):
         notes = responses.notes
-        rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
+        rows = _of_matrix(responses, solver, population, {})[0]
     else:
         listed, notes = as_list(responses)
-        cells = _cells(listed, bounds or {})
+        cells = _cells(listed)
         rows = _of_cells(cells, solver, population, known(cells))
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
 
 
 def _of_store(
-    store: ResponseStore, solver: _Solver, bounds: Bounds, population: int | str | None
+    store: ResponseStore, solver: _Solver, population: int | str | None
 ) -> list[ScoreInterval]:
     """Return rows of a store, read some models at a time.
 
@@ -200,7 +202,7 @@ def _of_store(
         rows: list[ScoreInterval] = []
         used: list[Metrics] = []
         for block in by_models(store):
-            found, shown = _of_matrix(block, solver, bounds, population, metrics)
+            found, shown = _of_matrix(block, solver, population, metrics)
             metrics = merged([metrics, shown])
             rows += found
             used.append(shown)
@@ -214,9 +216,9 @@ def _of_store(
     return sorted(rows, key=lambda row: place[row.model])
 
 
-def _cells(responses: Iterable[Responses], bounds: Bounds) -> list[Cell]:
+def _cells(responses: Iterable[Responses]) -> list[Cell]:
     values = [value for r in responses for value in r.values()]
-    return [make_cell(value, bounds) for value in settled(values)]
+    return [make_cell(value) for value in settled(values)]
 
 
 def _of_cells(
@@ -413,7 +415,9 @@ def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInte
     low, high = solver.of_counts(method, np.arange(cell.n + 1), np.full(cell.n + 1, cell.n))
     from scipy import special
 
-    scores = np.linspace(row.low, row.high, _SCORES + 2)[1:-1, None]
+    zero, top = cell.bounds or UNIT
+    ends = (row.low - zero) / (top - zero), (row.high - zero) / (top - zero)
+    scores = np.linspace(*ends, _SCORES + 2)[1:-1, None]
     k = np.arange(cell.n + 1)
     ways = special.gammaln(cell.n + 1) - special.gammaln(k + 1) - special.gammaln(cell.n - k + 1)
     chance = np.exp(ways + special.xlogy(k, scores) + special.xlog1py(cell.n - k, -scores))
@@ -476,10 +480,13 @@ class _Solver:
                 method = self.table[DEFAULTS[cell.kind][0]]
             # Cells of similar size share an array padded to the largest.
             size = 0 if method.family == "binary" else cell.n.bit_length()
-            key = (method.name, cell.bounds, size, cell.responses.aggregation)
+            key = (method.name, cell.bounds, size, cell.responses.aggregation, cell.kind)
             batches.setdefault(key, []).append(i)
-        for (name, bounds, _, aggregation), where in batches.items():
-            low, high = self._run(self.table[name], [cells[i] for i in where], bounds)
+        for (name, bounds, _, aggregation, _), where in batches.items():
+            some = [on_unit(cells[i]) for i in where]
+            low, high = self._run(self.table[name], some, some[0].bounds)
+            if bounds is not None and some[0].bounds != bounds:
+                low, high = (bounds[0] + (bounds[1] - bounds[0]) * x for x in (low, high))
             if aggregation in RATIOS:
                 value = np.vectorize(RATIOS[aggregation], otypes=[float])
                 low, high = value(high), value(low)
@@ -650,7 +657,7 @@ def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInter
     if how.clusters == "fixed" and not fixed:
         notes = (*notes, f"{row.method} is for new clusters: fixed ones need 0/1 scores")
     sized = row.method == CLUSTERED_DEFAULTS["binary"][0]
-    trend = float((size_slope if sized else size_trend)(*cluster_sums(cell)))
+    trend = float((size_slope if sized else size_trend)(*cluster_sums(on_unit(cell))))
     if abs(trend) > _TREND:
         ways = [replace(cell, estimand=one).estimate for one in get_args(Estimand)]
         which = "higher" if trend > 0 else "lower"
@@ -695,7 +702,7 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
             "benchmark; give a population of at least as many"
         )
     note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
-    if row.method in ("beta-hpd", "beta") and row.estimate is not None:
+    if row.method in ("beta-hpd", "beta") and row.estimate is not None and cell.bounds == UNIT:
         hpd = row.method == "beta-hpd"
         predict = survey.predictive_hpd if hpd else survey.predictive_equal_tailed
         interval = predict(
@@ -910,7 +917,6 @@ def _smoothed(cells: Sequence[Cell], low: float, width: float) -> survey.Smoothe
 def _of_matrix(
     matrix: ResponseMatrix,
     solver: _Solver,
-    bounds: Bounds,
     population: int | str | None,
     metrics: Metrics,
 ) -> tuple[list[ScoreInterval], Metrics]:
@@ -921,19 +927,19 @@ def _of_matrix(
     method = solver.for_independent("binary")
     by_columns = method.family == "binary" and population is None
     by_columns &= solver.treated.missing != "zero"
-    found = tally(matrix, bounds) if by_columns else None
+    found = tally(matrix) if by_columns else None
     if found is None or not found.counts.any():
-        cells = _cells(matrix.to_responses(), bounds)
+        cells = _cells(matrix.to_responses())
         shown = _shown(metrics, known(cells))
         return _of_cells(cells, solver, population, shown), shown
-    cells = _cells(_without(matrix, found), bounds)
+    cells = _cells(_without(matrix, found))
     shown = _shown(metrics, merged([known(cells), found.known()]))
     # Zeros and ones of a metric that gives partial credit elsewhere are no counts.
     keys = [metric_key(metric, UNIT) for _, metric in found.tasks]
     alike = found.counts & [key in shown and shown[key].partial for key in keys]
     if alike.any():
         found = found._replace(counts=found.counts & ~alike)
-        cells = _cells(_without(matrix, found), bounds)
+        cells = _cells(_without(matrix, found))
     counted = found.of(found.counts)
     limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
     rows = _counted_rows(counted, limits, method, solver)
@@ -998,14 +1004,14 @@ class Tally(NamedTuple):
         )
 
 
-def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
+def tally(matrix: ResponseMatrix) -> Tally | None:
     """Count right answers; None where items come in clusters or were answered several times."""
     if matrix.clusters is not None or matrix.scores.shape[2] != 1 or not matrix.scores.size:
         return None
     matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
     measures = tuple(
-        _on_given(matrix.measure_of(str(task), str(metric)), bounds) for task, metric in names
+        with_stock(matrix.measure_of(str(task), str(metric)), IN_ARRAY) for task, metric in names
     )
     scores = matrix.scores[:, :, 0]
     right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
@@ -1013,18 +1019,9 @@ def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
     n_missing = np.broadcast_to(np.int64(0), n.shape)
     if (n < size).any():
         n_missing = _count(np.isnan(scores), starts)
-    free = [
-        known_bounds(bounds, m.metric) in (None, UNIT) and (m.scale is None or m.bounds == UNIT)
-        for m in measures
-    ]
+    free = [m.aggregation == "mean" and (m.scale is None or m.bounds == UNIT) for m in measures]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
     return Tally(matrix.models, measures, right, n, n_missing, counts)
-
-
-def _on_given(measure: Measure, bounds: Bounds) -> Measure:
-    """Return the measure on the scale given for it, if any."""
-    given = known_bounds(bounds, measure.metric)
-    return measure.on(given, "given") if given and given != measure.bounds else measure
 
 
 def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:

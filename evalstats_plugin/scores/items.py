@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import direction
+from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each, run_of
@@ -117,7 +117,7 @@ def telling_items(answers: Sequence[ItemAnswers], most: int) -> dict[str, list[s
 def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
     scores = mean_over_epochs(matrix.scores)
     scores = np.where(np.isfinite(scores), scores, np.nan)
-    higher = direction(r.measure for r in group)
+    higher = joint([r.measure for r in group]).higher_is_better
     totals, counts = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
     means = steady(np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0))
     order = np.argsort(means if higher is False else -means, kind="stable")
@@ -249,7 +249,7 @@ def item_outcomes(
             dict(zip(r.item_ids.astype(str).tolist(), r.item_means.tolist(), strict=True))
             for r in group
         )
-        sign = -1 if direction(r.measure for r in group) is False else 1
+        sign = -1 if joint([r.measure for r in group]).higher_is_better is False else 1
         for item in a.keys() & b.keys():
             ahead = sign * (a[item] - b[item])
             if np.isfinite(ahead):

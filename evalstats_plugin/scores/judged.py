@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, Measures, as_measures, given
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
-    Bounds,
     check_confidence_level,
     make_cell,
 )
@@ -44,7 +43,7 @@ def prediction_powered(
     judge: str,
     labels: Labels | None = None,
     confidence_level: float = 0.95,
-    bounds: Bounds | None = None,
+    measure: Measures = None,
 ) -> Intervals:
     """Estimate each model's mean human label with the help of a judge's scores (PPI++).
 
@@ -59,9 +58,9 @@ def prediction_powered(
         Human scores of one model's answers to one task, by the item's id as text.
     confidence_level
         Between 0 and 1.
-    bounds
-        Least and greatest possible score by metric, as for `evalstats_plugin.intervals`; only
-        those of the human scores matter. Labels of a file are the metric ``"human"``.
+    measure
+        What you know of the scores, as for `evalstats_plugin.intervals`; only that of the human
+        scores matters. Labels of a file are the metric ``"human"``.
 
     Notes
     -----
@@ -80,10 +79,12 @@ def prediction_powered(
     if (human is None) == (labels is None):
         msg = "human labels come from a metric or from a file: pass one of human and labels"
         raise SelectionError(msg)
-    everything, notes = as_list(responses)
+    by_user = as_measures(measure)
+    of_labels = [own for own in by_user if labels and own.metric == HUMAN]
+    everything, notes = as_list(responses, [own for own in by_user if own not in of_labels])
     found = one_of_each([r for r in everything if len(r.item_ids) and r.aggregation == "mean"])
     judged = _of_metric(found, judge)
-    labelled = _of_metric(found, human) if human else _labelled(judged, labels or {})
+    labelled = _of_metric(found, human) if human else _labelled(judged, labels or {}, of_labels)
     pairs = [(labelled[place], judged[place]) for place in labelled if place in judged]
     if not pairs:
         (model, task), other = next(iter(labelled)), next(iter(judged))
@@ -91,7 +92,7 @@ def prediction_powered(
             f"human labels are of {model!r} on {task!r}, and the judge's scores of {other[0]!r} on "
             f"{other[1]!r}; give both for the same model and task"
         )
-    rows = [_row(one, other, confidence_level, bounds or {}) for one, other in pairs]
+    rows = [_row(one, other, confidence_level) for one, other in pairs]
     return Intervals(tuple(rows), notes)
 
 
@@ -115,7 +116,7 @@ def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str
 
 
 def _labelled(
-    judged: Mapping[tuple[str, str], Responses], labels: Labels
+    judged: Mapping[tuple[str, str], Responses], labels: Labels, by_user: Sequence[Measure]
 ) -> dict[tuple[str, str], Responses]:
     """Labels of a file, as responses of the one model and task that the judge has scored."""
     if len(judged) > 1:
@@ -127,18 +128,17 @@ def _labelled(
     ids = np.array(list(labels), dtype=np.str_)
     # All else belongs to the judge's metric and items.
     human = replace(
-        r, measure=Measure(task=r.task, metric=HUMAN), item_ids=ids, scores=scores, weights=None,
+        r, measure=given(Measure(task=r.task, metric=HUMAN), by_user),
+        item_ids=ids, scores=scores, weights=None,
         clusters=None, chance=None, item_hashes=None, groups=(), logged=None,
         logged_std_error=None, logged_n=None, notes=(),
     )  # fmt: skip
     return {place: human}
 
 
-def _row(
-    human: Responses, judge: Responses, confidence_level: float, bounds: Bounds
-) -> ScoreInterval:
+def _row(human: Responses, judge: Responses, confidence_level: float) -> ScoreInterval:
     labels, scores = _aligned(human, judge)
-    cell = make_cell(human, bounds)
+    cell = make_cell(human)
     found = ppi(labels, scores, bounds=cell.bounds, confidence_level=confidence_level)
     # Items without a label are expected here: no note on them.
     own = [note for note in cell.notes if "have no score" not in note]

@@ -63,7 +63,7 @@ class ScoreInterval:
     naive_high: float | None = None
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
-    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: True})
+    measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """What the score is: of which metric, on which scale, and how that is known."""
     icc: float | None = None
     """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster

@@ -20,7 +20,7 @@ import pytest
 from evaluations import LARGEST, Evaluation, Scale, Task
 from relations import Relation, by_scale, changed, close, every_other_call
 from written_logs import LOGS, Rendering, by_cluster
-from written_tables import TABLES, matrix_of, validator
+from written_tables import TABLES, matrix_of, measure_of, validator
 
 import evalstats_plugin as es
 from evalstats_plugin.errors import EvalStatsError
@@ -144,23 +144,16 @@ def _values_of_groups(e: Evaluation, r: Rendering, rows: Mapping[Key, Any]) -> N
 
 
 def every_adapter_gives_the_same_interval(e: Evaluation, folder: Path) -> None:
-    """Where clusters and bounds are known alike, so are the limits, to the last digits."""
-    bounds = {
-        metric: scale.bounds
-        for task in e.tasks
-        for scale in task.scales
-        for metric in (scale.name, f"{scale.name},none")
-        if scale.bounds
-    }
-    _same_limits(e, folder, bounds)
+    """Where clusters and measures are known alike, so are the limits, to the last digits."""
+    _same_limits(e, folder, [measure_of(scale) for scale in e.tasks[0].scales])
 
 
 def every_adapter_gives_the_same_interval_by_itself(e: Evaluation, folder: Path) -> None:
     """The same where nobody gives the bounds: what is known of a metric, every reader knows."""
-    _same_limits(e, folder, {})
+    _same_limits(e, folder, [])
 
 
-def _same_limits(e: Evaluation, folder: Path, bounds: Mapping[str, Any]) -> None:
+def _same_limits(e: Evaluation, folder: Path, measures: list[Any]) -> None:
     first: dict[tuple[int, str, str], tuple[str, Any]] = {}
 
     def compare(where: tuple[int, str, str], name: str, row: Any) -> None:
@@ -173,13 +166,14 @@ def _same_limits(e: Evaluation, folder: Path, bounds: Mapping[str, Any]) -> None
     for name, r, place in written(e, folder):
         if name == "Every Eval Ever" and _has_unscored_items(e):
             continue  # which has no place for an item without any score
-        rows = rows_by_key(es.intervals(es.read(place), bounds=bounds, rng=0))
+        rows = rows_by_key(es.intervals(es.read(place), measure=measures, rng=0))
         for i, task, scale in cells(e):
             if task.clusters is None or r.knows_clusters:
                 compare((i, task.name, scale.name), name, rows[key_of(e, r, i, task, scale)])
     for task in e.tasks:
         for scale in task.scales:
-            found = es.intervals(matrix_of(e, task, scale), bounds=bounds, rng=0)
+            own = [m for m in measures if m.metric == scale.name]
+            found = es.intervals(matrix_of(e, task, scale), measure=own, rng=0)
             for i, row in enumerate(found):
                 compare((i, task.name, scale.name), "array", row)
 

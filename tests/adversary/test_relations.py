@@ -23,19 +23,10 @@ SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
 
 ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS}
 
-UNITS = "a scale is what its values are: a metric of two values is one on any unit"
 ENGINE = "differences of the size of rounding are 0"
-MEASURE = (
-    "a measure that is known alike of arrays and of logs, or from the scores alone on any unit"
-)
 
 NOT_YET: Mapping[tuple[str, str], str] = {
-    **{("scale × 10 changes the unit", s): UNITS for s in ("right", "share", "tenths", "error")},
-    **{("scale × 10 without bounds", s): MEASURE for s in ("grade", "tenths", "loss")},
     **{("complement mirrors the pair", s): ENGINE for s in ("right", "error")},
-    ("every adapter gives the same interval", "loss"): MEASURE,
-    ("every adapter gives the same interval by itself", "loss"): MEASURE,
-    ("every adapter finds the same difference", "loss"): MEASURE,
 }
 """Relations and families that fail today, and what has to come for them to hold."""
 

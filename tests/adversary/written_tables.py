@@ -73,14 +73,22 @@ def write_lines(e: Evaluation, folder: Path) -> None:
     (folder / "scores.jsonl").write_text("".join(lines))
 
 
+def measure_of(scale: Scale) -> Any:
+    """Return what is known of a scale, in the package's words."""
+    import evalstats_plugin as es
+
+    return es.Measure(
+        metric=scale.name,
+        scale=es.Scale(*scale.bounds) if scale.bounds else None,
+        higher_is_better=scale.higher_is_better,
+    )
+
+
 def matrix_of(e: Evaluation, task: Task, scale: Scale, *, with_scale: bool = False) -> Any:
     """Return the scores of one task by one metric as a matrix of an array.
 
     With the scale, it is told the bounds and the direction.
     """
-    about: dict[str, Any] = {}
-    if with_scale:
-        about = {"bounds": scale.bounds, "higher_is_better": scale.higher_is_better}
     import evalstats_plugin as es
 
     return es.ResponseMatrix.from_array(
@@ -89,7 +97,7 @@ def matrix_of(e: Evaluation, task: Task, scale: Scale, *, with_scale: bool = Fal
         items=[f"item {j}" for j in range(task.n_items)],
         tasks=task.name,
         metric=scale.name,
-        **about,
+        measure=measure_of(scale) if with_scale else None,
         clusters=None if task.clusters is None else [f"p{k}" for k in task.clusters],
     )
 

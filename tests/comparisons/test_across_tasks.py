@@ -38,7 +38,6 @@ def _request(**more: object) -> Request:
         "table": methods.table_of([], COMPARISONS),
         "correction": "simultaneous",
         "family": "auto",
-        "bounds": {},
         "rng": np.random.default_rng(0),
     }
     return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]

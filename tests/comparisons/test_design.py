@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.comparisons.design import Pairing
+from evalstats_plugin.data.measure import Measure
 
 PAIRS = {
     "every two": np.triu_indices(5, 1),
@@ -22,8 +23,8 @@ def test_tables_and_differences_count_items_that_both_answered(which: str) -> No
     a, b = PAIRS[which]
 
     pairing = Pairing(
-        task="task", metric="acc", models=tuple("abcde"), scores=scores, a=a, b=b, kind="binary",
-        bounds=None, higher_is_better=None, clusters=None, notes=(),
+        measure=Measure(task="task", metric="acc"), models=tuple("abcde"), scores=scores, a=a, b=b,
+        kind="binary", bounds=None, clusters=None, notes=(),
     )  # fmt: skip
     tables, differences = pairing.tables(), pairing.mean_differences()
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, compare
+from evalstats_plugin.data.measure import Measure, Scale
 
 ABILITY = np.linspace(0.3, 0.9, 5)[:, None]
 
@@ -110,7 +111,7 @@ def test_the_same_scores_have_the_same_rows_in_every_form() -> None:
         bounds = {"bounds": (0.0, 1.0), "ten": (0.0, 10.0)}.get(form)
         found = {
             (row.model_a, row.model_b): row
-            for row in compare(matrix, bounds=None if bounds is None else {"score": bounds}, rng=9)
+            for row in compare(matrix, measure=bounds and Measure(scale=Scale(*bounds)), rng=9)
         }
         scale = {"ten": 10.0, "down": -1.0}.get(form, 1.0)
         for row in plain:

@@ -17,6 +17,7 @@ from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.rows import SEQUENTIAL as METHOD
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.methods import SEQUENTIAL
 from evalstats_plugin.stats import sequential as stats_sequential
@@ -43,7 +44,7 @@ def _request(**more: object) -> Request:
     given: dict[str, object] = {
         "baseline": None, "confidence_level": 0.95, "method": "auto",
         "correction": "simultaneous", "family": "auto",
-        "table": {m.name: m for m in COMPARISONS}, "bounds": {}, "rng": np.random.default_rng(0),
+        "table": {m.name: m for m in COMPARISONS}, "rng": np.random.default_rng(0),
     }  # fmt: skip
     return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
 
@@ -94,7 +95,8 @@ def test_partial_credit_bets_on_differences() -> None:
     """Of the scores' bounds, both ways."""
     rng = np.random.default_rng(0)
     a, b = rng.uniform(size=(2, 60)).round(3)
-    (row,) = _rows(_responses("a", a), _responses("b", b), bounds={"acc": (0.0, 2.0)})
+    wide = Measure(task="t", metric="acc", scale=Scale(0, 2))
+    (row,) = _rows(*(_responses(model, x).under(wide) for model, x in (("a", a), ("b", b))))
     low, high = stats_sequential.betting_mixture(b - a, bounds=(-2, 2), confidence_level=0.95)
 
     assert (float(low), float(high)) == pytest.approx((row.low, row.high), abs=1e-12)

@@ -17,6 +17,7 @@ from evalstats_plugin.data import methods
 from evalstats_plugin.data import store as data_store
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import ROWS, ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError
 
@@ -99,7 +100,12 @@ def test_partial_credit_epochs_clusters_and_numbers(
     for k, matrix in enumerate(matrices):
         store = write_store(tmp_path / f"{k}.parquet", matrix)
         same(matrix, store, rng=1, **asked)
-    same(matrices[0], ResponseStore(tmp_path / "0.parquet"), bounds={"score": (0, 2)}, rng=1)
+    same(
+        matrices[0],
+        ResponseStore(tmp_path / "0.parquet"),
+        measure=Measure(metric="score", scale=Scale(0, 2)),
+        rng=1,
+    )
     same(matrices[3], ResponseStore(tmp_path / "3.parquet"), method="tango")
 
 
@@ -158,11 +164,11 @@ def test_all_that_pairs_have_is_that_of_the_matrix(tmp_path: Path):
     """Nothing that a store cannot give is there to be called."""
     request = Request(
         baseline=None, confidence_level=0.95, method="auto",
-        correction="simultaneous", family="auto", bounds={},
+        correction="simultaneous", family="auto",
         table=methods.table_of([], COMPARISONS), rng=np.random.default_rng(0),
     )  # fmt: skip
     matrix = drawn(clusters=[j // 5 for j in range(70)])
-    of_matrix, _ = pairings(matrix.to_responses(), {}, None)
+    of_matrix, _ = pairings(matrix.to_responses(), None)
     of_store, _ = stored._pairings(write_store(tmp_path / "s.parquet", matrix), request)
 
     assert [pairs.task for pairs in of_matrix] == [pairs.task for pairs in of_store]

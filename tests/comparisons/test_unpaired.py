@@ -14,7 +14,7 @@ from evalstats_plugin.comparisons import Comparison
 from evalstats_plugin.comparisons import unpaired as designs
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
-from evalstats_plugin.comparisons.methods import COMPARISONS, MEASURES, UNPAIRED, UNPAIRED_DEFAULTS
+from evalstats_plugin.comparisons.methods import COMPARISONS, EFFECTS, UNPAIRED, UNPAIRED_DEFAULTS
 from evalstats_plugin.comparisons.unpaired import FAMILIES
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.errors import DesignError, SelectionError
@@ -47,7 +47,7 @@ def _ask(*responses: Responses, **more: object) -> list[Comparison]:
     given = {
         "baseline": None, "confidence_level": 0.95, "method": "auto",
         "correction": "simultaneous", "family": "auto",
-        "bounds": {}, **more,
+        **more,
     }  # fmt: skip
     request = Request(table=table_of((), UNPAIRED), rng=np.random.default_rng(0), **given)  # pyright: ignore[reportArgumentType]
     return unpaired(responses, request)[0]
@@ -76,12 +76,12 @@ def test_every_method_runs_and_says_so(method: str) -> None:
     (row,) = _ask(_responses("a", WEAK), _responses("b", STRONG), method=method)
 
     assert method == row.method
-    assert MEASURES.get(method, "difference") == row.measure
+    assert EFFECTS.get(method, "difference") == row.effect
     assert row.low is not None
     assert row.high is not None
     assert row.difference is not None
     assert row.low < row.difference < row.high
-    assert {"difference": 0.3, "ratio": 1.5, "odds ratio": 6.0}[row.measure] == pytest.approx(
+    assert {"difference": 0.3, "ratio": 1.5, "odds ratio": 6.0}[row.effect] == pytest.approx(
         row.difference
     )
     assert "better" == row.verdict
@@ -96,7 +96,7 @@ def test_the_kinds_of_scores_have_defaults_that_serve_them() -> None:
 
     assert all(method.family in FAMILIES for method in UNPAIRED)
     assert not any(method.family in FAMILIES for method in COMPARISONS)
-    assert set(MEASURES) <= set(table)
+    assert set(EFFECTS) <= set(table)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_default_depends_on_the_scores(scores: list[float], method: str) -> 
     (row,) = _ask(*given, method=asked)
 
     assert method == row.method
-    assert "difference" == row.measure
+    assert "difference" == row.effect
     assert 0.5 == pytest.approx(row.prob_better)
     assert "unclear" == row.verdict
 

@@ -98,9 +98,9 @@ def test_plain_arrays_become_a_matrix() -> None:
         ResponseMatrix.from_array(np.zeros((2, 3)), items=["a", "b"])
     with pytest.raises(ValueError, match="3 items of scores, but 1 cluster"):
         ResponseMatrix.from_array(np.zeros((2, 3)), clusters=["a"])
-    with pytest.raises(ValueError, match=r"scores have shape \(2,\), and must have \(2, R\)"):
+    with pytest.raises(ValueError, match=r"scores have shape \(2, 1, 1\), and must have \(2, R\)"):
         given_responses(
-            model="a", task="t", metric="m", item_ids=np.arange(2), scores=np.zeros(2),
+            model="a", task="t", metric="m", item_ids=np.arange(2), scores=np.zeros((2, 1, 1)),
             source=Source(path=Path(), harness="x"),
         )  # fmt: skip
 

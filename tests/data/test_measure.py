@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from evalstats_plugin.data.measure import Measure, Scale, as_json, direction, from_json, joint
+from evalstats_plugin.data.measure import Measure, Scale, joint
 from evalstats_plugin.data.metrics import STOCK, StockMetric, stock_metric, with_stock
 
 FULL = Measure(
@@ -20,7 +20,7 @@ FULL = Measure(
 
 def test_a_measure_survives_json() -> None:
     """Every field, an infinite limit too."""
-    assert from_json(json.loads(json.dumps(as_json(FULL), allow_nan=False))) == FULL
+    assert Measure.from_dict(json.loads(json.dumps(FULL.to_dict(), allow_nan=False))) == FULL
     unset = {field.name for field in fields(Measure) if getattr(FULL, field.name) in ("", None)}
     assert unset == set()
 
@@ -31,7 +31,7 @@ def test_a_measure_survives_json() -> None:
 def test_what_is_no_measure_is_refused(changed: dict[str, object]) -> None:
     """By the errors that readers of damaged files report."""
     with pytest.raises((TypeError, KeyError, ValueError)):
-        from_json({**as_json(FULL), **changed})
+        Measure.from_dict({**FULL.to_dict(), **changed})
 
 
 def test_the_joint_measure_believes_what_is_known_best() -> None:
@@ -43,7 +43,8 @@ def test_the_joint_measure_believes_what_is_known_best() -> None:
     assert joint([usual, given]).bounds == joint([given, usual]).bounds == (0.0, 10.0)
     assert joint([given, wide]).bounds == (-1.0, 10.0)
     assert joint([plain, plain]) is plain
-    assert direction([plain, Measure(task="t", metric="a", higher_is_better=False)]) is False
+    lower = Measure(task="t", metric="a", higher_is_better=False)
+    assert joint([plain, lower]).higher_is_better is False
 
 
 @pytest.mark.needs("lm_eval")

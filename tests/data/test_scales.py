@@ -61,8 +61,10 @@ def test_the_same_numbers_give_the_same_row(scores: np.ndarray, ask: Any, tmp_pa
 
 def test_given_bounds_and_the_same_bounds_in_a_measure_give_the_same_row() -> None:
     """A scale is part of the scores, not of the call."""
-    bounded = es.ResponseMatrix.from_array(GRADES, bounds=(0, 10))
-    given = es.compare(es.ResponseMatrix.from_array(GRADES), bounds={"score": (0, 10)}, rng=0)
+    bounded = es.ResponseMatrix.from_array(GRADES, measure=es.Measure(scale=es.Scale(0, 10)))
+    given = es.compare(
+        es.ResponseMatrix.from_array(GRADES), measure=es.Measure(scale=es.Scale(0, 10)), rng=0
+    )
 
     assert _figures(es.compare(bounded, rng=0)[0]) == _figures(given[0])
     assert bounded.measures[0].scale_from == "given"
@@ -123,7 +125,7 @@ def test_a_scale_of_the_registry_gives_way_to_scores_plainly_on_another() -> Non
 
     assert (percent.bounds, few.bounds) == ((0.0, 100.0), (0.0, 1.0))
     assert percent.measure.scale_from == "observed"
-    assert "not on the usual scale of acc" in percent.notes[0]
+    assert "acc, not on its usual scale (0 to 1): taken as" in percent.notes[0]
     assert strays(few.scores, (0.0, 1.0)) == (1, (7.0,))
 
 

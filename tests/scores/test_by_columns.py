@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, intervals
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.scores import intervals as scores_intervals
 from evalstats_plugin.scores.rows import ScoreInterval
 
@@ -36,8 +37,8 @@ MIXED = [*"abcabcbbacab" * 3]
         {"method": "t"},
         {"method": "percentile", "rng": 3},
         {"prior": (0.5, 0.5), "confidence_level": 0.8},
-        {"bounds": {"score": (0.0, 1.0)}},
-        {"bounds": {"score": (0.0, 2.0)}},
+        {"measure": Measure(scale=Scale(0, 1))},
+        {"measure": Measure(scale=Scale(0, 2))},
         {"population": 40},
     ],
     ids=str,
@@ -73,9 +74,9 @@ def test_items_of_several_takes_or_in_clusters_are_not_counted() -> None:
     twice = replace(matrix, scores=np.repeat(matrix.scores, 2, axis=2))
     clustered = replace(matrix, clusters=np.array(["x", "y", "z"] * 11))
 
-    assert scores_intervals.tally(matrix, {}) is not None
+    assert scores_intervals.tally(matrix) is not None
     for other in (twice, clustered):
-        assert scores_intervals.tally(other, {}) is None
+        assert scores_intervals.tally(other) is None
         assert intervals(other) == intervals(other.to_responses())
 
 
@@ -86,7 +87,7 @@ def test_scores_that_are_not_all_right_or_wrong_are_not_counted() -> None:
     scores[1, 0], scores[3, 12] = np.inf, np.nan
     other = replace(matrix, scores=scores)
 
-    counts = scores_intervals.tally(other, {})
+    counts = scores_intervals.tally(other)
     assert counts is not None
     assert counts.counts.tolist() == [False, False, True]
     assert intervals(other) == intervals(other.to_responses())

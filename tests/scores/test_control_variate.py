@@ -11,6 +11,7 @@ from given_responses import given_responses
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, intervals
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.control_variate import METHOD, NOTHING_TO_PREDICT, control_variate
@@ -100,7 +101,7 @@ def test_bounds_and_unbounded_scores() -> None:
     """Points out of 100 give 100 times the same; without bounds it is a t interval."""
     scores = _limited(_scores() * 0.5 + _scores()[::-1] * 0.5, 60)
     (unit, *_) = control_variate(_responses(scores))
-    (points, *_) = control_variate(_responses(100 * scores), bounds={"score": (0.0, 100.0)})
+    (points, *_) = control_variate(_responses(100 * scores), measure=Measure(scale=Scale(0, 100)))
     (free, *_) = control_variate(_responses(1000 * scores))
 
     assert (unit.low or 0) * 100 == pytest.approx(points.low, rel=1e-9)

@@ -11,6 +11,7 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Source, intervals, read
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.intervals import NO_METHOD
 from evalstats_plugin.scores.rows import ScoreInterval
@@ -22,11 +23,11 @@ SOURCE = Source(path=Path(), harness="test")
 
 
 def _one(scores: list[float] | np.ndarray, **more: object) -> ScoreInterval:
-    """Interval of one cell."""
+    """Interval of one cell, of a metric that nobody knows."""
     array = np.asarray(scores, dtype=float)
     array = array[:, None] if array.ndim == 1 else array
     r = given_responses(
-        model="m", task="t", metric="acc", item_ids=np.arange(len(array)), scores=array,
+        model="m", task="t", metric="mark", item_ids=np.arange(len(array)), scores=array,
         source=SOURCE,
     )  # fmt: skip
     return intervals([r], **more)[0]  # pyright: ignore[reportArgumentType]
@@ -96,7 +97,7 @@ def test_bounds_that_are_guessed_are_said() -> None:
 def test_bounds_that_are_given_are_used() -> None:
     """A score of 0 to 100 is bounded once that is said, and the interval scales with it."""
     unit = _one([0.2, 0.5, 1.0, 0.0])
-    percent = _one([20, 50, 100, 0], bounds={"acc": (0.0, 100.0)})
+    percent = _one([20, 50, 100, 0], measure=Measure(metric="mark", scale=Scale(0, 100)))
 
     assert percent.method == "reach"
     assert 100 * unit.low == pytest.approx(percent.low)  # pyright: ignore[reportOptionalOperand]
@@ -104,12 +105,12 @@ def test_bounds_that_are_given_are_used() -> None:
 
 def test_scores_outside_the_given_bounds_are_asked_about() -> None:
     """Wrong bounds must not pass in silence, nor change the method."""
-    row = _one([20, 50, 101, 0], bounds={"acc": (0.0, 100.0)})
+    row = _one([20, 50, 101, 0], measure=Measure(metric="mark", scale=Scale(0, 100)))
 
     assert (row.low, row.method) == (None, "none")
     assert row.notes == (
         "no interval: 1 value of 101 beyond the scale 0 to 100: a code for missing? --missing-code "
-        "101 leaves such out; --bounds acc=LOW,HIGH sets another scale",
+        "101 leaves such out; --bounds mark=LOW,HIGH sets another scale",
     )
 
 

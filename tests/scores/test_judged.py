@@ -9,6 +9,7 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source
+from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.judged import METHOD, prediction_powered
 from evalstats_plugin.scores.rows import Intervals
@@ -88,7 +89,10 @@ def test_points_without_known_bounds_get_a_t_interval() -> None:
     """Symmetric; with bounds it is not."""
     _, labels, judged = _data()
     grades = [_responses("human", 200 + 4 * labels), _responses("llm_judge", 100 * judged)]
-    (free,), (bounded,) = _run(grades), _run(grades, bounds={"human": (200.0, 204.0)})
+    (free,), (bounded,) = (
+        _run(grades),
+        _run(grades, measure=Measure(metric="human", scale=Scale(200, 204))),
+    )
 
     assert (free.low or 0) + (free.high or 0) == pytest.approx(2 * (free.estimate or 0))
     assert (bounded.low or 0) + (bounded.high or 0) != pytest.approx(2 * (free.estimate or 0))

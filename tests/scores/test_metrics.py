@@ -62,7 +62,7 @@ def _compare(responses: list[Responses], **more: Any) -> tuple[list[Comparison],
     known: dict[str, Any] = {
         "baseline": None, "confidence_level": 0.95, "method": "auto",
         "correction": "simultaneous", "family": "auto",
-        "table": table_of((), (*COMPARISONS, *COMPOSITE_COMPARISONS)), "bounds": {},
+        "table": table_of((), (*COMPARISONS, *COMPOSITE_COMPARISONS)),
         "rng": np.random.default_rng(0),
     }  # fmt: skip
     return compare_composite(responses, Request(**(known | more)))

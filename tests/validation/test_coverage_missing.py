@@ -18,6 +18,7 @@ from evalstats_plugin.comparisons.design import Pairing, Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.paired import paired_tables
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.scores.intervals import open_level
@@ -93,13 +94,13 @@ def compared(scores, how):
     """Limits of each pair alone: a model of the first half with one of the second."""
     n = len(scores) // 2
     pairing = Pairing(
-        task="t", metric="acc", models=tuple(map(str, range(2 * n))), higher_is_better=None,
+        measure=Measure(task="t", metric="acc"), models=tuple(map(str, range(2 * n))),
         a=np.arange(n), b=n + np.arange(n), kind="binary", bounds=(0.0, 1.0), clusters=None,
         scores=scores, open=np.isnan(scores),
     )  # fmt: skip
     request = Request(
         baseline=None, confidence_level=LEVEL, method="auto", table=table_of((), PAIRED),
-        correction="none", family="task", bounds={}, rng=np.random.default_rng(0), missing=how,
+        correction="none", family="task", rng=np.random.default_rng(0), missing=how,
     )  # fmt: skip
     rows = settle(paired_tables([pairing], request), request)
     return np.array([(row.low, row.high) for row in rows]).T

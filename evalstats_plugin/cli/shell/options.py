@@ -34,8 +34,10 @@ from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known,
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 if TYPE_CHECKING:
+    from evalstats_plugin.data.measure import Measure
     from evalstats_plugin.data.methods import Method
     from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.data.store import ResponseStore
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
 
@@ -505,10 +507,19 @@ class Intervals:
         default=MISSING[0], type=Name("rule for missing scores", MISSING), metavar="NAME",
     )  # fmt: skip
 
-    @property
-    def bounds(self) -> dict[str, tuple[float, float]]:
-        """Return the lowest and highest possible score, by metric."""
-        return dict(self.limits)
+    def measures(self, responses: ResponseSet | ResponseStore, *more: str) -> list[Measure]:
+        """Return the scales of the metrics that are there, or that have one of `more` names.
+
+        A file of defaults may name others, too.
+        """
+        from evalstats_plugin.data.measure import Measure, Scale
+        from evalstats_plugin.data.store import ResponseStore
+
+        is_store = isinstance(responses, ResponseStore)
+        found = responses.metrics.tolist() if is_store else [r.metric for r in responses]
+        metrics = {*more, *map(str, found)}
+        given = [Measure(metric=name, scale=Scale(*limits)) for name, limits in self.limits]
+        return [own for own in given if any(own.is_of("", metric) for metric in metrics)]
 
     def how(self) -> dict[str, object]:
         """Return what is printed with results."""
@@ -541,7 +552,7 @@ class Intervals:
             confidence_level=self.confidence_level,
             method=self.chosen(plugins, OF_SCORES),
             prior=self.prior,
-            bounds=self.bounds,
+            measure=self.measures(responses),
             population=self.population,
             estimand=self.estimand,
             clusters=self.clusters,

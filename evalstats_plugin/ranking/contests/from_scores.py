@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.metrics import with_stock
+from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -36,7 +37,6 @@ def contests_from_scores(
     *,
     ties: Ties = "drop",
     epochs: Epochs = "mean",
-    higher_is_better: bool = True,
     most_bytes: int = 4 << 30,
 ) -> Contests:
     """Let every two models meet on every item that both answered; the better score wins.
@@ -50,8 +50,6 @@ def contests_from_scores(
     epochs
         ``"mean"`` compares the means over epochs, one contest per item; ``"each"`` compares the
         first epochs with each other, then the second, and so on.
-    higher_is_better
-        For a `ResponseMatrix`, which does not record it; other scores know it from their metric.
     most_bytes
         Memory limit; too many contests are refused before they are made.
 
@@ -81,14 +79,13 @@ def contests_from_scores(
         msg = f"ties is {ties!r} and epochs {epochs!r}: give 'drop' or 'half', 'mean' or 'each'"
         raise ValueError(msg)
     if isinstance(scores, ResponseMatrix):
-        matrix, better = scores, np.full(len(scores.item_ids), 1.0 if higher_is_better else -1.0)
-        notes = list(matrix.notes)
+        matrix, notes = scores, list(scores.notes)
     else:
-        matrix, better, notes = _joined(scores)
+        matrix, notes = _joined(scores)
     if len(matrix.models) < 2:
         msg = f"{counted(len(matrix.models), 'model')} ({few(matrix.models)}): give two or more"
         raise DesignError(msg)
-    array, item = _scores_by_column(matrix, better, epochs)
+    array, item = _scores_by_column(matrix, _directions(matrix), epochs)
     averaged = epochs == "mean" and matrix.scores.shape[2] > 1
     found = _Meetings(array, ties == "half", averaged)
     found.check_size(most_bytes)
@@ -110,23 +107,29 @@ def contests_from_scores(
     )
 
 
-def _joined(
-    responses: ResponseSet | Sequence[Responses],
-) -> tuple[ResponseMatrix, FloatArray, list[str]]:
-    """Join the metrics that are means of item scores; also ±1 per item, + if higher is better."""
+def _directions(matrix: ResponseMatrix) -> FloatArray:
+    """Return -1 for each item whose scores are better if lower, else 1."""
+    names = list(zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True))
+    lower = {
+        name
+        for name in dict.fromkeys(names)
+        if with_stock(matrix.measure_of(*name), IN_ARRAY).higher_is_better is False
+    }
+    return np.array([-1.0 if name in lower else 1.0 for name in names])
+
+
+def _joined(responses: ResponseSet | Sequence[Responses]) -> tuple[ResponseMatrix, list[str]]:
+    """Join the metrics that are means of item scores."""
     notes = list(responses.notes) if isinstance(responses, ResponseSet) else []
     every = [r for r in responses if r.scores.size]
     used = [r for r in every if r.aggregation == "mean"]
     if other := [f"{r.task}/{r.metric}" for r in every if r.aggregation != "mean"]:
         notes.append(f"not compared, no mean over items: {few(list(dict.fromkeys(other)))}")
     matrix = ResponseSet(tuple(used)).matrix()
-    worse = {(r.task, r.metric) for r in used if r.higher_is_better is False}
     silent = {f"{r.task}/{r.metric}" for r in used if r.higher_is_better is None}
     if silent:
         notes.append(f"higher is taken as better, the log does not say: {few(sorted(silent))}")
-    keys = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
-    better = np.asarray([-1.0 if key in worse else 1.0 for key in keys])
-    return matrix, better, [*notes, *matrix.notes]
+    return matrix, [*notes, *matrix.notes]
 
 
 def _scores_by_column(

@@ -110,7 +110,7 @@ def _in_order(results: Comparisons) -> list[Comparison]:
 
 
 def _pair(row: Comparison) -> str:
-    sign = "−" if row.measure == "difference" else ":"
+    sign = "−" if row.effect == "difference" else ":"
     return f"{row.model_b} {sign} {row.model_a}"
 
 
@@ -133,14 +133,14 @@ def _draw_difference(axes: Any, y: float, row: Comparison) -> None:
 def _difference_text(row: Comparison) -> str:
     if row.difference is None:
         return "–"
-    sign = "+" if row.measure == "difference" else ""
+    sign = "+" if row.effect == "difference" else ""
     value, *limits = (None if x is None else f"{x:{sign}.3f}" for x in _ends(row)[:3])
     known = "" if None in limits else f" [{', '.join(map(str, limits))}]"
     return f"{value}{known}  p {p_value(row.p_adjusted)}"
 
 
 def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | None) -> None:
-    ratio = rows[0].measure != "difference"
+    ratio = rows[0].effect != "difference"
     values = [x for row in rows for x in _ends(row) if x is not None and (x > 0 or not ratio)]
     none = 1.0 if ratio else 0.0
     if ratio:
@@ -151,7 +151,7 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
         frame(axes, [*values, none])
     axes.axvline(none, color=INK, linewidth=0.9, zorder=2)
     level = percent(rows[0].confidence_level)
-    what = f"{rows[0].measure} to {canvas.shown(against, 70)}" if against else rows[0].measure
+    what = f"{rows[0].effect} to {canvas.shown(against, 70)}" if against else rows[0].effect
     worse = "; lower is better" if rows[0].higher_is_better is False else ""
     together = any((row.low, row.high) != (row.low_single, row.high_single) for row in rows)
     thin = ", thick for a pair alone" if together and rows[0].low_single is not None else ""

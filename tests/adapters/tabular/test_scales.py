@@ -33,7 +33,9 @@ def test_the_scale_of_a_column(
 
     [read] = es.read(table)
     [row] = es.intervals(es.read(table))
-    [given] = es.intervals(es.read(table), bounds={"score": (-1000, 1000)})
+    [given] = es.intervals(
+        es.read(table), measure=es.Measure(metric="score", scale=es.Scale(-1000, 1000))
+    )
 
     assert scale == read.bounds
     assert any("taken as a scale from" in note for note in row.notes) == (scale is not None)

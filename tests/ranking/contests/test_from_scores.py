@@ -9,6 +9,7 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
@@ -47,7 +48,8 @@ def test_every_pair_meets_on_every_item_both_answered(ties, monkeypatch):
     assert shown(contests_from_scores(matrix, ties=ties)) == expected
     monkeypatch.setattr("evalstats_plugin.ranking.contests.from_scores._BLOCK", 30)
     assert shown(contests_from_scores(matrix, ties=ties)) == expected
-    worse = contests_from_scores(matrix, ties=ties, higher_is_better=False)
+    lower = ResponseMatrix.from_array(scores, measure=Measure(higher_is_better=False))
+    worse = contests_from_scores(lower, ties=ties)
     assert shown(worse) == [(i, j, 1 - y, c) for i, j, y, c in expected]
 
 
