@@ -7,7 +7,7 @@ mean difference (`stats.differences`), all pairs of a task at once by one critic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -69,19 +69,30 @@ def paired_tables(pairs: Sequence[Pairs], request: Request) -> list[Table]:
     n_draws = draws_for(
         sum(len(family.a) for family in families), sum(family.n_of_task for family in families)
     )
-    return [_table(*both, request, n_draws) for both in zip(pairs, families, strict=True)]
+    alone = [mean_differences(family) for family in families]
+    methods = [method_of(family, request) for family in families]
+    by_engine = [own for own, method in zip(alone, methods, strict=True) if method.name == ENGINE]
+    found = iter(found_of(by_engine, request.confidence_level))
+    tables: list[Table] = []
+    for pairing, family, own, method in zip(pairs, families, alone, methods, strict=True):
+        if method.name == ENGINE:
+            judge = partial(judged, family, own, n_draws)
+            tables.append(_table(pairing, own, next(found), judge, request))
+        else:
+            named = Named(method, family, request)
+            solved = named.solve()
+            judge = partial(Each, solved.p_value, named.interval)
+            tables.append(_table(pairing, own, solved, judge, request))
+    return tables
 
 
-def _table(pairing: Pairs, family: Pairs, request: Request, n_draws: int) -> Table:
-    method = method_of(family, request)
-    alone = mean_differences(family)
-    judge = partial(judged, family, alone, n_draws)
-    if method.name == ENGINE:
-        found = found_of(alone, request.confidence_level, ENGINE)
-    else:
-        named = Named(method, family, request)
-        found = named.solve()
-        judge = partial(Each, found.p_value, named.interval)
+def _table(
+    pairing: Pairs,
+    alone: MeanDifferences,
+    found: Found,
+    judge: Callable[[], Judged],
+    request: Request,
+) -> Table:
     n_items: IntArray = pairing.n_items
     columns: dict[str, Sequence[Any]] = {
         "n_items": n_items.tolist(),
