@@ -56,6 +56,9 @@ DRAWN, WEIGHED = 2**26, 2**27
 BLOCK_SIZE = 2**22
 """Differences held at a time."""
 
+IN_CACHE = 2**16
+"""Differences that the processor's cache holds, with what is made of them."""
+
 
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
@@ -146,7 +149,7 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
         size, up, down = both + only_a + only_b + neither, only_b, only_a
         moments = _moments_of_counts(both, only_a, only_b, size)
     else:
-        parts = [_moments_of(pairing, block) for block in _blocks(pairing)]
+        parts = [_moments_of(pairing, block) for block in _blocks(pairing, IN_CACHE)]
         size, up, down, *rest = np.concatenate(parts, axis=1)
         moments = np.stack(rest)
     wins, losses = (down, up) if pairing.higher_is_better is False else (up, down)
@@ -345,7 +348,7 @@ class Named:
         return (*found, stats_paired.t_prob(differences)) if method.name == "paired-t" else found
 
 
-def _blocks(pairing: Pairs) -> Iterator[slice]:
+def _blocks(pairing: Pairs, size: int = BLOCK_SIZE) -> Iterator[slice]:
     """Yield the pairs of a pairing, some at a time."""
-    step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
+    step = max(size // max(pairing.n_of_task, 1), 1)
     return (slice(i, min(i + step, len(pairing.a))) for i in range(0, len(pairing.a), step))

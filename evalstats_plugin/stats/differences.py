@@ -604,7 +604,8 @@ class _Rows:
         """
         found = np.full(len(target), np.nan)
         index = np.nonzero(self.far > 0)[0]
-        rows, goal = self.take(index), target[index]
+        rows = self if len(index) == len(target) else self.take(index)
+        goal = target[index]
         with np.errstate(all="ignore"):
             spread = rows.spread()
             d = rows.mean + goal * spread / rows.n * 1.05
