@@ -290,11 +290,6 @@ class Pairs(Compared, ABC):
         """Shape (N, M): means over the epochs, NaN where an item has no score."""
 
     @property
-    @abstractmethod
-    def attained(self) -> tuple[bool, bool]:
-        """Whether any model has a score at the lower bound, and at the upper one."""
-
-    @property
     def span(self) -> tuple[float, float]:
         """Least and greatest possible difference."""
         low, high = self.bounds or (-np.inf, np.inf)
@@ -401,12 +396,6 @@ class Pairing(Pairs):
     def all_scores(self) -> FloatArray:
         """Shape (N, M): means over the epochs, NaN where an item has no score."""
         return self.scores
-
-    @property
-    def attained(self) -> tuple[bool, bool]:
-        """Whether any model has a score at the lower bound, and at the upper one."""
-        low, high = self.bounds or (-np.inf, np.inf)
-        return bool((self.scores == low).any()), bool((self.scores == high).any())
 
 
 def pairings(

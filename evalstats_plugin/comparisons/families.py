@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evalstats_plugin.comparisons.design import Compared, Request
+from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.methods import Family, Method
 from evalstats_plugin.data.results import finite_values, records
@@ -54,13 +56,16 @@ class Found:
     """The distribution of the mean difference, where it is compared item by item."""
 
 
-def found_of(alone: MeanDifferences, confidence_level: float, method: str) -> Found:
-    """Return what the distributions of mean differences say of each pair alone."""
+def found_of(alone: Sequence[MeanDifferences], confidence_level: float) -> list[Found]:
+    """Return what the distributions of mean differences of each table say of each pair alone."""
+    from evalstats_plugin.stats.differences import limits_of_all
     from evalstats_plugin.stats.interval import normal_quantile
 
-    low, high = alone.limits(normal_quantile(confidence_level))
-    p_value, prob, mean = alone.p_value, alone.prob_higher, alone.estimate
-    return Found(method, low, high, p_value, prob, mean, alone)
+    limits = limits_of_all(alone, [normal_quantile(confidence_level)] * len(alone))
+    return [
+        Found(ENGINE, low, high, pairs.p_value, pairs.prob_higher, pairs.estimate, pairs)
+        for pairs, (low, high) in zip(alone, limits, strict=True)
+    ]
 
 
 class Whatever(NamedTuple):
@@ -92,12 +97,6 @@ class Each:
     def limits(self, alpha: float) -> Interval:
         """Return intervals that hold all differences at once with probability 1 - alpha."""
         return self._interval(1 - alpha / self._n)
-
-    def critical(self, alpha: float) -> float:
-        """Return the normal deviate of the limits."""
-        from evalstats_plugin.stats.interval import normal_quantile
-
-        return normal_quantile(1 - alpha / self._n)
 
     def step_down(self) -> FloatArray:
         """Return Holm's p-values."""
@@ -235,11 +234,15 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
     """Correct all tables by their families."""
     if request.correction in ("none", "bh"):
         return [_alone(table, request) for table in tables]
-    found: dict[int, Adjusted] = {}
+    found: dict[int, _Tested] = {}
     for family in _families(tables, request.family):
-        own = _settled([tables[i] for i in family.tables], family, request)
+        own = _tested([tables[i] for i in family.tables], family, request)
         found |= dict(zip(family.tables, own, strict=True))
-    return [found[i] for i in range(len(tables))]
+    tested = [found[i] for i in range(len(tables))]
+    return [
+        _settled(table, own, limits, request)
+        for table, own, limits in zip(tables, tested, _limits(tables, tested), strict=True)
+    ]
 
 
 def _alone(table: Table, request: Request) -> Adjusted:
@@ -306,7 +309,15 @@ def _size(tables: Sequence[Table]) -> str:
     return f"{' and '.join(parts)} × {pairs}"
 
 
-def _settled(tables: Sequence[Table], family: _Family, request: Request) -> list[Adjusted]:
+class _Tested(NamedTuple):
+    """P-values of a table, corrected for its family, and the alpha that its limits have."""
+
+    p_values: FloatArray
+    share: float
+    family: str
+
+
+def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[_Tested]:
     alpha = 1 - request.confidence_level
     step_down = request.correction == "stepdown"
     p_values = [t.judged.step_down() if step_down else t.judged.p_values for t in tables]
@@ -322,17 +333,35 @@ def _settled(tables: Sequence[Table], family: _Family, request: Request) -> list
             gate = np.nan_to_num([of_group.get(n, 1.0) for n in table.names()], nan=1.0)
             inside.append(multiplicity.graph(gate, own[None])[1][0])
         p_values = [multiplicity.graph(p_values[0], p_values[0][None])[0], *inside]
-    found: list[Adjusted] = []
-    for table, every, share in zip(tables, p_values, shares, strict=True):
-        # Never below what each pair says alone.
-        own = np.where(np.isnan(table.found.difference), np.nan, every)
-        own = np.where(np.isnan(table.found.p_value), own, np.fmax(own, table.found.p_value))
-        low, high = _agreeing(table, table.judged.limits(share), own, alpha)
-        lower = table.pairing.higher_is_better is False
-        first = table.judged.first(share, lower_is_better=lower)
-        z = table.judged.critical(share)
-        found.append(Adjusted(own, low, high, family.name, table.judged.procedure, first, z))
-    return found
+    return [_Tested(*both, family.name) for both in zip(p_values, shares, strict=True)]
+
+
+def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval]:
+    """Limits that hold for all pairs of each table at once; of mean differences, together."""
+    from evalstats_plugin.stats.differences import limits_of_all
+
+    limits: dict[int, Interval] = {}
+    pairs: list[MeanDifferences] = []
+    z: dict[int, float] = {}
+    for i, (table, own) in enumerate(zip(tables, tested, strict=True)):
+        if isinstance(table.judged, Each):
+            limits[i] = table.judged.limits(own.share)
+        else:
+            pairs.append(table.judged.pairs)
+            z[i] = table.judged.critical(own.share)
+    limits |= zip(z, limits_of_all(pairs, list(z.values())), strict=True)
+    return [limits[i] for i in range(len(tables))]
+
+
+def _settled(table: Table, tested: _Tested, limits: Interval, request: Request) -> Adjusted:
+    judged, share = table.judged, tested.share
+    # Never below what each pair says alone.
+    own = np.where(np.isnan(table.found.difference), np.nan, tested.p_values)
+    own = np.where(np.isnan(table.found.p_value), own, np.fmax(own, table.found.p_value))
+    low, high = _agreeing(table, limits, own, 1 - request.confidence_level)
+    first = judged.first(share, lower_is_better=table.pairing.higher_is_better is False)
+    z = None if isinstance(judged, Each) else judged.critical(share)
+    return Adjusted(own, low, high, tested.family, judged.procedure, first, z)
 
 
 def _sidak(alpha: float, n: int) -> float:
@@ -428,10 +457,13 @@ def _of_one_more(
     for name, some in (("unseen", unseen), ("guarded", guarded)):
         if not some:
             continue
-        from evalstats_plugin.stats.differences import one_more_of_all
+        from evalstats_plugin.stats.differences import limits_of_all
+
+        def with_one_more(pairs: MeanDifferences, z: ArrayLike, name: str = name) -> Interval:
+            return pairs.one_more(z, size=pairs.span if name == "unseen" else None)
 
         where, pairs, z = zip(*some, strict=True)
-        limits = one_more_of_all(pairs, z, largest=name == "unseen")
+        limits = limits_of_all(pairs, z, with_one_more)
         for i, (low, high) in zip(where, limits, strict=True):
             found[i] |= {f"low_{name}": low, f"high_{name}": high}
     return found

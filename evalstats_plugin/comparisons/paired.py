@@ -7,7 +7,7 @@ mean difference (`stats.differences`), all pairs of a task at once by one critic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,9 @@ DRAWN, WEIGHED = 2**26, 2**27
 BLOCK_SIZE = 2**22
 """Differences held at a time."""
 
+IN_CACHE = 2**16
+"""Differences that the processor's cache holds, with what is made of them."""
+
 
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
@@ -69,19 +72,30 @@ def paired_tables(pairs: Sequence[Pairs], request: Request) -> list[Table]:
     n_draws = draws_for(
         sum(len(family.a) for family in families), sum(family.n_of_task for family in families)
     )
-    return [_table(*both, request, n_draws) for both in zip(pairs, families, strict=True)]
+    alone = [mean_differences(family) for family in families]
+    methods = [method_of(family, request) for family in families]
+    by_engine = [own for own, method in zip(alone, methods, strict=True) if method.name == ENGINE]
+    found = iter(found_of(by_engine, request.confidence_level))
+    tables: list[Table] = []
+    for pairing, family, own, method in zip(pairs, families, alone, methods, strict=True):
+        if method.name == ENGINE:
+            judge = partial(judged, family, own, n_draws)
+            tables.append(_table(pairing, own, next(found), judge, request))
+        else:
+            named = Named(method, family, request)
+            solved = named.solve()
+            judge = partial(Each, solved.p_value, named.interval)
+            tables.append(_table(pairing, own, solved, judge, request))
+    return tables
 
 
-def _table(pairing: Pairs, family: Pairs, request: Request, n_draws: int) -> Table:
-    method = method_of(family, request)
-    alone = mean_differences(family)
-    judge = partial(judged, family, alone, n_draws)
-    if method.name == ENGINE:
-        found = found_of(alone, request.confidence_level, ENGINE)
-    else:
-        named = Named(method, family, request)
-        found = named.solve()
-        judge = partial(Each, found.p_value, named.interval)
+def _table(
+    pairing: Pairs,
+    alone: MeanDifferences,
+    found: Found,
+    judge: Callable[[], Judged],
+    request: Request,
+) -> Table:
     n_items: IntArray = pairing.n_items
     columns: dict[str, Sequence[Any]] = {
         "n_items": n_items.tolist(),
@@ -135,7 +149,7 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
         size, up, down = both + only_a + only_b + neither, only_b, only_a
         moments = _moments_of_counts(both, only_a, only_b, size)
     else:
-        parts = [_moments_of(pairing, block) for block in _blocks(pairing)]
+        parts = [_moments_of(pairing, block) for block in _blocks(pairing, IN_CACHE)]
         size, up, down, *rest = np.concatenate(parts, axis=1)
         moments = np.stack(rest)
     wins, losses = (down, up) if pairing.higher_is_better is False else (up, down)
@@ -334,7 +348,7 @@ class Named:
         return (*found, stats_paired.t_prob(differences)) if method.name == "paired-t" else found
 
 
-def _blocks(pairing: Pairs) -> Iterator[slice]:
+def _blocks(pairing: Pairs, size: int = BLOCK_SIZE) -> Iterator[slice]:
     """Yield the pairs of a pairing, some at a time."""
-    step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
+    step = max(size // max(pairing.n_of_task, 1), 1)
     return (slice(i, min(i + step, len(pairing.a))) for i in range(0, len(pairing.a), step))

@@ -239,16 +239,6 @@ class StoredPairing(Pairs):
             )
         return mean_over_epochs(self.of.scores(self.at))[:, self.order]
 
-    @property
-    def attained(self) -> tuple[bool, bool]:
-        """Whether any model has a score at the lower bound, and at the upper one."""
-        low, high = self.bounds or (-np.inf, np.inf)
-        found = np.zeros(2, dtype=np.bool_)
-        for models in self.of.models_at_once():
-            scores = mean_over_epochs(self.of.scores(models))
-            found |= (scores == low).any(), (scores == high).any()
-        return bool(found[0]), bool(found[1])
-
 
 def _tallies(tasks: Sequence[StoredTask], baseline: str | None) -> list[PairTally]:
     """Count right answers of each task, in one pass over the items."""

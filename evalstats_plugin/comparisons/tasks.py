@@ -146,7 +146,7 @@ def _group_table(strata: _Strata, request: Request) -> Table:
     units = Strata(strata.tasks, strata.weights)
     n_pairs = len(family.a)
     alone = Differences(units.differences, n_pairs=n_pairs, span=whole.span[1])
-    found = found_of(alone, request.confidence_level, ENGINE)
+    (found,) = found_of([alone], request.confidence_level)
     found.difference = units.means()
     n_draws = draws_for(n_pairs, whole.scores.shape[1])
     n_items: IntArray = whole.n_items
@@ -348,7 +348,7 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
 
     return Table(
         pairing=table,
-        found=found_of(alone, request.confidence_level, ENGINE),
+        found=found_of([alone], request.confidence_level)[0],
         judge=judge,
         columns={"n_items": n_items.tolist(), "notes": notes},
         same={"kind": "tasks"},

@@ -185,31 +185,27 @@ class Counts(MeanDifferences):
         self, z: FloatArray, size: float | None
     ) -> tuple[FloatArray, FloatArray]:
         """Return those of one more item, as in `one_more`."""
-        if size is not None and not np.all(self.unit == size):
-            return self._of_one_other(z, size)
         # One table with one more item down, mirrored for the upper limit.
         first, _ = _of_distinct(self.up, self.down + 1, self.n + 1, z, 0.0)
         _, last = _of_distinct(self.up + 1, self.down, self.n + 1, z, 0.0)
-        return self.unit * first, self.unit * last
-
-    def _of_one_other(self, z: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
-        """With one more item at another place than all others."""
-        known = self.n > 0
-        atoms = np.multiply.outer(self.unit / size, [1.0, -1.0, 0.0])[known]
-        weights = np.stack([self.up, self.down, self.n - self.up - self.down], axis=1)[known]
-        rows = _Rows(np.where(weights > 0, atoms, 0.0), None, weights, np.ones(len(atoms)))
-        low, high = np.full((2, *self.shape), np.nan)
-        low[known] = size * rows.with_one_more(-rows.far).limit(-z[known])
-        high[known] = size * rows.with_one_more(rows.far).limit(z[known])
+        low, high = self.unit * first, self.unit * last
+        other = (self.n > 0) & (self.unit != size)
+        if size is not None and other.any():
+            # The item is at another place than all others.
+            atoms = np.multiply.outer(self.unit[other] / size, [1.0, -1.0, 0.0])
+            weights = np.stack([self.up, self.down, self.n - self.up - self.down], axis=1)[other]
+            rows = _Rows(np.where(weights > 0, atoms, 0.0), None, weights, np.ones(len(atoms)))
+            low[other] = size * rows.with_one_more(-rows.far).limit(-z[other])
+            high[other] = size * rows.with_one_more(rows.far).limit(z[other])
         return low, high
 
 
-def one_more_of_all(
-    pairs: Sequence[MeanDifferences], z: Sequence[float], *, largest: bool
+def limits_of_all(
+    pairs: Sequence[MeanDifferences],
+    z: Sequence[float],
+    limits: Callable[[MeanDifferences, ArrayLike], Interval] = MeanDifferences.limits,
 ) -> list[Interval]:
-    """Limits of many tables that allow for one more item, each at its own deviate.
-
-    As `MeanDifferences.one_more` gives them, counts all at once: a table alone has few.
+    """Limits of many tables, each at its own deviate, counts all at once: a table has few.
 
     Parameters
     ----------
@@ -217,31 +213,29 @@ def one_more_of_all(
         Those of each table.
     z
         Normal deviate of each table's limits.
-    largest
-        Whether the item has the largest possible difference, or the largest seen.
+    limits
+        Which ones: `MeanDifferences.limits`, or those that allow for one more item.
     """
-    found: list[Interval | None] = [None] * len(pairs)
+    every = [Interval(np.empty(0), np.empty(0))] * len(pairs)
     counts: dict[float, list[int]] = {}
-    for i, (each, deviate) in enumerate(zip(pairs, z, strict=True)):
-        if isinstance(each, Counts) and (not largest or np.all(each.unit == each.span)):
-            counts.setdefault(each.span, []).append(i)
+    for i, table in enumerate(pairs):
+        if isinstance(table, Counts):
+            counts.setdefault(table.span, []).append(i)
         else:
-            found[i] = each.one_more(deviate, size=each.span if largest else None)
+            every[i] = limits(table, z[i])
     for span, where in counts.items():
-        some = [each for i in where if isinstance(each := pairs[i], Counts)]
-        sizes = [len(each.n) for each in some]
-        joined = Counts(
-            np.concatenate([each.up for each in some]),
-            np.concatenate([each.down for each in some]),
-            np.concatenate([each.n for each in some]),
-            unit=np.concatenate([each.unit for each in some]),
-            span=span,
+        tables = [table for i in where if isinstance(table := pairs[i], Counts)]
+        sizes = [len(table.n) for table in tables]
+        up, down, n, unit = (
+            np.concatenate([getattr(table, name) for table in tables])
+            for name in ("up", "down", "n", "unit")
         )
-        low, high = joined.one_more(np.repeat([z[i] for i in where], sizes))
+        joined = Counts(up, down, n, unit=unit, span=span)
+        low, high = limits(joined, np.repeat([z[i] for i in where], sizes))
         ends = np.cumsum(sizes)[:-1]
-        for i, *limits in zip(where, np.split(low, ends), np.split(high, ends), strict=True):
-            found[i] = Interval(*limits)
-    return [limits for limits in found if limits is not None]
+        for i, *own in zip(where, np.split(low, ends), np.split(high, ends), strict=True):
+            every[i] = Interval(*own)
+    return every
 
 
 def _of_distinct(
@@ -610,7 +604,8 @@ class _Rows:
         """
         found = np.full(len(target), np.nan)
         index = np.nonzero(self.far > 0)[0]
-        rows, goal = self.take(index), target[index]
+        rows = self if len(index) == len(target) else self.take(index)
+        goal = target[index]
         with np.errstate(all="ignore"):
             spread = rows.spread()
             d = rows.mean + goal * spread / rows.n * 1.05

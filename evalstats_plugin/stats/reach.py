@@ -7,8 +7,7 @@
 The distribution is that of a mean with Dirichlet weights [Fer73]_: one unit of weight for each item
 and ½ at each of two reach points. These are the mean ± k standard deviations, on the logit scale,
 of the d *distinct partial* scores, k = 2.5 (d + 1)/(d - 1) + 20/(d - 1)³, never inside the range of
-the scores. With d ≤ 1 they are the bounds, so that zeros and ones get Jeffreys' Beta(½, ½), and
-pairs of them the posterior of `paired.dirichlet`.
+the scores. With d ≤ 1 they are the bounds, so that zeros and ones get Jeffreys' Beta(½, ½).
 
 * Distinct: under a Dirichlet process the likelihood of where scores may lie is a product over
   distinct values [Ant74]_; ties say nothing about what else may occur.
@@ -19,7 +18,7 @@ pairs of them the posterior of `paired.dirichlet`.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,7 +75,7 @@ def mean_interval(
     shape = unit.shape[:-1]
     u = unit.reshape(int(np.prod(shape)), unit.shape[-1])
     ends = [np.broadcast_to(end, shape).reshape(-1) for end in attained]
-    low, high = reach_points(u, information(u), attained=(ends[0], ends[1]))
+    low, high = reach_points(u, attained=(ends[0], ends[1]))
     found = bounded.dirichlet_process(
         (u - low[:, None]) / (high - low)[:, None],
         bounds=(0.0, 1.0),
@@ -119,13 +118,8 @@ def one_more(
     return Interval(np.where(empty, np.nan, low), np.where(empty, np.nan, high))
 
 
-def information(u: FloatArray) -> FloatArray:
-    """How much of a partial score each is: 0 at the bounds, 1 from about .02 away from them."""
-    return np.minimum(1.0, u * (1 - u) / SOFT)
-
-
 def reach_points(
-    u: FloatArray, info: FloatArray, *, attained: Attained = (False, False)
+    u: FloatArray, *, attained: Attained = (False, False)
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper reach point of each row, in [0, 1].
 
@@ -133,60 +127,31 @@ def reach_points(
     ----------
     u : shape (C, M)
         Scores on the scale of [0, 1], NaN where missing.
-    info : shape (C, M)
-        How much of a partial score each is.
     """
-    spread = _spread_of_logits(u, info)
-    low, high = _ends(u, special.expit(spread.mean - spread.far), special.expit(spread.upper))
-    return np.where(attained[0], 0.0, low), np.where(attained[1], 1.0, high)
-
-
-class _Spread(NamedTuple):
-    """Mean of distinct partial scores, and k standard deviations of them; infinite for d ≤ 1."""
-
-    mean: FloatArray
-    far: FloatArray
-
-    @property
-    def upper(self) -> FloatArray:
-        return self.mean + self.far
-
-
-def _spread(values: FloatArray, weights: FloatArray) -> _Spread:
-    d = weights.sum(axis=1)
-    alone = d <= 1
-    rest = np.where(alone, 1.0, d - 1)
-    mean = np.where(alone, 0.0, (weights * values).sum(axis=1) / np.where(alone, 1.0, d))
-    variance = (weights * (values - mean[:, None]) ** 2).sum(axis=1) / rest
-    far = deviations(d, rest) * np.sqrt(variance)
-    return _Spread(mean, np.where(alone, np.inf, far))
-
-
-def deviations(d: FloatArray, rest: FloatArray) -> FloatArray:
-    """Standard deviations from the mean to a reach point, k; `rest` is d - 1."""
-    return MANY * (d + 1) / rest + FEW / rest**3
-
-
-def _spread_of_logits(u: FloatArray, info: FloatArray) -> _Spread:
-    scores, weights = partial(u, info)
-    return _spread(special.logit(scores), weights)
-
-
-def partial(u: FloatArray, info: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scores in order, and how much each counts: of equal ones one, and none at a bound."""
-    info = np.nan_to_num(info)
-    key = np.where(np.isnan(u), 2.0, u)
-    # Of equal scores the one that says most comes first, and alone counts.
-    order = np.lexsort((-info, key), axis=1)
-    scores, weights = (np.take_along_axis(x, order, axis=1) for x in (key, info))
-    counts = (scores > SAME) & (scores < 1 - SAME)
-    counts[:, 1:] &= np.diff(scores, axis=1) > SAME
-    return np.where(counts, scores, 0.5), np.where(counts, weights, 0.0)
-
-
-def _ends(u: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Extend limits to the range of the scores."""
+    scores, weights = _distinct_partial(u)
+    logits, d = special.logit(scores), weights.sum(axis=1)
+    few = d <= 1
+    rest = np.where(few, 1.0, d - 1)
+    mean = np.where(few, 0.0, (weights * logits).sum(axis=1) / np.where(few, 1.0, d))
+    variance = (weights * (logits - mean[:, None]) ** 2).sum(axis=1) / rest
+    k = MANY * (d + 1) / rest + FEW / rest**3
+    far = np.where(few, np.inf, k * np.sqrt(variance))
     seen = ~np.isnan(u)
     least = np.where(seen, u, np.inf).min(axis=1, initial=np.inf)
     greatest = np.where(seen, u, -np.inf).max(axis=1, initial=-np.inf)
-    return np.minimum(low, least), np.maximum(high, greatest)
+    return (
+        np.where(attained[0], 0.0, np.minimum(special.expit(mean - far), least)),
+        np.where(attained[1], 1.0, np.maximum(special.expit(mean + far), greatest)),
+    )
+
+
+def _distinct_partial(u: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Scores in order, and how much each counts: of equal ones one, and none at a bound.
+
+    A score counts 1 from about .02 away from the bounds, less nearer to them.
+    """
+    scores = np.sort(np.where(np.isnan(u), 2.0, u), axis=1)
+    counts = (scores > SAME) & (scores < 1 - SAME)
+    counts[:, 1:] &= np.diff(scores, axis=1) > SAME
+    scores = np.where(counts, scores, 0.5)
+    return scores, np.where(counts, np.minimum(1.0, scores * (1 - scores) / SOFT), 0.0)

@@ -11,8 +11,7 @@ draws; Šidák's inequality bounds them from above [Sid67]_.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,13 @@ BLOCK_SIZE = 2**18
 MIDDLE, UPPER = 0.5, 0.05
 """Shares of the largest draws between which the number of independent pairs is seen to rise."""
 
+KEPT = 2**24
+"""Random numbers of a stream that are kept for further tables, which start with the same ones."""
+
 Floats = NDArray[np.float32]
+
+_DRAWN: dict[tuple[str, int], tuple[Floats | None, Any]] = {}
+"""Rows drawn so far of each stream, and where it goes on."""
 
 
 class Units(NamedTuple):
@@ -317,11 +322,20 @@ class _Leads:
             np.maximum(largest, np.abs(found).max(axis=0), out=largest)
 
 
-@lru_cache(maxsize=4)
 def _normal(n: int, n_draws: int, what: str) -> Floats:
-    """Draws of which there is one stream: results depend on no seed."""
-    drawn = child(stream(0, "all pairs at once"), what)
-    return drawn.standard_normal((n, n_draws), dtype=np.float32)
+    """Draws of which there is one stream: results depend on no seed, nor on what came before."""
+    key = what, n_draws
+    rows, state = _DRAWN.get(key, (None, None))
+    n_known = 0 if rows is None else len(rows)
+    if rows is None or n > n_known:
+        drawn = child(stream(0, "all pairs at once"), what)
+        if state is not None:
+            drawn.bit_generator.state = state
+        more = drawn.standard_normal((n - n_known, n_draws), dtype=np.float32)
+        rows = more if rows is None else np.concatenate([rows, more])
+        if rows.size <= KEPT:
+            _DRAWN[key] = rows, drawn.bit_generator.state
+    return rows[:n]
 
 
 def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:

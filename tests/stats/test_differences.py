@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.differences import Counts, Differences, distance, one_more_of_all
+from evalstats_plugin.stats.differences import (
+    Counts,
+    Differences,
+    MeanDifferences,
+    distance,
+    limits_of_all,
+)
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures/golden/paired_engine.json").read_text("utf-8")
@@ -249,9 +255,14 @@ def test_limits_of_many_tables_at_once_are_those_of_each() -> None:
         Differences([[0.2, -0.1, 0.4, 0.0]], span=1.0),
     ]
     z = [1.96, 2.8, 2.3, 0.0005]
-    for largest in (True, False):
-        together = one_more_of_all(tables, z, largest=largest)
-        for table, at, limits in zip(tables, z, together, strict=True):
-            alone = table.one_more(at, size=table.span if largest else None)
-            assert np.array_equal(alone.low, limits.low, equal_nan=True)
-            assert np.array_equal(alone.high, limits.high, equal_nan=True)
+    kinds = (
+        MeanDifferences.limits,
+        MeanDifferences.one_more,
+        lambda pairs, at: pairs.one_more(at, size=pairs.span),
+    )
+    for limits in kinds:
+        together = limits_of_all(tables, z, limits)
+        for table, at, (low, high) in zip(tables, z, together, strict=True):
+            alone = limits(table, at)
+            assert np.array_equal(alone.low, low, equal_nan=True)
+            assert np.array_equal(alone.high, high, equal_nan=True)

@@ -29,7 +29,7 @@ class TestGolden:
     @pytest.mark.parametrize("case", GOLDEN["one_sample"], ids=lambda c: c["name"])
     def test_reach_points(self, case):
         u = scores_of(case["scores"])
-        low, high = reach.reach_points(u, reach.information(u))
+        low, high = reach.reach_points(u)
 
         assert [low[0], high[0]] == pytest.approx(case["reach"], abs=1e-12)
 

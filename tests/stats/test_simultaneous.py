@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from evalstats_plugin.stats import simultaneous
 from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.differences import Differences
 from evalstats_plugin.stats.simultaneous import AllPairs, Units
@@ -54,6 +55,25 @@ def test_critical_value_of_independent_pairs_is_sidaks(alpha: float) -> None:
     found = _pairs(scores, 9999, span=np.inf, pairs=(a, a + 1)).critical(alpha)
 
     assert found == pytest.approx(stats.norm.isf((1 - (1 - alpha) ** (1 / 10)) / 2), rel=0.02)
+
+
+def test_digits_do_not_depend_on_what_was_compared_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws that are kept and continued are those that each table would get by itself."""
+    rng = np.random.default_rng(8)
+    tables = [rng.random((n, m)) for n, m in ((3, 20), (4, 90), (6, 31), (3, 201))]
+
+    def p_values(table: np.ndarray) -> np.ndarray:
+        return _pairs(table, 999).p_values
+
+    alone = []
+    for table in tables:
+        monkeypatch.setattr(simultaneous, "_DRAWN", {})
+        alone.append(p_values(table))
+    monkeypatch.setattr(simultaneous, "_DRAWN", {})
+    together = [p_values(table) for table in tables]
+
+    for before, after in zip(alone, together, strict=True):
+        assert np.array_equal(before, after)
 
 
 def test_one_pair_needs_no_draws() -> None:
