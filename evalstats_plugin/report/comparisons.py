@@ -545,6 +545,12 @@ def _of_hundred(power: float | None) -> str:
 
 def power_legend(rows: Sequence[PowerRow]) -> str:
     """Return what the columns of a table mean."""
+    methods = dict.fromkeys(row.method for row in rows if _has_method(row))
+    method = f" Method: {next(iter(methods))}." if len(methods) == 1 else ""
+    return _legend(rows) + method
+
+
+def _legend(rows: Sequence[PowerRow]) -> str:
     row = rows[0]
     often = f"{_of_hundred(row.power)} of 100 such evals"
     answer = "both models must answer" if row.design == "paired" else "each model must answer"
@@ -552,6 +558,13 @@ def power_legend(rows: Sequence[PowerRow]) -> str:
         limits = " In brackets: what the error of the pilot makes of it, 5 % beyond each limit."
     else:
         limits = ""
+    if row.margin is not None:
+        least = f"not worse by more than {row.margin:g} (true gain {row.difference or 0:g})"
+        if row.quantity == "n_items":
+            said = f"Items needed: to show in {often} that the model is {least}."
+        else:
+            said = f"Power: how often so many items show that the model is {least}."
+        return f"{said} Level {row.confidence_level:g}.{limits}"
     if any(r.quantity == "n_tasks" for r in rows):
         n = counted(row.n_items or 0, "item")
         goal = next(_of_hundred(r.power) for r in rows if r.quantity == "n_tasks")
@@ -595,7 +608,9 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
         else ""
     )
     numbers = [name for name, _ in headers]
-    columns = ["Model", "Against", *numbers, "Method", ""]
+    # One method for all is said below.
+    methods = ["Method"] if len({row.method for row in rows if _has_method(row)}) > 1 else []
+    columns = ["Model", "Against", *numbers, *methods, ""]
     widths = {"Model": 8, "Against": 8, "Method": 6}
     table = titled(title, columns, right=numbers, fold=widths)
     for group in _pairs(rows):
@@ -604,10 +619,15 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
             Text(pair.model_b or pair.model_a),
             Text(pair.model_a if pair.model_b else "one like it"),
             *(_value(group, quantity) for _, quantity in headers),
-            Text(pair.method),
+            *([Text(pair.method)] if methods else []),
             Text(_marks(group, marks), style="dim"),
         )
     return table
+
+
+def _has_method(row: PowerRow) -> bool:
+    """Whether a row's method is one of the table: epochs may follow from variances alone."""
+    return row.quantity != "n_epochs"
 
 
 def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
