@@ -76,6 +76,11 @@ class Options:
         "answers where the logs have them. Name the two with --models or --baseline.",
         default=False,
     )
+    details: bool = under(OUTPUT)(
+        "Also print standard errors, correlations of question scores, wins, ties and losses, which "
+        "CSV and JSON always have.",
+        default=False,
+    )
     all_pairs: bool = under(OUTPUT)(
         "Print every pair; those of more than 10 models are summed up as possible ranks otherwise.",
         default=False,
@@ -142,7 +147,8 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
         "seed": seed,
     }
     if not (two and every):
-        run.show(results, about, comparisons.comparisons_view(all_pairs=asked.all_pairs))
+        view = comparisons.comparisons_view(all_pairs=asked.all_pairs, details=asked.details)
+        run.show(results, about, view)
         return
     from evalstats_plugin.logs.texts import compare_items
 

@@ -95,6 +95,11 @@ class Options:
         "Cost of an item and of each of its epochs: find the cheapest numbers of both.",
         metavar="ITEM,EPOCH", type=Parsed(parse_costs),
     )  # fmt: skip
+    margin: float | None = _goal(
+        "Non-inferiority: drop that is acceptable, and of which it is to be shown that no drop "
+        "exceeds it.",
+        metavar="M",
+    )
     confidence_level: float = level()
     discordance: float | None = _assumed(
         "Share of items that exactly one of two models gets right.", metavar="SHARE"
@@ -119,6 +124,7 @@ class Options:
             "tasks": None if self.over_tasks == "each" else self.over_tasks,
             "assurance": self.assurance,
             "costs": None if self.costs is None else list(self.costs),
+            "margin": self.margin,
         }
         return {name: value for name, value in asked.items() if value is not None}
 
@@ -135,6 +141,7 @@ class Options:
             tasks=cast("Tasks", self.over_tasks),
             assurance=self.assurance,
             costs=self.costs,
+            margin=self.margin,
         )
 
 

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
+from evalstats_plugin.comparisons.pilots import Pilot, Planned, search
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
@@ -46,8 +47,15 @@ _OF_COMPARISON = (
 )  # fmt: skip
 """Fields that a row has of the comparison."""
 
+SIMULATED_ITEMS = 5000
+"""Most items needed that are simulated."""
+
 POWER = 0.8
 """Probability with which `GateRow.items_needed` items decide, and `detectable` is detected."""
+
+MOST_SIMULATED = 12
+"""Rows whose drops, and items needed, are simulated from the scores at hand; of more rows they
+follow from standard errors."""
 
 _Range = tuple[float, float] | None
 _Place = tuple[str, str]
@@ -509,14 +517,45 @@ def _with_detectable(
         for i, drop in zip(here, least.tolist(), strict=True):
             detectable = None if math.isnan(drop) else rows[i].margin + drop
             made[i] = replace(rows[i], detectable=detectable)
+        undecided = [i for i in here if made[i].items_needed is not None]
+        for i in undecided if len(undecided) <= MOST_SIMULATED else []:
+            made[i] = replace(made[i], items_needed=_simulated_items(found[i], made[i], tail))
     return made
 
 
-def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float) -> FloatArray:
-    """Return the least drops that are detected: exactly for 0/1 scores, else by Student's t.
+def _planned(spread: Spread, row: GateRow) -> Planned | None:
+    """Return a comparison with scores like these, in which the candidate comes second."""
+    if not spread.pilots:
+        return None
+    pilot: Pilot = spread.pilots[0]
+    second = spread.models[int(spread.b[0])] == row.model
+    return (pilot if second else pilot.swapped()).planned()
 
-    Of 0/1 scores, items that are lost come on top of those that differ anyway, in either direction
-    alike. NaN where no drop is large enough, or nothing varies.
+
+def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
+    """Return how many items show, with probability `POWER`, what the difference seen would be.
+
+    Within the margin that there is no larger drop, and beyond it that there is one.
+    """
+    planned, gain = _planned(spread, row), _gains(row, row.difference, row.difference)
+    start = row.items_needed
+    if planned is None or gain is None or start is None or start > SIMULATED_ITEMS:
+        return start
+    if gain[0] <= -row.margin:
+        return start
+
+    def power_of(n: float) -> float:
+        return planned.non_inferior(n, gain[0], tail=tail, margin=row.margin)
+
+    needed = search(power_of, start, tail=tail, power=POWER, whole=True)
+    return max(int(needed), row.n_items + 1) if math.isfinite(needed) else start
+
+
+def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float) -> FloatArray:
+    """Return the least drops that are detected: exactly for 0/1 scores, else simulated.
+
+    Of many rows by Student's t. Of 0/1 scores, items that are lost come on top of those that differ
+    anyway, in either direction alike. NaN where no drop is large enough, or nothing varies.
     """
     from evalstats_plugin.stats.power import least_difference, paired_power, t_power
 
@@ -528,7 +567,8 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
     n, effect, differ, seen, most, variance = np.array(columns, dtype=np.float64).T
     independent = np.maximum(np.floor(n / effect + 1e-9), 1.0)
     anyway = np.maximum(differ - seen, 0.0)
-    exact = ~np.isnan(differ) & (n <= EXACT_UP_TO)
+    clustered = [bool(s.pilots) and any(one.clustered for one in s.pilots or ()) for s in planned]
+    exact = ~np.isnan(differ) & (n <= EXACT_UP_TO) & ~np.array(clustered)
 
     def exactly(drop: FloatArray) -> FloatArray:
         lost = np.minimum(anyway[exact] + drop, 1.0)
@@ -543,7 +583,23 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
         if which.any():
             top = np.ones(int(which.sum())) if which is exact else highest[which]
             found[which] = least_difference(power_of, top, power=POWER, tolerance=1e-6)
+    others = np.flatnonzero(~exact & np.isfinite(found)).tolist()
+    for i in others if len(others) <= MOST_SIMULATED else []:
+        found[i] = _simulated_drop(planned[i], rows[i], float(found[i]), tail)
     return found
+
+
+def _simulated_drop(spread: Spread, row: GateRow, start: float, tail: float) -> float:
+    """Return the least drop that is detected by so many items with scores like these."""
+    planned, n = _planned(spread, row), float(spread.n_items[0])
+    if planned is None or n > SIMULATED_ITEMS:
+        return start
+
+    def power_of(drop: float) -> float:
+        return planned.power(n, -drop, tail=tail)
+
+    drop = search(power_of, start, tail=tail, power=POWER, whole=False)
+    return drop if drop <= spread.bounded else math.nan
 
 
 def _gains(

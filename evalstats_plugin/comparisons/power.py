@@ -15,6 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.methods import ENGINE
+from evalstats_plugin.comparisons.pilots import (
+    SIMULATED_UP_TO,
+    Pilot,
+    Planned,
+    TaskScores,
+    search,
+)
 from evalstats_plugin.comparisons.rows import SEQUENTIAL, PowerRow, PowerRows
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -35,16 +42,16 @@ from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 EXACT = ENGINE
-"""The test of `compare` itself: summed over all outcomes of 0/1 scores in one epoch, simulated from
-the pilot's own differences up to `SIMULATED_UP_TO` items."""
+"""The test of `compare` itself: summed over all outcomes of 0/1 scores in one epoch, else simulated
+from a pilot's own scores."""
 
 METHODS = ("auto", "miller", "t", EXACT)
 """How power is computed. ``"auto"``: that of the test which `compare` uses, for 0/1 scores in one
-epoch and for few items of a pilot; else by Student's t below 100 items, and Miller's normal
-approximation, which agree with it within .01 there."""
+epoch and for pilots; of assumed variances, and for very many items, by Student's t below 100 items,
+and by Miller's normal approximation."""
 
-SIMULATED_UP_TO, MOST_SIMULATED = 100, 45
-"""Items up to which power is simulated, and pairs of a task; more are planned by Student's t."""
+MOST_SIMULATED = 45
+"""Pairs of a task up to which power is simulated; more are planned by Student's t."""
 
 NORMAL_FROM = 100
 """Fewest items for the normal approximation, which is then good to one item in 50."""
@@ -124,6 +131,10 @@ class PowerDesign:
     costs: tuple[float, float] | None = None
     """Cost of an item, and of each of its epochs: the cheapest split of items and epochs is found.
     """
+    margin: float | None = None
+    """Drop that is acceptable: what is found is then that the second model of a pair is not worse
+    than the first by more than this (non-inferiority), as a gate shows it. The true difference is
+    the second's gain, 0 unless given."""
 
 
 def power(
@@ -162,9 +173,10 @@ def power(
 
     Notes
     -----
-    For 0/1 scores in one epoch, exact: the power of the test is summed over all outcomes. Otherwise
-    Miller's normal approximation [Mil24]_, and Student's t below 100 items. A sequential comparison
-    is simulated; random tasks are compared by Student's t on their differences.
+    The test is that of `compare`. For 0/1 scores in one epoch its power is summed over all
+    outcomes; from a pilot it is simulated, of items, clusters or tasks like the pilot's; a
+    sequential comparison is simulated, too. Assumed variances are planned for by Miller's normal
+    approximation [Mil24]_, and by Student's t below 100 items.
 
     The variance that a pilot gives has an error, by how much squared differences (of clusters:
     squared sums) vary; ``low`` and ``high`` say what it makes of the answer.
@@ -177,6 +189,8 @@ def power(
         For a method that does not exist, or too little to go by.
     """
     design = design or PowerDesign()
+    if design.margin is not None and difference is None:
+        difference = 0.0
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
     found = spreads_of(pilot, aim, design)
     rows = [row for spread in found.spreads for row in _answered(spread, aim, design)]
@@ -280,8 +294,18 @@ def _check(aim: Aim, design: PowerDesign) -> None:
         design.n_models, design.design_effect, design.look_every, design.assurance,
     )  # fmt: skip
     wrong = (
-        (size is not None and (size == 0 or not np.isfinite(size)),
+        (size is not None and ((size == 0 and design.margin is None) or not np.isfinite(size)),
          f"the difference must be a number other than 0; it is {size}"),
+        (design.margin is not None and not 0 < design.margin < np.inf,
+         f"the margin must be above 0, in units of the score; it is {design.margin}"),
+        (design.margin is not None and (size or 0.0) <= -(design.margin or 0.0),
+         f"a true drop of {-(size or 0.0):g} is not within the margin of {design.margin}"),
+        (design.margin is not None and design.method not in ("auto", EXACT),
+         f"non-inferiority has one test: leave the method at auto, not {design.method}"),
+        (design.margin is not None
+         and (every is not None or costs is not None or not design.paired
+              or design.design_effect is not None),
+         "non-inferiority is planned on the same items, for one look, from a pilot's own clusters"),
         (not 0 < aim.power < 1,
          f"the power must lie between 0 and 1, such as 0.8; it is {aim.power:g}"),
         (aim.power <= chance,
@@ -337,8 +361,10 @@ def spreads_of(
     """
     _check(aim, design)
     if isinstance(pilot, PowerAssumptions):
-        if design.tasks != "each" or design.assurance is not None:
-            raise DesignError("a mean over tasks, and an assurance, need the logs of a pilot")
+        if design.tasks != "each" or design.assurance is not None or design.margin is not None:
+            raise DesignError(
+                "a mean over tasks, an assurance and a margin need the logs of a pilot"
+            )
         if aim.difference is None and aim.n_items is None:
             raise SelectionError("give a difference, a number of items, or both")
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
@@ -410,12 +436,26 @@ class PowerSolver:
                 f"of {self.n_epochs} epochs cannot be estimated; run it in two epochs or more"
             )
         self.variance = np.maximum(spread.between, 0.0) + self._within() / self.n_epochs
-        once = self.n_epochs == 1 and self.method in ("auto", EXACT)
+        self.margin = design.margin
+        own_test = self.method in ("auto", EXACT)
+        pilots = spread.pilots if own_test else None
+        clustered = pilots is not None and any(one.clustered for one in pilots)
+        once = self.n_epochs == 1 and own_test and self.margin is None and not clustered
         self.exact: BoolArray = ~np.isnan(spread.discordance) & once
-        if self.method == EXACT and not self.exact.all():
+        self._planned = None if pilots is None else [self._plan(one) for one in pilots]
+        if self.method == EXACT and pilots is None and not self.exact.all():
             raise DesignError(
-                f"{self.method} is for 0/1 scores of the same items in one epoch; leave the method "
-                "at auto for anything else"
+                f"{self.method} is for 0/1 scores of the same items in one epoch, and for pilots "
+                f"of up to {MOST_SIMULATED} pairs; leave the method at auto for anything else"
+            )
+        if self.margin is not None and pilots is None:
+            raise DesignError(
+                f"{spread.task}: non-inferiority is planned for up to {MOST_SIMULATED} pairs; "
+                "choose models"
+            )
+        if self.margin is not None and self.margin >= spread.bounded:
+            raise DesignError(
+                f"a margin of {self.margin:g} is the whole range of the scores of {spread.task}"
             )
 
     def _within(self) -> FloatArray:
@@ -424,33 +464,42 @@ class PowerSolver:
         within = np.nan_to_num(spread.within)
         return np.where(spread.between < 0, spread.n_epochs * spread.between + within, within)
 
+    def _plan(self, pilot: Pilot, n_epochs: int | None = None) -> Planned:
+        n_epochs = n_epochs or self.n_epochs
+        if pilot.random_tasks:
+            return pilot.planned(of_task=n_epochs)
+        return pilot.planned(n_epochs)
+
     def _simulated_at(self, n_items: FloatArray) -> IntArray:
         """Pairs whose power is simulated from the pilot."""
-        own = self.spread.pilot is not None and self.method in ("auto", EXACT)
-        if not own or self.n_epochs != self.spread.n_epochs:
+        if self._planned is None:
             return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(~self.exact & (n_items <= SIMULATED_UP_TO) & (self.variance > 0))
+        few = (n_items * self.spread.n_tasks <= SIMULATED_UP_TO) | (self.margin is not None)
+        return np.flatnonzero(~self.exact & few & (self.variance > 0))
 
-    def _simulated(self, pair: int, n: float, difference: float, n_models: int) -> float:
-        from evalstats_plugin.stats.power import simulated_power
-
-        assert self.spread.pilot is not None  # noqa: S101 - only such pairs are simulated
-        x = self.spread.pilot[pair]
-        x = x[~np.isnan(x)]
-        ahead = -abs(difference) if x.mean() < 0 else abs(difference)
-        return simulated_power(x, max(int(n), 1), ahead, tail=self.tail(n_models))
+    def _simulated(
+        self, pair: int, n: float, difference: float, tail: float, planned: Planned | None = None
+    ) -> float:
+        assert self._planned is not None  # noqa: S101 - only such pairs are simulated
+        planned = planned or self._planned[pair]
+        if self.margin is not None:
+            return planned.non_inferior(n, difference, tail=tail, margin=self.margin)
+        ahead = -abs(difference) if planned.mean < 0 else abs(difference)
+        return planned.power(n, ahead, tail=tail)
 
     def tail(self, n_models: int) -> float:
         """Probability in each tail of a comparison, by Bonferroni over all pairs of models."""
         from evalstats_plugin.stats.interval import tail_probability
 
-        n_pairs = n_models * (n_models - 1) // 2
+        # Non-inferiority is shown of all models but the baseline.
+        n_pairs = n_models - 1 if self.margin is not None else n_models * (n_models - 1) // 2
         return tail_probability(self.aim.confidence_level) / n_pairs
 
-    def names(self, n_items: FloatArray) -> list[str]:
-        """Return the method that is used for each pair with so many items."""
-        normal = np.where(self._small(n_items), "t", "miller")
-        names = np.where(self._exact_at(n_items), EXACT, normal)
+    def names(self, n_items: FloatArray, *, epochs: bool = False) -> list[str]:
+        """Return the method that is used for each pair with so many items, or for their epochs."""
+        normal = np.where(self._small(n_items) & (not epochs), "t", "miller")
+        # Epochs follow from variances, or are simulated.
+        names = np.where(self._exact_at(n_items) & (not epochs), EXACT, normal)
         names[self._simulated_at(n_items)] = EXACT
         return names.tolist()
 
@@ -459,15 +508,14 @@ class PowerSolver:
         from evalstats_plugin.stats import power as stats_power
 
         goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
-        found = np.maximum(
-            np.ceil(stats_power.items_needed(difference, self.variance, **goal)), 2.0
-        )
+        distance = difference + (self.margin or 0.0)
+        found = np.maximum(np.ceil(stats_power.items_needed(distance, self.variance, **goal)), 2.0)
         few = self._small(found)
         if few.any():
             variance = self.variance[few]
 
             def power_of(n: FloatArray) -> FloatArray:
-                return stats_power.t_power(n, difference, variance, tail=goal["tail"])
+                return stats_power.t_power(n, distance, variance, tail=goal["tail"])
 
             found[few] = stats_power.least_items(power_of, found[few], power=self.aim.power)
         found = np.where(self.variance > 0, found, np.nan)
@@ -482,11 +530,10 @@ class PowerSolver:
             found[exact] = np.ceil(inflated - 1e-9)
         for pair in self._simulated_at(found).tolist():
 
-            def power_at(n: FloatArray, pair: int = pair) -> FloatArray:
-                return np.array([self._simulated(pair, n[0], difference, self.n_models)])
+            def power_at(n: float, pair: int = pair) -> float:
+                return self._simulated(pair, n, difference, goal["tail"])
 
-            start = found[pair : pair + 1]
-            found[pair] = stats_power.least_items(power_at, start, power=self.aim.power)[0]
+            found[pair] = search(power_at, found[pair], **goal, whole=True)
         return found
 
     def difference(self, n_items: FloatArray) -> FloatArray:
@@ -517,16 +564,12 @@ class PowerSolver:
             found[exact] = least[place.ravel()]
         for pair in self._simulated_at(n_items).tolist():
 
-            def power_by(size: FloatArray, pair: int = pair) -> FloatArray:
-                n = float(n_items[pair])
-                return np.array([self._simulated(pair, n, float(size[0]), self.n_models)])
+            def power_by(size: float, pair: int = pair) -> float:
+                return self._simulated(pair, float(n_items[pair]), size, tail)
 
-            pilot = np.abs(self.spread.pilot[pair]) if self.spread.pilot is not None else top
-            highest = np.array([min(top, float(np.nanmax(pilot)))])
-            least = stats_power.least_difference(
-                power_by, highest, power=self.aim.power, tolerance=0.002 * highest[0]
-            )
-            found[pair] = least[0]
+            start = found[pair] if np.isfinite(found[pair]) else top
+            least = search(power_by, start, tail=tail, power=goal, whole=False)
+            found[pair] = least if least <= top else np.nan
         return found
 
     def power(
@@ -536,8 +579,9 @@ class PowerSolver:
         from evalstats_plugin.stats import power as stats_power
 
         tail = self.tail(n_models or self.n_models)
-        found = stats_power.normal_power(n_items, difference, self.variance, tail=tail)
-        t = stats_power.t_power(n_items, difference, self.variance, tail=tail)
+        distance = difference + (self.margin or 0.0)
+        found = stats_power.normal_power(n_items, distance, self.variance, tail=tail)
+        t = stats_power.t_power(n_items, distance, self.variance, tail=tail)
         found = np.where(self._small(n_items), t, found)
         found = np.where(self.variance > 0, found, np.nan)
         exact = self._exact_at(n_items)
@@ -545,9 +589,7 @@ class PowerSolver:
             n, apart = self._effective(n_items)[exact], self._apart(difference)[exact]
             found[exact] = stats_power.paired_power(n, apart, difference, tail=tail)
         for pair in self._simulated_at(n_items).tolist():
-            found[pair] = self._simulated(
-                pair, float(n_items[pair]), difference, n_models or self.n_models
-            )
+            found[pair] = self._simulated(pair, float(n_items[pair]), difference, tail)
         return found
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
@@ -562,7 +604,29 @@ class PowerSolver:
             tail=self.tail(self.n_models),
             power=self.aim.power,
         )
-        return np.maximum(np.ceil(epochs), 1.0)
+        epochs = np.maximum(np.ceil(epochs), 1.0)
+        for pair in self._simulated_at(n_items).tolist():
+            if np.isfinite(epochs[pair]):
+                epochs[pair] = self._epochs(pair, float(n_items[pair]), difference, epochs[pair])
+        return epochs
+
+    def _epochs(self, pair: int, n: float, difference: float, start: float) -> float:
+        """Find the least number of epochs of a pilot, from a guess."""
+        pilots, tail = self.spread.pilots, self.tail(self.n_models)
+        assert pilots is not None  # noqa: S101 - only such pairs are simulated
+
+        def enough(n_epochs: float) -> bool:
+            planned = self._plan(pilots[pair], int(n_epochs))
+            return self._simulated(pair, n, difference, tail, planned) >= self.aim.power
+
+        at, most = start, 2 * max(start, 8.0)
+        while not enough(at):
+            if at >= most:
+                return np.inf
+            at = min(at + max(1.0, at // 8), most)
+        while at > 1 and enough(at - 1):
+            at -= 1
+        return at
 
     def models(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return how many models can be compared, every two of them; 1 where not even two can."""
@@ -604,9 +668,9 @@ class SequentialPower(PowerSolver):
             )
         self.exact = self.exact & (self.spread.design_effect == 1)
 
-    def names(self, n_items: FloatArray) -> list[str]:
+    def names(self, n_items: FloatArray, *, epochs: bool = False) -> list[str]:
         """Return the method that is used for each pair."""
-        return [SEQUENTIAL] * len(n_items)
+        return ["miller" if epochs else SEQUENTIAL] * len(n_items)
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items by which a difference is found."""
@@ -690,12 +754,24 @@ def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
         answer = _cheapest
     if not np.isfinite(spread.freedom).all():
         return answer(spread, aim, design)
-    low, high = (
-        [getattr(row, row.quantity) for row in answer(at_quantile(spread, q), aim, design)]
-        for q in LIMITS
-    )
     share = design.assurance
     rows = answer(spread if share is None else at_quantile(spread, share), aim, design)
+    # Of the pilot's error by its variance alone, in proportion to what is simulated.
+    plain = design if design.margin is None else replace(design, margin=None)
+    shifted = aim if design.margin is None else _shifted(aim, design.margin)
+    smooth = replace(spread, pilots=None)
+    low, middle, high = (
+        [getattr(row, row.quantity) for row in answer(of_share, shifted, plain)]
+        for of_share in (
+            at_quantile(smooth, LIMITS[0]),
+            smooth if share is None else at_quantile(smooth, share),
+            at_quantile(smooth, LIMITS[1]),
+        )
+    )
+    low, high = (
+        [_in_proportion(row, *both) for row, *both in zip(rows, end, middle, strict=False)]
+        for end in (low, high)
+    )
     if share is not None:
         sure = f"with probability {share:g}, the power is reached in spite of the pilot's error"
         rows = [replace(row, notes=(*row.notes, sure)) for row in rows]
@@ -705,6 +781,26 @@ def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
         for row, a, b in zip(rows, low, high, strict=True)
         for ends in [(b, a) if row.quantity in ("power", "n_models") else (a, b)]
     ]
+
+
+def _shifted(aim: Aim, margin: float) -> Aim:
+    """Return what is asked of the distance from the margin."""
+    return replace(aim, difference=(aim.difference or 0.0) + margin)
+
+
+def _in_proportion(row: PowerRow, end: float | None, middle: float | None) -> float | None:
+    """Return a limit of a row's answer, from that of one that is not simulated, and that answer."""
+    value = getattr(row, row.quantity)
+    if value is None or end is None or middle is None or value == middle:
+        return end
+    if row.quantity == "power":
+        from scipy import special
+
+        ends = (special.ndtri(np.clip(x, 1e-12, 1 - 1e-12)) for x in (value, end, middle))
+        of_value, of_end, of_middle = ends
+        return float(special.ndtr(of_value + of_end - of_middle))
+    found = end * value / middle
+    return found if row.quantity == "difference" else int(np.ceil(found - 1e-9))
 
 
 def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
@@ -786,9 +882,11 @@ def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray
         needed = solver.items(aim.difference)
         return [("n_items", needed, needed)]
     found: list[tuple[Quantity, FloatArray, FloatArray]] = [
-        ("power", n, solver.power(n, aim.difference)),
-        ("n_models", n, solver.models(n, aim.difference)),
+        ("power", n, solver.power(n, aim.difference))
     ]
+    if solver.margin is not None:
+        return found
+    found.append(("n_models", n, solver.models(n, aim.difference)))
     if np.any(solver.spread.within > 0):
         found.insert(1, ("n_epochs", n, solver.epochs(n, aim.difference)))
     return found
@@ -810,8 +908,7 @@ def _column(
         "model_a": [spread.models[a] for a, _ in pairs],
         "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
         "n_items": [None if x is None else int(x) for x in finite_values(n_items)],
-        # Epochs follow from variances alone.
-        "method": ["miller"] * len(pairs) if quantity == "n_epochs" else solver.names(n_items),
+        "method": solver.names(n_items, epochs=quantity == "n_epochs"),
         "discordance": finite_values(spread.discordance),
         "between": finite_values(spread.between),
         "within": finite_values(spread.within),
@@ -830,6 +927,7 @@ def _column(
         "difference": aim.difference,
         "power": aim.power,
         "confidence_level": aim.confidence_level,
+        "margin": solver.margin,
     }
     return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
 
@@ -903,7 +1001,11 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     return replace(
         spread,
         between=np.maximum(factor * total - noise, 0.0),
-        pilot=None if spread.pilot is None else np.sqrt(factor)[:, None] * spread.pilot,
+        pilots=spread.pilots
+        and [
+            pilot.scaled(one)
+            for pilot, one in zip(spread.pilots, np.sqrt(factor).tolist(), strict=True)
+        ],
         discordance=np.where(plain & ~np.isnan(spread.discordance), limit, spread.discordance),
         design_effect=np.where(plain, 1.0, factor * spread.design_effect),
     )
@@ -963,6 +1065,7 @@ def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
         n_epochs=n_epochs,
         n_tasks=n_tasks,
         bounded=max(s.bounded for s in some),
+        pilots=_joint_pilots(some, places, random=random),
     )
     if not random:
         return same
@@ -974,6 +1077,25 @@ def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
         freedom=np.full(len(pairs), n_tasks - 1.0),
         n_epochs=int(np.median(n_items)),
     )
+
+
+def _joint_pilots(
+    some: Sequence[Spread], places: Sequence[Sequence[int]], *, random: bool
+) -> list[Pilot] | None:
+    """Join the pilots of each pair over the tasks; None where a task has none."""
+    if len(places[0]) > MOST_SIMULATED:
+        return None
+    each = [
+        [one.pilots[k] for k in own]
+        for one, own in zip(some, places, strict=True)
+        if one.pilots is not None
+    ]
+    if len(each) < len(some):
+        return None
+    return [
+        Pilot(tuple(task for pilot in of_pair for task in pilot.tasks), random_tasks=random)
+        for of_pair in zip(*each, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1007,9 +1129,8 @@ class Spread:
     """Tasks over which the mean is taken, with as many items each."""
     bounded: float = np.inf
     """The greatest possible difference."""
-    pilot: FloatArray | None = None
-    """Shape (P, M): the pilot's differences by item, of few pairs without clusters; NaN where
-    missing."""
+    pilots: Sequence[Pilot] | None = None
+    """Scores of each pair, on the same items; None of many pairs, and without a pilot."""
 
     @property
     def pairs(self) -> dict[tuple[str, str], int]:
@@ -1062,7 +1183,7 @@ def with_design_effect(spread: Spread, design_effect: float) -> Spread:
     return replace(
         spread,
         between=design_effect * plain - noise,
-        pilot=None if design_effect != 1 else spread.pilot,
+        pilots=None,
         design_effect=np.full_like(spread.between, design_effect),
     )
 
@@ -1090,8 +1211,10 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     n, between, within, apart, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
     binary = paired and all(epochs_are_binary(c.responses) for c in cells)
-    few = paired and not binary and clusters is None and keep.sum() <= MOST_SIMULATED
-    pilot = (scores.means[b] - scores.means[a])[keep] if few else None
+    pilots = None
+    if paired and keep.sum() <= MOST_SIMULATED:
+        higher = -1.0 if cells[0].responses.higher_is_better is False else 1.0
+        pilots = _pilots(higher * matrix.scores, clusters, a[keep], b[keep])
     bounds = {c.bounds for c in cells}
     span = bounds.pop() if len(bounds) == 1 else None
     return Spread(
@@ -1109,8 +1232,19 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         n_items=n[keep].astype(np.int64),
         n_epochs=int(matrix.scores.shape[2]),
         bounded=np.inf if span is None else span[1] - span[0],
-        pilot=pilot,
+        pilots=pilots,
     )
+
+
+def _pilots(
+    scores: FloatArray, clusters: NDArray[Any] | None, a: IntArray, b: IntArray
+) -> list[Pilot]:
+    """Scores of each pair; higher ones are better."""
+    numbers = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    return [
+        Pilot((TaskScores(scores[first], scores[second], numbers),))
+        for first, second in zip(a.tolist(), b.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,6 +195,9 @@ class PowerRow:
     """Probability to find the difference."""
     confidence_level: float
     method: str
+    margin: float | None = None
+    """Where non-inferiority is to be shown: the drop that is acceptable. `difference` is then the
+    true gain of b."""
     discordance: float | None = None
     """Share of items that only one of the two models gets right."""
     between: float | None = None

@@ -79,6 +79,11 @@ PARTS_LEGEND = (
     "out; unknown with one epoch. The rest lies between items, where only more "
     "items help."
 )
+DETAILS = (
+    "Std. error: of the difference, over questions, or clusters where there are any. Corr.: of the "
+    "two models' scores over the questions. Wins, Losses: questions on which the model is better, "
+    "or worse, than the other."
+)
 Header = tuple[str, str]
 """Title of a column, and the quantity in it."""
 
@@ -92,10 +97,12 @@ def print_comparisons(
     heading: str,
     width: int | None,
     all_pairs: bool = True,
+    details: bool = False,
 ) -> None:
     """Print one table per task and metric, then the notes and a legend.
 
-    Without `all_pairs`, more than `MOST_PAIRS` of a task are summed up in a table of ranks.
+    Without `all_pairs`, more than `MOST_PAIRS` of a task are summed up in a table of ranks. With
+    `details`, a second table of each task has standard errors, correlations, wins and losses.
     """
     of_tasks = [list(rows) for _, rows in groupby(results, lambda row: (row.task, row.metric))]
     ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
@@ -106,6 +113,9 @@ def print_comparisons(
         marks = report_text.note_numbers(results.rows)
         tables, closing = [_comparison_table(rows, marks) for rows in of_tasks], [_legend(results)]
         notes = report_text.note_lines(results)
+    if details:
+        tables += [_details_table(rows) for rows in of_tasks]
+        closing.insert(-1, DETAILS)
     print_all(tables, notes, [*closing, heading], file=file, width=width)
 
 
@@ -331,6 +341,30 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     return table
 
 
+def _details_table(rows: Sequence[Comparison]) -> Table:
+    """Return differences with their standard errors, correlations and counts [Mil24]_."""
+    title = f"{task_and_metric(rows[0])}, question by question"
+    numbers = ["Diff.", "Std. error", "Corr.", "n", "Wins", "Ties", "Losses"]
+    table = titled(title, ["Model", "Against", *numbers], right=numbers,
+                   fold={"Model": 8, "Against": 8})  # fmt: skip
+    for row in rows:
+        table.add_row(
+            Text(row.model_b),
+            Text(row.model_a),
+            size(row, row.difference),
+            _plain_number(row.std_error, 4),
+            _plain_number(row.correlation, 2),
+            str(row.n_items),
+            *("–" if n is None else str(n) for n in (row.n_wins, row.n_ties, row.n_losses)),
+        )
+    return table
+
+
+def _plain_number(value: float | None, digits: int) -> str:
+    """Format a number, never as -0.00."""
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def intervals_line(rows: Sequence[Comparison]) -> str:
     """Return what the intervals of a table hold for; "" for a pair alone."""
     first = rows[0]
@@ -545,6 +579,12 @@ def _of_hundred(power: float | None) -> str:
 
 def power_legend(rows: Sequence[PowerRow]) -> str:
     """Return what the columns of a table mean."""
+    methods = dict.fromkeys(row.method for row in rows if _has_method(row))
+    method = f" Method: {next(iter(methods))}." if len(methods) == 1 else ""
+    return _answers_legend(rows) + method
+
+
+def _answers_legend(rows: Sequence[PowerRow]) -> str:
     row = rows[0]
     often = f"{_of_hundred(row.power)} of 100 such evals"
     answer = "both models must answer" if row.design == "paired" else "each model must answer"
@@ -552,6 +592,13 @@ def power_legend(rows: Sequence[PowerRow]) -> str:
         limits = " In brackets: what the error of the pilot makes of it, 5 % beyond each limit."
     else:
         limits = ""
+    if row.margin is not None:
+        least = f"not worse by more than {row.margin:g} (true gain {row.difference or 0:g})"
+        if row.quantity == "n_items":
+            said = f"Items needed: to show in {often} that the model is {least}."
+        else:
+            said = f"Power: how often so many items show that the model is {least}."
+        return f"{said} Level {row.confidence_level:g}.{limits}"
     if any(r.quantity == "n_tasks" for r in rows):
         n = counted(row.n_items or 0, "item")
         goal = next(_of_hundred(r.power) for r in rows if r.quantity == "n_tasks")
@@ -595,7 +642,9 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
         else ""
     )
     numbers = [name for name, _ in headers]
-    columns = ["Model", "Against", *numbers, "Method", ""]
+    # One method for all is said below.
+    methods = ["Method"] if len({row.method for row in rows if _has_method(row)}) > 1 else []
+    columns = ["Model", "Against", *numbers, *methods, ""]
     widths = {"Model": 8, "Against": 8, "Method": 6}
     table = titled(title, columns, right=numbers, fold=widths)
     for group in _pairs(rows):
@@ -604,10 +653,15 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
             Text(pair.model_b or pair.model_a),
             Text(pair.model_a if pair.model_b else "one like it"),
             *(_value(group, quantity) for _, quantity in headers),
-            Text(pair.method),
+            *([Text(pair.method)] if methods else []),
             Text(_marks(group, marks), style="dim"),
         )
     return table
+
+
+def _has_method(row: PowerRow) -> bool:
+    """Whether a row's method is one of the table: epochs may follow from variances alone."""
+    return row.quantity != "n_epochs"
 
 
 def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
@@ -693,9 +747,10 @@ def _note_lines(results: PowerRows) -> list[str]:
     return report_text.note_lines(Results(rows, results.notes))
 
 
-def comparisons_view(*, all_pairs: bool = True) -> View:
+def comparisons_view(*, all_pairs: bool = True, details: bool = False) -> View:
     """Return the view of comparisons; without `all_pairs` many are summed up on the terminal."""
-    return View(partial(print_comparisons, all_pairs=all_pairs), comparisons_markdown)
+    shown = partial(print_comparisons, all_pairs=all_pairs, details=details)
+    return View(shown, comparisons_markdown)
 
 
 def items_view(comparisons: Comparisons) -> View:

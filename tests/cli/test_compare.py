@@ -229,6 +229,24 @@ def test_names_from_logs_are_not_taken_for_markup() -> None:
     )
 
 
+def test_details_print_the_published_table() -> None:
+    """Difference, standard error, correlation, n, wins, ties, losses; – where there are none."""
+    full = {"std_error": 0.02345, "correlation": -0.0001, "n_wins": 9, "n_ties": 18, "n_losses": 3}
+    file = StringIO()
+    rows = Comparisons((_row(**full), _row(model_a="c")))
+    comparisons.print_comparisons(rows, file, heading="", width=80, details=True)
+    lines = [line.split() for line in file.getvalue().splitlines()]
+
+    titles = ["Model", "Against", "Diff.", "Std.", "error", "Corr.", "n", "Wins", "Ties", "Losses"]
+    assert titles in lines
+    first, second = lines[lines.index(titles) + 2 :][:2]
+    assert first[-6:] == ["0.0234", "0.00", "30", "9", "18", "3"]
+    assert second[-6:] == ["–", "–", "30", "–", "–", "–"]
+    plain = StringIO()
+    comparisons.print_comparisons(rows, plain, heading="", width=80)
+    assert "Std. error" not in plain.getvalue()
+
+
 def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     """`Correction` is not imported there, to keep --help light."""
     assert get_args(Correction) == options.CORRECTIONS == get_args(options.Correction)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import evalstats_plugin as es
 from evalstats_plugin import Responses
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.stats.differences import Differences
 from evalstats_plugin.stats.power import paired_power
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
@@ -155,7 +157,11 @@ def test_a_pilot_in_epochs_gives_unbiased_parts() -> None:
     assert row.discordance == pytest.approx(np.mean(theta + moved - 2 * theta * moved), rel=0.05)
     expected = PowerAssumptions(between=row.between, within=(row.within or 0) / 2)
     design = PowerDesign(n_models=2)
-    assert row.n_items == es.power(expected, difference=0.05, n_epochs=2, design=design)[0].n_items
+    by_variance = es.power(expected, difference=0.05, n_epochs=2, design=design)[0].n_items
+    # The pilot's squared differences stay as they are, so that a smaller mean leaves more variance.
+    rest = row.between + (row.within or 0) / 2
+    expected_n = (by_variance or 0) * (rest + 0.2**2 - 0.05**2) / rest
+    assert row.n_items == pytest.approx(expected_n, rel=0.12)
 
 
 def test_a_pilot_alone_tells_its_least_difference() -> None:
@@ -171,11 +177,23 @@ def test_clusters_of_a_pilot_are_allowed_for() -> None:
     """And the design effect can be overruled."""
     responses = es.read(LOGS, task="reading")
     row = es.power(responses, difference=0.1)[2]
-    alone = es.power(responses, difference=0.1, design=PowerDesign(design_effect=1.0))[2]
+    design = PowerDesign(design_effect=1.0)
+    alone = es.power(responses, difference=0.1, design=design)[2]
 
+    assert (row.method, alone.method) == ("symmetric-bootstrap", "symmetric-bootstrap")
     assert row.design_effect is not None
     assert row.design_effect > 1.1
-    assert row.n_items == pytest.approx((alone.n_items or 0) * row.design_effect, abs=1)
+    # Ten clusters of five, moved to a difference of .1: simulated here by themselves.
+    sums = np.array([4, 4, 3, 3, 2, -1, 3, 1, 2, 2])
+    sums = 0.5 + (sums - sums.mean()) * np.sqrt(10 / 9)
+    z = -special.ndtri(0.025 / 6)
+    n_clusters = round((row.n_items or 0) / 5)
+    drawn = np.random.default_rng(3).integers(0, 10, (20_000, n_clusters))
+    assert np.mean(Differences(sums[drawn]).deviate >= z) == pytest.approx(0.8, abs=0.015)
+    assert (alone.n_items or 0) > 0
+    fixed = es.power(responses, difference=0.1, n_items=row.n_items)[4]
+    assert (fixed.quantity, fixed.model_b) == ("power", row.model_b)
+    assert fixed.power == pytest.approx(0.8, abs=0.01)
 
 
 def test_different_items_need_many_more() -> None:
