@@ -394,6 +394,16 @@ def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:
         is_unscored(v) and not t.failed for v, t in zip(values, table.samples, strict=True)
     )
     notes = [f"{unscored} samples were left unscored"] if unscored else []
+    stopped = np.array([bool(t.limit) for t in table.samples])
+    if stopped.any():
+        which = ", ".join(sorted({printable_name(t.limit) for t in table.samples if t.limit}))
+        rest = np.array(table.numbers(values))[~stopped]
+        rest = rest[~np.isnan(rest)]
+        without = f"; the others give {rest.mean():.3f}" if len(rest) else ""
+        notes.append(
+            f"{stopped.sum()} of {counted(len(stopped), 'sample')} stopped by a limit ({which}), "
+            f"and counted as scored{without}"
+        )
     if odd:
         example = printable_name(repr(odd[0]))[:40]
         notes.append(

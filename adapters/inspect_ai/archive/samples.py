@@ -61,6 +61,8 @@ class LoggedSample:
     failed: bool = False
     """Whether it ended in an error."""
     invalidated: bool = False
+    limit: str = ""
+    """The limit that stopped it, such as "token"."""
 
     @property
     def is_cut(self) -> bool:
@@ -82,6 +84,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
+        limit=summary.limit or "",
     )
 
 
@@ -99,6 +102,7 @@ def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
         fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
         failed=sample.error is not None,
         invalidated=sample.invalidation is not None,
+        limit=summary.limit or "",
     )
 
 

@@ -130,15 +130,38 @@ def test_comparisons_are_written_too(log: Path) -> None:
     row = Comparison(
         model_a="base", model_b="new", task="arith", metric="match", n_items=50,
         difference=0.25, low=0.125, high=0.375, p_value=0.001, p_adjusted=0.002,
-        prob_better=0.99, method="paired", confidence_level=0.95,
+        prob_better=0.99, method="paired", confidence_level=0.95, family="match, 2 tasks × 3 pairs",
     )  # fmt: skip
     annotate_log(log, dataclasses.replace(_annotation(), comparisons=Comparisons((row,))), log)
     metadata = _header(log).metadata
 
     assert 0.25 == metadata["evalstats"]["comparisons"][0]["difference"]
     line = metadata["evalstats_summary"]
-    verdict = "better than base: +0.250 [+0.125, +0.375] (95 %, adjusted p 0.002)"
-    assert line.endswith(f"items); {verdict}")
+    how = "95 %, 50 items, adjusted p 0.002 over 2 tasks × 3 pairs"
+    assert line.endswith(f"items); better than base: +0.250 [+0.125, +0.375] ({how})")
+
+
+@pytest.mark.parametrize("own", ["base", "mockllm/alpha"])
+def test_a_verdict_keeps_its_caveat(own: str, log: Path) -> None:
+    """Where it holds only if scores are missing at random, in the direction of the log's model."""
+    row = Comparison(
+        model_a="mockllm/alpha", model_b="base", task="arith", metric="match", n_items=40,
+        difference=0.25, low=0.125, high=0.375, p_value=0.001, p_adjusted=0.002, n_missing=10,
+        missing_low=-0.0625, missing_high=0.5, tipping_point=0.3, prob_better=0.99,
+        method="paired", confidence_level=0.95,
+    )  # fmt: skip
+    if own == "base":
+        row = dataclasses.replace(row, model_a="base", model_b="mockllm/alpha")
+    annotate_log(log, dataclasses.replace(_annotation(), comparisons=Comparisons((row,))), log)
+    line = _header(log).metadata["evalstats_summary"]
+
+    end = "whatever they were, and it falls if about 30 % of them go against it"
+    if own == "base":
+        assert "better than base: +0.250 [+0.125, +0.375] (95 %, 40 items," in line
+        assert line.endswith(f"only if scores are missing at random: -0.062 to +0.500 {end}")
+    else:
+        assert "worse than base: -0.250 [-0.375, -0.125] (95 %, 40 items," in line
+        assert line.endswith(f"only if scores are missing at random: -0.500 to +0.062 {end}")
 
 
 def test_capabilities_are_written_too(log: Path) -> None:
