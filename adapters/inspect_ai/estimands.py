@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.adapters.inspect_ai.scorers import Scorer, as_score, of_result
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -28,6 +29,9 @@ AVERAGES = ("accuracy", "mean")
 
 GROUP = "evalstats"
 """Group of the metrics that we add to headers."""
+
+STALE = "mismatch: the log's annotation is of "
+"""How the note begins that a log was edited after it was annotated."""
 
 SPREAD = frozenset(
     {
@@ -136,6 +140,15 @@ def headline_row(log: EvalLog) -> str | None:
         return None
     every = estimands_of(log, of_result(score))
     return next((e.label for e in every if e.result is score and key in e.keys), None)
+
+
+def annotated_rows(log: EvalLog, part: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a part of our annotation, such as ``"intervals"``; none of other logs."""
+    # The metadata of a log may be somebody else's, or edited.
+    block: Any = (log.metadata or {}).get(KEY)
+    rows: Any = block.get(part) if isinstance(block, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
+    listed = cast("list[Any]", rows) if isinstance(rows, list) else []
+    return [cast("Mapping[str, Any]", row) for row in listed if isinstance(row, Mapping)]
 
 
 def _headline(log: EvalLog) -> tuple[EvalScore | None, str]:

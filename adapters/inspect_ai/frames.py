@@ -17,12 +17,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
-from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
+from evalstats_plugin.adapters.inspect_ai.estimands import annotated_rows, headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import PREFIX
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError, few
@@ -258,18 +258,9 @@ def offsets(record: Record, of: str) -> dict[str, float | None]:
     return {"minus": estimate - low, "plus": high - estimate}
 
 
-def _rows(log: EvalLog, part: str) -> list[Record]:
-    # The metadata of a log may be somebody else's, or edited.
-    block = (log.metadata or {}).get(KEY)
-    rows = cast(Record, block).get(part) if isinstance(block, dict) else None
-    if not isinstance(rows, list):
-        return []
-    return [cast(Record, row) for row in cast(list[Any], rows) if isinstance(row, dict)]
-
-
 def _of_headline(log: EvalLog, part: str) -> Record:
     name = headline_row(log)
-    rows = [row for row in _rows(log, part) if row.get("metric") == name]
+    rows = [row for row in annotated_rows(log, part) if row.get("metric") == name]
     if part == "comparisons":
         rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
     return rows[0] if rows else {}
@@ -284,7 +275,7 @@ def _every_metric(log: EvalLog) -> dict[str, dict[str, Number]]:
     names = ("estimate", "low", "high", "std_error", "n_items", "n_missing", "method")
     return {
         str(row.get("metric")): {name: row.get(name) for name in names}
-        for row in _rows(log, "intervals")
+        for row in annotated_rows(log, "intervals")
         if row.get("kind") == "task"
     }
 

@@ -28,9 +28,11 @@ from evalstats_plugin.adapters.inspect_ai.archive.opening import (
 from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, texts_of
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     MEAN,
+    STALE,
     UNIT,
     Estimand,
     Logged,
+    annotated_rows,
     estimands_of,
     headline_row,
     others_of,
@@ -57,6 +59,7 @@ from evalstats_plugin.data.responses import (
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import IncompleteLogError, LogError, counted
 from evalstats_plugin.hookspecs import ItemText
+from evalstats_plugin.logs.withholding import is_printed_as
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -173,10 +176,15 @@ def _read_scores(
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
     headline = headline_row(log)
+    annotated = {} if found_in(log) else {
+        row.get("metric"): row.get("estimate") for row in annotated_rows(log, "intervals")
+        if row.get("kind") == "task"
+    }  # fmt: skip
     for fields in (*others, *(fields for each in found for fields in each)):
         measure: Measure = fields["measure"]
         known = None if headline is None else measure.metric == headline
         fields["measure"] = replace(measure, is_headline=known)
+        fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
     return _selected([each for each in found if each], others, selection, _task_names(base))
 
 
@@ -214,6 +222,13 @@ def _selected(
 
 def _made(first: Fields, *beside: Fields) -> Responses:
     return Responses(**first, beside=tuple(Responses(**fields) for fields in beside))
+
+
+def _stale(estimate: Any, fields: Fields) -> Iterator[str]:
+    """Note an annotation of a value that the log no longer has, as after an edit of scores."""
+    logged = fields["logged"]
+    if isinstance(estimate, float) and logged is not None and not is_printed_as(estimate, logged):
+        yield f"{STALE}{estimate:.6g}, and the log now says {logged:.6g}: annotate it again"
 
 
 def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:

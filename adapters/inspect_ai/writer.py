@@ -14,17 +14,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
-from evalstats_plugin.adapters.inspect_ai.estimands import GROUP, estimands_of, headline_row
+from evalstats_plugin.adapters.inspect_ai.estimands import (
+    GROUP,
+    STALE,
+    estimands_of,
+    headline_row,
+)
 from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, Scorer, of_result
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hookspecs import Annotation
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.rows import CapabilityLevel, Performance
     from evalstats_plugin.irt.rows import Ability
 
+
+ResultsT = TypeVar("ResultsT", bound=Results[Any])
 
 PREFIX = "evalstats_"
 _SHOWN_IN_HEADER = 5
@@ -91,10 +99,12 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
     A log in place is not written if nothing changes; header and samples change in one step.
     """
-    if annotation is not None and annotation.rescore:
-        # No value in a header is replaced.
-        rows = as_logged(annotation.intervals, annotation.partial)
-        annotation = replace(annotation, intervals=rows)
+    if annotation is not None:
+        # No value in a header is replaced; an annotation says nothing of an earlier one.
+        rows = annotation.intervals
+        rows = _noted_now(as_logged(rows, annotation.partial) if annotation.rescore else rows)
+        pairs = annotation.comparisons and _noted_now(annotation.comparisons)
+        annotation = replace(annotation, intervals=rows, comparisons=pairs)
     items: Items | None = {} if annotation is None else annotation.items
     baseline = annotation.baseline if annotation else ""
     shown: list[str] = []
@@ -118,6 +128,15 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         return edited(sample, items or {}, shown, baseline)
 
     return edit_log(path, output, edit_header, None if items is None else edit_sample)
+
+
+def _noted_now(results: ResultsT) -> ResultsT:
+    """Return results without notes that the log's annotation, to be replaced, is outdated."""
+    rows = (
+        replace(row, notes=tuple(note for note in row.notes if not note.startswith(STALE)))
+        for row in results.rows
+    )
+    return replace(results, rows=tuple(rows))
 
 
 def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
