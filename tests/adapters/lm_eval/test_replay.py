@@ -327,6 +327,7 @@ def test_repeats_that_cannot_be_scored_are_noted(log: str, task: str, reason: st
     for r in found:
         assert r.unreduced is None
         assert any("its repeats are not scored one by one" in n and reason in n for n in r.notes)
+        assert not any("--include-path" in n for n in r.notes)
 
 
 def test_reading_alone_scores_no_repeats():
