@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
@@ -40,14 +39,6 @@ SPREAD = frozenset(
     }
 )  # fmt: skip
 """Metrics that are no scores but say how scores vary, or how certain their mean is: no rows."""
-
-_FUNCTIONS = {
-    "median": "median_score", "mode": "mode_score", "max": "max_score",
-    "majority": "majority_score", "pass_at": "pass_at", "pass_k": "pass_k", "at_least": "at_least",
-}  # fmt: skip
-"""Inspect's functions by the name of the reducer, without its k."""
-
-_LONGEST_K = 6
 
 UNIT = ("pass_at", "pass_k", "at_least")
 """Reducers whose values lie in [0, 1], whatever the scores."""
@@ -265,31 +256,24 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
     epochs
         Of each item the values as logged, in the order of the epochs.
     """
-    function = _function(name)
-    if function is None:
-        return None
-    known: dict[tuple[Any, ...], float] = {}
-    for values in map(tuple, epochs):
-        # 1, 1.0 and True are one key, and one number.
-        if values not in known:
-            known[values] = function(values)
-    return [known[tuple(values)] for values in epochs]
+    from inspect_ai import Epochs
+    from inspect_ai.scorer import Score
 
-
-def _function(name: str) -> Callable[[Sequence[Any]], float] | None:
-    kind, _, k = name.rpartition("_")
-    scorer: Any = import_module("inspect_ai.scorer")
-    if name in _FUNCTIONS and hasattr(scorer, _FUNCTIONS[name]):
-        reducer = getattr(scorer, _FUNCTIONS[name])()
-    elif kind in UNIT and k.isdecimal() and len(k) < _LONGEST_K and hasattr(scorer, kind):
-        reducer = getattr(scorer, kind)(int(k))
-    else:
+    try:
+        # A name with a slash would load the package that a log names.
+        [reducer] = (Epochs(1, [name]).reducer if "/" not in name else None) or ()
+    except (LookupError, TypeError, ValueError):
         return None
 
     def combined(values: Sequence[Any]) -> float:
         # What is no number is missing here, as an unscored epoch is.
         known = [math.nan if as_score(v) is None else v for v in values]
-        found = as_score(reducer([scorer.Score(value=v) for v in known]).value)
+        found = as_score(reducer([Score(value=v) for v in known]).value)
         return math.nan if found is None else found
 
-    return combined
+    made: dict[tuple[Any, ...], float] = {}
+    for values in map(tuple, epochs):
+        # 1, 1.0 and True are one key, and one number.
+        if values not in made:
+            made[values] = combined(values)
+    return [made[tuple(values)] for values in epochs]

@@ -50,7 +50,6 @@ from evalstats_plugin.runtime.writing import Revision, revision
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
 _END = re.compile(rb"\s*\}\s*$")
-_CHUNK = 1 << 20
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
@@ -154,16 +153,10 @@ def _sources(path: Path, original: bytes, data: Mapping[str, Any]) -> list[dict[
     for task in sorted(data["configs"]):
         samples = layout.samples_path(path, task, data)
         if samples.is_file():
-            found.append((samples.name, _sha256(samples), samples.stat().st_size))
+            with samples.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.append((samples.name, digest, samples.stat().st_size))
     return [{"file": name, "sha256": digest, "bytes": size} for name, digest, size in found]
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[Change]]:
