@@ -18,6 +18,7 @@ import numpy as np
 
 from evalstats_plugin.adapters.every_eval_ever.layout import Json, check_version, is_number, section
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.files import parse_line
 
 # Keys of an instance's metadata.
 EPOCH = "epoch"
@@ -102,17 +103,8 @@ def _records(
             if not line.strip():
                 continue
             where = f"{path}: line {number}"
-            try:
-                record: Any = json.loads(line.decode("utf-8-sig"))
-            except UnicodeDecodeError as error:
-                raise LogError(f"{where} is not UTF-8 text (byte {error.start})") from error
-            except json.JSONDecodeError as error:
-                cut = not line.endswith(b"\n")
-                what = "the last, is cut off" if cut else f"is not JSON ({error.msg})"
-                raise LogError(f"{where}, {what}" if cut else f"{where} {what}") from error
-            except (ValueError, RecursionError) as error:
-                raise LogError(f"{where} cannot be read as JSON ({error})") from error
-            if not isinstance(record, dict) or "sample_id" not in record:
+            record = parse_line(line, where)
+            if "sample_id" not in record:
                 raise LogError(f"{where} has no sample_id, so it is no instance of Every Eval Ever")
             yield number, record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -14,7 +14,7 @@ import numpy as np
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
 from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, from_sample
-from evalstats_plugin.adapters.inspect_ai.reader import read_log, read_opened
+from evalstats_plugin.adapters.inspect_ai.reader import only_items, read_log, read_opened
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import LogError, counted
@@ -154,7 +154,8 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
         return r
     whole = r.as_epochs
     names = [str(item) for item in whole.item_ids.tolist()]
-    there = np.array([list(_held(name, whole.scores.shape[1], kept)) for name in names])
+    epochs = range(1, whole.scores.shape[1] + 1)
+    there = np.array([[(name, epoch) in kept for epoch in epochs] for name in names])
     scored = ~np.isnan(whole.scores)
     if there[scored].all():
         return r
@@ -162,22 +163,10 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     alone = r.unreduced is None
     items = there.any(axis=1) if alone else (there | ~scored).all(axis=1)
     scores = np.where(there, r.scores, np.nan) if alone else r.scores
-
-    def cut(values: Any) -> Any:
-        return None if values is None else values[items]
-
     n, every = int((there & scored).sum()), int(scored.sum())
-    note = f"{n} of {counted(every, 'sample')}, as in the data frame"
-    return replace(
-        r, item_ids=r.item_ids[items], scores=scores[items], clusters=cut(r.clusters),
-        item_hashes=cut(r.item_hashes), chance=cut(r.chance),
-        measure=replace(r.measure, population=None, n_cut=0),
-        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
-        logged=None, logged_std_error=None, logged_n=None, beside=(), unreduced=None,
-        notes=(*r.notes, note),
-    )  # fmt: skip
-
-
-def _held(name: str, n_epochs: int, kept: set[tuple[str, int]]) -> Iterator[bool]:
-    for epoch in range(n_epochs):
-        yield (name, epoch + 1) in kept
+    kept_fields = only_items({**vars(r), "scores": scores}, items) | {
+        "measure": replace(r.measure, population=None, n_cut=0),
+        "notes": (*r.notes, f"{n} of {counted(every, 'sample')}, as in the data frame"),
+        **dict.fromkeys(("logged", "logged_std_error", "logged_n", "unreduced")), "beside": (),
+    }  # fmt: skip
+    return Responses(**kept_fields)

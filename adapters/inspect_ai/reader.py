@@ -330,7 +330,7 @@ def _of_estimand(
         return _of_header(base, estimand, *notes, why)
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
-    made = epochs if kept.all() else _only(epochs, kept)
+    made = epochs if kept.all() else only_items(epochs, kept)
     measure: Measure = replace(
         made["measure"], metric=estimand.label, reducer="" if is_mean else estimand.reducer,
         group=estimand.group,
@@ -357,10 +357,10 @@ def _n_scored(scores: NDArray[np.float64]) -> int:
     return int((~np.isnan(mean_over_epochs(scores))).sum())
 
 
-def _only(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
-    """Return the responses of some items."""
+def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
+    """Return the fields of responses to some items."""
     of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
-    there = {name: fields[name][kept] for name in of_items if fields[name] is not None}
+    there = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
     known: Provenance = fields["provenance"]
     prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
     return fields | there | {"provenance": replace(known, prompt_hashes=prompts)}

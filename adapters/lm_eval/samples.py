@@ -35,6 +35,7 @@ from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import together, with_response
+from evalstats_plugin.runtime.files import parse_line
 
 MAX_LINE = 1 << 28
 """Bytes of the longest line; far above any real one (64 answers of 16,000 tokens are 4 MB)."""
@@ -141,6 +142,11 @@ def read_records(path: Path, wanted: Collection[str] | None = None) -> Iterator[
     """
     records = _records(path, in_full=True, wanted=wanted)
     return (record for _, i, record in records if wanted is None or str(i) in wanted)
+
+
+def numbered(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Yield line number, item id and sample in full; raises `LogError` as `read_samples`."""
+    return _records(path, in_full=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,26 +374,10 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if len(line) >= MAX_LINE:
         msg = f"{where} is longer than {MAX_LINE >> 20} MiB: it holds more than one sample"
         raise LogError(msg)
-    try:
-        record: Any = json.loads(line)
-    except UnicodeDecodeError as error:
-        msg = f"{where} is not UTF-8 text ({error.reason} at byte {error.start} of the line)"
-        raise LogError(msg) from error
-    except json.JSONDecodeError as error:
-        if line.endswith(b"\n"):
-            msg = f"{where} is not JSON ({error.msg} at character {error.pos})"
-        else:
-            msg = (
-                f"{where}, the last, is cut off: the run was killed while writing, or the copy is "
-                "incomplete; run it again, or remove the line to go on without that item"
-            )
-        raise LogError(msg) from error
-    except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits; thousands of nested brackets.
-        raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
-    if not isinstance(record, dict) or "doc_id" not in record:
+    record = parse_line(line, where)
+    if "doc_id" not in record:
         raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
-    return cast("dict[str, Any]", record)
+    return record
 
 
 def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
