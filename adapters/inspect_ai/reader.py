@@ -32,18 +32,16 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     UNIT,
     Estimand,
     Logged,
+    Scorer,
     annotated_rows,
+    as_score,
     estimands_of,
     headline_row,
-    others_of,
-    reduced,
-)
-from evalstats_plugin.adapters.inspect_ai.scorers import (
-    Scorer,
-    as_score,
     is_grade,
     is_unscored,
     of_result,
+    others_of,
+    reduced,
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import with_prediction
@@ -259,7 +257,11 @@ def _of_scorer(
 ) -> list[Fields]:
     """Return the values of a scorer: that of all its scores first."""
     values = [scorer.value_in(sample) for sample in table.samples]
-    notes = [*table.notes, *_notes_on_stops(log), *_notes_on_values(values, table)]
+    notes = [*table.notes, *_notes_on_values(values, table)]
+    if (stops := early_stops(log)) and found_in(log) is None:
+        notes.insert(
+            0, f"{counted(len(stops), 'sample')} stopped early, which may favour some items"
+        )
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
     field = selection.cluster or cluster_field(log, scorer)
@@ -394,13 +396,6 @@ def _weights(scores: NDArray[np.float64], groups: Sequence[str | None]) -> NDArr
         there.sum() / max(used.sum(), 1), sizes, out=np.zeros(len(names)), where=used
     )
     return weights[where][:, None]
-
-
-def _notes_on_stops(log: EvalLog) -> list[str]:
-    stops = len(early_stops(log))
-    if found_in(log) is not None:
-        return []
-    return [f"{stops} samples were stopped early, which may favour some items"] if stops else []
 
 
 def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:

@@ -23,11 +23,13 @@ from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     GROUP,
+    SCORE,
     STALE,
+    Scorer,
     estimands_of,
     headline_row,
+    of_result,
 )
-from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, Scorer, of_result
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.results import Results
@@ -198,37 +200,38 @@ def _placed(
 
 def _bounds(row: ScoreInterval, of: str) -> dict[str, EvalMetric]:
     """Return the bounds as metrics, named after the group of items that they are of."""
-    from inspect_ai.log import EvalMetric
-
     if row.low is None or row.high is None:
         return {}
     level = f"{100 * row.confidence_level:g}"
     key, name = (f"{of}_", f"{of} ") if of else ("", "")
-    params = {"level": row.confidence_level, "method": row.method}
-    return {
-        f"{PREFIX}{key}ci{level.replace('.', '_')}_{bound}": EvalMetric(
-            name=f"{name}ci{level} {bound}", group=GROUP, value=value, params=params
-        )
+    bounds = {
+        f"{key}ci{level.replace('.', '_')}_{bound}": (f"{name}ci{level} {bound}", value)
         for bound, value in (("lo", row.low), ("hi", row.high))
     }
+    return _as_metrics(bounds, {"level": row.confidence_level, "method": row.method})
 
 
 def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
     """Return the score on all items that an adaptive test predicts, and its bounds."""
+    level, score = f"{100 * found['confidence_level']:g}", found["full_score"]
+    values = {
+        "full_score": ("full score", score["estimate"]),
+        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", score["low"]),
+        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", score["high"]),
+    }
+    about = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
+    return _as_metrics(values, about)
+
+
+def _as_metrics(
+    values: Mapping[str, tuple[str, float]], params: Mapping[str, Any]
+) -> dict[str, EvalMetric]:
+    """Return values as metrics, from their names in the list by those in the log."""
     from inspect_ai.log import EvalMetric
 
-    level = f"{100 * found['confidence_level']:g}"
-    names = {
-        "full_score": ("full score", "estimate"),
-        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", "low"),
-        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", "high"),
-    }
-    params = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
     return {
-        f"{PREFIX}{key}": EvalMetric(
-            name=name, group=GROUP, value=found["full_score"][part], params=params
-        )
-        for key, (name, part) in names.items()
+        f"{PREFIX}{key}": EvalMetric(name=name, group=GROUP, value=value, params=dict(params))
+        for key, (name, value) in values.items()
     }
 
 

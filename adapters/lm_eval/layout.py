@@ -1,6 +1,6 @@
 """Files of an lm-eval run, in every layout since 0.4.0, and the shape of a results file.
 
-`find_logs` and the ``looks_like`` functions recognise files by their first bytes; `load_results`
+`find_logs`, `looks_like_results` and `is_samples` recognise files by first bytes; `load_results`
 parses a results file, checks its shape once, so that no other code has to, and returns it as
 lm-eval logged it: without our block, and with replaced values restored (`without_block`).
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import LogFile, parse_json
+from evalstats_plugin.runtime.files import LogFile, parse_json, section
 
 KEY = "evalstats"
 """Key of our block in a results file."""
@@ -67,27 +67,18 @@ def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
 
 def looks_like_results(log: LogFile) -> bool:
     """Whether a file is lm-eval's, by its name or its first bytes, whatever the order of keys."""
-    if _OF_LIGHTEVAL in log.head:
-        return False
-    if _RESULTS_NAME.fullmatch(log.path.name):
-        return True
-    if _RESULTS_FIRST.match(log.head):
-        return True
-    return log.head.lstrip()[:1] == b"{" and _OWN_KEYS.search(log.head) is not None
-
-
-def looks_like_samples(log: LogFile) -> bool:
-    """Whether a file holds lm-eval's samples, by its name or its first record."""
-    if _samples_name(log.path) or _SAMPLES_FIRST.match(log.head):
-        return True
-    is_json = log.head.lstrip()[:1] in (b"{", b"[")
-    return is_json and all(key.search(log.head) for key in _SAMPLE_KEYS)
+    named = _RESULTS_NAME.fullmatch(log.path.name) or _RESULTS_FIRST.match(log.head)
+    own = log.head.lstrip()[:1] == b"{" and _OWN_KEYS.search(log.head) is not None
+    return _OF_LIGHTEVAL not in log.head and (bool(named) or own)
 
 
 def is_samples(log: LogFile) -> bool:
     """Whether a file is to be read as samples: of a name or content that results do not have."""
-    other = log.path.suffix != ".json" or stamp_of_samples(log.path)
-    return bool(other) and looks_like_samples(log)
+    if log.path.suffix == ".json" and not stamp_of_samples(log.path):
+        return False
+    named = _samples_name(log.path) or _SAMPLES_FIRST.match(log.head)
+    is_json = log.head.lstrip()[:1] in (b"{", b"[")
+    return bool(named) or (is_json and all(key.search(log.head) for key in _SAMPLE_KEYS))
 
 
 def _samples_name(path: Path) -> re.Match[str] | None:
@@ -227,12 +218,9 @@ def places(data: Mapping[str, Any], task: str) -> Iterator[dict[str, Any]]:
             yield inside[task]
 
 
-def section(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return an object inside results, empty if it is missing or null."""
-    found: Any = data
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+def filters_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of a task's filters, in order."""
+    return [each["name"] for each in config.get("filter_list") or () if "name" in each] or ["none"]
 
 
 def stderr_key(key: str) -> str:

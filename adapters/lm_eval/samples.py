@@ -30,12 +30,11 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import together, with_response
-from evalstats_plugin.runtime.files import parse_line
+from evalstats_plugin.runtime.files import field_of, parse_line, section
 
 MAX_LINE = 1 << 28
 """Bytes of the longest line; far above any real one (64 answers of 16,000 tokens are 4 MB)."""
@@ -385,19 +384,6 @@ def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
     return asked or section(config, "metadata").get("cluster_key")
 
 
-def field_of(doc: object, path: str) -> str | None:
-    """Return a field of a doc as text, by a dotted path; None where there is none.
-
-    >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
-    '3'
-    """
-    for key in path.split("."):
-        if not isinstance(doc, Mapping) or key not in doc:
-            return None
-        doc = doc[key]  # pyright: ignore[reportUnknownVariableType]
-    return doc if isinstance(doc, str) else json.dumps(doc, sort_keys=True)
-
-
 def as_number(value: Any) -> float | None:
     """Read one logged number: a JSON number or boolean, or the text of one; None if it is neither.
 
@@ -612,10 +598,6 @@ def unweighted_stderr(stderrs: Sequence[float]) -> float:
     return math.sqrt(sum(s**2 for s in stderrs)) / len(stderrs)
 
 
-def _is_stderr(key: str) -> bool:
-    return key.partition(",")[0].endswith("_stderr")
-
-
 class Tree:
     """The groups of tasks of one run, in the order of lm-eval's own table."""
 
@@ -673,7 +655,7 @@ class Tree:
             return "micro", (fits,)
         if len(fits) > 1:
             logged = self.results.get(group, {})
-            others = [each for each in logged if each != key and not _is_stderr(each)]
+            others = [k for k in logged if k != key and not k.partition(",")[0].endswith("_stderr")]
             found = [self._fits(group, other) for other in others]
             alone = [each for each in found if not isinstance(each, str) and len(each) == 1]
             fits = alone[0] if alone else fits

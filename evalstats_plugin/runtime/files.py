@@ -147,6 +147,27 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise LogError(f"{path} cannot be read as JSON ({error}); it may be damaged") from error
 
 
+def section(found: Any, *keys: str) -> Mapping[str, Any]:
+    """Return an object inside JSON, empty if it is missing, null or of another kind."""
+    for key in keys:
+        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def field_of(found: Any, path: str) -> str | None:
+    """Return a field as text, by its name or a dotted path; None if there is none.
+
+    >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
+    '3'
+    """
+    whole = isinstance(found, Mapping) and path in found
+    for key in [path] if whole else path.split("."):
+        if not isinstance(found, Mapping) or key not in found:
+            return None
+        found = cast("Mapping[str, Any]", found)[key]
+    return found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str)
+
+
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
     """Parse one line of JSON lines: an object.
 

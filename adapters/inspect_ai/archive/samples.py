@@ -14,6 +14,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.hookspecs import ItemText
+from evalstats_plugin.runtime.files import field_of
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -122,23 +123,6 @@ def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]
         for name, s in (sample.scores or {}).items()
     }
     return _fields({"scores": scores}, wanted)
-
-
-def field_of(metadata: Mapping[str, Any], path: str) -> str | None:
-    """Return a field as text, by its name or a dotted path; None if there is none.
-
-    >>> field_of({"source": {"page": 3}}, "source.page")
-    '3'
-    """
-    if path in metadata:
-        value: Any = metadata[path]
-    else:
-        value = metadata
-        for key in path.split("."):
-            if not isinstance(value, Mapping) or key not in value:
-                return None
-            value = value[key]  # pyright: ignore[reportUnknownVariableType]
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def question_hash(summary: EvalSampleSummary) -> str:

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path, section
+from evalstats_plugin.adapters.lm_eval.layout import (
+    filters_of,
+    load_results,
+    samples_path,
+    section,
+)
 from evalstats_plugin.adapters.lm_eval.run_harness import harness
 from evalstats_plugin.adapters.lm_eval.samples import collect, numbered
 from evalstats_plugin.errors import LogError, SelectionError, counted, few
@@ -133,8 +138,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
             "it (lm-eval writes it with --log_samples)"
         )
     task = LoggedTask(name)
-    pipelines = section(results, "configs", name).get("filter_list") or ()
-    filters = [one["name"] for one in pipelines if "name" in one] or ["none"]
+    filters = filters_of(section(results, "configs", name))
     found = collect(_kept(path, task), filters, str(path))
     scored = section(results, "n-samples", name).get("effective") or 0
     checksum = section(results, "task_hashes").get(name)

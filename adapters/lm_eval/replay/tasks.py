@@ -46,7 +46,7 @@ class Scoring:
     """Filters and metrics to use instead of the task's own; None keeps the task's own."""
 
     filters: Sequence[Mapping[str, Any]] | None = None
-    metrics: Sequence[Mapping[str, Any]] | None = None
+    metrics: Sequence[str] | None = None
 
 
 class LoggedDocs(Sequence[dict[str, Any]]):
@@ -253,9 +253,7 @@ def _registered_metrics() -> Any:
     return harness("api.registry").metric_registry
 
 
-def _metric_list(
-    config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _metric_list(config: Mapping[str, Any], metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Check the user's metrics: lm-eval would download an unknown one from the hub."""
     name, kind = config["task"], _kind(config)
     if config.get("process_results") is not None:
@@ -266,12 +264,12 @@ def _metric_list(
         set(_registered_metrics()) - _FROM_LIKELIHOODS | {"exact_match"}
     )
     for metric in metrics:
-        if metric["metric"] not in allowed and not metric.get("hf_evaluate"):
+        if metric not in allowed:
             raise SelectionError(
-                f"task {name!r} ({kind}) cannot be scored with {metric['metric']!r}; "
+                f"task {name!r} ({kind}) cannot be scored with {metric!r}; "
                 f"lm-eval has: {', '.join(sorted(allowed - {'bypass'}))}"
             )
-    return [dict(metric) for metric in metrics]
+    return [{"metric": metric} for metric in metrics]
 
 
 def build_groups(

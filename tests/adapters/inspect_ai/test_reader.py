@@ -19,7 +19,7 @@ from inspect_ai.scorer import value_to_float
 
 from evalstats_plugin import compare, intervals, read
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
-from evalstats_plugin.adapters.inspect_ai.scorers import as_score
+from evalstats_plugin.adapters.inspect_ai.estimands import as_score
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError, install_hint
 from evalstats_plugin.logs.reading import read_log
