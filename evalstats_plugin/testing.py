@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -54,10 +55,11 @@ class _Check:
     log: Path
     problems: list[str] = field(default_factory=list[str])
 
-    def read(self, log: Path, **wanted: Any) -> list[Responses] | None:
+    def read(self, log: Path, by: str = "", **wanted: Any) -> list[Responses] | None:
         return self.plugins.call(
-            "evalstats_read_log", only=self.name, log=LogFile(log), selection=Selection(**wanted)
-        )
+            "evalstats_read_log", only=by or self.name, log=LogFile(log),
+            selection=Selection(**wanted),
+        )  # fmt: skip
 
 
 def check_adapter(
@@ -123,8 +125,9 @@ def _reader_of(log: Path, plugins: Plugins) -> str:
 
     for name in plugins.in_order("evalstats_read_log"):
         found = plugins.call(
-            "evalstats_read_log", only=name, log=LogFile(log), selection=Selection()
-        )
+            "evalstats_read_log", only=name, log=LogFile(log),
+            selection=Selection(include_incomplete=True),
+        )  # fmt: skip
         if found is not None:
             return name
     read_log(log, Selection(), plugins)  # which says that no adapter knows it
@@ -195,6 +198,8 @@ def _found(check: _Check) -> None:
                 "does not find it in its folder" if name == check.name else "takes it for its own"
             )
             check.problems.append(f"{name} {what} (evalstats_find_logs)")
+        if name != check.name and log.is_file() and check.read(log, name) is not None:
+            check.problems.append(f"{name} reads it too (evalstats_read_log)")
     with TemporaryDirectory() as folder:
         for k, content in enumerate((b"", b"\0", b"{}", b"[]", b"some text\n", b'{"a": 1}')):
             other = Path(folder) / f"{k}{log.suffix}"
@@ -242,15 +247,18 @@ def _round_trip(check: _Check, before: list[tuple[Any, ...]], folder: Path) -> N
     if check.name not in check.plugins.in_order("evalstats_annotate_log"):
         return
     log = _copied(check, folder / "annotated")
+    write = partial(
+        annotate, in_place=True, selection=Selection(include_incomplete=True), plugins=check.plugins
+    )
     try:
-        written = annotate(log, in_place=True, plugins=check.plugins)
+        written = write(log)
     except EvalStatsError as error:
         check.problems.append(f"the log cannot be annotated: {error}")
         return
     once = [each.read_bytes() for each in written]
     for what in ("annotated", "annotated again", "without its annotation"):
         if what == "annotated again":
-            annotate(log, in_place=True, plugins=check.plugins)
+            write(log)
             if once != [each.read_bytes() for each in written]:
                 check.problems.append("annotating again gives another file")
         elif what == "without its annotation":

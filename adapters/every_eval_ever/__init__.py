@@ -4,8 +4,7 @@ A run is an aggregate file (JSON, one result per metric) and a file of instances
 
 ========= ==========================================================================
 layout    recognition of files, versions, models and metrics, our block in a result
-instances files of instances, and which result each instance belongs to
-reader    aggregate file and instances → `Responses`
+reader    aggregate file and instances, each of a result → `Responses`
 writer    uncertainty in an aggregate file;  exporting: responses of any harness
 ========= ==========================================================================
 """

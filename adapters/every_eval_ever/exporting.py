@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.every_eval_ever.instances import CLUSTER, EPOCH, SCORE, WEIGHT
 from evalstats_plugin.adapters.every_eval_ever.layout import EXTRA, SAMPLES, WRITTEN
+from evalstats_plugin.adapters.every_eval_ever.reader import CLUSTER, EPOCH, SCORE, WEIGHT
 from evalstats_plugin.data.responses import TABULAR, Responses, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import SelectionError, WriteError, few, no_such

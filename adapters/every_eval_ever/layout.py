@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import LogFile, parse_json
+from evalstats_plugin.runtime.files import LogFile, parse_json, section
 
 HARNESS = "every_eval_ever"
 
@@ -107,8 +107,8 @@ def _check(found: Json, path: Path) -> None:
     if not isinstance(found["model_info"].get("id"), str):
         raise LogError(f"{path} does not name its model (model_info.id)")
     for number, result in enumerate(found["evaluation_results"], 1):
-        score = _at(result, "score_details", "score")
-        if not is_number(score) or not isinstance(_at(result, "evaluation_name"), str):
+        score = section(result, "score_details").get("score")
+        if not is_number(score) or not isinstance(section(result).get("evaluation_name"), str):
             msg = (
                 f"{path}: evaluation result {number} has no evaluation_name or no number as "
                 f"score_details.score (it is {score!r})"
@@ -200,18 +200,6 @@ def logged_results(found: Json) -> list[Json]:
         restored = {} if block is None else {"score_details": json.loads(block[ORIGINAL])}
         logged.append({**result, **restored})
     return logged
-
-
-def section(found: Json, *keys: str) -> Json:
-    """Return an object inside a file, empty if it is missing or null."""
-    value = _at(found, *keys)
-    return cast("Json", value) if isinstance(value, Mapping) else {}
-
-
-def _at(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = cast("Json", value).get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def is_number(value: object) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.adapters.every_eval_ever.instances import scale_of
 from evalstats_plugin.adapters.every_eval_ever.layout import (
     KEY,
     ORIGINAL,
@@ -23,7 +22,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import (
     load_aggregate,
     section,
 )
-from evalstats_plugin.adapters.every_eval_ever.reader import read_log
+from evalstats_plugin.adapters.every_eval_ever.reader import read_log, scale_of
 from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation

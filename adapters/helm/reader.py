@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,11 +31,14 @@ from evalstats_plugin.data.responses import (
     score_matrix,
 )
 from evalstats_plugin.data.runs import PER_TASK
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, counted
 from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
 from evalstats_plugin.runtime.untrusted import printable_name
 
 Json = Mapping[str, Any]
+
+_Scores = dict[tuple[str, int], float]
+"""By instance and trial."""
 
 _SPEC, _STATE, _VALUES = "run_spec.json", "scenario_state.json", "stats.json"
 _BESIDE = (_SPEC, _STATE, _VALUES, "scenario.json")
@@ -156,7 +160,7 @@ class _Run:
         known = {PER_TASK + key: adapter[key] for key in _SETTINGS if adapter.get(key) is not None}
         known |= {"deployment": deployment} if deployment not in (None, model) else {}
         self.settings = tuple(sorted((key, printable_name(str(v))) for key, v in known.items()))
-        self.scores = _scores(instances)
+        self.scores, self.again = _scores(instances)
 
     def responses(self) -> Iterator[Responses]:
         """Yield a response for each value: the unperturbed ones of the test split first."""
@@ -189,6 +193,10 @@ class _Run:
             found.setdefault(str(asked.get("id")), _Item(question, prompt))
         return found
 
+    def _repeated(self, key: _Key) -> Iterator[str]:
+        if n := self.again[key]:
+            yield f"{counted(n, 'score')} of an instance there again, of the same value: used once"
+
     def _of(self, key: _Key, label: str, items: Mapping[str, _Item]) -> Responses:
         value = self.logged.get(key, math.nan)
         rows = self.scores.get(key)
@@ -220,33 +228,34 @@ class _Run:
             scores=scores,
             item_hashes=questions,
             provenance=Provenance(prompt_hashes=None if key.perturbation else prompts),
-            notes=tuple(_mismatch(scores, value)),
+            notes=(*_mismatch(scores, value), *self._repeated(key)),
         )
 
 
-def _scores(instances: Sequence[Json]) -> dict[_Key, dict[tuple[str, int], float]]:
-    """Return by value the score of each instance in each trial.
+def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Key]]:
+    """Return by value the score of each instance in each trial, and how many are there again.
 
     Raises
     ------
-    LogError
-        An instance has two scores by one name.
+    ValueError
+        An instance has two different scores by one name.
     """
-    found: dict[_Key, dict[tuple[str, int], float]] = {}
+    found: dict[_Key, _Scores] = {}
+    again: Counter[_Key] = Counter()
     for instance in instances:
         where = printable_name(str(instance["instance_id"])), int(instance["train_trial_index"])
         for stat in instance["stats"]:
             key, score = _key(stat), _mean(stat)
-            known = found.setdefault(key, {}).setdefault(where, score)
+            scores = found.setdefault(key, {})
+            again[key] += where in scores
+            known = scores.get(where, math.nan)
             # HELM warns of two metrics by one name, and goes on.
-            if (
-                known != score
-                and not math.isnan(known + score)
-                and not _NO_SCORES.match(key.metric)
-            ):
+            both = not math.isnan(known + score)
+            if both and known != score and not _NO_SCORES.match(key.metric):
                 msg = f"instance {where[0]!r} has two scores {key.metric} in one trial"
                 raise ValueError(msg)
-    return found
+            scores[where] = score if math.isnan(known) else known
+    return found, again
 
 
 def _label(key: _Key, every: Sequence[_Key]) -> str:

@@ -2,8 +2,8 @@
 
 ========= ===================================================================================
 archive/  logs as files: recognised, read within limits, edited in place
-reader    logs → `Responses`;  scorers: scorers and their values;  estimands: which values the
-          header gives, each a row;  judging: comparisons, judges
+reader    logs → `Responses`;  estimands: scorers, and which values the header gives, each a row;
+          judging: comparisons, judges
 memory    logs in memory and data frames, as Inspect gives them in Python
 writer    annotations in a log's header and samples
 registry  what Inspect loads in every process: hooks (with live), metrics, the adaptive task

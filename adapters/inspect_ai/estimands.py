@@ -1,24 +1,35 @@
-"""Estimands: which values the header of a log gives, each of which is a row of its own.
+"""Scorers of a log and their values, and estimands: which values its header gives, each a row.
 
 Scorer, key, reducer, metric and group identify a row. `estimands_of` lists those of a scorer,
 `headline_row` names the row of the headline, and `reduced` combines epochs as Inspect does.
+`scorers_of` lists the scorers, and the keys of those with several values; `as_score` reads one
+value as Inspect's metrics do.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from evalstats_plugin.adapters.inspect_ai.scorers import Scorer, as_score, of_result
+from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, EvalScore
 
+    from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
+
+
+SCORE = "evalstats_item"
+"""Name of our score with item statistics, in samples and among the header's scorers."""
+
+LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+"""Correct, partial, incorrect, no answer."""
+
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 MEAN = "mean"
 """The reducer if none is named."""
@@ -29,6 +40,9 @@ AVERAGES = ("accuracy", "mean")
 GROUP = "evalstats"
 """Group of the metrics that we add to headers."""
 
+STALE = "mismatch: the log's annotation is of "
+"""How the note begins that a log was edited after it was annotated."""
+
 SPREAD = frozenset(
     {
         "stderr", "std", "var", "bootstrap_stderr", "hierarchical_bootstrap", "ci", "ci_wilson",
@@ -37,16 +51,94 @@ SPREAD = frozenset(
 )  # fmt: skip
 """Metrics that are no scores but say how scores vary, or how certain their mean is: no rows."""
 
-_FUNCTIONS = {
-    "median": "median_score", "mode": "mode_score", "max": "max_score",
-    "majority": "majority_score", "pass_at": "pass_at", "pass_k": "pass_k", "at_least": "at_least",
-}  # fmt: skip
-"""Inspect's functions by the name of the reducer, without its k."""
-
-_LONGEST_K = 6
-
 UNIT = ("pass_at", "pass_k", "at_least")
 """Reducers whose values lie in [0, 1], whatever the scores."""
+
+
+class Scorer(NamedTuple):
+    """A scorer, or one key of a scorer that gives several values."""
+
+    name: str
+    key: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the metric: ``"match"``, ``"rubric:style"``."""
+        return printable_name(self.name if self.key is None else f"{self.name}:{self.key}")
+
+    def value_in(self, sample: LoggedSample) -> Any:
+        """Return its value as logged; NaN if there is none."""
+        value = sample.scores.get(self.name, math.nan)
+        if self.key is None:
+            return value
+        # A value that is no dict has nothing for this key.
+        return value.get(self.key, math.nan) if isinstance(value, Mapping) else math.nan  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def of_result(score: EvalScore) -> Scorer:
+    """Return the scorer of a logged result."""
+    return Scorer(score.scorer, None if score.name == score.scorer else score.name)
+
+
+def scorers_of(log: EvalLog, samples: Iterable[LoggedSample] = ()) -> list[Scorer]:
+    """Return all scorers in the header and the samples, in order."""
+    found = dict.fromkeys(of_result(s) for s in (log.results.scores if log.results else ()))
+    if not found:
+        found.update(dict.fromkeys(Scorer(s.name) for s in log.eval.scorers or ()))
+    plain: set[str] = set()
+    keyed: set[str] = set()
+    for sample in samples:
+        for name, value in sample.scores.items():
+            if isinstance(value, Mapping):
+                keyed.add(name)
+                found.update(dict.fromkeys(Scorer(name, str(k)) for k in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            elif not is_unscored(value):
+                plain.add(name)
+                found.setdefault(Scorer(name))
+    # A scorer with several values has no value of its own, even if the header lists it. The item
+    # statistics that we wrote beside the scores are no metric of the task.
+    found = [s for s in found if s.name != SCORE]
+    return [s for s in found if s.key is not None or s.name not in keyed - plain]
+
+
+def as_score(value: object) -> float | None:
+    """Return a value as a number, NaN if it was not scored, None if it is no number.
+
+    This is Inspect's ``value_to_float``, except that Inspect counts what is no number as 0, after
+    a warning.
+
+    >>> as_score("P"), as_score("Yes"), as_score(" 3e-1"), as_score("correct")
+    (0.5, 1.0, 0.3, None)
+    """
+    if isinstance(value, str):
+        known = LETTERS.get(value, _WORDS.get(value.lower()))
+        return _number(value) if known is None else known
+    if isinstance(value, (bool, int, float)):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def is_unscored(value: object) -> bool:
+    """Whether a value is NaN, Inspect's mark of a sample that could not be scored."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def is_grade(value: object) -> bool:
+    """Whether a value is a grade between 0 and 1: a letter, yes or no, or a boolean."""
+    if isinstance(value, str):
+        return value in LETTERS or value.lower() in _WORDS
+    return isinstance(value, bool)
 
 
 class Logged(NamedTuple):
@@ -136,6 +228,15 @@ def headline_row(log: EvalLog) -> str | None:
         return None
     every = estimands_of(log, of_result(score))
     return next((e.label for e in every if e.result is score and key in e.keys), None)
+
+
+def annotated_rows(log: EvalLog, part: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a part of our annotation, such as ``"intervals"``; none of other logs."""
+    # The metadata of a log may be somebody else's, or edited.
+    block: Any = (log.metadata or {}).get(KEY)
+    rows: Any = block.get(part) if isinstance(block, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
+    listed = cast("list[Any]", rows) if isinstance(rows, list) else []
+    return [cast("Mapping[str, Any]", row) for row in listed if isinstance(row, Mapping)]
 
 
 def _headline(log: EvalLog) -> tuple[EvalScore | None, str]:
@@ -252,31 +353,24 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
     epochs
         Of each item the values as logged, in the order of the epochs.
     """
-    function = _function(name)
-    if function is None:
-        return None
-    known: dict[tuple[Any, ...], float] = {}
-    for values in map(tuple, epochs):
-        # 1, 1.0 and True are one key, and one number.
-        if values not in known:
-            known[values] = function(values)
-    return [known[tuple(values)] for values in epochs]
+    from inspect_ai import Epochs
+    from inspect_ai.scorer import Score
 
-
-def _function(name: str) -> Callable[[Sequence[Any]], float] | None:
-    kind, _, k = name.rpartition("_")
-    scorer: Any = import_module("inspect_ai.scorer")
-    if name in _FUNCTIONS and hasattr(scorer, _FUNCTIONS[name]):
-        reducer = getattr(scorer, _FUNCTIONS[name])()
-    elif kind in UNIT and k.isdecimal() and len(k) < _LONGEST_K and hasattr(scorer, kind):
-        reducer = getattr(scorer, kind)(int(k))
-    else:
+    try:
+        # A name with a slash would load the package that a log names.
+        [reducer] = (Epochs(1, [name]).reducer if "/" not in name else None) or ()
+    except (LookupError, TypeError, ValueError):
         return None
 
     def combined(values: Sequence[Any]) -> float:
         # What is no number is missing here, as an unscored epoch is.
         known = [math.nan if as_score(v) is None else v for v in values]
-        found = as_score(reducer([scorer.Score(value=v) for v in known]).value)
+        found = as_score(reducer([Score(value=v) for v in known]).value)
         return math.nan if found is None else found
 
-    return combined
+    made: dict[tuple[Any, ...], float] = {}
+    for values in map(tuple, epochs):
+        # 1, 1.0 and True are one key, and one number.
+        if values not in made:
+            made[values] = combined(values)
+    return [made[tuple(values)] for values in epochs]

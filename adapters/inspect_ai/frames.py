@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
-from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
+from evalstats_plugin.adapters.inspect_ai.estimands import annotated_rows, headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import PREFIX
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError, few
@@ -81,20 +81,16 @@ def add_intervals(
         the headline score if the frame names it, else the first.
     """
 
-    def transform(df: pd.DataFrame) -> pd.DataFrame:
-        if df.empty:
-            return df
-        from evalstats_plugin.adapters.inspect_ai.live import read_each
+    def rows_of(found: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
         from evalstats_plugin.scores.intervals import intervals
 
-        found = read_each(_locations(df))
         records: dict[str, list[Record]] = {}
         for location, responses in found.items():
             rows = intervals(responses, method=method, confidence_level=confidence_level, rng=0)
             records[location] = [r for r in rows.to_dict() if r["kind"] == "task"]
-        return _with_columns(df, found, records, metric, _INTERVAL, of="estimate")
+        return records
 
-    return transform
+    return partial(_with_columns, rows_of=rows_of, metric=metric, names=_INTERVAL, of="estimate")
 
 
 def paired_vs(
@@ -117,13 +113,9 @@ def paired_vs(
         As for `add_intervals`.
     """
 
-    def transform(df: pd.DataFrame) -> pd.DataFrame:
-        if df.empty:
-            return df
-        from evalstats_plugin.adapters.inspect_ai.live import read_each
+    def rows_of(found: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
         from evalstats_plugin.logs.together import Crossed
 
-        found = read_each(_locations(df))
         crossed = Crossed(found, baseline, confidence_level=confidence_level)
         records: dict[str, list[Record]] = {}
         for location, responses in found.items():
@@ -131,9 +123,11 @@ def paired_vs(
             about = crossed.of_log(location)
             rows = about.to_dict() if about else []
             records[location] = [r for r in rows if r["model_b"] in models]
-        return _with_columns(df, found, records, metric, _COMPARISON, of="difference")
+        return records
 
-    return transform
+    return partial(
+        _with_columns, rows_of=rows_of, metric=metric, names=_COMPARISON, of="difference"
+    )
 
 
 def viz_limits(
@@ -175,25 +169,26 @@ def viz_limits(
     return mark.rule_y(data, x1=low, x2=high, y=y, **(style | options))
 
 
-def _locations(df: pd.DataFrame) -> list[str]:
+def _with_columns(
+    df: pd.DataFrame,
+    *,
+    rows_of: Callable[[Mapping[str, Sequence[Responses]]], Mapping[str, Sequence[Record]]],
+    metric: str | None,
+    names: Mapping[str, str],
+    of: str,
+) -> pd.DataFrame:
+    """Return a copy with a column of plain numbers for each name, of the rows of each log."""
+    import pandas as pd
+
+    from evalstats_plugin.adapters.inspect_ai.live import read_each
+
+    if df.empty:
+        return df
     if LOG not in df.columns:
         msg = f"Column '{LOG}' not found in DataFrame: it says where the log of each row lies"
         raise ValueError(msg)
-    return [str(location) for location in df[LOG].unique()]
-
-
-def _with_columns(
-    df: pd.DataFrame,
-    found: Mapping[str, Sequence[Responses]],
-    records: Mapping[str, Sequence[Record]],
-    metric: str | None,
-    names: Mapping[str, str],
-    *,
-    of: str,
-) -> pd.DataFrame:
-    """Return a copy with a column of plain numbers for each name."""
-    import pandas as pd
-
+    found = read_each([str(location) for location in df[LOG].unique()])
+    records = rows_of(found)
     values = {log: [v for r in each for v in r.values()] for log, each in found.items()}
     known = dict.fromkeys(v.metric for each in values.values() for v in each)
     if metric is not None and known and metric not in known:
@@ -258,18 +253,9 @@ def offsets(record: Record, of: str) -> dict[str, float | None]:
     return {"minus": estimate - low, "plus": high - estimate}
 
 
-def _rows(log: EvalLog, part: str) -> list[Record]:
-    # The metadata of a log may be somebody else's, or edited.
-    block = (log.metadata or {}).get(KEY)
-    rows = cast(Record, block).get(part) if isinstance(block, dict) else None
-    if not isinstance(rows, list):
-        return []
-    return [cast(Record, row) for row in cast(list[Any], rows) if isinstance(row, dict)]
-
-
 def _of_headline(log: EvalLog, part: str) -> Record:
     name = headline_row(log)
-    rows = [row for row in _rows(log, part) if row.get("metric") == name]
+    rows = [row for row in annotated_rows(log, part) if row.get("metric") == name]
     if part == "comparisons":
         rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
     return rows[0] if rows else {}
@@ -284,7 +270,7 @@ def _every_metric(log: EvalLog) -> dict[str, dict[str, Number]]:
     names = ("estimate", "low", "high", "std_error", "n_items", "n_missing", "method")
     return {
         str(row.get("metric")): {name: row.get(name) for name in names}
-        for row in _rows(log, "intervals")
+        for row in annotated_rows(log, "intervals")
         if row.get("kind") == "task"
     }
 

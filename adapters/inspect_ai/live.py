@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,11 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.runs import is_model, label_models
 from evalstats_plugin.errors import EvalStatsError, IncompleteLogError
-from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.logs import reading
-from evalstats_plugin.logs.annotating import annotate, default_analysis, write_annotated
+from evalstats_plugin.logs.annotating import annotate
 from evalstats_plugin.plugins import load_plugins
-from evalstats_plugin.runtime import VERSION
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -35,7 +32,6 @@ OnError = Callable[[str, Exception], None]
 # Tasks that end together are annotated in several threads, which all update the one logs.json of
 # their eval set.
 _WRITING = threading.Lock()
-_log = logging.getLogger(__name__)
 
 
 class RunLogs(NamedTuple):
@@ -56,36 +52,30 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
     """Compare the models of several logs and annotate each log; return the new headers.
 
     A log that cannot be read or written is reported to ``on_error``, and the others are processed.
-    If no task was answered by two models, nothing is written. The default ``baseline`` is the first
-    model of the run, or if its run did not end well the first that did.
+    The default ``baseline`` is the first model of the run, or if its run did not end well the first
+    that did.
     """
-    from evalstats_plugin.logs.together import Crossed
 
-    found = read_each(run.locations, on_error)
-    found = dict(sorted(found.items(), key=lambda item: not _is_of(item[1], run.first_model)))
-    crossed = Crossed(found, baseline)
-    headers: dict[str, EvalLog] = {}
-    if not crossed.comparisons:
-        return headers
-    for location, responses in found.items():
-        try:
-            annotation = Annotation(
-                default_analysis()(responses),
-                VERSION,
-                comparisons=crossed.of_log(location),
-                ranks=crossed.ranks_of_log(location),
-            )
-            with _WRITING:
-                path = reading.as_path(location)
-                write_annotated(path, annotation, path, load_plugins())
-                headers[location] = _header(location)
-        except EvalStatsError as error:
-            on_error(location, error)
-    return headers
+    def on_broken(path: Path, error: EvalStatsError) -> None:
+        if not isinstance(error, IncompleteLogError):
+            on_error(str(path), error)
+
+    first = [location for location in run.locations if _is_of(location, run.first_model)]
+    in_order = dict.fromkeys((*first, *run.locations))
+    with _WRITING:
+        written = annotate(
+            *in_order, in_place=True, compare=True, baseline=baseline, on_broken=on_broken
+        )
+        names = {str(path) for path in written}
+        return {at: _header(at) for at in in_order if str(reading.as_path(at)) in names}
 
 
-def _is_of(responses: Sequence[Responses], model: str | None) -> bool:
-    return model is not None and any(is_model(r.model, model) for r in responses)
+def _is_of(location: str, model: str | None) -> bool:
+    with suppress(EvalStatsError):
+        names = Selection(header_only=True)
+        found = reading.read_log(reading.as_path(location), names, load_plugins())
+        return model is not None and any(is_model(r.model, model) for r in found)
+    return False
 
 
 def _header(location: str) -> EvalLog:
@@ -107,28 +97,15 @@ def _first_model(folder: Path) -> str | None:
     return None
 
 
-def read_each(
-    locations: Sequence[str], on_error: OnError | None = None
-) -> dict[str, list[Responses]]:
+def read_each(locations: Sequence[str]) -> dict[str, list[Responses]]:
     """Read several logs, by location, with models labelled so that they differ between logs.
 
     Logs of runs that did not end well are skipped.
-
-    Raises
-    ------
-    EvalStatsError
-        A log cannot be read, and there is no ``on_error`` to report it to.
     """
     plugins = load_plugins()
     found: dict[str, list[Responses]] = {}
     for location in locations:
-        try:
+        with suppress(IncompleteLogError):
             found[location] = reading.read_log(reading.as_path(location), Selection(), plugins)
-        except IncompleteLogError:
-            _log.debug("passed over, its run did not end well: %s", location)
-        except EvalStatsError as error:
-            if on_error is None:
-                raise
-            on_error(location, error)
     together = iter(label_models(r for each in found.values() for r in each))
     return {location: [next(together) for _ in each] for location, each in found.items()}

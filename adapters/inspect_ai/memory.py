@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
+from math import nan
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from evalstats_plugin.adapters.inspect_ai.archive.samples import from_sample
-from evalstats_plugin.adapters.inspect_ai.reader import read_log, read_opened
+from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
+from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, from_sample
+from evalstats_plugin.adapters.inspect_ai.reader import only_items, read_log, read_opened
 from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import LogError, counted
 from evalstats_plugin.logs.reading import as_path
 from evalstats_plugin.runtime.files import LogFile
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -23,6 +30,11 @@ _OF_EVALS = {"log", "eval_id"}
 
 _OF_SAMPLES = {"id", "epoch"}
 
+_SCORE, _METADATA = "score_", "metadata_"
+"""How the columns of samples begin that hold scores, and fields of the metadata."""
+
+_DETAILS = ("_answer", "_explanation", "_metadata")
+
 
 def read_results(given: Any, selection: Selection) -> list[Responses] | None:
     """Read an ``EvalLog``, or the logs of a data frame; None for what is not Inspect's."""
@@ -31,7 +43,11 @@ def read_results(given: Any, selection: Selection) -> list[Responses] | None:
         return _of_log(given, selection)
     names = getattr(given, "column_names", None) or getattr(given, "columns", ())
     columns = set(map(str, names))
-    return _of_frame(given, columns, selection) if columns >= _OF_EVALS else None
+    if selection.columns or selection.wide or "eval_id" not in columns:
+        return None
+    if columns >= _OF_EVALS:
+        return _of_frame(given, columns, selection)
+    return _of_loose_samples(given, columns, selection)
 
 
 def _of_log(log: EvalLog, selection: Selection) -> list[Responses]:
@@ -67,13 +83,79 @@ def _of_frame(frame: Any, columns: set[str], selection: Selection) -> list[Respo
     return found
 
 
+def _of_loose_samples(frame: Any, columns: set[str], selection: Selection) -> list[Responses]:
+    """Read samples from their own columns, where the data frame does not name their logs.
+
+    Raises
+    ------
+    LogError
+        A column is missing, without which nobody knows what was scored.
+    """
+    needed = {*_OF_SAMPLES, "model", "task_name"}
+    # Beside a score may stand its answer and explanation.
+    scores = sorted(
+        name for name in columns
+        if name.startswith(_SCORE) and not (
+            name.endswith(_DETAILS) and name.rpartition("_")[0] in columns
+        )
+    )  # fmt: skip
+    if not (columns >= needed and scores):
+        lacking = sorted(needed - columns) or [f"{_SCORE}SCORER"]
+        raise LogError(
+            f"the data frame has neither the column log nor {', '.join(lacking)}: keep log, or "
+            "read samples_df(..., columns=SampleSummary + EvalModel + EvalTask)"
+        )
+    fields = [name for name in columns if name.startswith(_METADATA)]
+    wanted = [*needed, "eval_id", *scores, *fields, *({"created", "error"} & columns)]
+    part = frame.select(wanted) if hasattr(frame, "column_names") else frame[wanted]
+    rows: list[dict[str, Any]] = import_module("pyarrow").table(part).to_pylist()
+    found: list[Responses] = []
+    for each in grouped(rows, lambda row: row["eval_id"]).values():
+        samples = [_loose_sample(row) for row in each]
+        log = _header_of(each[0])
+        found += read_opened(log, lambda _, s=samples: s, as_path("samples_df"), selection)
+    note = "samples of a data frame without its column log: epochs count as their mean"
+    return [replace(r, notes=(*r.notes, note)) for r in found]
+
+
+def _header_of(row: Mapping[str, Any]) -> EvalLog:
+    """Return the header of a log of which a sample's row in a data frame is all that is known."""
+    inspect = load_inspect()
+    spec = inspect.EvalSpec.model_construct(
+        task=row["task_name"], task_id=row["eval_id"], model=row["model"],
+        created=str(row.get("created") or ""), dataset=inspect.EvalDataset(),
+        config=inspect.EvalConfig(),
+    )  # fmt: skip
+    return inspect.EvalLog(status="success", eval=spec)
+
+
+def _loose_sample(row: Mapping[str, Any]) -> LoggedSample:
+    fields = {name.removeprefix(_METADATA): str(value) for name, value in row.items()
+              if name.startswith(_METADATA) and value is not None}  # fmt: skip
+    scores = {name.removeprefix(_SCORE): _logged(value) for name, value in row.items()
+              if name.startswith(_SCORE)}  # fmt: skip
+    return LoggedSample(
+        item=printable_name(str(row["id"])), raw_id=row["id"], epoch=int(row["epoch"]),
+        question="", scores=scores, fields=fields, failed=bool(row.get("error")),
+    )  # fmt: skip
+
+
+def _logged(value: Any) -> Any:
+    """Return a score as it was logged: Inspect writes those of several parts as JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return nan if value is None else value
+
+
 def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     """Return the responses to some samples; without what the log says of all of them."""
     if not r.scores.size:
         return r
     whole = r.as_epochs
     names = [str(item) for item in whole.item_ids.tolist()]
-    there = np.array([list(_held(name, whole.scores.shape[1], kept)) for name in names])
+    epochs = range(1, whole.scores.shape[1] + 1)
+    there = np.array([[(name, epoch) in kept for epoch in epochs] for name in names])
     scored = ~np.isnan(whole.scores)
     if there[scored].all():
         return r
@@ -81,22 +163,10 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     alone = r.unreduced is None
     items = there.any(axis=1) if alone else (there | ~scored).all(axis=1)
     scores = np.where(there, r.scores, np.nan) if alone else r.scores
-
-    def cut(values: Any) -> Any:
-        return None if values is None else values[items]
-
     n, every = int((there & scored).sum()), int(scored.sum())
-    note = f"{n} of {counted(every, 'sample')}, as in the data frame"
-    return replace(
-        r, item_ids=r.item_ids[items], scores=scores[items], clusters=cut(r.clusters),
-        item_hashes=cut(r.item_hashes), chance=cut(r.chance),
-        measure=replace(r.measure, population=None, n_cut=0),
-        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
-        logged=None, logged_std_error=None, logged_n=None, beside=(), unreduced=None,
-        notes=(*r.notes, note),
-    )  # fmt: skip
-
-
-def _held(name: str, n_epochs: int, kept: set[tuple[str, int]]) -> Iterator[bool]:
-    for epoch in range(n_epochs):
-        yield (name, epoch + 1) in kept
+    kept_fields = only_items({**vars(r), "scores": scores}, items) | {
+        "measure": replace(r.measure, population=None, n_cut=0),
+        "notes": (*r.notes, f"{n} of {counted(every, 'sample')}, as in the data frame"),
+        **dict.fromkeys(("logged", "logged_std_error", "logged_n", "unreduced")), "beside": (),
+    }  # fmt: skip
+    return Responses(**kept_fields)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from inspect_ai.scorer import Metric, SampleScore, Value, ValueToFloat, metric
 
-from evalstats_plugin.adapters.inspect_ai.archive.samples import field_of
-from evalstats_plugin.adapters.inspect_ai.scorers import as_score
+from evalstats_plugin.adapters.inspect_ai.estimands import as_score
+from evalstats_plugin.runtime.files import field_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

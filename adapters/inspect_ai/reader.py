@@ -28,20 +28,20 @@ from evalstats_plugin.adapters.inspect_ai.archive.opening import (
 from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, texts_of
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     MEAN,
+    STALE,
     UNIT,
     Estimand,
     Logged,
+    Scorer,
+    annotated_rows,
+    as_score,
     estimands_of,
     headline_row,
-    others_of,
-    reduced,
-)
-from evalstats_plugin.adapters.inspect_ai.scorers import (
-    Scorer,
-    as_score,
     is_grade,
     is_unscored,
     of_result,
+    others_of,
+    reduced,
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import with_prediction
@@ -57,6 +57,7 @@ from evalstats_plugin.data.responses import (
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import IncompleteLogError, LogError, counted
 from evalstats_plugin.hookspecs import ItemText
+from evalstats_plugin.logs.withholding import is_printed_as
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -173,10 +174,15 @@ def _read_scores(
         ]
     others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
     headline = headline_row(log)
+    annotated = {} if found_in(log) else {
+        row.get("metric"): row.get("estimate") for row in annotated_rows(log, "intervals")
+        if row.get("kind") == "task"
+    }  # fmt: skip
     for fields in (*others, *(fields for each in found for fields in each)):
         measure: Measure = fields["measure"]
         known = None if headline is None else measure.metric == headline
         fields["measure"] = replace(measure, is_headline=known)
+        fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
     return _selected([each for each in found if each], others, selection, _task_names(base))
 
 
@@ -216,6 +222,13 @@ def _made(first: Fields, *beside: Fields) -> Responses:
     return Responses(**first, beside=tuple(Responses(**fields) for fields in beside))
 
 
+def _stale(estimate: Any, fields: Fields) -> Iterator[str]:
+    """Note an annotation of a value that the log no longer has, as after an edit of scores."""
+    logged = fields["logged"]
+    if isinstance(estimate, float) and logged is not None and not is_printed_as(estimate, logged):
+        yield f"{STALE}{estimate:.6g}, and the log now says {logged:.6g}: annotate it again"
+
+
 def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     """Return responses that hold only the logged value."""
     return {
@@ -244,7 +257,11 @@ def _of_scorer(
 ) -> list[Fields]:
     """Return the values of a scorer: that of all its scores first."""
     values = [scorer.value_in(sample) for sample in table.samples]
-    notes = [*table.notes, *_notes_on_stops(log), *_notes_on_values(values, table)]
+    notes = [*table.notes, *_notes_on_values(values, table)]
+    if (stops := early_stops(log)) and found_in(log) is None:
+        notes.insert(
+            0, f"{counted(len(stops), 'sample')} stopped early, which may favour some items"
+        )
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
     field = selection.cluster or cluster_field(log, scorer)
@@ -315,7 +332,7 @@ def _of_estimand(
         return _of_header(base, estimand, *notes, why)
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
-    made = epochs if kept.all() else _only(epochs, kept)
+    made = epochs if kept.all() else only_items(epochs, kept)
     measure: Measure = replace(
         made["measure"], metric=estimand.label, reducer="" if is_mean else estimand.reducer,
         group=estimand.group,
@@ -342,10 +359,10 @@ def _n_scored(scores: NDArray[np.float64]) -> int:
     return int((~np.isnan(mean_over_epochs(scores))).sum())
 
 
-def _only(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
-    """Return the responses of some items."""
+def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
+    """Return the fields of responses to some items."""
     of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
-    there = {name: fields[name][kept] for name in of_items if fields[name] is not None}
+    there = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
     known: Provenance = fields["provenance"]
     prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
     return fields | there | {"provenance": replace(known, prompt_hashes=prompts)}
@@ -381,19 +398,22 @@ def _weights(scores: NDArray[np.float64], groups: Sequence[str | None]) -> NDArr
     return weights[where][:, None]
 
 
-def _notes_on_stops(log: EvalLog) -> list[str]:
-    stops = len(early_stops(log))
-    if found_in(log) is not None:
-        return []
-    return [f"{stops} samples were stopped early, which may favour some items"] if stops else []
-
-
 def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:
     odd = [v for v in values if as_score(v) is None]
     unscored = sum(
         is_unscored(v) and not t.failed for v, t in zip(values, table.samples, strict=True)
     )
     notes = [f"{unscored} samples were left unscored"] if unscored else []
+    stopped = np.array([bool(t.limit) for t in table.samples])
+    if stopped.any():
+        which = ", ".join(sorted({printable_name(t.limit) for t in table.samples if t.limit}))
+        rest = np.array(table.numbers(values))[~stopped]
+        rest = rest[~np.isnan(rest)]
+        without = f"; the others give {rest.mean():.3f}" if len(rest) else ""
+        notes.append(
+            f"{stopped.sum()} of {counted(len(stopped), 'sample')} stopped by a limit ({which}), "
+            f"and counted as scored{without}"
+        )
     if odd:
         example = printable_name(repr(odd[0]))[:40]
         notes.append(

@@ -11,21 +11,28 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
 from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
-from evalstats_plugin.adapters.inspect_ai.estimands import GROUP, estimands_of, headline_row
-from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, of_result
+from evalstats_plugin.adapters.inspect_ai.estimands import (
+    GROUP,
+    SCORE,
+    STALE,
+    Scorer,
+    estimands_of,
+    headline_row,
+    of_result,
+)
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.hookspecs import Annotation
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.rows import CapabilityLevel, Performance
     from evalstats_plugin.irt.rows import Ability
 
+
+ResultsT = TypeVar("ResultsT", bound=Results[Any])
 
 PREFIX = "evalstats_"
 _SHOWN_IN_HEADER = 5
@@ -92,12 +101,15 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
     A log in place is not written if nothing changes; header and samples change in one step.
     """
-    if annotation is not None and annotation.rescore:
-        # No value in a header is replaced.
-        rows = as_logged(annotation.intervals, annotation.partial)
-        annotation = replace(annotation, intervals=rows)
+    if annotation is not None:
+        # No value in a header is replaced; an annotation says nothing of an earlier one.
+        rows = annotation.intervals
+        rows = _noted_now(as_logged(rows, annotation.partial) if annotation.rescore else rows)
+        pairs = annotation.comparisons and _noted_now(annotation.comparisons)
+        annotation = replace(annotation, intervals=rows, comparisons=pairs)
     items: Items | None = {} if annotation is None else annotation.items
-    columns = annotation is not None and annotation.item_columns
+    baseline = annotation.baseline if annotation else ""
+    shown: list[str] = []
     check_items(items or {})
 
     def edit_header(log: EvalLog, now: Mapping[str, str]) -> tuple[EvalLog, Mapping[str, str]]:
@@ -109,14 +121,24 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
             with_payload(log, annotation, emptied), annotation and annotation.intervals
         )
         if items is not None:
-            shown = columns_of(items, shown=columns)
-            header = with_columns(header, shown, annotation.baseline if annotation else "")
+            if annotation is not None and annotation.item_columns:
+                shown.extend(columns_of(items, headline_row(log)))
+            header = with_columns(header, shown, baseline)
         return header, emptied if annotation is None else {}
 
-    baseline = annotation.baseline if annotation else ""
-    legend = legend_of(columns_of(items or {}, shown=columns), baseline)
-    edit = None if items is None else partial(edited, items=items, columns=columns, legend=legend)
-    return edit_log(path, output, edit_header, edit)
+    def edit_sample(sample: Sample) -> Sample:
+        return edited(sample, items or {}, shown, baseline)
+
+    return edit_log(path, output, edit_header, None if items is None else edit_sample)
+
+
+def _noted_now(results: ResultsT) -> ResultsT:
+    """Return results without notes that the log's annotation, to be replaced, is outdated."""
+    rows = (
+        replace(row, notes=tuple(note for note in row.notes if not note.startswith(STALE)))
+        for row in results.rows
+    )
+    return replace(results, rows=tuple(rows))
 
 
 def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
@@ -178,37 +200,38 @@ def _placed(
 
 def _bounds(row: ScoreInterval, of: str) -> dict[str, EvalMetric]:
     """Return the bounds as metrics, named after the group of items that they are of."""
-    from inspect_ai.log import EvalMetric
-
     if row.low is None or row.high is None:
         return {}
     level = f"{100 * row.confidence_level:g}"
     key, name = (f"{of}_", f"{of} ") if of else ("", "")
-    params = {"level": row.confidence_level, "method": row.method}
-    return {
-        f"{PREFIX}{key}ci{level.replace('.', '_')}_{bound}": EvalMetric(
-            name=f"{name}ci{level} {bound}", group=GROUP, value=value, params=params
-        )
+    bounds = {
+        f"{key}ci{level.replace('.', '_')}_{bound}": (f"{name}ci{level} {bound}", value)
         for bound, value in (("lo", row.low), ("hi", row.high))
     }
+    return _as_metrics(bounds, {"level": row.confidence_level, "method": row.method})
 
 
 def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
     """Return the score on all items that an adaptive test predicts, and its bounds."""
+    level, score = f"{100 * found['confidence_level']:g}", found["full_score"]
+    values = {
+        "full_score": ("full score", score["estimate"]),
+        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", score["low"]),
+        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", score["high"]),
+    }
+    about = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
+    return _as_metrics(values, about)
+
+
+def _as_metrics(
+    values: Mapping[str, tuple[str, float]], params: Mapping[str, Any]
+) -> dict[str, EvalMetric]:
+    """Return values as metrics, from their names in the list by those in the log."""
     from inspect_ai.log import EvalMetric
 
-    level = f"{100 * found['confidence_level']:g}"
-    names = {
-        "full_score": ("full score", "estimate"),
-        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", "low"),
-        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", "high"),
-    }
-    params = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
     return {
-        f"{PREFIX}{key}": EvalMetric(
-            name=name, group=GROUP, value=found["full_score"][part], params=params
-        )
-        for key, (name, part) in names.items()
+        f"{PREFIX}{key}": EvalMetric(name=name, group=GROUP, value=value, params=dict(params))
+        for key, (name, value) in values.items()
     }
 
 
@@ -288,16 +311,12 @@ def _is_our_edit(update: LogUpdate) -> bool:
 
 def summary(annotation: Annotation, headline: str | None) -> str:
     """Return the intervals and comparisons as one line of text, the headline's first."""
-    of = {(row.task, row.metric): row.n_models for row in annotation.ranks or ()}
     sentences: list[tuple[bool, str]] = []
     for row in annotation.intervals:
         # A comparison follows the score that it is about.
         about = [c for c in annotation.comparisons or ()
                  if (c.task, c.metric) == (row.task, row.metric)]  # fmt: skip
-        texts = [
-            _sentence(row),
-            *(_comparison(c, of.get((c.task, c.metric)), row.model) for c in about),
-        ]
+        texts = [_sentence(row), *(_comparison(c, row.model) for c in about)]
         sentences += [(row.metric != headline, text) for text in texts]
     texts = [text for _, text in sorted(sentences, key=lambda each: each[0])]
     texts += [_ability(row) for row in annotation.abilities or ()]
@@ -316,39 +335,44 @@ def _sentence(row: ScoreInterval) -> str:
         why = next((n for n in row.notes if n.startswith(WITHHELD)), "no interval")
         return f"{row.metric} {row.estimate:.3f}, {why}"
     epochs = f" × {counted(row.n_epochs, 'epoch')}" if row.n_epochs > 1 else ""
-    clusters = "" if row.n_clusters is None else f" in {_plural(row.n_clusters, 'cluster')}"
+    clusters = "" if row.n_clusters is None else f" in {counted(row.n_clusters, 'cluster')}"
     how = f"{100 * row.confidence_level:g} % {row.method}"
-    items = f"{_plural(row.n_items, 'item')}{epochs}{clusters}"
+    items = f"{counted(row.n_items, 'item')}{epochs}{clusters}"
     return f"{row.metric} {row.estimate:.3f} [{row.low:.3f}, {row.high:.3f}] ({how}, {items})"
 
 
-def _comparison(row: Comparison, n_models: int | None, model: str) -> str:
-    """Return the verdict on a log's own model, by the p-value adjusted for all comparisons."""
+def _comparison(row: Comparison, model: str) -> str:
+    """Return the verdict on a log's own model, by the p-value adjusted for its family."""
     if row.difference is None or row.low is None or row.high is None:
         return f"{row.model_b} and {row.model_a} cannot be compared"
-    low, high = row.low, row.high
     simultaneous = row.procedure not in ("", "one pair") and "alone" not in row.procedure
     of_a, of_b = (is_model(each, model) for each in (row.model_a, row.model_b))
-    ends, verdict, other = (row.difference, low, high), row.verdict, row.model_a
-    if of_a and not of_b:
-        ends, verdict, other = (-row.difference, -high, -low), _OPPOSITE[verdict], row.model_b
+    flipped = of_a and not of_b
+    sign, other = (-1, row.model_b) if flipped else (1, row.model_a)
+    verdict = _OPPOSITE[row.verdict] if flipped else row.verdict
     # Two settings of one model: the reader has to know which is which.
     subject = f"{row.model_b} " if of_a and of_b else ""
     text = (
         f"not distinguishable from {other}" if verdict == "unclear" else f"{verdict} than {other}"
     )
     level = f"{100 * row.confidence_level:g} %{' simultaneous' if simultaneous else ''}"
+    # "arith, 3 pairs": what was corrected together.
+    family = row.family.rpartition(", ")[2]
     p = "" if row.p_adjusted is None else f", adjusted p {row.p_adjusted:.2g}"
-    family = "" if n_models is None else f" of {_plural(n_models - 1, 'comparison')}"
-    limits = f"{ends[0]:+.3f} [{ends[1]:+.3f}, {ends[2]:+.3f}]"
-    return f"{subject}{text}: {limits} ({level}{p}{family})"
+    over = f" over {family}" if p and family else ""
+    low, high = sorted((sign * row.low, sign * row.high))
+    limits = f"{sign * row.difference:+z.3f} [{low:+z.3f}, {high:+z.3f}]"
+    said = f"{subject}{text}: {limits} ({level}, {counted(row.n_items, 'item')}{p}{over})"
+    if row.tipping_point is None or row.missing_low is None or row.missing_high is None:
+        return said
+    low, high = sorted((sign * row.missing_low, sign * row.missing_high))
+    return (
+        f"{said}, only if scores are missing at random: {low:+z.3f} to {high:+z.3f} whatever they "
+        f"were, and it falls if about {100 * row.tipping_point:.0f} % of them go against it"
+    )
 
 
 _OPPOSITE = {"better": "worse", "worse": "better", "unclear": "unclear"}
-
-
-def _plural(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _ability(row: Ability) -> str:
@@ -374,8 +398,11 @@ def _capability(row: CapabilityLevel) -> str:
     return f"{what} {row.level:+.2f} ({counted(row.n_models, 'model')}{again})"
 
 
-def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> Sample:
-    """Return a sample, or the summary of one, with its statistics and without earlier ones."""
+def edited(sample: Sample, items: Items, shown: Sequence[str], baseline: str) -> Sample:
+    """Return a sample, or the summary of one, with its statistics and without earlier ones.
+
+    ``shown`` are the columns that the list of samples has of them.
+    """
     statistics: dict[str, Any] = dict(items.get(str(sample["id"]), {}))
     metadata: dict[str, Any] = sample.get("metadata") or {}
     scores: dict[str, Any] = sample.get("scores") or {}
@@ -385,13 +412,14 @@ def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> 
                if (text := _empty(sample, name, emptied)) is not None}  # fmt: skip
     metadata = {k: v for k, v in metadata.items() if not k.startswith(PREFIX)} | statistics
     scores = {k: v for k, v in scores.items() if k != SCORE}
-    if columns and statistics:
-        # Rounded, because the sample list shows every digit and has little room.
-        value = {
-            name.removeprefix(PREFIX): round(each, 3) if isinstance(each, float) else each
-            for name, each in statistics.items()
-        }
-        scores[SCORE] = {"value": value, "explanation": legend, "history": []}
+    # Rounded, because the sample list shows every digit and has little room.
+    value = {
+        name: round(each, 3) if isinstance(each := statistics[PREFIX + name], float) else each
+        for name in shown
+        if PREFIX + name in statistics
+    }
+    if value:
+        scores[SCORE] = {"value": value, "explanation": legend_of(value, baseline), "history": []}
     filled = {name: text for name, text in emptied.items() if name == "metadata" or scores}
     if statistics and filled:
         metadata[PREFIX + EMPTIED] = filled
@@ -412,10 +440,16 @@ def _empty(sample: Sample, name: str, noted: Mapping[str, Any]) -> str | None:
     return "null" if name in sample else ""
 
 
-def columns_of(items: Items, *, shown: bool) -> list[str]:
-    """Return the titles of the columns with statistics, if they are to be shown."""
-    names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
-    return [name.removeprefix(PREFIX) for name in names]
+def columns_of(items: Items, headline: str | None) -> list[str]:
+    """Return the titles of columns with statistics: of one metric, the headline where it has any.
+
+    The statistics of all metrics are in the metadata; the list has no room for dozens of columns.
+    """
+    names = dict.fromkeys(name.removeprefix(PREFIX) for item in items.values() for name in item)
+    of_metrics = {name: name.rpartition("_")[0] for name in names}
+    first = next(iter(of_metrics.values()), "")
+    metric = headline if headline in of_metrics.values() else first
+    return [name for name, of in of_metrics.items() if of == metric]
 
 
 def legend_of(names: Iterable[str], baseline: str) -> str:
@@ -455,7 +489,10 @@ def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> Eval
     viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
     if names:
         several = (log.eval.config.epochs or 1) > 1
-        viewer = viewer or _view([s["name"] for s in scorers], names, baseline, epochs=several)
+        scores = log.results.scores if log.results else ()
+        found = [of_result(s) for s in scores if s.scorer != SCORE]
+        found += [Scorer(s["name"]) for s in scorers if s["name"] not in {x.name for x in found}]
+        viewer = viewer or _view(dict.fromkeys(found), names, baseline, epochs=several)
     # Older logs declare no scorers; so does this one then, and stays as it was without the columns.
     if names and scorers:
         scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})
@@ -469,20 +506,21 @@ def _is_ours(viewer: ViewerConfig | None) -> bool:
     return bool(views) and not isinstance(views, list) and views.name == VIEW
 
 
-def _view(scorers: list[str], names: list[str], baseline: str, *, epochs: bool) -> ViewerConfig:
+def _view(
+    scorers: Iterable[Scorer], names: list[str], baseline: str, *, epochs: bool
+) -> ViewerConfig:
     from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
     own = ("sampleId", *(["epoch"] if epochs else []), "input", "target", "answer")
     columns = [
         *(TaskSamplesColumn(id=each) for each in own),
-        *(TaskSamplesColumn.score(scorer) for scorer in scorers),
+        *(TaskSamplesColumn.score(scorer.name, scorer.key) for scorer in scorers),
         *(TaskSamplesColumn.score(SCORE, name) for name in names),
     ]
     outcomes = [name for name in names if name.endswith(AGAINST)]
-    titles = {name: f"item {name}" for name in names}
     # The list cuts long titles; the legend has the whole name.
-    short = f"vs {baseline.rpartition('/')[2]}"
-    titles |= {name: name.removesuffix(AGAINST).replace("_", " ") + short for name in outcomes}
+    titles = {name: f"item {name.rpartition('_')[2]}" for name in names}
+    titles |= dict.fromkeys(outcomes, f"vs {baseline.rpartition('/')[2]}")
     view = TaskSamplesView(
         name=VIEW,
         columns=columns,

@@ -192,10 +192,13 @@ class _Run:
     def _of(self, task: str, metric: str, details: _Details | None) -> Responses:
         values = self.found["results"][task]
         config = self._config(task)
-        listed = _list(config.get("metrics") or config.get("metric"))
-        found: Json = next((m for m in listed if _names(m, metric)), dict[str, Any]())
+        given: Any = config.get("metrics") or config.get("metric")
+        listed = cast("list[Any]", given) if isinstance(given, list) else []
+        found: Json = next((m for m in map(_object, listed) if _names(m, metric)), {})
         about: dict[str, Any] = {key: _of_metric(value, metric) for key, value in found.items()}
         original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
+        counts = isinstance(original, int) and isinstance(effective, int)
+        is_part = counts and 0 < effective < original
         n = len(details.ids) if details else 0
         _, shots = _named(task)
         shown = ((PER_TASK + "num_fewshot", shots),) if shots else ()
@@ -206,7 +209,7 @@ class _Run:
                 task=printable_name(task),
                 metric=printable_name(metric),
                 higher_is_better=about.get("higher_is_better"),
-                population=original if _is_part(original, effective) else None,
+                population=original if is_part else None,
             ),
             "source": self.source,
             "settings": (*self.settings, *shown),
@@ -364,10 +367,6 @@ def _object(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, Mapping) else {}
 
 
-def _list(value: Any) -> list[Json]:
-    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
-
-
 def _of_metric(value: Any, metric: str) -> Any:
     """Return what a field of the configuration says of one metric of a group."""
     return cast("Any", value).get(metric) if isinstance(value, Mapping) else value
@@ -377,8 +376,3 @@ def _names(metric: Json, name: str) -> bool:
     """Whether a metric's configuration is of this name, or of one among several."""
     named = metric.get("metric_name")
     return named == name or (isinstance(named, list) and name in named)
-
-
-def _is_part(original: Any, effective: Any) -> bool:
-    whole = isinstance(original, int) and isinstance(effective, int)
-    return whole and 0 < effective < original

@@ -1,6 +1,6 @@
 """Files of an lm-eval run, in every layout since 0.4.0, and the shape of a results file.
 
-`find_logs` and the ``looks_like`` functions recognise files by their first bytes; `load_results`
+`find_logs`, `looks_like_results` and `is_samples` recognise files by first bytes; `load_results`
 parses a results file, checks its shape once, so that no other code has to, and returns it as
 lm-eval logged it: without our block, and with replaced values restored (`without_block`).
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import LogFile, parse_json
+from evalstats_plugin.runtime.files import LogFile, parse_json, section
 
 KEY = "evalstats"
 """Key of our block in a results file."""
@@ -67,27 +67,18 @@ def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
 
 def looks_like_results(log: LogFile) -> bool:
     """Whether a file is lm-eval's, by its name or its first bytes, whatever the order of keys."""
-    if _OF_LIGHTEVAL in log.head:
-        return False
-    if _RESULTS_NAME.fullmatch(log.path.name):
-        return True
-    if _RESULTS_FIRST.match(log.head):
-        return True
-    return log.head.lstrip()[:1] == b"{" and _OWN_KEYS.search(log.head) is not None
-
-
-def looks_like_samples(log: LogFile) -> bool:
-    """Whether a file holds lm-eval's samples, by its name or its first record."""
-    if _samples_name(log.path) or _SAMPLES_FIRST.match(log.head):
-        return True
-    is_json = log.head.lstrip()[:1] in (b"{", b"[")
-    return is_json and all(key.search(log.head) for key in _SAMPLE_KEYS)
+    named = _RESULTS_NAME.fullmatch(log.path.name) or _RESULTS_FIRST.match(log.head)
+    own = log.head.lstrip()[:1] == b"{" and _OWN_KEYS.search(log.head) is not None
+    return _OF_LIGHTEVAL not in log.head and (bool(named) or own)
 
 
 def is_samples(log: LogFile) -> bool:
     """Whether a file is to be read as samples: of a name or content that results do not have."""
-    other = log.path.suffix != ".json" or stamp_of_samples(log.path)
-    return bool(other) and looks_like_samples(log)
+    if log.path.suffix == ".json" and not stamp_of_samples(log.path):
+        return False
+    named = _samples_name(log.path) or _SAMPLES_FIRST.match(log.head)
+    is_json = log.head.lstrip()[:1] in (b"{", b"[")
+    return bool(named) or (is_json and all(key.search(log.head) for key in _SAMPLE_KEYS))
 
 
 def _samples_name(path: Path) -> re.Match[str] | None:
@@ -137,92 +128,71 @@ def load_annotated(log: LogFile) -> dict[str, Any] | None:
 
 def check_shape(data: Mapping[str, Any], path: Path) -> None:
     """Raise `LogError` on the first part of results that is not of the type lm-eval writes."""
-    parts: dict[str, Any] = {}
-    for name in ("groups", "n-samples", "group_subtasks"):
-        part = data.get(name)
-        parts[name] = {} if part is None else part
-    parts |= {name: data[name] for name in ("results", "configs")}
-    for name, part in parts.items():
-        _expect(part, _is_object, "an object", name, path)
-        for inner, value in part.items():
-            if name == "group_subtasks":
-                _expect(value, _is_names, "a list of names", f"{name}.{inner}", path)
-            else:
-                _expect(value, _is_object, "an object", f"{name}.{inner}", path)
-    for task, config in parts["configs"].items():
-        _check_config(config, f"configs.{task}", path)
-    for task, inside in section(data, "higher_is_better").items():
-        where = f"higher_is_better.{task}"
-        _expect(inside or {}, _is_directions, "true or false for each metric", where, path)
-    for name, sizes in (("n-samples", ("original", "effective")), ("results", ("sample_len",))):
-        for task, inside in parts[name].items():
-            for size in sizes:
-                where = f"{name}.{task}.{size}"
-                _expect(inside.get(size, 0), _is_size, "a number of items", where, path)
-    _check_block(data.get(KEY, {}), path)
+    for pattern, kind in _SHAPE:
+        for where, value in _values_at(data, pattern.split(".")):
+            if not _KINDS[kind](value):
+                shown = repr(value)
+                shown = shown if len(shown) <= 40 else shown[:40] + "…"
+                msg = f"{path}: {where} is {shown} and not {kind}"
+                raise LogError(f"{msg}, so lm-eval did not write it")
 
 
-def _check_config(config: Any, where: str, path: Path) -> None:
-    """Check what is read of the configuration of a task."""
-    for name in ("filter_list", "metric_list"):
-        if config.get(name) is not None:
-            _expect(config[name], _is_objects, "a list of objects", f"{where}.{name}", path)
-    for entry in config.get("filter_list") or ():
-        of = f"{where}.filter_list"
-        _expect(entry.get("name", ""), _is_text, "a text", f"{of}: name", path)
-        _expect(entry.get("filter") or [], _is_objects, "a list of objects", of, path)
-    key = section(config, "metadata").get("cluster_key", "")
-    _expect(key or "", _is_text, "the name of a field", f"{where}.metadata.cluster_key", path)
+def _values_at(value: Any, keys: Sequence[str], where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values under keys, ``*`` for each: not missing ones or null, but at a ``KEY!``."""
+    if not keys:
+        yield where, value
+        return
+    key, rest = keys[0].rstrip("!"), keys[1:]
+    if key == "*" and isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _values_at(each, rest, f"{where}: ")
+    elif isinstance(value, Mapping):
+        inside = cast("Mapping[str, Any]", value)
+        for name in inside if key == "*" else (key,):
+            if inside.get(name) is not None or keys[0].endswith("!"):
+                dot = "." if where and not where.endswith(": ") else ""
+                yield from _values_at(inside.get(name), rest, f"{where}{dot}{name}")
 
 
-def _check_block(block: Any, path: Path) -> None:
-    """Check the part of our own block that is read again: the replaced values."""
-    _expect(block, _is_object, "an object", KEY, path)
-    changes = block.get("rescored", [])
-    _expect(changes, _is_objects, "a list of objects", f"{KEY}.rescored", path)
-    for change in changes:
-        for name in ("task", "key", "logged"):
-            _expect(change.get(name), _is_text, "a text", f"{KEY}.rescored: {name}", path)
-        _expect(change["logged"], _is_json, "a value as JSON", f"{KEY}.rescored: logged", path)
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, kind) for v in cast("list[Any]", value))
 
 
-def _expect(value: Any, fits: Callable[[Any], bool], kind: str, where: str, path: Path) -> None:
-    if not fits(value):
-        shown = repr(value)
-        shown = shown if len(shown) <= 40 else shown[:40] + "…"
-        raise LogError(f"{path}: {where} is {shown} and not {kind}, so lm-eval did not write it")
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_object, cast("list[Any]", value)))
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, cast("list[Any]", value)))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_size(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
-
-
-def _is_directions(value: Any) -> bool:
-    return _is_object(value) and all(one in (True, False, None) for one in value.values())
-
-
-def _is_json(text: str) -> bool:
+def _is_json(text: Any) -> bool:
     try:
         json.loads(text)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "an object": lambda v: isinstance(v, dict),
+    "a list of objects": lambda v: _is_list_of(dict, v),
+    "a list of names": lambda v: _is_list_of(str, v),
+    "a text": lambda v: isinstance(v, str),
+    "a number of items": lambda v: isinstance(v, (int, float)) and 0 <= v < math.inf,
+    "true or false": lambda v: v in (True, False),
+    "a value as JSON": _is_json,
+}
+
+_SHAPE = (
+    ("results!", "an object"), ("configs!", "an object"), ("groups", "an object"),
+    ("n-samples", "an object"), ("group_subtasks", "an object"), (KEY, "an object"),
+    ("results.*!", "an object"), ("configs.*!", "an object"), ("groups.*!", "an object"),
+    ("n-samples.*!", "an object"), ("group_subtasks.*!", "a list of names"),
+    ("configs.*.filter_list", "a list of objects"), ("configs.*.metric_list", "a list of objects"),
+    ("configs.*.filter_list.*.name", "a text"),
+    ("configs.*.filter_list.*.filter", "a list of objects"),
+    ("configs.*.metadata.cluster_key", "a text"),
+    ("higher_is_better.*", "an object"), ("higher_is_better.*.*", "true or false"),
+    ("n-samples.*.original", "a number of items"), ("n-samples.*.effective", "a number of items"),
+    ("results.*.sample_len", "a number of items"),
+    (f"{KEY}.rescored", "a list of objects"), (f"{KEY}.rescored.*.task!", "a text"),
+    (f"{KEY}.rescored.*.key!", "a text"), (f"{KEY}.rescored.*.logged!", "a text"),
+    (f"{KEY}.rescored.*.logged", "a value as JSON"),
+)  # fmt: skip
+"""What is read of results, and of what kind it must be."""
 
 
 def without_block(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,12 +218,9 @@ def places(data: Mapping[str, Any], task: str) -> Iterator[dict[str, Any]]:
             yield inside[task]
 
 
-def section(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return an object inside results, empty if it is missing or null."""
-    found: Any = data
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+def filters_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of a task's filters, in order."""
+    return [each["name"] for each in config.get("filter_list") or () if "name" in each] or ["none"]
 
 
 def stderr_key(key: str) -> str:

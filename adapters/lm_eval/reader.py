@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.adapters.lm_eval.samples import (
     BRIER,
     Samples,
@@ -89,7 +88,7 @@ def read_texts(
     data, files = read
     texts: dict[tuple[str, str], ItemText] = {}
     for task, wanted in items.items():
-        inside = section(data, "samples").get(task)
+        inside = layout.section(data, "samples").get(task)
         if inside is not None:
             numbered = number_records(inside, f"{log.path}, samples of {task}")
             records = (record for _, doc_id, record in numbered if str(doc_id) in wanted)
@@ -121,10 +120,6 @@ class _Metric:
     @property
     def key(self) -> str:
         return f"{self.name},{self.filter}"
-
-    @property
-    def stderr_key(self) -> str:
-        return layout.stderr_key(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +215,9 @@ class _Run:
 
     def _logged(self, task: str, *, likelihoods: bool) -> _Logged | None:
         """Read the samples of a task; None if they were not logged, or are gone."""
-        pipelines = layout.section(self.data, "configs", task).get("filter_list") or ()
-        filters = [f["name"] for f in pipelines if "name" in f] or ["none"]
-        cluster = self._cluster_field(task)
         config = layout.section(self.data, "configs", task)
+        filters = layout.filters_of(config)
+        cluster = self._cluster_field(task)
         choices = config.get("output_type") == "multiple_choice"
         if "samples" in self.data:
             inside = layout.section(self.data, "samples")
@@ -283,6 +277,9 @@ class _Run:
         effective = size.get("effective", logged.get("sample_len"))
         population = size.get("original")
         config = layout.section(self.data, "configs", m.task)
+        given = layout.section(self.data, "n-shot").get(m.task)
+        # The number of examples changes the question.
+        shots = () if given is None else (("task.num_fewshot", str(given)),)
         return {
             "model": self.model,
             "measure": Measure(
@@ -295,10 +292,10 @@ class _Run:
             ),
             "source": self.source,
             "provenance": self._provenance(m.task, None),
-            "settings": (*self.settings, *task_settings(self.data, m.task)),
+            "settings": (*self.settings, *shots),
             "groups": tuple(self._groups(m)),
             "logged": as_number(logged.get(m.key)),
-            "logged_std_error": as_number(logged.get(m.stderr_key)),
+            "logged_std_error": as_number(logged.get(layout.stderr_key(m.key))),
             "logged_n": effective,
         }
 
@@ -312,7 +309,7 @@ class _Run:
                 weighting=weighting,
                 n_tasks=self.tree.n_tasks(name, m.key),
                 logged=as_number(logged.get(m.key)),
-                logged_std_error=as_number(logged.get(m.stderr_key)),
+                logged_std_error=as_number(logged.get(layout.stderr_key(m.key))),
                 notes=notes,
             )
 
@@ -501,7 +498,7 @@ def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, A
 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
     """Return a model's name, and the settings that distinguish models of the same name."""
-    config = section(data, "config")
+    config = layout.section(data, "config")
     arguments = model_arguments(config.get("model_args"))
     key = next((k for k in _NAMES if k in arguments), None)
     # Without a name among the arguments lm-eval gives the folder a random one.
@@ -526,9 +523,3 @@ def model_arguments(arguments: Any) -> dict[str, str]:
         return {str(k): str(v) for k, v in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     pairs = (part.partition("=") for part in str(arguments or "").split(",") if "=" in part)
     return {k.strip(): v.strip() for k, _, v in pairs}
-
-
-def task_settings(data: Mapping[str, Any], task: str) -> Settings:
-    """Return the settings of a task that change the question: the number of few-shot examples."""
-    shots = section(data, "n-shot").get(task)
-    return () if shots is None else (("task.num_fewshot", str(shots)),)

@@ -6,6 +6,7 @@ files that it saved. `harness` imports a module of lm-eval; `replay` and `adapti
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -18,7 +19,12 @@ from typing import Any
 
 import click
 
+from evalstats_plugin.adapters.lm_eval.layout import KEY
 from evalstats_plugin.errors import EvalStatsError, install_hint
+from evalstats_plugin.runtime.untrusted import printable_name
+
+_MOST_SHOWN = 20
+"""Intervals of a run that are printed when it has ended."""
 
 
 @click.command(
@@ -106,16 +112,30 @@ def _annotate(saved: Saved) -> None:
             import evalstats_plugin
 
             evalstats_plugin.annotate(path, in_place=True)
+            found = _intervals_in(path)
         # The user's run is worth more than our annotation: no error may pass.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             why = str(error) or type(error).__name__
             _print_error(f"{path} is as lm-eval wrote it: not annotated ({why})")
         else:
-            _print_error(f"annotated {path}")
+            _print_error("\n  ".join([f"annotated {path}", *found]))
     if saved.missing:
         _print_error(
             "lm-eval wrote no results file, so nothing is annotated (is --output_path given?)"
         )
+
+
+def _intervals_in(path: Path) -> list[str]:
+    """Return a line for each interval that a results file was annotated with."""
+    block: Any = json.loads(path.read_text(encoding="utf-8")).get(KEY, {})
+    rows = [row for row in block.get("intervals", ()) if row["low"] is not None]
+    lines = [
+        f"{printable_name(row['task'])} {printable_name(row['metric'])} {row['estimate']:.4f} "
+        f"[{row['low']:.4f}, {row['high']:.4f}]"
+        for row in rows[:_MOST_SHOWN]
+    ]
+    more = len(rows) - len(lines)
+    return [*lines, f"and {more} more: evalstats-plugin report {path}"] if more else lines
 
 
 def _print_error(text: str) -> None:

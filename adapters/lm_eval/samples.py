@@ -30,11 +30,11 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.texts import together, with_response
+from evalstats_plugin.runtime.files import field_of, parse_line, section
 
 MAX_LINE = 1 << 28
 """Bytes of the longest line; far above any real one (64 answers of 16,000 tokens are 4 MB)."""
@@ -141,6 +141,11 @@ def read_records(path: Path, wanted: Collection[str] | None = None) -> Iterator[
     """
     records = _records(path, in_full=True, wanted=wanted)
     return (record for _, i, record in records if wanted is None or str(i) in wanted)
+
+
+def numbered(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Yield line number, item id and sample in full; raises `LogError` as `read_samples`."""
+    return _records(path, in_full=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,44 +373,15 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if len(line) >= MAX_LINE:
         msg = f"{where} is longer than {MAX_LINE >> 20} MiB: it holds more than one sample"
         raise LogError(msg)
-    try:
-        record: Any = json.loads(line)
-    except UnicodeDecodeError as error:
-        msg = f"{where} is not UTF-8 text ({error.reason} at byte {error.start} of the line)"
-        raise LogError(msg) from error
-    except json.JSONDecodeError as error:
-        if line.endswith(b"\n"):
-            msg = f"{where} is not JSON ({error.msg} at character {error.pos})"
-        else:
-            msg = (
-                f"{where}, the last, is cut off: the run was killed while writing, or the copy is "
-                "incomplete; run it again, or remove the line to go on without that item"
-            )
-        raise LogError(msg) from error
-    except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits; thousands of nested brackets.
-        raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
-    if not isinstance(record, dict) or "doc_id" not in record:
+    record = parse_line(line, where)
+    if "doc_id" not in record:
         raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
-    return cast("dict[str, Any]", record)
+    return record
 
 
 def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
     """Return the doc field that names clusters: the caller's, else the task's ``cluster_key``."""
     return asked or section(config, "metadata").get("cluster_key")
-
-
-def field_of(doc: object, path: str) -> str | None:
-    """Return a field of a doc as text, by a dotted path; None where there is none.
-
-    >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
-    '3'
-    """
-    for key in path.split("."):
-        if not isinstance(doc, Mapping) or key not in doc:
-            return None
-        doc = doc[key]  # pyright: ignore[reportUnknownVariableType]
-    return doc if isinstance(doc, str) else json.dumps(doc, sort_keys=True)
 
 
 def as_number(value: Any) -> float | None:
@@ -622,10 +598,6 @@ def unweighted_stderr(stderrs: Sequence[float]) -> float:
     return math.sqrt(sum(s**2 for s in stderrs)) / len(stderrs)
 
 
-def _is_stderr(key: str) -> bool:
-    return key.partition(",")[0].endswith("_stderr")
-
-
 class Tree:
     """The groups of tasks of one run, in the order of lm-eval's own table."""
 
@@ -683,7 +655,7 @@ class Tree:
             return "micro", (fits,)
         if len(fits) > 1:
             logged = self.results.get(group, {})
-            others = [each for each in logged if each != key and not _is_stderr(each)]
+            others = [k for k in logged if k != key and not k.partition(",")[0].endswith("_stderr")]
             found = [self._fits(group, other) for other in others]
             alone = [each for each in found if not isinstance(each, str) and len(each) == 1]
             fits = alone[0] if alone else fits

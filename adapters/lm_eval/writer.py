@@ -21,14 +21,6 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.layout import (
-    KEY,
-    Change,
-    places,
-    section,
-    stderr_key,
-    without_block,
-)
 from evalstats_plugin.adapters.lm_eval.reader import read_results
 from evalstats_plugin.adapters.lm_eval.samples import (
     Tree,
@@ -50,7 +42,6 @@ from evalstats_plugin.runtime.writing import Revision, revision
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
 _END = re.compile(rb"\s*\}\s*$")
-_CHUNK = 1 << 20
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
@@ -107,11 +98,11 @@ def original_bytes(path: Path) -> bytes:
     """
     content = path.read_bytes()
     data: dict[str, Any] = json.loads(content)
-    if KEY not in data:
+    if layout.KEY not in data:
         return content
     end = _END.search(content)
-    logged = without_block(data)
-    shown = {key: value for key, value in data.items() if key != KEY}
+    logged = layout.without_block(data)
+    shown = {key: value for key, value in data.items() if key != layout.KEY}
     for start in reversed([m.start() for m in _START.finditer(content)]):
         stripped = content[:start] + (end.group(0) if end else b"")
         if _is_json_of(stripped, shown):
@@ -154,23 +145,17 @@ def _sources(path: Path, original: bytes, data: Mapping[str, Any]) -> list[dict[
     for task in sorted(data["configs"]):
         samples = layout.samples_path(path, task, data)
         if samples.is_file():
-            found.append((samples.name, _sha256(samples), samples.stat().st_size))
+            with samples.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.append((samples.name, digest, samples.stat().st_size))
     return [{"file": name, "sha256": digest, "bytes": size} for name, digest, size in found]
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[Change]]:
+def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[layout.Change]]:
     """Return results in which means that their items contradict are replaced, and the changes."""
     changed = copy.deepcopy(dict(data))
     tree = Tree(data)
-    changes: list[Change] = []
+    changes: list[layout.Change] = []
     touched: set[tuple[str, str]] = set()
     kept: set[tuple[str, str]] = set()
     for r in read_results(data, path, Selection()):
@@ -199,18 +184,18 @@ def _of_task(r: Responses) -> Iterator[tuple[str, float]]:
     # With missing scores (nanmean) the standard error is a bootstrap's, valid if the value is.
     gaps = bool(np.isnan(scores).any())
     if wrong or (not gaps and disagreement(scores, None, r.logged_std_error) is not None):
-        yield stderr_key(r.metric), stderr
+        yield layout.stderr_key(r.metric), stderr
 
 
 def _of_group(
     changed: Mapping[str, Any], tree: Tree, group: str, metric: str
 ) -> Iterator[tuple[str, float]]:
     """Yield a group's keys, from the values of its tasks as they are now."""
-    if metric not in section(changed, "results", group):
+    if metric not in layout.section(changed, "results", group):
         return
-    tasks = [t for t in tree.leaves(group) if metric in section(changed, "results", t)]
+    tasks = [t for t in tree.leaves(group) if metric in layout.section(changed, "results", t)]
     values = [as_number(changed["results"][t][metric]) for t in tasks]
-    errors = [as_number(changed["results"][t].get(stderr_key(metric))) for t in tasks]
+    errors = [as_number(changed["results"][t].get(layout.stderr_key(metric))) for t in tasks]
     means = [v for v in values if v is not None]
     known = [e for e in errors if e is not None]
     sizes = [tree.size(t) for t in tasks]
@@ -222,20 +207,20 @@ def _of_group(
     else:
         yield metric, sum(means) / len(means)
     if len(known) < len(tasks):
-        yield stderr_key(metric), math.nan
+        yield layout.stderr_key(metric), math.nan
     else:
         error = pooled_stderr(known, sizes) if micro else unweighted_stderr(known)
-        yield stderr_key(metric), error
+        yield layout.stderr_key(metric), error
 
 
-def _put(data: Mapping[str, Any], task: str, key: str, value: float) -> list[Change]:
+def _put(data: Mapping[str, Any], task: str, key: str, value: float) -> list[layout.Change]:
     """Replace a value in results and groups; return the change, or nothing if the values agree."""
     logged = data["results"][task].get(key)
     before = as_number(logged)
     undefined = before is None and math.isnan(value)
     if logged is None or undefined or (before is not None and same(before, value)):
         return []
-    for place in places(data, task):
+    for place in layout.places(data, task):
         if key in place:
             place[key] = "N/A" if math.isnan(value) else value  # as lm-eval writes it
     new = value if math.isfinite(value) else None

@@ -47,6 +47,7 @@ from evalstats_plugin.adapters.tabular.rows import (
     fill,
     groups_of,
     metric_of,
+    summed_up,
     without_empty_rows,
 )
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -304,15 +305,17 @@ def _responses(
         )
     loaded, about_rows = without_empty_rows(table.load(layout.used))
     parts = {part: loaded[name] for part, name in layout.columns.items()}
-    size = len(parts["item"].codes)
+    size = len(loaded[layout.scores[0]].codes)
     if not size and not may_be_empty:
         msg = f"{table.where} has columns and no rows. Write a row for each epoch of each item."
         raise DesignError(msg)
     defaults, about_names = default_names(path, layout, table.names)
     notes = (*table.notes, *layout.notes, *about_names, *about_rows)
     rows = Rows(table.where, layout, parts, size, notes)
-    rows.refuse_empty("item")
-    ids = as_item_ids(parts["item"].values)
+    is_summary = "item" not in parts
+    if not is_summary:
+        rows.refuse_empty("item")
+    ids = as_item_ids(() if is_summary else parts["item"].values)
     columns = [rows.names(part, defaults[part]) for part in ("model", "task")]
     source = Source(path=path, harness=TABULAR)
     for name in layout.scores:
@@ -334,7 +337,10 @@ def _responses(
             )
             noted = replace(rows, notes=(*notes, *about_scores))
             for g, mine in wanted:
-                yield fill(g, source, noted, mine, ids=ids, scores=scores)
+                if is_summary:
+                    yield summed_up(g, source, noted, mine, scores)
+                else:
+                    yield fill(g, source, noted, mine, ids=ids, scores=scores)
 
 
 def scores_of(column: Column, name: str, where: str, codes: Sequence[float] = ()) -> Scores:
@@ -428,7 +434,7 @@ def _refuse_mixed(
 
 
 def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Responses]:
-    """Read a matrix of one task, named as the file, under the metric ``score``.
+    """Read a matrix under the metric ``score``, of the task in a column or named as the file.
 
     The names of the rows are in the column ``model`` or ``item``, else in the first column. Epochs
     are in the names (`epochs_in`), or of rows of items in a column ``epoch``. Columns of texts are
@@ -444,21 +450,20 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     if not table.names:
         raise LogError(f"{table.where} has no heading. Name its columns in the first row.")
     rows_are, columns_are = ("model", "item") if selection.wide == "models" else ("item", "model")
-    path = log.path
     heads = _heads(table, with_one_heading(log.head), selection.columns, rows_are)
-    # The epochs of rows of items are in a column of their own.
+    # The epochs of rows of items are in a column of their own; so is the task, where it is said.
     epoch = find(table.names, COLUMNS["epoch"], {heads}) if rows_are == "item" else None
-    names = [name for name in table.names if name not in (heads, epoch)]
+    task = find(table.names, COLUMNS["task"], {heads})
+    names = [name for name in table.names if name not in (heads, epoch, task)]
     if not names:
         msg = f"{table.where} has one column only. Write a column for each {columns_are} beside it."
         raise DesignError(msg)
-    wanted = [heads, *names] if epoch is None else [heads, epoch, *names]
+    wanted = [heads, *(name for name in (epoch, task) if name is not None), *names]
     loaded, about_rows = without_empty_rows(table.load(wanted))
-    column = loaded[heads]
+    names_of_rows = loaded[heads]
     if epoch is not None:
-        of_epochs = zip(column.texts(), loaded[epoch].texts(), strict=True)
-        column = Column.of(f"{item}.{k}" if item else "" for item, k in of_epochs)
-    rows = _row_names(column, heads, rows_are, table.where)
+        of_epochs = zip(names_of_rows.texts(), loaded[epoch].texts(), strict=True)
+        names_of_rows = Column.of(f"{item}.{k}" if item else "" for item, k in of_epochs)
     texts = [name for name in names if _is_text(loaded[name])]
     if 0 < len(texts) < len(names):
         names = [name for name in names if name not in texts]
@@ -469,18 +474,36 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     except DesignError as error:
         hint = f"In a matrix all columns but {heads!r} are of scores. Remove any that is not."
         raise DesignError(f"{error} {hint}") from error
-    matrix = np.stack([scores for scores, _ in parsed], axis=1)
-    models, items = (rows, names) if rows_are == "model" else (names, rows)
-    scores = matrix if rows_are == "model" else matrix.T
-    task = path.name.partition(".")[0] or path.name
-    if not (selection.wants_task(task) and selection.wants_metric(_METRIC, task)):
-        return []
+    notes = (*table.notes, *dict.fromkeys(note for _, each in parsed for note in each))
+    shown = (f"{counted(len(notes), 'column')}: {few(notes, 1)}",) if len(notes) > 1 else notes
+    shown += (*about_rows, *_notes_on_heads(heads, rows_are, columns_are))
+    whole = np.stack([scores for scores, _ in parsed], axis=1)
+    own_name = log.path.name.partition(".")[0] or log.path.name
+    tasks = np.full(len(whole), own_name) if task is None else loaded[task].texts()
+    found: list[Responses] = []
+    for name in dict.fromkeys(tasks.tolist()) or (own_name,):
+        mine = tasks == name
+        rows = _row_names(names_of_rows.take(mine), heads, rows_are, table.where)
+        if _wanted(selection, name or own_name, _METRIC):
+            by_model = (rows, names, whole[mine]) if rows_are == "model" else (
+                (names, rows, whole[mine].T)
+            )  # fmt: skip
+            found += _of_matrix(log.path, name or own_name, by_model, selection, shown)
+    return found
+
+
+def _of_matrix(
+    path: Path,
+    task: str,
+    matrix: tuple[Sequence[str], Sequence[str], NDArray[np.float64]],
+    selection: Selection,
+    notes: tuple[str, ...],
+) -> list[Responses]:
+    """Return the responses of models × items: their names, and scores of shape (N, M)."""
+    models, items, scores = matrix
     found, about_epochs = epochs_in(items)
     places = np.arange(len(items))[:, None] if found is None else found.places
     ids = as_item_ids(items if found is None else found.items)
-    notes = (*table.notes, *dict.fromkeys(note for _, each in parsed for note in each))
-    shown = (f"{counted(len(notes), 'column')}: {few(notes, 1)}",) if len(notes) > 1 else notes
-    shown += (*about_rows, *about_epochs, *_notes_on_heads(heads, rows_are, columns_are))
     return [
         Responses(
             model=model,
@@ -488,7 +511,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
             item_ids=ids if not selection.header_only else ids[:0],
             scores=scores[i][places] if not selection.header_only else np.empty((0, 1)),
             source=Source(path=path, harness=TABULAR),
-            notes=shown,
+            notes=(*notes, *about_epochs),
         )
         for i, model in enumerate(models)
     ]

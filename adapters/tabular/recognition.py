@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "epoch": ("epoch", "repeat", "trial", "attempt", "replicate", "take"),
     "score": (
         "score", "correct", "is_correct", "value", "accuracy", "acc", "exact_match", "passed",
-        "success", "reward", "result",
+        "success", "reward", "result", "mean",
     ),
     "cluster": ("cluster", "cluster_id"),
     "hash": ("hash", "item_hash", "sample_hash", "doc_hash"),
@@ -56,7 +56,13 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Known names of the columns of each part of a row, the most specific first."""
 
-OF_NO_METRIC = frozenset({"score", "value", "result"})
+OF_SUMMARIES: Mapping[str, tuple[str, ...]] = {
+    "n": ("n", "n_items", "n_samples", "num_samples", "count", "total"),
+    "std_error": ("std_error", "stderr", "standard_error", "se"),
+}
+"""The same of tables without items, with a row for each value of a model on a task."""
+
+OF_NO_METRIC = frozenset({"score", "value", "result", "mean"})
 """Names of a column of scores that do not name a metric."""
 
 BY_ORDER = "order"
@@ -189,10 +195,13 @@ def layout_of(
     asked = [pair for pair in asked if not (by_order and pair[0] == "epoch")]
     _check_asked(names, asked, where)
     columns = {part: name for part, name in asked if part != "score"}
+    known_parts = COLUMNS if find(names, COLUMNS["item"], set()) or "item" in columns else (
+        {**COLUMNS, **OF_SUMMARIES}
+    )  # fmt: skip
     scores = tuple(name for part, name in asked if part == "score")
     if cluster is not None and cluster in names:
         columns["cluster"] = cluster
-    for part, known in COLUMNS.items():
+    for part, known in known_parts.items():
         if part in columns or (part == "score" and scores) or (part == "epoch" and by_order):
             continue
         found = find(names, known, {*columns.values(), *scores})
@@ -206,7 +215,7 @@ def layout_of(
 
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
     for part, name in asked:
-        check_known("part of a row", part, COLUMNS)
+        check_known("part of a row", part, {**COLUMNS, **OF_SUMMARIES})
         if name not in names:
             raise SelectionError(missing_column(name, names, where))
     once = [part for part, _ in asked if part != "score"]
@@ -218,7 +227,9 @@ def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: 
 def _check_enough(
     columns: Mapping[str, str], scores: Sequence[str], names: Sequence[str], where: str
 ) -> None:
-    lacking = [p for p, there in (("item", "item" in columns), ("score", scores)) if not there]
+    summed = scores and OF_SUMMARIES.keys() & columns.keys()
+    there = {"item": bool(summed) or "item" in columns, "score": bool(scores)}
+    lacking = [part for part, is_there in there.items() if not is_there]
     if lacking:
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]

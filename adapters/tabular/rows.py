@@ -6,6 +6,7 @@ responses from one group, and checks that its rows are consistent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,6 +96,51 @@ def fill(
         item_hashes=of_items.hashes(),
         notes=(*table.notes, *about_clusters),
     )
+
+
+def summed_up(
+    group: Group, source: Source, table: Rows, rows: IntArray, scores: Floats
+) -> Responses:
+    """Return the value of a model on a task where that is all that the table has.
+
+    Raises
+    ------
+    DesignError
+        Two rows are of one model, task and metric, or a number of items is none.
+    """
+    if len(rows) > 1:
+        raise DesignError(
+            f"{table.where}: {at_rows(rows)} are all of model {group.model!r}, task {group.task!r} "
+            f"and metric {group.metric!r}. Keep one of them, or name the column of items "
+            "(--columns item=COLUMN)."
+        )
+    value = float(scores[rows[0]])
+    n, std_error = (_number_of(part, table, rows) for part in ("n", "std_error"))
+    if n is not None and (n < 1 or not n.is_integer()):
+        expected = "a whole number of items"
+        raise DesignError(f"{table.where}: n is {n:g} in {at_rows(rows)}. Write {expected}.")
+    notes = ["no interval: a value without its items"]
+    if n is not None and std_error is None and n > 1 and 0 <= value <= 1:
+        k = round(value * n)
+        if abs(k - value * n) <= 1e-6 * n:
+            std_error = math.sqrt(value * (1 - value) / (n - 1))
+            notes.append(f"taken for {k} of {n:.0f} answers right, and none in part")
+    return Responses(
+        model=group.model,
+        measure=Measure(task=group.task, metric=group.metric),
+        source=source,
+        logged=None if math.isnan(value) else value,
+        logged_std_error=std_error,
+        logged_n=None if n is None else int(n),
+        notes=(*table.notes, *notes),
+    )
+
+
+def _number_of(part: str, table: Rows, rows: IntArray) -> float | None:
+    column = table.parts.get(part)
+    if column is None or column.empty[rows[0]]:
+        return None
+    return float(column.numbers(part, table.where, "a number")[rows[0]])
 
 
 def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -214,28 +214,22 @@ def _wide(responses: ResponseSet) -> tuple[Any, list[str]]:
     return pa.table(columns, names=["model", *names]), notes
 
 
-def _notes_on_duplicates(responses: ResponseSet, every: Sequence[Responses]) -> list[str]:
-    more = len(responses) - len(every)
-    if not more:
-        return []
-    return [f"{more} more responses of the same model, task and metric: the latest are written"]
+def _notes_on_duplicates(responses: ResponseSet, every: Sequence[Responses]) -> Iterator[str]:
+    if more := len(responses) - len(every):
+        yield f"{more} more responses of the same model, task and metric: the latest are written"
 
 
-def _notes_on_missing(every: Sequence[Responses]) -> list[str]:
-    without = [r for r in every if not r.scores.size]
-    if not without:
-        return []
-    return [
-        f"{len(without)} of the responses have no scores of items, so no rows ({_named(without)}): "
-        "only every-eval-ever and parquet hold their values"
-    ]
+def _notes_on_missing(every: Sequence[Responses]) -> Iterator[str]:
+    if without := [r for r in every if not r.scores.size]:
+        yield (
+            f"{len(without)} of the responses have no scores of items, so no rows "
+            f"({_named(without)}): only every-eval-ever and parquet hold their values"
+        )
 
 
-def _notes_on_pairs(every: Sequence[Responses]) -> list[str]:
-    paired = [r for r in every if r.pairs is not None]
-    if not paired:
-        return []
-    return [f"of labels and texts of items only the value they make is held: {_named(paired)}"]
+def _notes_on_pairs(every: Sequence[Responses]) -> Iterator[str]:
+    if paired := [r for r in every if r.pairs is not None]:
+        yield f"of labels and texts of items only the value they make is held: {_named(paired)}"
 
 
 def _named(some: Sequence[Responses]) -> str:

@@ -147,6 +147,55 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise LogError(f"{path} cannot be read as JSON ({error}); it may be damaged") from error
 
 
+def section(found: Any, *keys: str) -> Mapping[str, Any]:
+    """Return an object inside JSON, empty if it is missing, null or of another kind."""
+    for key in keys:
+        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def field_of(found: Any, path: str) -> str | None:
+    """Return a field as text, by its name or a dotted path; None if there is none.
+
+    >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
+    '3'
+    """
+    whole = isinstance(found, Mapping) and path in found
+    for key in [path] if whole else path.split("."):
+        if not isinstance(found, Mapping) or key not in found:
+            return None
+        found = cast("Mapping[str, Any]", found)[key]
+    return found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str)
+
+
+def parse_line(line: bytes, where: str) -> dict[str, Any]:
+    """Parse one line of JSON lines: an object.
+
+    Raises
+    ------
+    LogError
+        It is cut off, not UTF-8, not JSON or no object; the message begins with its place.
+    """
+    try:
+        record: Any = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        msg = f"{where} is not UTF-8 text ({error.reason} at byte {error.start} of the line)"
+        raise LogError(msg) from error
+    except json.JSONDecodeError as error:
+        if line.endswith(b"\n"):
+            raise LogError(f"{where} is not JSON ({error.msg} at character {error.pos})") from error
+        raise LogError(
+            f"{where}, the last, is cut off: the run was killed while writing, or the copy is "
+            "incomplete; run it again, or remove the line to go on without that item"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits; thousands of nested brackets.
+        raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
+    if not isinstance(record, dict):
+        raise LogError(f"{where} holds no object of JSON")
+    return cast("dict[str, Any]", record)
+
+
 def json_like(content: bytes) -> tuple[Callable[[object], bytes], bool]:
     r"""Return what writes JSON in the layout of a text, and whether it gives that text itself.
 

@@ -224,6 +224,29 @@ def test_a_data_frame_of_some_samples_gives_these_alone() -> None:
     assert any("as in the data frame" in note for note in first.notes)
 
 
+@pytest.mark.needs("inspect_ai")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_samples_without_their_logs_are_read_from_their_own_columns(kind: str) -> None:
+    """Grades, parts of a score and samples without one; what is lacking is named."""
+    from inspect_ai.analysis import EvalModel, EvalTask, SampleScores, SampleSummary, samples_df
+
+    columns = (*SampleSummary, *SampleScores, *EvalModel, *EvalTask)
+    frame: Any = samples_df(str(INSPECT), columns=columns, quiet=True).drop(columns=["log"])
+    given = frame if kind == "pandas" else pa.Table.from_pandas(frame)
+    expected = {(r.model, r.task, r.metric): r for r in es.read(INSPECT)}
+    found = {(r.model, r.task, r.metric): r for r in es.read(given)}
+
+    assert {key for key in expected if "/" not in key[2]} <= set(found)
+    assert any(":" in metric for _, _, metric in found)
+    for key in expected.keys() & found:
+        order = [found[key].item_ids.tolist().index(i) for i in expected[key].item_ids.tolist()]
+        np.testing.assert_array_equal(expected[key].scores, found[key].scores[order])
+        assert any("without its column log" in note for note in found[key].notes)
+    with pytest.raises(LogError, match=r"neither the column log nor model, task_name: keep"):
+        es.read(frame.drop(columns=["model", "task_name"]))
+
+
 def test_paths_may_be_in_lists_and_file_addresses(tmp_path: Path) -> None:
     shutil.copytree(LM_EVAL, tmp_path / "a folder")
     place = tmp_path / "a folder"

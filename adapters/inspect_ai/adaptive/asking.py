@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evalstats_plugin.adapters.inspect_ai.adaptive import MANAGER, TASK_ARGS
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
 from evalstats_plugin.adapters.inspect_ai.archive.samples import question_hash
-from evalstats_plugin.adapters.inspect_ai.scorers import as_score
+from evalstats_plugin.adapters.inspect_ai.estimands import as_score
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.records import record_of

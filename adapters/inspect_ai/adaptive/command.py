@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _run = under("What is run")
+_DISTINCT = ("model", "model_args", "task_args", "limit", "epochs", "bank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ def inspect(task: str, *, asked: Options, output: Output) -> None:
 
     # The state file must be on a local disk.
     folder = Path() if "://" in asked.log_dir else Path(asked.log_dir)
-    state = asked.state or folder / f"adaptive_{_name(task, asked)}.answers"
+    state = asked.state or folder / f"adaptive_{options.name_of(asked, _DISTINCT, task)}.answers"
     plan = asked.plan(state=state)
     shown = sys.stdout.isatty() and not output.quiet
 
@@ -115,24 +114,15 @@ def _run_of(task: str, asked: Options, *, shown: bool) -> Run:
 
 
 def _values(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` with values in YAML, as Inspect does."""
-    import yaml
+    """Read ``NAME=VALUE`` as Inspect does: values in YAML, or with commas between."""
+    from inspect_ai._cli.util import parse_cli_args
+    from yaml import YAMLError
 
-    found: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
+        if "=" not in text:
             raise SelectionError(f"{text!r} gives no value: write it like NAME=VALUE")
-        try:
-            found[name.replace("-", "_")] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            msg = f"{text!r}: the value is not YAML"
-            raise SelectionError(f"{msg}: {getattr(error, 'problem', error)}") from error
-    return found
-
-
-def _name(task: str, asked: Options) -> str:
-    """Hash what distinguishes tests whose state files are in one folder."""
-    names = ("model", "model_args", "task_args", "limit", "epochs", "bank")
-    text = json.dumps([task, *(getattr(asked, name) for name in names)])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    try:
+        return parse_cli_args(texts)
+    except YAMLError as error:
+        msg = f"{', '.join(texts)}: a value is not YAML"
+        raise SelectionError(f"{msg}: {getattr(error, 'problem', error)}") from error

@@ -69,6 +69,9 @@ IN_ORDER = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 FORMAT = 2
 """The format of a log that does not name it: that of all releases since 2024."""
 
+_LATER = "; a later inspect_ai may read it, and else only the program that wrote it"
+"""What helps where a log has a later format."""
+
 _KEYS = re.compile(r'"(\w+)"\s*:')
 _KEY = re.compile(r'[{,]\s*"([^"\\]*)"\s*:\s*')
 
@@ -150,7 +153,7 @@ def parsing(path: Path) -> Generator[None, None, None]:
 
 def _broken(path: Path, error: Exception) -> LogError:
     text = f"{type(error).__name__}: {one_line(error)}"
-    hint = "; upgrade inspect_ai" if "of log format" in text else ""
+    hint = _LATER if "of log format" in text else ""
     return LogError(f"{path} cannot be read as an Inspect log: {text}{hint}")
 
 
@@ -163,10 +166,7 @@ def check_version(found: int, path: Path) -> None:
     """Raise `LogError` if the log format is later than the installed Inspect knows."""
     known: int = load_inspect().EvalLog.model_fields["version"].default
     if found > known:
-        msg = (
-            f"{path} has log format {found}, the installed inspect_ai reads up to {known}: "
-            "upgrade inspect_ai"
-        )
+        msg = f"{path} has log format {found}, the installed inspect_ai reads up to {known}{_LATER}"
         raise LogError(msg)
 
 

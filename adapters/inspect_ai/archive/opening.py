@@ -18,14 +18,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from evalstats_plugin.adapters.inspect_ai.archive import guard
-from evalstats_plugin.adapters.inspect_ai.archive.guard import (
-    HEADER,
-    JOURNAL,
-    SAMPLES,
-    START,
-    SUMMARIES,
-    Form,
-)
 from evalstats_plugin.adapters.inspect_ai.archive.members import (
     Edit,
     elements,
@@ -80,7 +72,7 @@ _LEFT_OUT_OF_SCORES = ("answer", "explanation", "metadata", "history")
 
 @contextmanager
 def opened(
-    log: LogFile, form: Form, *, header_only: bool
+    log: LogFile, form: guard.Form, *, header_only: bool
 ) -> Generator[tuple[EvalLog, ReadSamples], None, None]:
     """Give a log's header, and a function that reads its samples.
 
@@ -101,7 +93,7 @@ def opened(
 
 
 def read_outputs(
-    log: LogFile, form: Form, items: Mapping[str, Collection[str]]
+    log: LogFile, form: guard.Form, items: Mapping[str, Collection[str]]
 ) -> tuple[str, list[EvalSample]]:
     """Return a log's task, and the samples, with their output, of those of its items asked for.
 
@@ -169,7 +161,7 @@ def _read_header(archive: Archive) -> EvalLog:
 def version_in(log: str) -> int:
     """Return the schema version of a log with its header only."""
     with ZipFile(log) as archive:
-        name = HEADER if HEADER in archive.NameToInfo else START
+        name = guard.HEADER if guard.HEADER in archive.NameToInfo else guard.START
         version: Any = json.loads(archive.read(name)).get("version")
     return version if isinstance(version, int) else 0
 
@@ -268,16 +260,16 @@ class Archive:
     @property
     def header_members(self) -> list[ZipInfo]:
         """The header, or the journal that replaces it until a run has ended."""
-        if HEADER in self._members:
-            return [self._members[HEADER]]
-        return [m for n, m in self._members.items() if n == START or n.startswith(_CONFIG)]
+        if guard.HEADER in self._members:
+            return [self._members[guard.HEADER]]
+        return [m for n, m in self._members.items() if n == guard.START or n.startswith(_CONFIG)]
 
     @property
     def summary_members(self) -> list[ZipInfo]:
         """The summaries of all samples, or the journal of summaries."""
-        if SUMMARIES in self._members:
-            return [self._members[SUMMARIES]]
-        return [m for n, m in self._members.items() if n.startswith(JOURNAL)]
+        if guard.SUMMARIES in self._members:
+            return [self._members[guard.SUMMARIES]]
+        return [m for n, m in self._members.items() if n.startswith(guard.JOURNAL)]
 
     @property
     def sample_members(self) -> list[ZipInfo]:
@@ -285,13 +277,13 @@ class Archive:
         return [
             m
             for n, m in self._members.items()
-            if n.startswith(SAMPLES) and n.endswith(".json") and n.count("/") == 1
+            if n.startswith(guard.SAMPLES) and n.endswith(".json") and n.count("/") == 1
         ]
 
     @property
     def is_chunked(self) -> bool:
         """Whether some samples are stored in pieces, which Inspect itself cannot read yet."""
-        return any(n.startswith(SAMPLES) and n.endswith(_CHUNKED) for n in self._members)
+        return any(n.startswith(guard.SAMPLES) and n.endswith(_CHUNKED) for n in self._members)
 
     @contextmanager
     def header(self) -> Generator[str, None, None]:
@@ -304,9 +296,9 @@ class Archive:
         members = self.summary_members
         total = sum(m.file_size for m in members)
         guard.check_size(total, guard.MAX_SUMMARIES, "summaries", self.path)
-        if SUMMARIES in self._members:
+        if guard.SUMMARIES in self._members:
             for part in in_parts(map(edit, self._elements(*members)), _PART):
-                yield self._copied({}, edited={SUMMARIES: part})
+                yield self._copied({}, edited={guard.SUMMARIES: part})
         elif members:
             # All in one log, because Inspect finds out whether one of a journal is missing.
             edited = {m.filename: [*map(edit, self._elements(m))] for m in members}
@@ -382,4 +374,4 @@ def _item_in(member: str) -> str:
     >>> _item_in("samples/arith/7_epoch_2.json")
     'arith/7'
     """
-    return printable_name(member.removeprefix(SAMPLES).rpartition("_epoch_")[0])
+    return printable_name(member.removeprefix(guard.SAMPLES).rpartition("_epoch_")[0])

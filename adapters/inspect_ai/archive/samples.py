@@ -14,6 +14,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.hookspecs import ItemText
+from evalstats_plugin.runtime.files import field_of
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class LoggedSample:
     failed: bool = False
     """Whether it ended in an error."""
     invalidated: bool = False
+    limit: str = ""
+    """The limit that stopped it, such as "token"."""
 
     @property
     def is_cut(self) -> bool:
@@ -82,6 +85,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
+        limit=summary.limit or "",
     )
 
 
@@ -99,6 +103,7 @@ def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
         fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
         failed=sample.error is not None,
         invalidated=sample.invalidation is not None,
+        limit=summary.limit or "",
     )
 
 
@@ -118,23 +123,6 @@ def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]
         for name, s in (sample.scores or {}).items()
     }
     return _fields({"scores": scores}, wanted)
-
-
-def field_of(metadata: Mapping[str, Any], path: str) -> str | None:
-    """Return a field as text, by its name or a dotted path; None if there is none.
-
-    >>> field_of({"source": {"page": 3}}, "source.page")
-    '3'
-    """
-    if path in metadata:
-        value: Any = metadata[path]
-    else:
-        value = metadata
-        for key in path.split("."):
-            if not isinstance(value, Mapping) or key not in value:
-                return None
-            value = value[key]  # pyright: ignore[reportUnknownVariableType]
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def question_hash(summary: EvalSampleSummary) -> str:

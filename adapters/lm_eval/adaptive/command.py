@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +107,8 @@ def lm_eval(*, asked: Options, output: Output) -> None:
     from evalstats_plugin.adapters.lm_eval.adaptive import run
     from evalstats_plugin.logs.annotating import annotate
 
-    state = asked.state or asked.output_path / f"adaptive_{_name(asked)}.answers"
+    name = options.name_of(asked, ("model", "model_args", "tasks", "bank", *_ASKING))
+    state = asked.state or asked.output_path / f"adaptive_{name}.answers"
     plan = asked.plan(batch=_BATCH, state=state)
     plan.load()  # report problems of the bank before lm-eval's slow import
     with quiet_harness():
@@ -164,13 +163,6 @@ def _model(asked: Options) -> Model:
         asking={name: given.get(name, getattr(asked, name)) for name in _ASKING},
         scoring={name: getattr(asked, name) for name in _SCORING},
     )
-
-
-def _name(asked: Options) -> str:
-    """Hash what distinguishes tests whose state files are in one folder."""
-    names = ("model", "model_args", "tasks", "bank", *_ASKING)
-    text = json.dumps([getattr(asked, name) for name in names])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _show(asked: Options, output: Output, written: Path) -> None:

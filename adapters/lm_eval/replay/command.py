@@ -167,7 +167,8 @@ def _rescore(log: Path, asked: Options) -> _Scored:
                 (scratch / part).replace(temporary)
     for note in made["notes"]:
         echo_message("note", note)
-    rows = [_row(log, place, Change(*change)) for change in made["changes"]]
+    about = {"source": str(log), "output": str(place)}
+    rows = [about | change for change in made["changes"]]
     return _Scored(rows, _OWN_CODE if asked.include_path else done.enforced(output))
 
 
@@ -237,19 +238,8 @@ def read_filters(texts: Sequence[str]) -> list[dict[str, Any]] | None:
     return filters or None
 
 
-class Change(NamedTuple):
-    """One value before and after; None where the log has none."""
-
-    task: str
-    metric: str
-    old: Any
-    new: Any
-    old_std_error: Any
-    new_std_error: Any
-
-
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    """Pair the values of the tasks and groups that were scored again."""
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Pair the values of the tasks and groups that were scored again; None where a log has none."""
     for task, after in new["results"].items():
         before: Mapping[str, Any] = old["results"].get(task, {})
         for key in dict.fromkeys((*before, *after)):
@@ -258,9 +248,12 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
             if not comma or metric == "bypass" or metric.endswith("_stderr"):
                 continue
             error = stderr_key(key)
-            yield Change(
-                task, key, before.get(key), after.get(key), before.get(error), after.get(error)
-            )
+            yield {
+                "task": task, "metric": key,
+                "old": _number(before.get(key)), "new": _number(after.get(key)),
+                "old_std_error": _number(before.get(error)),
+                "new_std_error": _number(after.get(error)),
+            }  # fmt: skip
 
 
 def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
@@ -321,17 +314,6 @@ def _print(rows: list[dict[str, Any]], form: str) -> None:
         for line in cells:
             padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
             echo(("  " + "  ".join(padded)).rstrip())
-
-
-def _row(log: Path, place: Path, change: Change) -> dict[str, Any]:
-    values = ("old", "new", "old_std_error", "new_std_error")
-    return {
-        "source": str(log),
-        "output": str(place),
-        "task": change.task,
-        "metric": change.metric,
-        **{name: _number(getattr(change, name)) for name in values},
-    }
 
 
 def _number(value: Any) -> float | None:

@@ -7,17 +7,20 @@ finds them, and refuses to answer a question that differs from the logged one.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path, section
+from evalstats_plugin.adapters.lm_eval.layout import (
+    filters_of,
+    load_results,
+    samples_path,
+    section,
+)
 from evalstats_plugin.adapters.lm_eval.run_harness import harness
-from evalstats_plugin.adapters.lm_eval.samples import HASHES
+from evalstats_plugin.adapters.lm_eval.samples import collect, numbered
 from evalstats_plugin.errors import LogError, SelectionError, counted, few
 from evalstats_plugin.runtime.files import LogFile
 
@@ -135,45 +138,32 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
             "it (lm-eval writes it with --log_samples)"
         )
     task = LoggedTask(name)
-    positions: dict[Any, int] = {}
-    seen: set[tuple[Any, Any]] = set()
-    digest = hashlib.sha256()
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            sample = _read_sample(line, where)
-            # Before 0.4.7 lines do not name their filter, so the same doc_id may come again.
-            key = (sample["doc_id"], sample.get("filter"))
-            if key in seen and "filter" in sample:
-                raise LogError(f"{where}: doc_id {key[0]} comes twice under filter {key[1]!r}")
-            seen.add(key)
-            _add(task, positions, sample, where)
-            hashes = "".join(str(sample.get(key)) for key in HASHES)
-            digest.update(hashes.encode(errors="surrogatepass"))
+    filters = filters_of(section(results, "configs", name))
+    found = collect(_kept(path, task), filters, str(path))
     scored = section(results, "n-samples", name).get("effective") or 0
     checksum = section(results, "task_hashes").get(name)
     if not task.docs:
         raise LogError(f"{path} is empty: there are no responses to score")
     if len(task.docs) < scored:
         task.missing = f"{len(task.docs)} of {counted(scored, 'item')}"
-    elif checksum not in (None, digest.hexdigest()):
+    elif checksum not in (None, found.checksum):
         task.missing = "not the items of the logged checksum"
     return task
 
 
-def _read_sample(line: bytes, where: str) -> dict[str, Any]:
-    if line.startswith(b"["):
-        raise LogError(f"{where}: the samples of lm-eval 0.4.2 and older cannot be scored again")
-    try:
-        sample: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise LogError(f"{where}: not JSON ({error}); was the run cut off?") from error
+def _kept(path: Path, task: LoggedTask) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Yield the samples of a file, and add each document to the task."""
+    positions: dict[Any, int] = {}
     expected = {"doc_id", "doc", "arguments", "resps"}
-    whole = isinstance(sample, dict) and expected <= sample.keys()
-    if not whole or not _has_valid_types(cast("dict[str, Any]", sample)):
-        lacking = ", ".join(sorted(expected))
-        raise LogError(f"{where} is not a sample of lm-eval, which has {lacking}")
-    return cast("dict[str, Any]", sample)
+    for number, doc_id, sample in numbered(path):
+        where = f"{path}: line {number}"
+        if not (expected <= sample.keys() and _has_valid_types(sample)):
+            lacking = ", ".join(sorted(expected))
+            old = "those of lm-eval 0.4.2 and older cannot be scored again"
+            raise LogError(f"{where} is not a sample of lm-eval, which has {lacking}; {old}")
+        yield number, doc_id, sample
+        # After it was looked at: an item twice under one filter is refused there.
+        _add(task, positions, sample, where)
 
 
 def _has_valid_types(sample: Mapping[str, Any]) -> bool:
@@ -184,7 +174,9 @@ def _has_valid_types(sample: Mapping[str, Any]) -> bool:
     return known and named and all(isinstance(a, Mapping) for a in asked.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def _add(task: LoggedTask, positions: dict[Any, int], sample: dict[str, Any], where: str) -> None:
+def _add(
+    task: LoggedTask, positions: dict[Any, int], sample: Mapping[str, Any], where: str
+) -> None:
     """Add a document; if it is there under another filter, check that its responses agree."""
     doc_id = sample["doc_id"]
     if doc_id in positions:

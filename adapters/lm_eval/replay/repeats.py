@@ -77,7 +77,7 @@ def _score_repeats(
     run = LoggedRun(Path(task), _in_terms_of_0_4(results), {task: logged})
     with quiet_harness(), blaming(task), sandboxed_templates():
         # Only what the log says: a definition of lm-eval's own may import and download.
-        built = build_task(run, logged, Definitions(None, use_own=False), Scoring())
+        built = build_task(run, logged, Definitions(None, any_other=False), Scoring())
         if built.OUTPUT_TYPE != "generate_until":
             raise DesignError(f"task {task!r} repeats likelihoods, which are the same each time")
         scorer = _Scorer(built, logged.docs)

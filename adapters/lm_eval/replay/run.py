@@ -43,7 +43,7 @@ def replay(
     tasks: Sequence[str] | None = None,
     include_path: str | Path | None = None,
     filters: Sequence[Mapping[str, Any]] | None = None,
-    metrics: Sequence[str | Mapping[str, Any]] | None = None,
+    metrics: Sequence[str] | None = None,
     bootstrap_iters: int | None = None,
     allow_partial: bool = False,
     confirm_run_unsafe_code: bool = False,
@@ -63,7 +63,7 @@ def replay(
     filters :
         Another ``filter_list``, for the tasks that generate text.
     metrics :
-        Another ``metric_list``; a name stands for lm-eval's defaults of that metric.
+        Names of metrics of lm-eval instead, with its defaults.
     bootstrap_iters :
         Bootstrap resamples of some standard errors; as in the run by default.
     allow_partial :
@@ -80,7 +80,7 @@ def replay(
     """
     check_harness()
     run = read_run(Path(results_path), tasks, allow_partial=allow_partial)
-    scoring = Scoring(filters, _as_mappings(metrics))
+    scoring = Scoring(filters, metrics)
     definitions = Definitions(None if include_path is None else Path(include_path))
     if bootstrap_iters is None:
         bootstrap_iters = run.results["config"].get("bootstrap_iters", _DEFAULT_BOOTSTRAP_ITERS)
@@ -125,14 +125,6 @@ def blaming(what: str | Path) -> Generator[None, None, None]:
         raise
     except Exception as error:
         raise LogError(f"{what}: scoring it broke with {type(error).__name__}: {error}") from error
-
-
-def _as_mappings(
-    metrics: Sequence[str | Mapping[str, Any]] | None,
-) -> list[Mapping[str, Any]] | None:
-    if metrics is None:
-        return None
-    return [{"metric": one} if isinstance(one, str) else one for one in metrics]
 
 
 def _build(run: LoggedRun, definitions: Definitions, scoring: Scoring) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Scoring:
     """Filters and metrics to use instead of the task's own; None keeps the task's own."""
 
     filters: Sequence[Mapping[str, Any]] | None = None
-    metrics: Sequence[Mapping[str, Any]] | None = None
+    metrics: Sequence[str] | None = None
 
 
 class LoggedDocs(Sequence[dict[str, Any]]):
@@ -84,8 +84,9 @@ class _AnySplit(dict[str, LoggedDocs]):
 class Definitions:
     """Definitions of tasks and groups: the user's folder first, then lm-eval's own."""
 
-    def __init__(self, include_path: Path | None, *, use_own: bool = True) -> None:
-        self._use_own = use_own
+    def __init__(self, include_path: Path | None, *, any_other: bool = True) -> None:
+        self.any_other = any_other
+        """Whether any but those in the log may be used."""
         if include_path is not None and not include_path.is_dir():
             raise SelectionError(f"--include-path {include_path}: no such folder")
         self._include_path = include_path
@@ -103,7 +104,7 @@ class Definitions:
 
     def own(self, name: str) -> dict[str, Any] | None:
         """Return the definition among the tasks that come with lm-eval."""
-        return _load(_own_index().get(name)) if self._use_own else None
+        return _load(_own_index().get(name)) if self.any_other else None
 
     def group(self, name: str) -> dict[str, Any] | None:
         """Return the definition of a group; "parent::child" is defined inside its parent."""
@@ -177,10 +178,9 @@ def _definition(
     own = definitions.own(name)
     if own is not None:
         return _without_class(name, own)
-    raise LogError(
-        f"task {name!r} cannot be rebuilt from the log alone: {lack}; "
-        "give the folder of its YAML file with --include-path"
-    )
+    # Reading with repeats uses what is in the log alone, and has no such option.
+    cure = "; give the folder of its YAML file with --include-path" if definitions.any_other else ""
+    raise LogError(f"task {name!r} cannot be rebuilt from the log alone: {lack}{cure}")
 
 
 def _without_class(name: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -253,9 +253,7 @@ def _registered_metrics() -> Any:
     return harness("api.registry").metric_registry
 
 
-def _metric_list(
-    config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _metric_list(config: Mapping[str, Any], metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Check the user's metrics: lm-eval would download an unknown one from the hub."""
     name, kind = config["task"], _kind(config)
     if config.get("process_results") is not None:
@@ -266,12 +264,12 @@ def _metric_list(
         set(_registered_metrics()) - _FROM_LIKELIHOODS | {"exact_match"}
     )
     for metric in metrics:
-        if metric["metric"] not in allowed and not metric.get("hf_evaluate"):
+        if metric not in allowed:
             raise SelectionError(
-                f"task {name!r} ({kind}) cannot be scored with {metric['metric']!r}; "
+                f"task {name!r} ({kind}) cannot be scored with {metric!r}; "
                 f"lm-eval has: {', '.join(sorted(allowed - {'bypass'}))}"
             )
-    return [dict(metric) for metric in metrics]
+    return [{"metric": metric} for metric in metrics]
 
 
 def build_groups(

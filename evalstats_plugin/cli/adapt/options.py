@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -60,6 +62,12 @@ def state(default: str) -> Any:
         f"[default: {default} removed at the end]",
         type=click.Path(path_type=Path), metavar="FILE",
     )  # fmt: skip
+
+
+def name_of(asked: Any, names: Sequence[str], *more: str) -> str:
+    """Return a hash of what distinguishes tests whose state files are in one folder."""
+    text = json.dumps([*more, *(getattr(asked, name) for name in names)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)

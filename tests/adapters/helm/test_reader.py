@@ -153,13 +153,16 @@ def test_a_value_that_its_instances_contradict_is_a_finding(run: Path) -> None:
 
 
 def test_a_score_that_two_metrics_compute_counts_once(run: Path) -> None:
-    """HELM warns of it and goes on; two different scores by one name are an error."""
+    """HELM warns of it and goes on; a row says so, and two different scores are an error."""
     file = run / "per_instance_stats.json"
     instances = json.loads(file.read_text())
     file.write_text(json.dumps([*instances, instances[0]]))
     metric = instances[0]["stats"][0]["name"]["name"]
 
-    assert intervals(read(run, metric=metric))[0].n_items == 8
+    [row, *others] = intervals(read(run, metric=metric))
+    assert row.n_items == 8
+    assert "1 score of an instance there again, of the same value: used once" in row.notes
+    assert not any("there again" in note for each in others for note in each.notes)
     other = json.loads(json.dumps(instances[0]))
     other["stats"][0] |= {"mean": 0.123}
     file.write_text(json.dumps([*instances, other]))

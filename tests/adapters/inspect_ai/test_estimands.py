@@ -21,10 +21,10 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     Estimand,
     estimands_of,
     headline_row,
+    of_result,
     reduced,
 )
 from evalstats_plugin.adapters.inspect_ai.reader import read_log
-from evalstats_plugin.adapters.inspect_ai.scorers import of_result
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.hookspecs import Annotation

@@ -131,6 +131,29 @@ def test_columns_are_a_declared_score_after_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("inspect_ai>=0.3.285")
+def test_the_list_shows_the_headlines_statistics_beside_every_score(tmp_path: Path) -> None:
+    """Parts of a score each have their column; statistics of other metrics stay in the metadata."""
+    from inspect_ai.log import read_eval_log
+
+    log = Path(shutil.copy(min(LOGS.glob("models/*_rubric-task_*.eval")), tmp_path))
+    annotate(log, in_place=True, items="columns")
+    found = read_eval_log(str(log))
+    view: Any = found.eval.viewer and found.eval.viewer.task_samples_view
+    names = [str(column.id).removeprefix("score__") for column in view.columns][4:]
+    [sample, *_] = found.samples or []
+
+    own = [name for name in names if not name.startswith("evalstats_item__")]
+    assert ["rubric__correct", "rubric__style"] == own[:2]
+    ours = [name.removeprefix("evalstats_item__") for name in names if name not in own]
+    assert {"rubric:correct"} == {name.rpartition("_")[0] for name in ours}
+    assert ours == list((sample.scores or {})["evalstats_item"].value)
+    assert {"evalstats_rubric:correct_p", "evalstats_rubric:style_p"} <= set(sample.metadata)
+    titles = [view.score_labels[name] for name in ours]
+    assert len(set(titles)) == len(titles)
+    assert "item p" == titles[0]
+
+
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_a_view_made_by_the_tasks_author_stays(tmp_path: Path) -> None:
     """Ours is used only where there is none, and goes with the columns."""
     from inspect_ai.log import read_eval_log, write_eval_log

@@ -19,7 +19,7 @@ from inspect_ai.scorer import value_to_float
 
 from evalstats_plugin import compare, intervals, read
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
-from evalstats_plugin.adapters.inspect_ai.scorers import as_score
+from evalstats_plugin.adapters.inspect_ai.estimands import as_score
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError, install_hint
 from evalstats_plugin.logs.reading import read_log
@@ -517,3 +517,20 @@ def test_a_header_of_fewer_samples_than_are_there_is_all_that_is_used(tmp_path: 
     assert share == row.estimate == row.logged
     assert row.low is None
     assert "40 scored items were logged, 50 are there" in row.notes[0]
+
+
+def test_samples_stopped_by_a_limit_are_named(tmp_path: Path) -> None:
+    """Both scores: they count as scored, and what the others give is said."""
+    from inspect_ai.log import EvalSampleLimit
+
+    def stopped(log: EvalLog) -> None:
+        for sample in (log.samples or [])[::4]:
+            sample.limit = EvalSampleLimit(type="token", limit=10)
+
+    log = next((LATEST / "models").glob("*_arith_*"))
+    found = _of(_edited(log, tmp_path / log.name, stopped))["match"]
+    others = [k for k in range(len(found.item_ids)) if k % 4]
+
+    expected = found.scores[others].mean()
+    note = "13 of 50 samples stopped by a limit (token), and counted as scored; the others give"
+    assert f"{note} {expected:.3f}" in found.notes

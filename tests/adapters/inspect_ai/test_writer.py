@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from evalstats_plugin import annotate
 from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import SCORE, annotate_log
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
@@ -21,6 +22,7 @@ from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hierarchical.rows import CapabilityLevel
 from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.logs.reading import check
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 pytestmark = pytest.mark.needs("inspect_ai>=0.3.285")
@@ -130,15 +132,38 @@ def test_comparisons_are_written_too(log: Path) -> None:
     row = Comparison(
         model_a="base", model_b="new", task="arith", metric="match", n_items=50,
         difference=0.25, low=0.125, high=0.375, p_value=0.001, p_adjusted=0.002,
-        prob_better=0.99, method="paired", confidence_level=0.95,
+        prob_better=0.99, method="paired", confidence_level=0.95, family="match, 2 tasks × 3 pairs",
     )  # fmt: skip
     annotate_log(log, dataclasses.replace(_annotation(), comparisons=Comparisons((row,))), log)
     metadata = _header(log).metadata
 
     assert 0.25 == metadata["evalstats"]["comparisons"][0]["difference"]
     line = metadata["evalstats_summary"]
-    verdict = "better than base: +0.250 [+0.125, +0.375] (95 %, adjusted p 0.002)"
-    assert line.endswith(f"items); {verdict}")
+    how = "95 %, 50 items, adjusted p 0.002 over 2 tasks × 3 pairs"
+    assert line.endswith(f"items); better than base: +0.250 [+0.125, +0.375] ({how})")
+
+
+@pytest.mark.parametrize("own", ["base", "mockllm/alpha"])
+def test_a_verdict_keeps_its_caveat(own: str, log: Path) -> None:
+    """Where it holds only if scores are missing at random, in the direction of the log's model."""
+    row = Comparison(
+        model_a="mockllm/alpha", model_b="base", task="arith", metric="match", n_items=40,
+        difference=0.25, low=0.125, high=0.375, p_value=0.001, p_adjusted=0.002, n_missing=10,
+        missing_low=-0.0625, missing_high=0.5, tipping_point=0.3, prob_better=0.99,
+        method="paired", confidence_level=0.95,
+    )  # fmt: skip
+    if own == "base":
+        row = dataclasses.replace(row, model_a="base", model_b="mockllm/alpha")
+    annotate_log(log, dataclasses.replace(_annotation(), comparisons=Comparisons((row,))), log)
+    line = _header(log).metadata["evalstats_summary"]
+
+    end = "whatever they were, and it falls if about 30 % of them go against it"
+    if own == "base":
+        assert "better than base: +0.250 [+0.125, +0.375] (95 %, 40 items," in line
+        assert line.endswith(f"only if scores are missing at random: -0.062 to +0.500 {end}")
+    else:
+        assert "worse than base: -0.250 [-0.375, -0.125] (95 %, 40 items," in line
+        assert line.endswith(f"only if scores are missing at random: -0.500 to +0.062 {end}")
 
 
 def test_capabilities_are_written_too(log: Path) -> None:
@@ -244,6 +269,28 @@ def test_permissions_and_links_stay(log: Path, tmp_path: Path) -> None:
     assert 0o640 == log.stat().st_mode & 0o777
 
 
+def test_an_annotation_of_another_value_is_noticed_until_it_is_written_again(log: Path) -> None:
+    """As after an edit of scores; the new annotation says nothing of the old one."""
+    from inspect_ai.log import ProvenanceData, edit_score, read_eval_log, write_eval_log
+    from inspect_ai.scorer import ScoreEdit
+
+    annotate(log, in_place=True)
+    edited = read_eval_log(str(log))
+    wrong = next(s for s in edited.samples or [] if s.scores["match"].value == "I")
+    edit = ScoreEdit(value="C", provenance=ProvenanceData(author="me", reason="wrong key"))
+    edit_score(edited, wrong.id, "match", edit)
+    write_eval_log(edited, str(log))
+    [found] = check(log)
+    annotate(log, in_place=True)
+
+    assert "contradiction" == found.problem
+    assert "the log's annotation is of 0.34, and the log now says 0.36: annotate it" in found.detail
+    assert not check(log).rows
+    once = log.read_bytes()
+    annotate(log, in_place=True)
+    assert once == log.read_bytes()
+
+
 def test_recomputed_metrics_lose_the_display_but_not_the_annotation(log: Path) -> None:
     """Inspect drops metrics it did not compute; annotating again shows them again."""
     from inspect_ai.log import read_eval_log, recompute_metrics, write_eval_log
@@ -281,7 +328,7 @@ def test_logs_that_must_not_be_rewritten_are_refused(log: Path) -> None:
     for changes, message in (
         ({"status": "started"}, "has not ended"),
         ({"status": "success", "eval": newer}, "newer than the installed .* upgrade"),
-        ({"eval": spec, "version": 99}, "log format 99.* upgrade"),
+        ({"eval": spec, "version": 99}, "log format 99.* a later inspect_ai"),
     ):
         before = _with_header(log, **changes).read_bytes()
 

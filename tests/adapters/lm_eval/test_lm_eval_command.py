@@ -81,7 +81,10 @@ def test_a_run_is_annotated_when_it_has_ended(tmp_path: Path):
     assert result.exit_code == 0
     assert "|es_mc|" in result.stdout
     assert f"annotated {results}" in result.stderr
-    assert json.loads(results.read_text())["evalstats"]
+    rows = json.loads(results.read_text())["evalstats"]["intervals"]
+    row = next(row for row in rows if row["metric"] == "acc,none")
+    limits = f"[{row['low']:.4f}, {row['high']:.4f}]"
+    assert f"\n  es_mc acc,none {row['estimate']:.4f} {limits}\n" in result.stderr
     assert len(list((tmp_path / "out").glob("*/samples_es_mc_*.jsonl"))) == 1
 
 

@@ -327,6 +327,7 @@ def test_repeats_that_cannot_be_scored_are_noted(log: str, task: str, reason: st
     for r in found:
         assert r.unreduced is None
         assert any("its repeats are not scored one by one" in n and reason in n for n in r.notes)
+        assert not any("--include-path" in n for n in r.notes)
 
 
 def test_reading_alone_scores_no_repeats():
@@ -345,7 +346,7 @@ def test_reading_alone_scores_no_repeats():
             lambda one: one | {"resps": one["resps"][:3]},
             "es_mc.*doc_id 0.*asks for answer number 4",
         ),
-        (lambda one: one | {"doc_id": 5}, "line 2: doc_id 5 comes twice"),
+        (lambda one: one | {"doc_id": 5}, "line 2 repeats item 5 under filter"),
         (lambda one: one | {"resps": [*one["resps"], [["-1.0", "False"]]]}, "holds 5 answers"),
         (lambda one: one | {"resps": [[], *one["resps"][1:]]}, r"requests have \[0, 1\] answers"),
         (lambda one: {"doc_id": one["doc_id"]}, "is not a sample of lm-eval"),
@@ -366,7 +367,7 @@ def test_a_log_cut_off_in_the_middle_of_a_line_is_an_error(tmp_path: Path):
     samples = samples_of(log, "es_mc")
     samples.write_text(samples.read_text()[:-40])
 
-    with pytest.raises(LogError, match=r"line 3: not JSON"):
+    with pytest.raises(LogError, match="line 3, the last, is cut off"):
         replay(log)
 
 

@@ -435,3 +435,28 @@ def test_a_table_with_an_empty_cell_fails_alone(tmp_path: Path) -> None:
     assert len(found) == 1
     assert "left out: " in found.notes[0]
     assert [finding.problem for finding in check(tmp_path)] == ["unreadable"]
+
+
+def test_values_without_items_are_read_with_the_interval_that_they_allow(tmp_path: Path) -> None:
+    """As tables in papers: of right and wrong answers the counts are known."""
+    file = tmp_path / "summary.csv"
+    file.write_text("model,task,mean,count\na,t,0.75,40\nb,t,0.612,40\n")
+    right, in_part = intervals(read(file))
+    exact = intervals(read(_items(tmp_path / "items.csv", 30, 40)))[0]
+
+    assert (right.n_items, right.estimate, right.low) == (40, 0.75, exact.low)
+    assert "taken for 30 of 40 answers right, and none in part" in right.notes
+    assert (in_part.estimate, in_part.low) == (0.612, None)
+    for text, message in (
+        ("model,accuracy,n\na,0.5,10\na,0.6,10\n", "are all of model 'a'.*name the column of item"),
+        ("model,accuracy,n\na,0.5,1.5\n", r"n is 1.5 in row 1. Write a whole number of items"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DesignError, match=message):
+            read(file)
+
+
+def _items(file: Path, right: int, n: int) -> Path:
+    rows = [f"a,q{i},{int(i < right)}" for i in range(n)]
+    file.write_text("\n".join(["model,item,score", *rows, ""]))
+    return file

@@ -98,3 +98,18 @@ def test_a_matrix_that_seems_to_lie_the_other_way_is_noted(tmp_path: Path) -> No
     assert any("--wide items if the rows are items" in note for note in first.notes)
     assert right.model == "A"
     assert not right.notes
+
+
+def test_a_matrix_may_have_a_column_of_tasks(tmp_path: Path) -> None:
+    """Each task is a matrix of its own, whose items may have the names of another's."""
+    file = tmp_path / "both.csv"
+    file.write_text("task,item,a,b\nt,q0,1,0\nt,q1,1,1\nu,q0,0,0\nu,q1,0,1\n")
+    found = {(r.model, r.task): r.scores.ravel().tolist() for r in read(file, wide="items")}
+    some = read(file, wide="items", task="u")
+
+    expected = {("a", "t"): [1, 1], ("b", "t"): [0, 1], ("a", "u"): [0, 0], ("b", "u"): [0, 1]}
+    assert expected == found
+    assert {"u"} == {r.task for r in some}
+    file.write_text(file.read_text() + "u,q1,1,1\n")
+    with pytest.raises(DesignError, match="are both of item 'q1'"):
+        read(file, wide="items")
