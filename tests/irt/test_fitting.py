@@ -9,7 +9,7 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.fitting import choose, fit_irt
 from evalstats_plugin.irt.methods import (
     ESTIMATORS,
     FitOptions,
@@ -37,17 +37,27 @@ def matrix(n, m, seed=0):
     [
         ((8, 60), "rasch", "mml-items", "8 models, fewer than 300"),
         ((300, 40), "2pl", "mml", "300 models, 300 or more"),
-        ((50, 10), "rasch", "mml", "50 models are more than 10 items"),
+        ((299, 299), "rasch", "mml-items", "299 models, fewer than 300"),
+        ((11, 10), "rasch", "mml", "11 models are more than 10 items"),
+        ((10, 10), "rasch", "mml-items", "10 models, fewer than 300"),
         ((20, 30), "3pl", "mml", "only mml fits a 3pl"),
     ],
 )
 def test_auto_goes_by_shape_and_says_why(shape, item_model, expected, reason):
-    """The measured rule: under 300 models items are integrated out."""
-    fit = fit_irt(matrix(*shape), item_model)
+    """The measured rule: under 300 models items are integrated out, unless models are more."""
+    choice = choose(item_model, "auto", shape)
 
-    assert expected == fit.estimator
-    assert reason in fit.diagnostics["reason"]
-    assert expected == "mml-items" or fit.diagnostics["prior"] != "none"
+    assert expected == choice.estimator
+    assert reason in choice.reason
+
+
+def test_what_auto_chose_is_in_the_fit():
+    """With its reason, and with a prior where items are estimated along."""
+    fit = fit_irt(matrix(50, 10), "rasch")
+
+    assert fit.estimator == "mml"
+    assert "50 models are more than 10 items" in fit.diagnostics["reason"]
+    assert fit.diagnostics["prior"] != "none"
 
 
 def test_what_does_not_exist_is_named_with_what_is_close():

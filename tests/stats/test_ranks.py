@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import optimize, special, stats
 
 from evalstats_plugin.stats import ranks
 
@@ -85,7 +86,7 @@ def test_contrasts_are_orthonormal_and_add_up_to_nothing():
 
 def test_p_best_of_two_models_agrees_with_an_integral():
     """The same posterior by numerical integration over the spread of the models."""
-    from scipy import integrate, stats
+    from scipy import integrate
 
     scores = np.random.default_rng(0).normal([[0.0], [0.3]], 1, (2, 40))
     found = ranks.prob_best(scores, spread=6.0, rng=np.random.default_rng(1), n_draws=200_000)
@@ -129,6 +130,61 @@ def test_three_items_do_not_make_the_best_certain():
     found = ranks.prob_best(scores, spread=1.0, rng=np.random.default_rng(0), n_draws=20_000)
 
     assert 0.8 < found[0] < 0.999
+
+
+@pytest.mark.parametrize("n_models", [3, 5, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_shrunk_probabilities_maximise_the_composite_likelihood(n_models, seed):
+    """The mixture's weights are where its penalised log-likelihood is flat, and no step is left.
+
+    N - 1 times the mean over pairs, plus the prior; a maximum on the simplex where each weight's
+    derivative is at most the multiplier (Karush, Kuhn and Tucker), and equal where it is not 0.
+    """
+    rng = np.random.default_rng(seed)
+    n_pairs = n_models * (n_models - 1) // 2
+    error = rng.uniform(0.5, 2, n_pairs)
+    difference = error * rng.normal(0, rng.choice([0.5, 3.0], n_pairs))
+    found = ranks.shrunk(difference, error, n_models=n_models)
+    z, total = difference / error, 1 + ranks.SHRUNK_SPREAD**2
+    density = stats.norm.pdf(z[:, None], scale=np.sqrt(total))
+    prior = np.full(len(total), ranks.SHRUNK_PRIOR / len(total))
+
+    def negative(free):
+        weights = special.softmax(free)
+        value = (n_models - 1) * np.log(density @ weights).mean() + prior @ np.log(weights)
+        ratio = (n_models - 1) * (density / (density @ weights)[:, None]).mean(axis=0)
+        gradient = weights * ratio + prior
+        return -value, -(gradient - weights * gradient.sum())
+
+    best = optimize.minimize(
+        negative, np.zeros(len(total)), jac=True, method="BFGS", options={"gtol": 1e-9}
+    )
+    share = density * special.softmax(best.x)
+    share /= share.sum(axis=1, keepdims=True)
+    tail = stats.norm.cdf(z[:, None] * ranks.SHRUNK_SPREAD / np.sqrt(total))
+
+    assert found == pytest.approx((share * tail).sum(axis=1), abs=2e-3)
+
+
+def test_errors_of_means_count_one_item_more_than_there_are():
+    """Of one contrast: its variance over m items, and one of the largest that there can be."""
+    values = np.random.default_rng(0).normal(0, 2, (1, 9))
+    found = ranks._covariance_of_mean(values, spread=10.0)
+
+    assert found == pytest.approx((9 * values.var() + 10.0**2 / 4) / 9 / 9)
+
+
+def test_errors_of_means_are_shrunk_as_ledoit_and_wolf_do():
+    """Without the further item, scikit-learn's estimate of the covariance, divided by m."""
+    covariance = pytest.importorskip("sklearn.covariance")
+    rng = np.random.default_rng(1)
+    values = rng.multivariate_normal([0, 0, 0], [[2, 1, 0], [1, 2, 0], [0, 0, 1]], 30).T
+    expected, _ = covariance.ledoit_wolf(values.T)
+    m = values.shape[1]
+
+    assert ranks._covariance_of_mean(values, spread=0.0) * m == pytest.approx(
+        expected * m / (m - 1 + ranks.PRIOR_ITEMS)
+    )
 
 
 def test_missing_scores_are_refused():

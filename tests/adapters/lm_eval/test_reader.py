@@ -18,6 +18,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
     MAX_LINE,
     Tree,
     brier_scores,
+    collect,
     mean_and_stderr,
     pooled_stderr,
     read_samples,
@@ -234,6 +235,32 @@ def test_nan_infinity_and_missing_keys_are_what_they_are() -> None:
     assert missing["partial_metric,none"] == 7
     assert missing["bool_metric,none"] == 0
     assert math.isinf(odd["inf_metric,none"].scores[0, 0])
+
+
+@pytest.mark.parametrize("n_choices", [2, 4, 5])
+def test_choices_that_are_asked_for_twice_count_once(n_choices: int) -> None:
+    """For acc_mutual_info lm-eval asks for each choice again, without the question."""
+    once, twice = (
+        collect(
+            [
+                (k, k, {"filtered_resps": [[0.0, False]] * n, "metrics": [*metrics], **metrics})
+                for k in range(3)
+            ],
+            ["none"],
+            "samples.jsonl",
+            choices=True,
+        ).by_filter["none"]
+        for n, metrics in (
+            (n_choices, {"acc": 1.0}),
+            (2 * n_choices, {"acc": 1.0, "acc_mutual_info": 0.0}),
+        )
+    )
+
+    for samples in (once, twice):
+        chance = samples.chance("acc")
+        assert chance is not None
+        assert chance.tolist() == [1 / n_choices] * 3
+    assert once.chance("acc_norm_of_mine") is None
 
 
 def test_numbers_written_as_texts_are_read() -> None:

@@ -349,6 +349,32 @@ def test_models_all_right_or_all_wrong_are_flagged_and_do_not_move_the_others():
     np.testing.assert_allclose(fit.ability[:6].sum(), 0, atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+def test_complementary_answers_turn_abilities_round(kind):
+    """Extreme models too: half an item is what both lack, the one above and the one below."""
+    _, data = simulated(6, 60, 3)
+    right = torch.cat([data.right, torch.ones(1, 60), torch.zeros(1, 60)])
+    trials = torch.ones_like(right)
+    fit, turned = (items_integrated(Counts(each, trials), kind) for each in (right, 1 - right))
+
+    np.testing.assert_allclose(turned.ability, -fit.ability, atol=1e-4)
+    np.testing.assert_allclose(turned.covariance, fit.covariance, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(turned.intercept, -fit.intercept, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_extreme", [0, 1])
+def test_the_mean_of_abilities_is_fixed_and_has_no_error(n_extreme):
+    """The scale is counted from it: from models that are not extreme, if there are any."""
+    _, data = simulated(6, 60, 3)
+    right = torch.cat([data.right, torch.ones(n_extreme, 60)])
+    fit = items_integrated(Counts(right, torch.ones_like(right)))
+    reference = (fit.extreme == 0).double()
+
+    np.testing.assert_allclose(fit.ability @ reference, 0, atol=1e-9)
+    np.testing.assert_allclose(fit.covariance @ reference, 0, atol=1e-9)
+    np.testing.assert_allclose(fit.covariance, fit.covariance.T, atol=1e-12)
+
+
 def test_two_models_without_any_difference_are_equally_able():
     rng = np.random.default_rng(1)
     scores = (rng.random((1, 50)) < 0.6) * np.ones((2, 1))
