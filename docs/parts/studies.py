@@ -31,6 +31,18 @@ def reading() -> str:
     return "\n".join(lines)
 
 
+def processors() -> str:
+    """Return how many commands of pages print the same on two processors."""
+    lines = ["| what is printed | commands | that differ | most, in units of the last digit |"]
+    lines.append("|---|--:|--:|--:|")
+    for row in read_study("processors")["all"]:
+        what = "drawn at random" if row["drawn"] else "not drawn"
+        lines.append(
+            f"| {what} | {row['commands']} | {row['that_differ']} | {row['most_units']:g} |"
+        )
+    return "\n".join(lines)
+
+
 def kills() -> str:
     """Return how often writers were killed or found the disk full."""
     study = read_study("kills")

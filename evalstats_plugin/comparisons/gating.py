@@ -54,8 +54,11 @@ POWER = 0.8
 """Probability with which `GateRow.items_needed` items decide, and `detectable` is detected."""
 
 MOST_SIMULATED = 12
-"""Rows whose drops, and items needed, are simulated from the scores at hand; of more rows they
-follow from standard errors."""
+"""Rows whose items needed are simulated from the scores at hand; of more rows they follow from
+standard errors."""
+_QUANTILES = np.array([[0.04163226], [0.5], [0.95836774]])
+_WEIGHTS = np.array([[1 / 6], [2 / 3], [1 / 6]])
+"""Where a posterior is looked at for its mean power: Gauss and Hermite's nodes, -√3, 0 and √3."""
 
 _Range = tuple[float, float] | None
 _Place = tuple[str, str]
@@ -92,8 +95,9 @@ class GateRow:
     score_range: tuple[float, float] | None
     """Least and greatest possible score, where known."""
     detectable: float | None
-    """Least true drop that is called regressed with probability `POWER`, with so many items and
-    differences that vary like these; None where no drop is large enough, or nothing varies."""
+    """Least true drop that is called regressed with probability `POWER`, the mean over what such
+    runs may show, with so many items and differences that vary like these; None where no drop is
+    large enough, or nothing varies. Of several rows it allows for all, and the power is greater."""
     n_lacking: int = 0
     """Items with a score of the baseline and none of the candidate."""
     higher_is_better: bool | None
@@ -552,54 +556,74 @@ def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
 
 
 def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float) -> FloatArray:
-    """Return the least drops that are detected: exactly for 0/1 scores, else simulated.
+    """Return the least drops beyond the margin that are detected with probability `POWER`.
 
-    Of many rows by Student's t. Of 0/1 scores, items that are lost come on top of those that differ
-    anyway, in either direction alike. NaN where no drop is large enough, or nothing varies.
+    0/1 scores: as many items differ anyway as here, in either direction alike, and those that are
+    lost come on top. Other scores: the differences vary as here. The power is the mean over the
+    posterior of the share gained (Jeffreys' prior), or of the variance: at what was seen, which is
+    often 0, it would fall short of `POWER`.
+
+    NaN where no drop is large enough, or nothing varies.
     """
+    from scipy import special
+
     from evalstats_plugin.stats.power import least_difference, paired_power, t_power
 
     columns = [
-        (s.n_items[0], s.design_effect[0], s.discordance[0], abs(row.difference or 0.0), s.bounded,
-         max(s.between[0], 0.0) + np.nan_to_num(s.within[0]) / s.n_epochs)
+        (s.n_items[0], s.design_effect[0], s.freedom[0], s.bounded, row.margin,
+         s.discordance[0] if s.n_epochs == 1 else np.nan,
+         max(s.between[0] + np.nan_to_num(s.within[0]) / s.n_epochs, 0.0) + _variance_of_halves(s))
         for s, row in zip(planned, rows, strict=True)
     ]  # fmt: skip
-    n, effect, differ, seen, most, variance = np.array(columns, dtype=np.float64).T
+    n, effect, freedom, span, margin, discordance, variance = np.array(columns, float).T
     independent = np.maximum(np.floor(n / effect + 1e-9), 1.0)
-    anyway = np.maximum(differ - seen, 0.0)
-    clustered = [bool(s.pilots) and any(one.clustered for one in s.pilots or ()) for s in planned]
-    exact = ~np.isnan(differ) & (n <= EXACT_UP_TO) & ~np.array(clustered)
+    won = independent * discordance / 2
+    gained = special.betaincinv(won + 0.5, independent - won + 0.5, _QUANTILES)
+    variances = variance / effect * freedom / 2 / special.gammaincinv(freedom / 2, _QUANTILES)
+    is_binary = ~np.isnan(discordance)
+    exact = is_binary & (n <= EXACT_UP_TO)
 
-    def exactly(drop: FloatArray) -> FloatArray:
-        lost = np.minimum(anyway[exact] + drop, 1.0)
-        return paired_power(independent[exact], lost, drop, tail=tail)
+    def power_exactly(drop: FloatArray) -> FloatArray:
+        lost = np.minimum(margin[exact] + drop, 1.0)
+        differing = np.minimum(2 * gained[:, exact] + lost, 1.0)
+        # A drop beyond a margin is as hard to find as one beyond 0 of the same variance.
+        alike = np.maximum(differing - lost**2 + drop**2, drop)
+        power = paired_power(independent[exact], alike, drop, tail=tail)
+        if not margin[exact].any():
+            return power
+        # And no less hard than to show that there is a drop at all.
+        return np.minimum(power, paired_power(independent[exact], differing, lost, tail=tail))
 
-    def by_t(drop: FloatArray) -> FloatArray:
-        return t_power(n[~exact], drop, variance[~exact], tail=tail)
+    def power_by_t(drop: FloatArray) -> FloatArray:
+        lost = margin[~exact] + drop
+        of_counts = np.minimum(2 * gained[:, ~exact] + lost, 1.0) - lost**2
+        variance = np.where(is_binary[~exact], of_counts, variances[:, ~exact])
+        items = np.broadcast_to(independent[~exact], variance.shape)
+        return t_power(items, drop, variance, tail=tail)
 
     found = np.full(len(n), np.nan)
-    highest = np.minimum(most, 1e3 * np.sqrt(variance))
-    for which, power_of in ((exact, exactly), (~exact, by_t)):
+    highest = np.where(is_binary, 1.0 - margin, np.minimum(span, 1e3 * np.sqrt(variance)))
+    for which, power_of in ((exact, power_exactly), (~exact, power_by_t)):
         if which.any():
-            top = np.ones(int(which.sum())) if which is exact else highest[which]
-            found[which] = least_difference(power_of, top, power=POWER, tolerance=1e-6)
-    others = np.flatnonzero(~exact & np.isfinite(found)).tolist()
-    for i in others if len(others) <= MOST_SIMULATED else []:
-        found[i] = _simulated_drop(planned[i], rows[i], float(found[i]), tail)
+            found[which] = least_difference(
+                lambda drop, power_of=power_of: (_WEIGHTS * power_of(drop)).sum(axis=0),
+                highest[which],
+                power=POWER,
+                tolerance=1e-5,
+            )
     return found
 
 
-def _simulated_drop(spread: Spread, row: GateRow, start: float, tail: float) -> float:
-    """Return the least drop that is detected by so many items with scores like these."""
-    planned, n = _planned(spread, row), float(spread.n_items[0])
-    if planned is None or n > SIMULATED_ITEMS:
-        return start
+def _variance_of_halves(planned: Spread) -> float:
+    """Return what half an item on either side, where the largest differences are, adds."""
+    from evalstats_plugin.stats.differences import distance
 
-    def power_of(drop: float) -> float:
-        return planned.power(n, -drop, tail=tail)
-
-    drop = search(power_of, start, tail=tail, power=POWER, whole=False)
-    return drop if drop <= spread.bounded else math.nan
+    if not planned.pilots:
+        return 0.0
+    scores = planned.pilots[0].tasks[0]
+    answered = ~(np.isnan(scores.a).all(axis=1) | np.isnan(scores.b).all(axis=1))
+    differences = np.nanmean(scores.b[answered], axis=1) - np.nanmean(scores.a[answered], axis=1)
+    return float(distance(differences[None])[0]) ** 2 / float(planned.n_items[0])
 
 
 def _gains(

@@ -43,7 +43,9 @@ def tidy() -> pd.DataFrame:
 
 
 def _polars(tidy: pd.DataFrame) -> Any:
-    return pytest.importorskip("polars").from_pandas(tidy)
+    from polars import from_pandas
+
+    return from_pandas(tidy)
 
 
 def _arrow(tidy: pd.DataFrame) -> Any:
@@ -67,7 +69,12 @@ def _generator(tidy: pd.DataFrame) -> Any:
 
 
 @pytest.mark.parametrize(
-    "form", [_polars, _arrow, _batches, _records, _columns, _generator], ids=lambda f: f.__name__
+    "form",
+    [
+        pytest.param(_polars, marks=pytest.mark.needs("polars")),
+        *(_arrow, _batches, _records, _columns, _generator),
+    ],
+    ids=lambda form: form.__name__,
 )
 def test_tables_of_every_library_are_the_same_table(
     tidy: pd.DataFrame, form: Callable[[pd.DataFrame], Any]

@@ -173,7 +173,7 @@ def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dic
     }
 
 
-FEWEST = 5
+FEWEST = 8
 
 
 def soaked(root: Path, n_kills: int, n_full: int) -> Iterator[dict[str, Any]]:

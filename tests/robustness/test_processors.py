@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,6 +57,18 @@ def test_a_command_prints_the_same_on_both(name: str, processors: list[Processor
 
     assert first == second
     assert any(mark in first for mark in ("evalstats-plugin", "Model"))
+
+
+def test_the_pages_were_the_same_on_both() -> None:
+    """What `tests/validation/test_page_numbers.py` found of their sessions."""
+    found = json.loads((ROOT / "fixtures/validation/processors.json").read_text())
+    exact, drawn = found["all"]
+
+    assert not any(row["numbers_that_differ"] for row in found["commands"] if not row["drawn"])
+    assert all(row["same_words"] for row in found["commands"])
+    assert exact["commands"] >= 100
+    assert drawn["commands"] >= 8
+    assert drawn["most_units"] <= 3
 
 
 def test_differences_count_units_of_the_last_digit_shown() -> None:

@@ -7,15 +7,18 @@ differences are counted in units of the last one.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import pytest
 from parts import sessions
 from processors import PROCESSORS, Processor, arithmetic, differences
-from study import write_figures
+from study import FOLDER, write_figures
 
 pytestmark = pytest.mark.validation
 
@@ -56,24 +59,41 @@ def _compared(page: str) -> list[dict[str, object]]:
     return found
 
 
-def test_pages_are_the_same_on_two_processors() -> None:
-    first, second = map(arithmetic, PROCESSORS)
-    assert first != second
-    rows = [row for page in PAGES for row in _compared(page)]
-    summary = [
+def _same(page: str) -> list[dict[str, object]]:
+    """Compare a page, once more where words differ: a busy machine names plugins as slow."""
+    rows = _compared(page)
+    return rows if all(row["same_words"] for row in rows) else _compared(page)
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
+    return [
         {
             "drawn": drawn,
-            "commands": sum(row["drawn"] == drawn for row in rows),
-            "that_differ": sum(
-                row["drawn"] == drawn and row["numbers_that_differ"] != 0 for row in rows
-            ),
-            "most_units": max(
-                (row["most_units"] or 0.0 for row in rows if row["drawn"] == drawn), default=0.0
-            ),
+            "commands": len(own),
+            "that_differ": sum(row["numbers_that_differ"] != 0 for row in own),
+            "most_units": max((row["most_units"] or 0.0 for row in own), default=0.0),
         }
         for drawn in (False, True)
+        for own in [[row for row in rows if row["drawn"] == drawn]]
     ]
-    write_figures("processors", {"all": lambda: summary, "commands": lambda: rows})
+
+
+def test_pages_are_the_same_on_two_processors() -> None:
+    """All pages; or those that EVALSTATS_PAGES lists, and the others as an earlier run has them."""
+    first, second = map(arithmetic, PROCESSORS)
+    assert first != second
+    asked = os.environ.get("EVALSTATS_PAGES", "").split()
+    before = json.loads((FOLDER / "processors.json").read_text())["commands"] if asked else []
+    rows = [
+        row
+        for page in PAGES
+        for row in (
+            [old for old in before if old["page"] == page]
+            if asked and page not in asked
+            else _same(page)
+        )
+    ]
+    write_figures("processors", {"all": lambda: _summary(rows), "commands": lambda: rows})
 
     assert [row for row in rows if not row["drawn"] and row["numbers_that_differ"]] == []
     assert [row for row in rows if not row["same_words"]] == []
