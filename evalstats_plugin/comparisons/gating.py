@@ -546,7 +546,7 @@ def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
     def power_of(n: float) -> float:
         return planned.non_inferior(n, gain[0], tail=tail, margin=row.margin)
 
-    needed = search(power_of, start, tail=tail, power=POWER, whole=True)
+    needed = search(power_of, start, tail=tail, power=POWER, whole=True, most=SIMULATED_ITEMS)
     return max(int(needed), row.n_items + 1) if math.isfinite(needed) else start
 
 
@@ -597,7 +597,7 @@ def _simulated_drop(spread: Spread, row: GateRow, start: float, tail: float) -> 
     def power_of(drop: float) -> float:
         return planned.power(n, -drop, tail=tail)
 
-    drop = search(power_of, start, tail=tail, power=POWER, whole=False)
+    drop = search(power_of, start, tail=tail, power=POWER, whole=False, most=spread.bounded)
     return drop if drop <= spread.bounded else math.nan
 
 
