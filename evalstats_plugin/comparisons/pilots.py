@@ -200,7 +200,7 @@ class Planned:
         low, _ = pairs.one_more(-float(special.ndtri(tail)))
         # NaN where nothing differs, and no bounds say how much it could.
         low = np.nan_to_num(low, nan=-np.inf)
-        if drawn.x.shape[1] <= WHOLE_UP_TO or np.isinf(low).any():
+        if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0 or np.isinf(low).any():
             return float(np.mean(low > -margin))
         of_low = drawn.smoothed(low, drawn.error)
         return float(special.ndtr((of_low.mean + margin) / of_low.spread))
@@ -251,7 +251,7 @@ def _judged(drawn: _Samples) -> _Statistic:
     """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
     from evalstats_plugin.stats.differences import Differences
 
-    if drawn.x.shape[1] <= WHOLE_UP_TO:
+    if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
         w = Differences(drawn.x, sizes=drawn.sizes).deviate
         return _Statistic(float(w.mean()), float(w.std()), w)
     return drawn.smoothed(_expansion(drawn.x), 1.0)
@@ -424,14 +424,20 @@ def search(
     from scipy import special
 
     z, goal = -float(special.ndtri(tail)), float(special.ndtri(power))
-    at = max(np.ceil(start), 2.0) if whole else start
+    least = 2.0 if whole else 0.0
+    at = float(max(np.ceil(start), least) if whole else start)
     reached = power_of(at)
-    for _ in range(10):
+    short, enough = least, most
+    for _ in range(14):
+        short, enough = (short, at) if reached >= power else (at, enough)
         lead = max(float(special.ndtri(np.clip(reached, 1e-3, 1 - 1e-3))) + z, 0.5)
         step = float(np.clip((goal + z) / lead, 0.3, 3.0))
-        new = max(np.ceil(step * step * at), 2.0) if whole else step * at
-        new = min(new, most)
-        if abs(new - at) <= (1.0 if whole else 0.0) + 0.003 * at:
+        new = at * (step * step if whole else step)
+        if not short < new < enough:
+            # Powers that jump are halved.
+            new = (short + enough) / 2 if np.isfinite(enough) else new
+        new = float(np.ceil(new)) if whole else new
+        if abs(new - at) <= (1.0 if whole else 0.0) + 0.003 * at or new >= most:
             break
         at, reached = new, power_of(new)
     more = max(1.0, np.ceil(0.003 * at)) if whole else 0.003 * at

@@ -34,7 +34,8 @@ def promised_and_reached(seed, *, pilot=20_000, runs=4000):
     }[kind]  # fmt: skip
     more = {"own": 4, "planned": 1} if kind == "fewer epochs" else {"own": 2, "planned": 6}
     row = function(made, n, rng, pilot, runs, **(more if "epochs" in kind else {}))
-    return {"design": seed, "kind": kind, "scores": made.kind} | row
+    off = abs(row["promised"] - row["reached"])
+    return {"design": seed, "kind": kind, "scores": made.kind, "pilot": pilot} | row | {"off": off}
 
 
 def _row(rows, n, found, **more):
