@@ -551,7 +551,7 @@ def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
     def power_of(n: float) -> float:
         return planned.non_inferior(n, gain[0], tail=tail, margin=row.margin)
 
-    needed = search(power_of, start, tail=tail, power=POWER, whole=True)
+    needed = search(power_of, start, tail=tail, power=POWER, whole=True, most=SIMULATED_ITEMS)
     return max(int(needed), row.n_items + 1) if math.isfinite(needed) else start
 
 

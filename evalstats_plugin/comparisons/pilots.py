@@ -108,11 +108,14 @@ class Pilot:
         Whether the tasks are a sample, of which more are drawn; else they are fixed.
     spread
         Factor of all differences, for what the pilot's error makes of an answer.
+    span
+        Largest possible difference.
     """
 
     tasks: tuple[TaskScores, ...]
     random_tasks: bool = False
     spread: float = 1.0
+    span: float = np.inf
 
     def swapped(self) -> Pilot:
         """Return the pilot with the models exchanged."""
@@ -139,7 +142,7 @@ class Pilot:
         """
         found = [_population(one, n_epochs or one.a.shape[1]) for one in self.tasks]
         found = [one._replace(sums=self.spread * one.sums) for one in found]
-        return Planned([_of_tasks(found, of_task)] if self.random_tasks else found)
+        return Planned([_of_tasks(found, of_task)] if self.random_tasks else found, self.span)
 
 
 class Planned:
@@ -149,10 +152,12 @@ class Planned:
     ----------
     populations
         Of random tasks one, whose units are the tasks.
+    span
+        Largest possible difference.
     """
 
-    def __init__(self, populations: list[Population]) -> None:
-        self._populations = populations
+    def __init__(self, populations: list[Population], span: float = np.inf) -> None:
+        self._populations, self._span = populations, span
         self._mean = float(np.mean([one.mean for one in populations]))
         self._last: tuple[tuple[float, float], _Statistic] | None = None
 
@@ -191,10 +196,11 @@ class Planned:
         from evalstats_plugin.stats.differences import Differences
 
         drawn = self._drawn(n, difference)
-        low, _ = Differences(drawn.x, sizes=drawn.sizes).one_more(-float(special.ndtri(tail)))
-        # NaN where nothing differs, which says nothing of how much it could.
+        pairs = Differences(drawn.x, sizes=drawn.sizes, span=self._span)
+        low, _ = pairs.one_more(-float(special.ndtri(tail)))
+        # NaN where nothing differs, and no bounds say how much it could.
         low = np.nan_to_num(low, nan=-np.inf)
-        if drawn.x.shape[1] <= WHOLE_UP_TO or np.isinf(low).any():
+        if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0 or np.isinf(low).any():
             return float(np.mean(low > -margin))
         of_low = drawn.smoothed(low, drawn.error)
         return float(special.ndtr((of_low.mean + margin) / of_low.spread))
@@ -245,7 +251,7 @@ def _judged(drawn: _Samples) -> _Statistic:
     """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
     from evalstats_plugin.stats.differences import Differences
 
-    if drawn.x.shape[1] <= WHOLE_UP_TO:
+    if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
         w = Differences(drawn.x, sizes=drawn.sizes).deviate
         return _Statistic(float(w.mean()), float(w.std()), w)
     return drawn.smoothed(_expansion(drawn.x), 1.0)
@@ -259,7 +265,7 @@ def _of_tasks(tasks: list[Population], n_items: int) -> Population:
         [np.sum((one.sums - one.mean * one.sizes) ** 2) / one.sizes.sum() for one in tasks]
     )
     n_pilot = np.array([one.sizes.sum() / one.n_versions for one in tasks])
-    true = _without_noise(means, within / n_pilot)
+    true = _without_noise(means, float((within / n_pilot).mean()))
     drawn = _stream("means of tasks").standard_normal((VERSIONS, len(means)))
     values = (true + drawn * np.sqrt(within / n_items)).ravel()
     widened = np.sqrt(len(means) / max(len(means) - 1, 1))
@@ -366,18 +372,27 @@ def _with_more_epochs(a: FloatArray, b: FloatArray, n_epochs: int) -> FloatArray
     variances = [np.where(n > 1, sd**2, np.nan) for n, sd in ((n_a, sd_a), (n_b, sd_b))]
     of_a, of_b = (np.where(np.isnan(v), np.nanmean(v), v) for v in variances)
     x = mean_b - mean_a
-    now = of_a / n_a + of_b / n_b
+    now = float((of_a / n_a + of_b / n_b).mean())
     # What is not between items is within them: no more than all of the variance.
-    share = min(1.0, float(x.var()) / float(now.mean())) if now.mean() > 0 else 1.0
-    noise = np.sqrt(share * (of_a + of_b) / n_epochs)
+    share = min(1.0, float(x.var()) / now) if now > 0 else 1.0
+    noise = np.sqrt(share * _shrunk(of_a + of_b, float(n_a.mean())) / n_epochs)
     drawn = _stream("more epochs").standard_normal((VERSIONS, len(x)))
     return _without_noise(x, now) + noise * drawn
 
 
-def _without_noise(x: FloatArray, noise: FloatArray) -> FloatArray:
+def _shrunk(variances: FloatArray, n_epochs: float) -> FloatArray:
+    """Variances of items, shrunk to their mean by as much as few epochs have spread them."""
+    mean, spread = float(variances.mean()), float(variances.var())
+    # Of a sum of two estimates, each of as many normal epochs.
+    true = float((variances**2).mean()) * (n_epochs - 1) / n_epochs - mean**2
+    kept = np.sqrt(np.clip(true / spread, 0.0, 1.0)) if spread > 0 else 0.0
+    return mean + kept * (variances - mean)
+
+
+def _without_noise(x: FloatArray, noise: float) -> FloatArray:
     """Values, shrunk to their mean by as much as noise of a known variance has spread them."""
     total = float(x.var(ddof=1)) if len(x) > 1 else 0.0
-    kept = np.sqrt(max(total - float(noise.mean()), 0.0) / total) if total > 0 else 0.0
+    kept = np.sqrt(max(total - noise, 0.0) / total) if total > 0 else 0.0
     return x.mean() + kept * (x - x.mean())
 
 
@@ -388,6 +403,7 @@ def search(
     tail: float,
     power: float,
     whole: bool,
+    most: float = np.inf,
 ) -> float:
     """Find where a power is reached, from a guess.
 
@@ -397,6 +413,8 @@ def search(
         Power by a number of items, whose root the mean deviate rises with, or by a difference.
     whole
         Whether it is by a number of items, 2 or more.
+    most
+        Largest argument that is looked at.
 
     Returns
     -------
@@ -406,23 +424,36 @@ def search(
     from scipy import special
 
     z, goal = -float(special.ndtri(tail)), float(special.ndtri(power))
-    at = max(np.ceil(start), 2.0) if whole else start
+    least = 2.0 if whole else 0.0
+    at = float(max(np.ceil(start), least) if whole else start)
     reached = power_of(at)
-    for _ in range(10):
+    short, enough = least, most
+    for _ in range(14):
+        short, enough = (short, at) if reached >= power else (at, enough)
         lead = max(float(special.ndtri(np.clip(reached, 1e-3, 1 - 1e-3))) + z, 0.5)
         step = float(np.clip((goal + z) / lead, 0.3, 3.0))
-        new = max(np.ceil(step * step * at), 2.0) if whole else step * at
-        if abs(new - at) <= (1 if whole else 0.003) * (1 if whole else at) + 0.003 * at:
+        new = at * (step * step if whole else step)
+        if not short < new < enough:
+            # Powers that jump are halved.
+            new = (short + enough) / 2 if np.isfinite(enough) else new
+        new = float(np.ceil(new)) if whole else new
+        if abs(new - at) <= (1.0 if whole else 0.0) + 0.003 * at or new >= most:
             break
         at, reached = new, power_of(new)
     more = max(1.0, np.ceil(0.003 * at)) if whole else 0.003 * at
-    for _ in range(40):
+    for _ in range(8):
         if reached >= power:
             break
+        if at + more > most:
+            return np.inf
         at = at + more
+        more = np.ceil(2 * more) if whole else 2 * more
         reached = power_of(at)
     else:
         return np.inf
-    while at - more >= 2 * whole and power_of(at - more) >= power:
+    more = max(1.0, np.ceil(0.003 * at)) if whole else 0.003 * at
+    for _ in range(3):
+        if at - more < 2 * whole or power_of(at - more) < power:
+            break
         at = at - more
     return float(at)

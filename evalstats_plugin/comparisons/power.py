@@ -474,7 +474,7 @@ class PowerSolver:
         """Pairs whose power is simulated from the pilot."""
         if self._planned is None:
             return np.zeros(0, dtype=np.int64)
-        few = (n_items * self.spread.n_tasks <= SIMULATED_UP_TO) | (self.margin is not None)
+        few = n_items * self.spread.n_tasks <= SIMULATED_UP_TO
         return np.flatnonzero(~self.exact & few & (self.variance > 0))
 
     def _simulated(
@@ -533,7 +533,9 @@ class PowerSolver:
             def power_at(n: float, pair: int = pair) -> float:
                 return self._simulated(pair, n, difference, goal["tail"])
 
-            found[pair] = search(power_at, found[pair], **goal, whole=True)
+            most = SIMULATED_UP_TO / self.spread.n_tasks
+            enough = search(power_at, min(found[pair], most), **goal, whole=True, most=most)
+            found[pair] = enough if np.isfinite(enough) else np.fmax(found[pair], most)
         return found
 
     def difference(self, n_items: FloatArray) -> FloatArray:
@@ -568,7 +570,8 @@ class PowerSolver:
                 return self._simulated(pair, float(n_items[pair]), size, tail)
 
             start = found[pair] if np.isfinite(found[pair]) else top
-            least = search(power_by, start, tail=tail, power=goal, whole=False)
+            start = min(start, top)
+            least = search(power_by, start, tail=tail, power=goal, whole=False, most=top)
             found[pair] = least if least <= top else np.nan
         return found
 
@@ -1093,7 +1096,11 @@ def _joint_pilots(
     if len(each) < len(some):
         return None
     return [
-        Pilot(tuple(task for pilot in of_pair for task in pilot.tasks), random_tasks=random)
+        Pilot(
+            tuple(task for pilot in of_pair for task in pilot.tasks),
+            random_tasks=random,
+            span=of_pair[0].span,
+        )
         for of_pair in zip(*each, strict=True)
     ]
 
@@ -1211,12 +1218,13 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     n, between, within, apart, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
     binary = paired and all(epochs_are_binary(c.responses) for c in cells)
+    bounds = {c.bounds for c in cells}
+    span = bounds.pop() if len(bounds) == 1 else None
+    largest = np.inf if span is None else span[1] - span[0]
     pilots = None
     if paired and keep.sum() <= MOST_SIMULATED:
         higher = -1.0 if cells[0].responses.higher_is_better is False else 1.0
-        pilots = _pilots(higher * matrix.scores, clusters, a[keep], b[keep])
-    bounds = {c.bounds for c in cells}
-    span = bounds.pop() if len(bounds) == 1 else None
+        pilots = _pilots(higher * matrix.scores, clusters, a[keep], b[keep], largest)
     return Spread(
         task=cells[0].responses.task,
         metric=cells[0].responses.metric,
@@ -1231,18 +1239,18 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         freedom=freedom[keep],
         n_items=n[keep].astype(np.int64),
         n_epochs=int(matrix.scores.shape[2]),
-        bounded=np.inf if span is None else span[1] - span[0],
+        bounded=largest,
         pilots=pilots,
     )
 
 
 def _pilots(
-    scores: FloatArray, clusters: NDArray[Any] | None, a: IntArray, b: IntArray
+    scores: FloatArray, clusters: NDArray[Any] | None, a: IntArray, b: IntArray, span: float
 ) -> list[Pilot]:
     """Scores of each pair; higher ones are better."""
     numbers = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
     return [
-        Pilot((TaskScores(scores[first], scores[second], numbers),))
+        Pilot((TaskScores(scores[first], scores[second], numbers),), span=span)
         for first, second in zip(a.tolist(), b.tolist(), strict=True)
     ]
 

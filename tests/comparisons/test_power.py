@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planned_designs import promised_and_reached
 from scipy import special
 
 import evalstats_plugin as es
@@ -392,3 +393,37 @@ def test_designs_that_make_no_sense_are_refused(design: Any, message: str) -> No
     """With what to change."""
     with pytest.raises(DesignError, match=message):
         es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(**design))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 6, 12])
+def test_the_power_that_is_promised_is_reached(seed: int) -> None:
+    """Items, clusters, epochs, fixed tasks, non-inferiority: simulated by the test that decides."""
+    row = promised_and_reached(seed)
+
+    assert row["method"] == "symmetric-bootstrap"
+    assert 0.1 < row["reached"] < 0.99
+    assert row["promised"] == pytest.approx(row["reached"], abs=0.03)
+
+
+def test_non_inferiority_is_planned_from_a_pilot() -> None:
+    """More items for a smaller margin; the power of the advised number is the one asked for."""
+    pilot = _matrix(np.random.default_rng(2).beta(4, 2, size=(2, 400)))
+    few, many = (es.power(pilot, design=PowerDesign(margin=margin))[0] for margin in (0.1, 0.05))
+    assert (few.quantity, few.difference, few.margin) == ("n_items", 0.0, 0.1)
+    assert 3 < (many.n_items or 0) / (few.n_items or 1) < 5
+    (row,) = es.power(pilot, n_items=few.n_items, design=PowerDesign(margin=0.1))
+    assert (row.quantity, row.power) == ("power", pytest.approx(0.8, abs=0.02))
+    with pytest.raises(DesignError, match="need the logs of a pilot"):
+        es.power(MILLER, n_items=100, design=PowerDesign(margin=0.1))
+    with pytest.raises(DesignError, match="not within the margin"):
+        es.power(pilot, difference=-0.2, design=PowerDesign(margin=0.1))
+
+
+def test_more_epochs_buy_what_the_variance_within_items_says() -> None:
+    """All of the variance within items: four times the epochs, a quarter of the items."""
+    rng = np.random.default_rng(8)
+    scores = 0.5 + 0.2 * rng.normal(size=(2, 2000, 2))
+    once, more = (
+        es.power(_matrix(scores), difference=0.03, n_epochs=k)[0].n_items or 0 for k in (2, 8)
+    )
+    assert once / more == pytest.approx(4, rel=0.1)

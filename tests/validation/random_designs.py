@@ -59,17 +59,25 @@ class Design:
         return self.kind == "rare"
 
     def pair(self, n, rng, *, shift=0.0, other=0.0, clustered=False, epochs=1):
-        """Scores of a and of b on n items (or clusters of items), shape (n,) or (n, size)."""
+        """Scores of a and of b on n items (or clusters of items), shape (n,) or (n, size).
+
+        Means over the epochs.
+        """
+        a, b = self.answers(n, rng, shift=shift, other=other, clustered=clustered, epochs=epochs)
+        return a.mean(axis=-1), b.mean(axis=-1)
+
+    def answers(self, n, rng, *, shift=0.0, other=0.0, clustered=False, epochs=1):
+        """Scores of a and of b on n items (or clusters of items) by epoch, the last axis."""
         size = (n, self.cluster_size) if clustered else (n,)
         own = np.sqrt(self.within if clustered else 0.0)
         shared = rng.normal(size=(2, n, *(1,) * clustered)) * own
         rest = np.sqrt(1 - own**2)
         item = rng.normal(size=size)
-        mean = np.zeros((2, *size))
+        found = []
         for _ in range(epochs):
             error = shared + rest * rng.normal(size=(2, *size))
-            mean = mean + self._scores(item, error, shift, other, rng) / epochs
-        return mean[0], mean[1]
+            found.append(self._scores(item, error, shift, other, rng))
+        return np.stack(found, axis=-1)
 
     def _scores(self, item, error, shift, other, rng):
         if self.rare:
@@ -123,7 +131,7 @@ class Design:
     def scores(self, truth, n, size=40_000):
         """Scores of a and of b of a population; of `weak` those whose differences are moved."""
         rng = np.random.default_rng([self.seed, TRUTHS.index(truth)])
-        shift = self._shift_for(n) if truth == "shift" else 0.0
+        shift = self.shift_for(n) if truth == "shift" else 0.0
         a, b = self.pair(size, rng, shift=shift, other=float(truth in ("shape", "weak")))
         if truth == "null":
             swap = rng.random(size) >= 0.5
@@ -131,7 +139,7 @@ class Design:
             return np.concatenate([a, b]), np.concatenate([b, a])
         return a, np.where(np.abs(b - a) < 1e-9, a, b)
 
-    def _shift_for(self, n):
+    def shift_for(self, n):
         low, high = 0.0, 6.0
         for _ in range(14):
             shift = (low + high) / 2

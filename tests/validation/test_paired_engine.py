@@ -13,10 +13,10 @@ import paired_study
 import pytest
 import random_designs
 import study
+from planned_designs import promised_and_reached
 
 from evalstats_plugin.stats.clustered import t_cr2
 from evalstats_plugin.stats.differences import Differences
-from evalstats_plugin.stats.power import simulated_power, t_power
 
 pytestmark = pytest.mark.validation
 SIZES = (6, 10, 20, 50, 100, 300)
@@ -70,7 +70,8 @@ def powers(some, name):
             ratio = _rate(cell, "shift", name, "finds") / max(valid)
             ratios[cell["kind"] == "rare"].append(ratio)
         shifted = cell["truths"]["shift"]
-        if "score" in shifted[name] and shifted["t"]["score"] > 0:
+        # 0.2.0 has a design of 300 items for which it finds no limit.
+        if np.isfinite(shifted[name].get("score", np.nan)) and shifted["t"]["score"] > 0:
             scores.append(_rate(cell, "shift", name, "score") / _rate(cell, "shift", "t", "score"))
     found = {
         "power_ratio_least": min(ratios[False]), "power_ratio_median": np.median(ratios[False])
@@ -94,23 +95,9 @@ def worst_cells(cells, count=10):
     ]  # fmt: skip
 
 
-def planned(designs=30, size=20_000, runs=4000):
-    """Power that a pilot promises for its own difference, and that is reached."""
-    rows = []
-    for seed in range(designs):
-        made = random_designs.design(seed)
-        n = (10, 20, 50)[seed % 3]
-        values, mean = made.population("shift", n)
-        rng = np.random.default_rng([seed, 2])
-        pilot = values[rng.integers(0, len(values), size)]
-        x = values[rng.integers(0, len(values), (runs, n))]
-        rows.append({
-            "design": seed, "kind": made.kind, "n": n,
-            "promised": simulated_power(pilot, n, mean, tail=0.025),
-            "by_t": float(t_power(np.array([n]), mean, values.var(), tail=0.025)[0]),
-            "reached": float(np.mean(np.abs(Differences(x).deviate) >= Z)),
-        })  # fmt: skip
-    return rows
+def planned(designs=40):
+    """Power that a large pilot promises, and that is reached, of every kind of comparison."""
+    return [promised_and_reached(seed) for seed in range(designs)]
 
 
 def clustered(designs=40, runs=250):
