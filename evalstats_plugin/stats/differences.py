@@ -447,7 +447,9 @@ def _complete(x: FloatArray, sizes: FloatArray | None) -> tuple[FloatArray, Floa
 def distance(x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """F of each row."""
     size = np.abs(x)
-    cube = size**3
+    # As products: a power takes ten times as long.
+    cube = size * size
+    cube *= size
     below = _total(cube, weights)
     cube *= size
     cube *= size
@@ -541,13 +543,19 @@ class _Rows:
 
     def point(self, d: FloatArray, t: FloatArray, *, near: bool) -> _Point:
         """Cumulants at t; those for t that may be near 0 cost a little more."""
-        y = self.apart(d)
-        e = 1 - t[:, None] * y
+        if near or self.sizes is not None:
+            y = self.apart(d)
+            e = y * -t[:, None]
+            e += 1.0
+        else:
+            # In fewer passes over the items.
+            y = e = self.x * -t[:, None]
+            e += (1 + t * d)[:, None]
         k = -_sum_of_logs(e) if self.weights is None else -_total(np.log(e), self.weights)
         np.reciprocal(e, out=e)
         if near:
             y *= e
-            k1, k2 = _total(y, self.weights), _total(y * y, self.weights)
+            k1, k2 = _total(y, self.weights), self._squares(y)
             slope = bend = k1
         else:
             one, two = _total(e, self.weights), self._squares(e)
@@ -693,7 +701,7 @@ class _Rows:
             y = part.apart(d[near])
             e = y / (1 - at[:, None] * y)
             f = part.far * at
-            third = 2 * _total(e**3, part.weights)
+            third = 2 * _total(e * e * e, part.weights)
             third += part.far**3 * (1 / (1 - f) ** 3 - 1 / (1 + f) ** 3)
             w[near] = v[near] + third / k2[near] ** 1.5 / 6
         return w
