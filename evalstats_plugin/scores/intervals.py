@@ -480,7 +480,8 @@ class _Solver:
                 method = self.table[DEFAULTS[cell.kind][0]]
             # Cells of similar size share an array padded to the largest.
             size = 0 if method.family == "binary" else cell.n.bit_length()
-            key = (method.name, cell.bounds, size, cell.responses.aggregation, cell.kind)
+            two_valued = cell.kind == "binary" and cell.bounds != UNIT
+            key = (method.name, cell.bounds, size, cell.responses.aggregation, two_valued)
             batches.setdefault(key, []).append(i)
         for (name, bounds, _, aggregation, _), where in batches.items():
             some = [on_unit(cells[i]) for i in where]
