@@ -182,7 +182,8 @@ def common_kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None
 
 def _likeness(cell: Cell) -> Likeness:
     r = cell.responses
-    guessed = cell.kind == "bounded" and r.bounds is None and not epochs_are_binary(r)
+    assumed = r.measure.scale_from == "assumed"
+    guessed = cell.kind == "bounded" and assumed and not epochs_are_binary(r)
     # Two values on another scale are compared as all scores on it.
     kind = "bounded" if cell.kind == "binary" and cell.bounds != (0.0, 1.0) else cell.kind
     return kind, cell.bounds, ("scores assumed to lie in [0, 1]",) if guessed else ()

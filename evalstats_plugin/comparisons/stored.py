@@ -108,7 +108,9 @@ def _pairing(
     order = np.argsort(store.item_ids[task.places])
     clusters = None if store.clusters is None else store.clusters[task.places[order]]
     return StoredPairing(
-        measure=with_stock(store.measure_of(task.task, task.metric), IN_ARRAY),
+        measure=with_stock(store.measure_of(task.task, task.metric), IN_ARRAY).or_on(
+            likeness.bounds
+        ),
         models=_names(store, usable),
         a=pairs[0],
         b=pairs[1],

@@ -161,9 +161,7 @@ def _named(responses: tuple[Responses, ...], own: Measure) -> tuple[Responses, .
         return responses
     told = tuple(f"{NO_COLUMN} {part}: " for part in names)
     return tuple(
-        replace(
-            r.measured(**names), notes=tuple(n for n in r.notes if not n.startswith(told))
-        )
+        replace(r.measured(**names), notes=tuple(n for n in r.notes if not n.startswith(told)))
         for r in responses
     )
 

@@ -136,6 +136,10 @@ class Measure:
             scale = Scale(*scale)
         return replace(self, scale=scale, scale_from=origin if scale else "")
 
+    def or_on(self, bounds: tuple[float, float] | None) -> Measure:
+        """Return the measure on a scale that is assumed, where none is known."""
+        return self if self.scale is not None or bounds is None else self.on(bounds, "assumed")
+
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known as JSON values; infinite limits as None.
 

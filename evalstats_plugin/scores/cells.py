@@ -158,10 +158,11 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
     clusters = None if responses.clusters is None else responses.clusters[there]
     kind, span, note = _kind_of_mean(responses, values)
+    responses = responses.under(responses.measure.or_on(span))
     successes = float((values == span[1]).sum()) if kind == "binary" and span else 0.0
     return cell(
-        kind=kind, values=values, clusters=clusters, successes=successes, bounds=span,
-        notes=(*notes, *note),
+        responses=responses, kind=kind, values=values, clusters=clusters, successes=successes,
+        bounds=span, notes=(*notes, *note),
     )  # fmt: skip
 
 

@@ -480,7 +480,8 @@ class _Solver:
                 method = self.table[DEFAULTS[cell.kind][0]]
             # Cells of similar size share an array padded to the largest.
             size = 0 if method.family == "binary" else cell.n.bit_length()
-            key = (method.name, cell.bounds, size, cell.responses.aggregation, cell.kind)
+            two_valued = cell.kind == "binary" and cell.bounds != UNIT
+            key = (method.name, cell.bounds, size, cell.responses.aggregation, two_valued)
             batches.setdefault(key, []).append(i)
         for (name, bounds, _, aggregation, _), where in batches.items():
             some = [on_unit(cells[i]) for i in where]
@@ -1069,7 +1070,8 @@ def _counted_rows(
     share = found.right.ravel() / n
     # Of one item, or of equal scores, there is no standard error.
     error = np.sqrt(share * (1 - share) / np.maximum(n - 1, 1))
-    low, high = limits
+    # Methods that are kept to compare with may leave the scale.
+    low, high = (np.clip(limit, 0.0, 1.0) for limit in limits)
     notes: list[tuple[str, ...]] = [()] * len(n)
     none = ~(np.isfinite(low) & np.isfinite(high))
     for i in np.flatnonzero(none | (missing > 0)).tolist():
@@ -1089,7 +1091,7 @@ def _counted_rows(
         "high": finite_values(high),
         "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
         "notes": notes,
-        "measure": [*found.measures] * models,
+        "measure": [measure.or_on(UNIT) for measure in found.measures] * models,
         "higher_is_better": [m.higher_is_better for m in found.measures] * models,
     }
     same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}

@@ -313,8 +313,9 @@ def scale_by_ten_changes_no_verdict(e: Evaluation, _: Path) -> None:
 def scale_by_ten_without_bounds(e: Evaluation, _: Path) -> None:
     """The same where nobody gives the bounds: the numbers alone decide no method.
 
-    But for limits that are cut at the scale: of 9 and 90, who does not know the metric takes one to
-    be a grade up to 10, the other to be percent.
+    But for limits that are cut at the scale, or rest on it alone, as of models that are alike on
+    every item: of 9 and 90, who does not know the metric takes one to be a grade up to 10, the
+    other to be percent.
     """
     _, scale = only(e)
     other = rescaled(e, scale, lambda x: 10 * x)
@@ -328,6 +329,8 @@ def _ten_times(before: list[Any], after: list[Any], *, cut: bool = False) -> Non
         assert close(a.p_value, b.p_value, 1e-7), (a, b)
         assert a.verdict == b.verdict, (a, b)
         assert close(a.difference and 10 * a.difference, b.difference, 1e-7), (a, b)
+        if cut and not a.n_wins and not a.n_losses:
+            continue
         most = min(10 * _range(a), _range(b)) if cut else math.inf
         for name, beyond in (("low_single", -math.inf), ("high_single", math.inf)):
             x, y = getattr(a, name), getattr(b, name)

@@ -192,7 +192,7 @@ def test_differences_say_their_verdict_by_their_mark() -> None:
 def test_ratios_are_drawn_around_one() -> None:
     """On a logarithmic axis; what is infinite has no line."""
     rows = [
-        replace(row, measure="odds ratio", difference=2.0, low=0.5, high=None)
+        replace(row, effect="odds ratio", difference=2.0, low=0.5, high=None)
         for row in comparisons(3)
     ]
     axes = plot_differences(Results(tuple(rows)))
