@@ -111,13 +111,14 @@ def _details_of(results: Path) -> dict[str, Path]:
         at = len(parts) - 1 - parts[::-1].index("results")
         model = Path(*parts[:at], "details", *parts[at + 1 :])
         folders += [model, *(sorted(p for p in model.glob("*") if p.is_dir()))]
-    stamp = _stamp(results)
-    return {
-        _plain(name["task"]): path
-        for folder in folders
-        for path in sorted(folder.glob("details_*.parquet"))
-        if (name := _DETAILS.fullmatch(path.name)) and _stamp(path) == stamp
-    }
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("details_*.parquet"))):
+        name = _DETAILS.fullmatch(path.name)
+        if name and _stamp(path) == _stamp(results):
+            other = found.setdefault(_plain(name["task"]), path)
+            if other != path:
+                raise LogError(f"{other} and {path} are details of one task and run: keep one")
+    return found
 
 
 def _named(task: str) -> tuple[str, str]:
