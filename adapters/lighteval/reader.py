@@ -195,11 +195,12 @@ class _Run:
         config = self._config(task)
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
-        found: Json = next((m for m in map(_object, listed) if _names(m, metric)), {})
+        found = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
         about: dict[str, Any] = {key: _of_metric(value, metric) for key, value in found.items()}
         original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
-        counts = isinstance(original, int) and isinstance(effective, int)
-        is_part = counts and 0 < effective < original
+        is_part = (
+            isinstance(original, int) and isinstance(effective, int) and 0 < effective < original
+        )
         n = len(details.ids) if details else 0
         _, shots = _named(task)
         shown = ((PER_TASK + "num_fewshot", shots),) if shots else ()
