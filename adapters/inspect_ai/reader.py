@@ -260,9 +260,7 @@ def _of_scorer(
     values = [scorer.value_in(sample) for sample in table.samples]
     notes = [*table.notes, *_notes_on_values(values, table)]
     if (stops := early_stops(log)) and found_in(log) is None:
-        notes.insert(
-            0, f"{counted(len(stops), 'sample')} stopped early, which may favour some items"
-        )
+        notes.append(f"{len(stops)} samples were stopped early, which may favour some items")
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
     field = selection.cluster or cluster_field(log, scorer)
