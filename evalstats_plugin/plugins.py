@@ -67,8 +67,8 @@ NEEDED: Mapping[str, str] = {
         "a mapping from each log, which is one of the files given or their folder, to a list of "
         "the other files of its run"
     ),
-    "evalstats_read_log": "a list of Responses, or None",
-    "evalstats_read_results": "a list of Responses, or None",
+    "evalstats_read_log": "a list of Responses, with lists for settings and notes, or None",
+    "evalstats_read_results": "a list of Responses, with lists for settings and notes, or None",
     "evalstats_read_contests": "Contests, or None",
     "evalstats_read_texts": (
         "a mapping from (task, item), which is one of the items asked for, to its ItemText, or None"
@@ -106,6 +106,7 @@ def _are_responses(answer: Any, _: object) -> bool:
         isinstance(r, Responses)
         and all(isinstance(x, str) for x in (r.model, r.task, r.metric))
         and len(r.scores) == len(r.item_ids)
+        and all(map(_is_list, (r.settings, r.groups, r.beside, r.notes)))
         for r in answer
     )
 

@@ -55,11 +55,13 @@ class _Check:
     log: Path
     problems: list[str] = field(default_factory=list[str])
 
-    def read(self, log: Path, by: str = "", **wanted: Any) -> list[Responses] | None:
+    def read(self, log: Path, **wanted: Any) -> list[Responses] | None:
+        return self.read_by(self.name, log, Selection(**wanted))
+
+    def read_by(self, name: str, log: Path, selection: Selection) -> list[Responses] | None:
         return self.plugins.call(
-            "evalstats_read_log", only=by or self.name, log=LogFile(log),
-            selection=Selection(**wanted),
-        )  # fmt: skip
+            "evalstats_read_log", only=name, log=LogFile(log), selection=selection
+        )
 
 
 def check_adapter(
@@ -198,7 +200,8 @@ def _found(check: _Check) -> None:
                 "does not find it in its folder" if name == check.name else "takes it for its own"
             )
             check.problems.append(f"{name} {what} (evalstats_find_logs)")
-        if name != check.name and log.is_file() and check.read(log, name) is not None:
+        other = name != check.name and log.is_file()
+        if other and check.read_by(name, log, Selection()) is not None:
             check.problems.append(f"{name} reads it too (evalstats_read_log)")
     with TemporaryDirectory() as folder:
         for k, content in enumerate((b"", b"\0", b"{}", b"[]", b"some text\n", b'{"a": 1}')):

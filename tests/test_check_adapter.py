@@ -102,6 +102,8 @@ RULES: Mapping[str, tuple[Callable[[list[es.Responses], Any], Any], str]] = {
         "the source names no harness",
     ),
     "types": (lambda f, _: [vars(r) for r in f], "returned [{"),
+    "fields": (lambda f, _: [replace(r, settings=None) for r in f], "with lists for settings"),
+    "one note": (lambda f, _: [replace(r, notes="x") for r in f], "with lists for settings"),
     "nothing": (lambda _, __: None, "returned None: it is taken for another's"),
     "no scores": (
         lambda f, _: [replace(r, scores=np.full((3, 1), np.nan)) for r in f],

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import KEY
+from evalstats_plugin.runtime.files import section
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -233,10 +234,9 @@ def headline_row(log: EvalLog) -> str | None:
 def annotated_rows(log: EvalLog, part: str) -> list[Mapping[str, Any]]:
     """Return the rows of a part of our annotation, such as ``"intervals"``; none of other logs."""
     # The metadata of a log may be somebody else's, or edited.
-    block: Any = (log.metadata or {}).get(KEY)
-    rows: Any = block.get(part) if isinstance(block, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
+    rows: Any = section(log.metadata, KEY).get(part)
     listed = cast("list[Any]", rows) if isinstance(rows, list) else []
-    return [cast("Mapping[str, Any]", row) for row in listed if isinstance(row, Mapping)]
+    return [section(row) for row in listed]
 
 
 def _headline(log: EvalLog) -> tuple[EvalScore | None, str]:
@@ -358,14 +358,16 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
 
     try:
         # A name with a slash would load the package that a log names.
-        [reducer] = (Epochs(1, [name]).reducer if "/" not in name else None) or ()
+        reducers = Epochs(1, [name]).reducer if "/" not in name else None
     except (LookupError, TypeError, ValueError):
+        return None
+    if not reducers:
         return None
 
     def combined(values: Sequence[Any]) -> float:
         # What is no number is missing here, as an unscored epoch is.
         known = [math.nan if as_score(v) is None else v for v in values]
-        found = as_score(reducer([Score(value=v) for v in known]).value)
+        found = as_score(reducers[0]([Score(value=v) for v in known]).value)
         return math.nan if found is None else found
 
     made: dict[tuple[Any, ...], float] = {}

@@ -164,9 +164,9 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     items = there.any(axis=1) if alone else (there | ~scored).all(axis=1)
     scores = np.where(there, r.scores, np.nan) if alone else r.scores
     n, every = int((there & scored).sum()), int(scored.sum())
-    kept_fields = only_items({**vars(r), "scores": scores}, items) | {
+    fields: dict[str, Any] = only_items({**vars(r), "scores": scores}, np.asarray(items)) | {
         "measure": replace(r.measure, population=None, n_cut=0),
         "notes": (*r.notes, f"{n} of {counted(every, 'sample')}, as in the data frame"),
         **dict.fromkeys(("logged", "logged_std_error", "logged_n", "unreduced")), "beside": (),
     }  # fmt: skip
-    return Responses(**kept_fields)
+    return Responses(**fields)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -259,9 +260,7 @@ def _of_scorer(
     values = [scorer.value_in(sample) for sample in table.samples]
     notes = [*table.notes, *_notes_on_values(values, table)]
     if (stops := early_stops(log)) and found_in(log) is None:
-        notes.insert(
-            0, f"{counted(len(stops), 'sample')} stopped early, which may favour some items"
-        )
+        notes.append(f"{len(stops)} samples were stopped early, which may favour some items")
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
     field = selection.cluster or cluster_field(log, scorer)
@@ -560,13 +559,20 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
     Raises
     ------
     LogError
-        Two items share an id, such as 1 and "1", of which Inspect logs only one.
+        Two items share an id, such as 1 and "1", of which Inspect logs only one; or a sample is
+        there twice.
     """
     planned = log.eval.dataset.sample_ids or []
     # An id may have another type in the header than in its sample; within each, two items clash.
     _check_ids(planned, path)
     _check_ids([t.raw_id for t in samples], path)
     latest = {(t.item, t.epoch): t for t in samples}
+    if len(latest) < len(samples):
+        [(item, epoch), n] = Counter((t.item, t.epoch) for t in samples).most_common(1)[0]
+        raise LogError(
+            f"{path} has {n} samples of item {item!r} in epoch {epoch}; two runs may have been "
+            "joined: keep one of them"
+        )
     there = {t.item for t in samples}
     in_order = (printable_name(str(i)) for i in planned)
     # Items stopped early were left out on purpose, and may be nearly all.

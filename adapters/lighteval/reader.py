@@ -111,13 +111,14 @@ def _details_of(results: Path) -> dict[str, Path]:
         at = len(parts) - 1 - parts[::-1].index("results")
         model = Path(*parts[:at], "details", *parts[at + 1 :])
         folders += [model, *(sorted(p for p in model.glob("*") if p.is_dir()))]
-    stamp = _stamp(results)
-    return {
-        _plain(name["task"]): path
-        for folder in folders
-        for path in sorted(folder.glob("details_*.parquet"))
-        if (name := _DETAILS.fullmatch(path.name)) and _stamp(path) == stamp
-    }
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("details_*.parquet"))):
+        name = _DETAILS.fullmatch(path.name)
+        if name and _stamp(path) == _stamp(results):
+            other = found.setdefault(_plain(name["task"]), path)
+            if other != path:
+                raise LogError(f"{other} and {path} are details of one task and run: keep one")
+    return found
 
 
 def _named(task: str) -> tuple[str, str]:
@@ -194,11 +195,12 @@ class _Run:
         config = self._config(task)
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
-        found: Json = next((m for m in map(_object, listed) if _names(m, metric)), {})
+        found = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
         about: dict[str, Any] = {key: _of_metric(value, metric) for key, value in found.items()}
         original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
-        counts = isinstance(original, int) and isinstance(effective, int)
-        is_part = counts and 0 < effective < original
+        is_part = (
+            isinstance(original, int) and isinstance(effective, int) and 0 < effective < original
+        )
         n = len(details.ids) if details else 0
         _, shots = _named(task)
         shown = ((PER_TASK + "num_fewshot", shots),) if shots else ()

@@ -2,8 +2,7 @@
 
 ========== ==================================================================================
 layout     which files belong to a run, and the shape of a results file
-samples    samples files, streamed
-values     scores and pairs as logged, lm-eval's own standard errors, groups of tasks
+samples    samples files, streamed: scores and pairs as logged, lm-eval's own errors, groups
 reader     results and samples → `Responses`;  contests: samples → comparisons of players
 writer     the annotation block in a results file
 replay/    score logged responses again, without a model

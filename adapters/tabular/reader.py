@@ -305,7 +305,7 @@ def _responses(
         )
     loaded, about_rows = without_empty_rows(table.load(layout.used))
     parts = {part: loaded[name] for part, name in layout.columns.items()}
-    size = len(loaded[layout.scores[0]].codes)
+    size = len(next(iter(loaded.values())).codes)
     if not size and not may_be_empty:
         msg = f"{table.where} has columns and no rows. Write a row for each epoch of each item."
         raise DesignError(msg)

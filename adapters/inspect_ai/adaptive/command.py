@@ -124,5 +124,5 @@ def _values(texts: tuple[str, ...]) -> dict[str, Any]:
     try:
         return parse_cli_args(texts)
     except YAMLError as error:
-        msg = f"{', '.join(texts)}: a value is not YAML"
+        msg = f"{', '.join(texts)}: the value is not YAML"
         raise SelectionError(f"{msg}: {getattr(error, 'problem', error)}") from error

@@ -151,7 +151,9 @@ def write_header(
     for header in (after, {**after, "results": old.get("results")}):
         changed = merged(logged, old, header)
         for name, text in emptied.items():
-            if not changed.get(name):
+            # Inspect takes the run's own where the log has none, and nobody edited them.
+            own = None if changed.get("log_updates") else changed["eval"].get(name)
+            if changed.get(name) in (own, None, [], {}):
                 changed.pop(name, None)
                 changed |= {name: json.loads(text)} if text else {}
         _write(layout(changed), file, form, path)

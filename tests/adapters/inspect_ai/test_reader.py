@@ -534,3 +534,14 @@ def test_samples_stopped_by_a_limit_are_named(tmp_path: Path) -> None:
     expected = found.scores[others].mean()
     note = "13 of 50 samples stopped by a limit (token), and counted as scored; the others give"
     assert f"{note} {expected:.3f}" in found.notes
+
+
+def test_a_sample_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """As where two runs were joined: neither of them counts silently."""
+
+    def joined(log: EvalLog) -> None:
+        log.samples = [*(log.samples or []), *(log.samples or [])[3:5]]
+
+    log = next((LATEST / "json").glob("*_arith_*"))
+    with pytest.raises(LogError, match=r"2 samples of item '4' in epoch 1; two runs may"):
+        _of(_edited(log, tmp_path / log.name, joined))

@@ -111,6 +111,30 @@ def test_annotating_twice_is_the_same_and_samples_are_not_touched(
         assert getattr(before, field) == getattr(stripped, field)
 
 
+@pytest.mark.parametrize("gone", [("metadata",), ("tags",), ("metadata", "tags", "log_updates")])
+def test_stripping_leaves_no_part_that_an_older_log_did_not_have(
+    gone: tuple[str, ...], log: Path
+) -> None:
+    """Though Inspect reads the tags and metadata of the run in its place."""
+    import_module("inspect_ai._util.zipfile")
+    with zipfile.ZipFile(log) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    for name in gone:
+        header.pop(name, None)
+    members["header.json"] = json.dumps(header, separators=(",", ":")).encode()
+    with zipfile.ZipFile(log, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    before = log.read_bytes()
+    annotate_log(log, _annotation(), log)
+    annotate_log(log, None, log)
+
+    assert header["eval"]["metadata"]
+    assert header["eval"]["tags"]
+    assert before == log.read_bytes()
+
+
 def test_people_see_who_wrote_what(log: Path) -> None:
     """One line in the metadata, and an author with a reason in the history."""
     annotate_log(log, _annotation(), log)

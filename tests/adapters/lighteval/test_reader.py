@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -208,4 +209,14 @@ def test_damaged_details_are_an_error(tmp_path: Path) -> None:
     details.write_bytes(details.read_bytes()[:200])
 
     with pytest.raises(LogError, match="cannot be read as Parquet"):
+        read(file)
+
+
+def test_two_files_of_details_of_one_task_are_refused(tmp_path: Path) -> None:
+    """As a copy in another folder: which of them is meant nobody can say."""
+    file = _run(tmp_path, "structs")
+    details = next(tmp_path.rglob("details_*.parquet"))
+    shutil.copy(details, details.parents[1])
+
+    with pytest.raises(LogError, match="are details of one task and run: keep one"):
         read(file)
