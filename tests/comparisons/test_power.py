@@ -374,3 +374,13 @@ def test_designs_that_make_no_sense_are_refused(design: Any, message: str) -> No
     """With what to change."""
     with pytest.raises(DesignError, match=message):
         es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(**design))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"difference": 0.1, "n_items": 50}, {"difference": 0.1, "n_epochs": 2}, {"n_items": 50}],
+)
+def test_the_cheapest_design_finds_items_and_epochs_itself(asked: dict[str, Any]) -> None:
+    """For a difference, and for nothing else."""
+    with pytest.raises(DesignError, match="leave out items and epochs"):
+        es.power(PowerAssumptions(discordance=0.2), design=PowerDesign(costs=(1.0, 1.0)), **asked)

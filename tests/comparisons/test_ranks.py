@@ -113,3 +113,21 @@ def test_hundreds_of_models_are_ranked_without_a_row_for_each_pair() -> None:
     assert first == second
     assert 300 == len(first)
     assert "" == first[0].letters
+
+
+def test_ranks_of_errors_are_those_of_right_answers() -> None:
+    """The same verdicts, whichever way scores count, in the same order where verdicts tie."""
+    rng = np.random.default_rng(3)
+    scores = (rng.random((4, 60)) < [[0.3], [0.5], [0.55], [0.8]]).astype(float)
+    up = ResponseMatrix.from_array(scores).to_responses()
+    down = [
+        r.measured(higher_is_better=False)
+        for r in ResponseMatrix.from_array(1 - scores).to_responses()
+    ]
+    ranked = [
+        [(row.model, row.best_rank, row.worst_rank, row.letters) for row in ranks_of(rows)]
+        for rows in (list(compare(each, rng=0)) for each in (up, down))
+    ]
+
+    assert ranked[0] == ranked[1]
+    assert [name for name, *_ in ranked[0]] == ["model_3", "model_2", "model_1", "model_0"]

@@ -127,7 +127,7 @@ class Runner:
     # The mutants.
 
     def tests_of(self, mutant: Mutant) -> list[list[str]]:
-        """Return the tests to run, in batches: those of the module itself, then the quickest."""
+        """Return the tests to run, in batches: first of files that are most about this module."""
         first, last = mutant.lines
         if mutant.is_run_on_import:
             chosen = self._using(mutant)
@@ -136,23 +136,20 @@ class Runner:
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in chosen:
             by_file[test.partition("::")[0]].append(test)
-        seconds = {f: sum(self.tests.seconds[t] for t in each) for f, each in by_file.items()}
-        stem = Path(mutant.path).stem
-        order = sorted(by_file, key=lambda f: (stem not in f, seconds[f]))
+        nearness = {f: self.tests.nearness(each, mutant.path) for f, each in by_file.items()}
         batches: list[list[str]] = [[]]
         sums, total = [0.0], 0.0
-        for file in order:
-            if total and total + seconds[file] > self.options.budget:
-                continue
-            if batches[-1] and sums[-1] + seconds[file] > 4 * 3 ** len(batches):
+        for file in sorted(by_file, key=lambda f: -nearness[f]):
+            if batches[-1] and sums[-1] > 4 * 3 ** (len(batches) - 1):
                 batches.append([])
                 sums.append(0.0)
-            tests = sorted(by_file[file], key=lambda t: self.tests.seconds[t])
-            for test in tests:
-                if total < self.options.budget:
+            for test in sorted(by_file[file], key=lambda t: self.tests.seconds[t]):
+                seconds = self.tests.seconds[test]
+                # No test alone takes most of what there is.
+                if total + seconds < self.options.budget and seconds < self.options.budget / 3:
                     batches[-1].append(test)
-                    sums[-1] += self.tests.seconds[test]
-                    total += self.tests.seconds[test]
+                    sums[-1] += seconds
+                    total += seconds
         return [batch for batch in batches if batch]
 
     def _using(self, mutant: Mutant) -> set[str]:
