@@ -236,3 +236,13 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path):
 
     assert store.shape[:2] == (2, 5)
     assert sorted(store.matrix().scores.ravel().tolist()) == sorted(frame.score)
+
+
+@pytest.mark.parametrize("score", [0.3, -1.0, 300.0, -0.25])
+def test_a_score_that_the_first_block_has_no_code_for_is_named(score: float):
+    """Between two levels, or a whole number beyond all codes."""
+    coding = Coding.of(np.array([0, 0.25, 1]))
+
+    with pytest.raises(DesignError, match=f"score {score:g} is no multiple of 1/4"):
+        coding.encode(np.array([0.5, np.nan, score]))
+    assert coding.encode(np.array([0.5, np.nan, 1])).tolist() == [2, 0, 4]
