@@ -342,8 +342,9 @@ class Coding:
         if self.levels is None:
             return scores
         codes = np.nan_to_num(scores * self.levels)
-        if not _are_whole(codes) or codes.min(initial=0) < 0 or codes.max(initial=0) > 255:
-            worst = float(codes[~np.isclose(codes, np.round(codes))].flat[0]) / self.levels
+        wrong = (codes < 0) | (codes > 255) | (np.abs(codes - np.round(codes)) > 1e-9)
+        if wrong.any():
+            worst = float(codes[wrong].flat[0]) / self.levels
             raise DesignError(
                 f"score {worst:g} is no multiple of 1/{self.levels} from 0 to 1, as those of the "
                 "first block are; pass as_float=True to keep any number"

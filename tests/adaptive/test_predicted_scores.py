@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from given_responses import given_responses
+from scipy import special
 
 from evalstats_plugin import compare, intervals
 from evalstats_plugin.adaptive.bank import ItemBank
@@ -89,6 +90,8 @@ def test_a_difference_is_that_of_the_expected_scores_of_all_items():
     assert row.difference == pytest.approx(expected)
     assert row.high - row.low == pytest.approx(2 * 1.96 * error, rel=1e-4)
     assert (row.method, row.n_items) == ("adaptive", 60)
+    assert row.p_value == pytest.approx(2 * special.ndtr(-abs(expected / error)))
+    assert row.prob_better == pytest.approx(special.ndtr(expected / error))
 
 
 def test_of_a_complete_run_the_score_is_known():

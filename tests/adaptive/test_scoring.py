@@ -4,7 +4,7 @@ from scipy import integrate, optimize, special
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.scoring import Belief, score
+from evalstats_plugin.adaptive.scoring import Belief, _crossing, _peak, score
 from evalstats_plugin.errors import SelectionError
 
 A, D = np.array([0.8, 1.5, 1.1, 0.6]), np.array([0.3, -0.9, 0.1, 1.0])
@@ -94,3 +94,37 @@ def test_equal_tails_hold_what_they_should():
 def test_an_unknown_scoring_is_named():
     with pytest.raises(SelectionError, match="did you mean wle"):
         score(belief(), "wlee")
+
+
+def test_a_prior_has_the_mean_and_variance_that_it_was_given():
+    mean, variance = belief().ability_prior()
+
+    np.testing.assert_allclose([mean, *variance], [0.2, 1.3**2], rtol=1e-3)
+
+
+@pytest.mark.parametrize("top", [-0.4, 0.3, 5.2, 9.4, 10.3])
+def test_a_peak_is_that_of_the_parabola_wherever_it_lies(top):
+    """Between the first two nodes or the last two too, and never beyond them."""
+    nodes = np.arange(11.0)
+    found = _peak(-0.5 * (nodes[None] - top) ** 2 / 0.7**2, nodes)
+
+    np.testing.assert_allclose(found.ability, np.clip([top], 0, 10))
+    np.testing.assert_allclose(found.std_error, [0.7])
+
+
+@pytest.mark.parametrize(
+    ("probability", "quantile"), [(0.1, 0.5), (0.2, 1.0), (0.5, 1.5), (0.9, 2.0), (0.05, 0.25)]
+)
+def test_quantiles_are_linear_between_nodes_and_end_with_them(probability, quantile):
+    below = np.array([[0.0, 0.2, 0.8]])
+
+    np.testing.assert_allclose(_crossing(below, np.arange(3.0), probability), [quantile])
+
+
+def test_the_error_of_a_weighted_likelihood_is_one_over_the_root_of_the_information():
+    found = score(belief(), "wle")
+    p = C + (1 - C) * special.expit(A * found.ability[0] + D)
+    slope = A * (p - C) * (1 - p) / (1 - C)
+    information = (TRIALS[0] * slope**2 / (p * (1 - p))).sum()
+
+    np.testing.assert_allclose(found.std_error, information**-0.5, rtol=0.02)

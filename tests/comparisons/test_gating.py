@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import evalstats_plugin as es
+from evalstats_plugin.comparisons.families import Each
+from evalstats_plugin.comparisons.gating import _gains
+from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.errors import DesignError, SelectionError
@@ -303,3 +309,37 @@ def _share_detected(kind: str, margin: float, rng: np.random.Generator) -> float
     if margin:
         return float(np.mean(pairs.limits(1.959963985).high < -margin))
     return float(np.mean((pairs.estimate < 0) & (pairs.p_value <= 0.05)))
+
+
+@given(
+    st.sampled_from(["difference", "ratio", "odds ratio"]),
+    st.floats(0.1, 3),
+    st.floats(0, 2),
+)
+def test_a_gain_of_fewer_errors_mirrors_that_of_more_right_answers(measure, low, width):
+    """Limits of what is gained lie around 0, a ratio's around 1; without both there are none."""
+    up = SimpleNamespace(effect=measure, higher_is_better=True)
+    down = SimpleNamespace(effect=measure, higher_is_better=False)
+    high, null = low + width, float(measure != "difference")
+
+    assert _gains(up, low, high) == (low - null, high - null)
+    assert _gains(down, low, high) == (null - high, null - low)
+    assert _gains(up, None, high) is _gains(up, low, None) is None
+
+
+@pytest.mark.parametrize(("family", "alike"), [(PAIRED, 2), (UNPAIRED, 1)])
+def test_a_priors_weight_is_that_of_each_outcome(family, alike):
+    """Of a pair the two outcomes that are alike count together."""
+    with_cells = [method for method in family if isinstance(method.prior, tuple)]
+
+    assert with_cells
+    for method in with_cells:
+        assert with_prior(method, 0.7).prior == (0.7, alike * 0.7)
+
+
+def test_every_pair_by_itself_is_one_pair_or_bonferronis():
+    p = np.array([0.01, np.nan, 0.3])
+
+    assert Each(p, lambda _: None).procedure == "Bonferroni"
+    assert Each(p[:2], lambda _: None).procedure == "one pair"
+    np.testing.assert_allclose(Each(p, lambda _: None).p_values, [0.02, np.nan, 0.6])

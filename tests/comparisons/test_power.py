@@ -427,3 +427,13 @@ def test_more_epochs_buy_what_the_variance_within_items_says() -> None:
         es.power(_matrix(scores), difference=0.03, n_epochs=k)[0].n_items or 0 for k in (2, 8)
     )
     assert once / more == pytest.approx(4, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"difference": 0.1, "n_items": 50}, {"difference": 0.1, "n_epochs": 2}, {"n_items": 50}],
+)
+def test_the_cheapest_design_finds_items_and_epochs_itself(asked: dict[str, Any]) -> None:
+    """For a difference, and for nothing else."""
+    with pytest.raises(DesignError, match="leave out items and epochs"):
+        es.power(PowerAssumptions(discordance=0.2), design=PowerDesign(costs=(1.0, 1.0)), **asked)

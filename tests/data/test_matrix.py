@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from given_responses import given_responses
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalstats_plugin import ResponseMatrix, Responses, ResponseSet, Source, read
+from evalstats_plugin.data.store import _bytes_of
+from evalstats_plugin.data.tables import Column
 from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -128,3 +133,41 @@ def test_epochs_are_stacked_with_the_same_check_on_questions() -> None:
     changed = _responses("a", [0], [1], item_hashes=np.array(["z"], dtype="S"))
     with pytest.raises(ItemConflictError):
         stack_epochs([first, changed])
+
+
+def test_an_item_whose_cluster_is_nan_has_none():
+    """As a table has it where a cell is empty."""
+    scores = np.random.default_rng(0).random((2, 4))
+    of_nan, of_none = (
+        ResponseMatrix.from_array(scores, clusters=["a", absent, "a", absent])
+        for absent in (float("nan"), None)
+    )
+
+    assert of_nan.clusters.tolist() == of_none.clusters.tolist()
+    assert len(set(of_nan.clusters.tolist())) == 3
+
+
+@given(st.lists(st.sampled_from(["a", " a", "b", "", " ", None, 1, "1"]), min_size=1), st.data())
+def test_a_column_from_codes_is_that_of_its_cells(values, data):
+    """However often a text is among the values, trimmed or not."""
+    codes = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=6))
+    cells, expected = (
+        [(*each.values, None)[k] for k in each.codes]
+        for each in (
+            Column.encoded(np.array(codes, dtype=np.int64), values),
+            Column.of([values[k] for k in codes]),
+        )
+    )
+
+    assert cells == expected
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32", "float64"])
+def test_bytes_of_a_piece_of_a_column_are_those_of_its_rows(kind):
+    """Of any width, from any row on, in one chunk or several."""
+    whole = pa.array(np.arange(9, dtype=kind))
+    for column in (
+        pa.chunked_array([whole.slice(3, 4)]),
+        pa.chunked_array([whole.slice(2, 2), whole.slice(7, 2)]),
+    ):
+        assert _bytes_of(column).tobytes() == np.array(column, dtype=kind).tobytes()

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evalstats_plugin as es
+from evalstats_plugin.data.matrix import stack_epochs
+from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.data.runs import choose_runs, latest_run, n_items, repeated_runs, run_of
 
 RUNS = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=6)
@@ -54,3 +56,23 @@ def test_all_runs_are_kept_or_refused_on_request():
     assert len({r.model for r in choose_runs(each, "all")[0]}) == 2
     with pytest.raises(es.errors.DesignError, match="in 2 runs"):
         choose_runs(each, "error")
+
+
+def test_a_run_without_scores_is_no_epoch():
+    """The one run that has scores stays as it is; of none that has, the last."""
+    empty, full = _run(1, 0, is_partial=False), _run(2, 3, is_partial=False)
+
+    for runs in ([empty, full], [full, empty]):
+        assert stack_epochs(runs) == [full]
+    assert stack_epochs([empty, _run(3, 0, is_partial=False)])[0].source.when == "2026-01-03"
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics"), [("arc", ("acc",)), ("arc_hard", ("f1", "x*")), ("mmlu", ("em", "bleu"))]
+)
+def test_metrics_of_a_task_replace_those_of_all(task, metrics):
+    """Those of no task count where none is asked for of this one."""
+    chosen = Selection(metrics=("arc=acc", "f1", "mmlu*=em", "x*", "mm*=bleu"))
+
+    assert chosen.metrics_of(task) == metrics
+    assert Selection(metrics=("f1",)).metrics_of(task) == ("f1",)

@@ -222,3 +222,27 @@ def test_analyses_that_need_all_answers_say_what_to_do(
     for analysis in (table, pool):
         with pytest.raises(SelectionError, match=r"store\.matrix\(items, models\)"):
             analysis(store)
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path):
+    """As pyarrow reads it, without a format by name."""
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    rows = [(f"m{i}", f"i{j}", float((i + j) % 2)) for i in range(2) for j in range(5)]
+    frame = pd.DataFrame(rows, columns=["model", "item", "score"])
+    for k, part in enumerate((frame[:4], frame[4:])):
+        part.to_parquet(folder / f"{k}.parquet")
+    store = store_table(folder, tmp_path / "s.parquet")
+
+    assert store.shape[:2] == (2, 5)
+    assert sorted(store.matrix().scores.ravel().tolist()) == sorted(frame.score)
+
+
+@pytest.mark.parametrize("score", [0.3, -1.0, 300.0, -0.25])
+def test_a_score_that_the_first_block_has_no_code_for_is_named(score: float):
+    """Between two levels, or a whole number beyond all codes."""
+    coding = Coding.of(np.array([0, 0.25, 1]))
+
+    with pytest.raises(DesignError, match=f"score {score:g} is no multiple of 1/4"):
+        coding.encode(np.array([0.5, np.nan, score]))
+    assert coding.encode(np.array([0.5, np.nan, 1])).tolist() == [2, 0, 4]

@@ -17,7 +17,11 @@ import pyarrow as pa
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.logs.exporting import _encodable
+from evalstats_plugin.logs.reading import adapters
+from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 INSPECT = LOGS / "inspect_ai" / "0.3.285" / "models"
@@ -290,3 +294,23 @@ def test_a_run_of_a_part_of_a_task_is_noted() -> None:
 
     (note,) = (note for note in found.notes if note.startswith("only some items were run"))
     assert note.endswith("(es_mc: 7 of 60)")
+
+
+def test_messages_name_the_adapters_that_are_there():
+    """Or say that there are none."""
+    plugins = load_plugins()
+
+    assert "lm_eval" in adapters(plugins)
+    assert adapters(plugins, "no_such_hook") == "none is installed"
+
+
+def test_halves_of_surrogate_pairs_are_escaped_wherever_they_stand():
+    """In names of groups too, and in arrays of any shape; what has none stays the same."""
+    group = Group("g\ud800", 0, "micro", 1)
+    array = np.array([["a\udc00", "b"]])
+
+    assert _encodable(group).name == "g\\ud800"
+    assert _encodable(array).tolist() == [["a\\udc00", "b"]]
+    assert _encodable((group, 1.5))[1] == 1.5
+    plain = np.array(["ä", "中"])
+    assert _encodable(plain) is plain

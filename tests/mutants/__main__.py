@@ -51,6 +51,12 @@ def _sources() -> str:
     )
 
 
+def _seed_of_today() -> int:
+    """Return a seed that nobody chooses: it follows from the text of all tests and modules."""
+    tests = (p for p in (ROOT / "tests").rglob("*.py") if "mutants" not in p.parts)
+    return int(_sources()[:3] + _digest(tests)[:4], 16)
+
+
 class Runner:
     """Makes the map, then runs mutants, until the time is over."""
 
@@ -127,7 +133,7 @@ class Runner:
     # The mutants.
 
     def tests_of(self, mutant: Mutant) -> list[list[str]]:
-        """Return the tests to run, in batches: those of the module itself, then the quickest."""
+        """Return the tests to run, in batches: first of files that are most about this module."""
         first, last = mutant.lines
         if mutant.is_run_on_import:
             chosen = self._using(mutant)
@@ -136,23 +142,20 @@ class Runner:
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in chosen:
             by_file[test.partition("::")[0]].append(test)
-        seconds = {f: sum(self.tests.seconds[t] for t in each) for f, each in by_file.items()}
-        stem = Path(mutant.path).stem
-        order = sorted(by_file, key=lambda f: (stem not in f, seconds[f]))
+        nearness = {f: self.tests.nearness(each, mutant.path) for f, each in by_file.items()}
         batches: list[list[str]] = [[]]
         sums, total = [0.0], 0.0
-        for file in order:
-            if total and total + seconds[file] > self.options.budget:
-                continue
-            if batches[-1] and sums[-1] + seconds[file] > 4 * 3 ** len(batches):
+        for file in sorted(by_file, key=lambda f: -nearness[f]):
+            if batches[-1] and sums[-1] > 4 * 3 ** (len(batches) - 1):
                 batches.append([])
                 sums.append(0.0)
-            tests = sorted(by_file[file], key=lambda t: self.tests.seconds[t])
-            for test in tests:
-                if total < self.options.budget:
+            for test in sorted(by_file[file], key=lambda t: self.tests.seconds[t]):
+                seconds = self.tests.seconds[test]
+                # No test alone takes most of what there is.
+                if total + seconds < self.options.budget and seconds < self.options.budget / 3:
                     batches[-1].append(test)
-                    sums[-1] += self.tests.seconds[test]
-                    total += self.tests.seconds[test]
+                    sums[-1] += seconds
+                    total += seconds
         return [batch for batch in batches if batch]
 
     def _using(self, mutant: Mutant) -> set[str]:
@@ -319,22 +322,58 @@ def summary(report: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def record(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a report: counts by package, and the names of survivors."""
+    proofs = mutations.equivalent()
+    packages: dict[str, Counter[str]] = {name: Counter() for name in mutations.GROUPS}
+    survivors: list[str] = []
+    controls = [m["state"] for m in report["mutants"].values() if m.get("control")]
+    for key, told in report["mutants"].items():
+        if told.get("control"):
+            continue
+        state = "killed" if told["state"] in {KILLED, LATE} else told["state"]
+        if state == SURVIVED and key in proofs:
+            state = "equivalent"
+        packages[told["group"]][state] += 1
+        if state not in {"killed", "equivalent"}:
+            survivors.append(f"{state}: {key}")
+    return {
+        "seed": report["seed"], "python": report["python"], "of": report["of"],
+        "tests": report["tests"], "packages": packages, "survivors": sorted(survivors),
+        "controls": {"run": len(controls), "noticed": len(controls)
+                     - sum(state in {SURVIVED, UNCOVERED} for state in controls)},
+    }  # fmt: skip
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     add = parser.add_argument
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
     add("--seconds", type=float, default=2400, help="time for all")
-    add("--seed", type=int, default=1, help="seed of the sample")
+    add(
+        "--seed",
+        type=int,
+        help="seed of the sample; default: from the tests and the package, "
+        "so that it is drawn by the last change of any of them",
+    )
     add("--sample", type=int, default=640, help="number of mutants")
-    add("--output", default=".venv/mutants/result.json", help="file of the results")
+    add("--output", default="", help="file of the results; default: in the store, by the seed")
     add("--store", default=".venv/mutants", help="folder of the map and the copies")
     add("--budget", type=float, default=60, help="seconds of tests for a mutant at most")
     add("--longest", type=float, default=90, help="seconds of a traced file of tests at most")
     add("--tests", default="", help="regular expression: files of tests to use")
     add("--only", default="", help="regular expression: run the mutants of this name, no sample")
     add("--again", default="", help="run those of the output again that have these states")
+    add("--keep", default="", help="write the counts of the output to this file, and run nothing")
     options = parser.parse_args()
+    if options.keep:
+        told = record(json.loads(Path(options.output).read_text()))
+        Path(options.keep).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        return
+    if options.seed is None:
+        options.seed = _seed_of_today()
+    options.output = options.output or str(Path(options.store) / f"{options.seed}.json")
     os.environ.update(trees.ENVIRONMENT)
     runner = Runner(options)
     runner.map()

@@ -188,6 +188,8 @@ class CoverageMap:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict[str, dict[int, set[str]]])
     """Tests by file and line."""
+    sizes: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """Number of lines that a test runs, by file."""
 
     @classmethod
     def of(cls, mapped: Mapping[str, Mapping[str, Any]]) -> CoverageMap:
@@ -198,6 +200,7 @@ class CoverageMap:
                 if told["seconds"] > LONGEST:
                     continue
                 whole.seconds[test] = told["seconds"]
+                whole.sizes[test] = {path: len(lines) for path, lines in told["lines"].items()}
                 for path, lines in told["lines"].items():
                     by_line = whole.lines.setdefault(path, {})
                     for line in lines:
@@ -208,6 +211,13 @@ class CoverageMap:
         """Return the tests that run any of the lines."""
         by_line = self.lines.get(path, {})
         return {test for line in lines for test in by_line.get(line, ())}
+
+    def nearness(self, tests: Iterable[str], path: str) -> float:
+        """Return the share of a file's lines among those that tests run."""
+        sizes = [self.sizes[test] for test in tests]
+        return sum(each.get(path, 0) for each in sizes) / max(
+            sum(sum(each.values()) for each in sizes), 1
+        )
 
     def of_file(self, path: str) -> set[str]:
         """Return the tests that run any line of a file."""

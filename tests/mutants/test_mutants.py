@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -82,6 +83,24 @@ def test_proofs_are_of_mutants_that_exist() -> None:
 
         assert key in {m.key for m in mutants_of(path, (ROOT / path).read_bytes())}
         assert len(proof) > 20
+
+
+def test_the_page_on_proof_says_what_the_last_run_found() -> None:
+    """By package: mutants, killed, equivalent, survivors, score."""
+    told = json.loads((ROOT / "fixtures" / "validation" / "mutants.json").read_text())
+    page = (ROOT / "docs" / "explanation" / "proof.md").read_text()
+    whole: Counter[str] = Counter()
+    for name, counts in {**told["packages"], "all": whole}.items():
+        whole.update(counts if name != "all" else {})
+        counted = Counter(counts)
+        n, killed, equal = counted.total(), counted["killed"], counted["equivalent"]
+        score = f"{killed / (n - equal):.2f}".lstrip("0")
+        left = n - killed - equal
+
+        assert f"| {name} | {n} | {killed} | {equal} | {left} | {score} |" in page
+    assert len(told["survivors"]) == whole.total() - whole["killed"] - whole["equivalent"]
+    assert told["controls"]["noticed"] == 0
+    assert f"seed {told['seed']}" in page
 
 
 def test_the_runner_tells_killed_from_survived(tmp_path: Path) -> None:

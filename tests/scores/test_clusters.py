@@ -230,3 +230,23 @@ def test_the_study_of_sizes_bears_out_the_default() -> None:
         for error in [(0.05 * 0.95 / row["runs"]) ** 0.5]
     )
     assert sum(row["width"] for row in ours) < 0.9 * sum(row["width"] for row in t)
+
+
+def test_two_clusters_are_enough_to_say_how_they_differ() -> None:
+    """One is not."""
+    note = "all items are in one cluster: how clusters differ is unknown"
+    scores = np.random.default_rng(1).integers(0, 2, 12).astype(float)
+
+    for n, expected in ((1, True), (2, False), (3, False)):
+        row = _one(scores, np.repeat(np.arange(n), 12 // n))
+        assert (note in row.notes) == expected
+
+
+def test_both_means_of_the_note_are_those_of_the_two_estimands() -> None:
+    """Not the one that was asked for only."""
+    scores, sizes = FALLING, SIZES
+    ways = [_one(scores, sizes, estimand=which).estimate for which in ("items", "clusters")]
+    expected = f"{ways[0]:.3f} if every item counts alike, {ways[1]:.3f} if every cluster does"
+
+    for which in ("items", "clusters"):
+        assert any(expected in note for note in _one(scores, sizes, estimand=which).notes)

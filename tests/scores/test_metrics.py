@@ -23,8 +23,8 @@ from evalstats_plugin.comparisons.methods import (
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group
-from evalstats_plugin.errors import ItemConflictError, SelectionError
-from evalstats_plugin.scores.cells import RATIOS
+from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
+from evalstats_plugin.scores.cells import RATIOS, check_confidence_level
 from evalstats_plugin.scores.methods import COMPOSITE_DEFAULTS, COMPOSITES
 from evalstats_plugin.scores.metrics import derive, with_derived
 from evalstats_plugin.scores.rows import ScoreInterval
@@ -375,3 +375,36 @@ def test_derived_metrics_stand_beside_what_they_are_derived_from() -> None:
         derive(found, "recal")
     with pytest.raises(SelectionError, match="no responses hold gold and predicted labels"):
         derive(read(LOGS, task="es_gen"), "recall")
+
+
+def test_only_labels_that_are_all_alike_make_a_note():
+    """Of mcc, which is 0/0 then."""
+    note = "the same label is predicted for every item: mcc is 0/0, set to 0"
+
+    assert note in _one([[0, 1], [1, 1], [0, 1]], "mcc").notes
+    assert note not in _one([[0, 1], [1, 1], [0, 0]], "mcc").notes
+
+
+@pytest.mark.parametrize(
+    ("metric", "note"),
+    [
+        ("precision", "of the 8 items that are predicted positive"),
+        ("recall", "of the 10 items that are positive"),
+    ],
+)
+def test_a_proportion_says_of_which_items(metric, note):
+    pairs = [[1, 1]] * 6 + [[0, 1]] * 2 + [[1, 0]] * 4 + [[0, 0]] * 8
+
+    assert note in intervals(derive([_responses(pairs)], metric))[0].notes
+
+
+@pytest.mark.parametrize(
+    ("level", "hint"),
+    [
+        (95.0, "write 0.95"), (1.0, "write 0.95, or another share"), (0.0, "or another share"),
+        (50.0, "write 0.5$"), (100.0, "or another share"), (-1.0, "or another share"),
+    ],
+)  # fmt: skip
+def test_a_level_in_percent_is_named_as_a_share(level, hint):
+    with pytest.raises(DesignError, match=hint):
+        check_confidence_level(level)

@@ -173,3 +173,20 @@ def test_fixed_clusters_leave_out_what_new_ones_would_add():
 
     # By importance sampling: [.1592, .1745].
     assert np.allclose((0.1592, 0.1745), found, atol=1e-3)
+
+
+@pytest.mark.parametrize("clusters", ["random", "fixed"])
+def test_clusters_of_any_sizes_that_agree_reach_the_end_and_are_not_certain(clusters):
+    """All right, or all wrong, whose limits mirror them."""
+    sizes = np.array([3.0, 9.0, 1.0, 4.0])
+    right, wrong = (
+        grid_posteriors.size_beta_binomial(
+            share * sizes, sizes, confidence_level=0.95, clusters=clusters
+        )
+        for share in (1, 0)
+    )
+
+    assert right.high == 1
+    assert 0.3 < right.low < 0.99
+    assert wrong.low == 0
+    assert wrong.high == pytest.approx(1 - right.low, abs=2e-3)

@@ -108,3 +108,14 @@ def test_impossible_goals_are_refused() -> None:
         power.items_needed(0.1, 1.0, tail=0.025, power=1.0)
     with pytest.raises(ValueError, match="needs no difference"):
         power.items_needed(0.1, 1.0, tail=0.025, power=0.02)
+
+
+def test_sums_of_many_items_have_the_power_of_their_counts():
+    """Of 0/1 scores the mixture test is known by counts; normal sums of them come near it."""
+    looks = np.arange(40, 640, 40.0)
+    counts = power.mixture_power(looks, 0.1, discordance=0.3, tail=0.025)
+    sums = power.mixture_power(looks, 0.1, variance=0.3 - 0.1**2, tail=0.025)
+
+    np.testing.assert_allclose(sums, counts, atol=0.06)
+    assert 0.3 < sums[len(sums) // 2] < sums[-1]
+    assert power.mixture_power(looks, 0.0, variance=0.3, tail=0.025)[-1] <= 0.05

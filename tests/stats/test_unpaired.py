@@ -311,3 +311,47 @@ class TestCoverage:
         assert score.min() >= 0.92
         assert simple.mean() < 0.93
         assert simple.min() < 0.82
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (2.0, 5.0), (-1.0, 0.0)])
+def test_a_posterior_of_means_moves_with_the_scale(bounds):
+    """Of scores from 2 to 5 it is that of the same shares of the way, three times as wide."""
+    unit = np.array([[0.1, 0.4, 0.4, 1.0, np.nan], [0.0, 0.7, 0.3, 0.6, 0.9]])
+    low, high = bounds
+    ask = {"mass": 1.0, "confidence_level": 0.9}
+    pair = np.array([0]), np.array([1])
+    plain = unpaired.dp_difference(unit, *pair, bounds=(0.0, 1.0), **ask)
+    moved = unpaired.dp_difference(low + (high - low) * unit, *pair, bounds=bounds, **ask)
+
+    np.testing.assert_allclose(moved[:2], (high - low) * np.array(plain[:2]), rtol=1e-6)
+    np.testing.assert_allclose(moved.prob_better, plain.prob_better, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_score_limits_are_where_the_likelihoods_ratio_of_a_restricted_maximum_says(seed):
+    """Miettinen and Nurminen's difference, the restricted estimates by a numerical search."""
+    rng = np.random.default_rng(seed)
+    n_a, n_b = rng.integers(5, 60, 2)
+    right_a, right_b = rng.integers(1, n_a), rng.integers(1, n_b)
+    n = n_a + n_b
+    limits = unpaired.miettinen_nurminen(
+        unpaired.independent_counts(right_a, n_a, right_b, n_b), confidence_level=0.9
+    )
+
+    def statistic(at):
+        def negative(a):
+            b = a + at
+            return -(
+                special.xlogy(right_a, a) + special.xlog1py(n_a - right_a, -a)
+                + special.xlogy(right_b, b) + special.xlog1py(n_b - right_b, -b)
+            )  # fmt: skip
+
+        ends = max(0.0, -at) + 1e-12, min(1.0, 1 - at) - 1e-12
+        a = optimize.minimize_scalar(
+            negative, bounds=ends, method="bounded", options={"xatol": 1e-12}
+        ).x
+        variance = (a * (1 - a) / n_a + (a + at) * (1 - a - at) / n_b) * n / (n - 1)
+        return (right_b / n_b - right_a / n_a - at) / np.sqrt(variance)
+
+    z = special.ndtri(0.95)
+    assert [statistic(float(limit)) for limit in limits] == pytest.approx([z, -z], abs=1e-5)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import intervals, read
+from evalstats_plugin.adapters.helm.reader import _Key, _label
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.logs.reading import check
 
@@ -216,3 +217,17 @@ def test_files_of_others_are_left_to_them(tmp_path: Path) -> None:
         read(other)
     with pytest.raises(LogError, match="per_instance_stats"):
         read(cut, model_name="m")
+
+
+def test_labels_name_what_tells_values_apart():
+    """The split where a metric has several, the settings where a perturbation has."""
+    plain, valid = _Key("em", "test", "", ""), _Key("em", "valid", "", "")
+    other = _Key("f1", "valid", "", "")
+    typos = [_Key("em", "test", "", "typos", settings) for settings in ("1", "2")]
+
+    assert _label(plain, [plain, other]) == "em"
+    assert _label(other, [plain, other]) == "f1"
+    assert _label(valid, [plain, valid, other]) == "em/valid"
+    assert _label(plain, [plain, valid, other]) == "em"
+    assert _label(typos[0], [plain, typos[0]]) == "em/typos"
+    assert [_label(each, [plain, *typos]) for each in typos] == ["em/typos, 1", "em/typos, 2"]

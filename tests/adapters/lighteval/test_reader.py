@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalstats_plugin import intervals, read
+from evalstats_plugin.adapters.lighteval.reader import _names
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.logs.reading import check
 
@@ -220,3 +221,12 @@ def test_two_files_of_details_of_one_task_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LogError, match="are details of one task and run: keep one"):
         read(file)
+
+
+def test_a_metrics_configuration_is_found_by_its_name():
+    """Or by one of its names; never that of another metric."""
+    assert _names({"metric_name": "acc"}, "acc")
+    assert _names({"metric_name": ["em", "acc"]}, "acc")
+    assert not _names({"metric_name": "acc_norm"}, "acc")
+    assert not _names({"metric_name": ["em"]}, "acc")
+    assert not _names({}, "acc")

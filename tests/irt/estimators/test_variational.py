@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import special
+from torch.distributions import Normal, kl_divergence
 
 from evalstats_plugin.irt.estimators.draws import gibbs
-from evalstats_plugin.irt.estimators.variational import MeanField, variational
+from evalstats_plugin.irt.estimators.variational import (
+    MeanField,
+    _bound_terms,
+    _Prior,
+    _sampled_bound,
+    variational,
+)
 from evalstats_plugin.irt.methods import McmcOptions, ViOptions
 from evalstats_plugin.irt.model.data import Counts
 
@@ -89,3 +96,67 @@ def test_same_data_give_the_same_numbers():
 
     assert torch.equal(one.ability, two.ability)
     assert one.ability.sum().abs() < 1e-12
+
+
+@pytest.mark.parametrize("prior", ["hierarchical", "gaussian-gamma"])
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+def test_the_estimated_prior_is_where_the_bound_is_flat(kind, prior):
+    """By automatic differentiation, in each parameter that is estimated."""
+    data = counts(7, 9, missing=0.2, slopes=0.3, trials=2)
+    mean_field = MeanField(data, kind, ViOptions(prior=prior))
+    at = 0.3 * torch.sin(torch.arange(2 * 7 + (2 if kind == "rasch" else 5) * 9).double())
+    q = mean_field.unpack(at)
+    best = mean_field.prior(q)
+    values = [each.clone().requires_grad_() for each in best]
+    mean_field.bound(q, _Prior(*values), torch.zeros_like(data.right)).backward()
+    free = [1] if kind == "rasch" else [0, 1]
+
+    torch.testing.assert_close(mean_field.pack(q), at)
+    assert values[1].grad[free].abs().max() < 1e-5
+    assert values[2].grad[free].abs().max() < 1e-9
+    if kind == "rasch":
+        assert values[0].grad.abs() < 1e-9
+    else:
+        assert best.ability == 1
+
+
+def test_the_bound_of_a_cell_is_that_of_jaakkola_and_jordan():
+    """Log σ(ψ) ≥ (ψ - log(2 cosh(c/2)) · 2 …)/2, with equality where ψ² is c², and its weight."""
+    c = torch.tensor([0.01, 0.7, 2.5]).double()
+    weight, level = _bound_terms(torch.tensor([1.0, 2.0, 3.0]).double(), c.square())
+
+    torch.testing.assert_close(c / 2 - level, torch.nn.functional.logsigmoid(c))
+    by_square = torch.tanh(c / 2) / (4 * c)
+    torch.testing.assert_close(weight, torch.tensor([1.0, 2.0, 3.0]).double() * 2 * by_square)
+
+
+@pytest.mark.parametrize(("kind", "logs"), [("rasch", False), ("2pl", False), ("2pl", True)])
+def test_a_sampled_bound_is_the_likelihood_less_the_divergences(kind, logs):
+    """Of the guide from the prior, by PyTorch's own formula; constants included."""
+    data = counts(4, 5, missing=0.2, trials=2)
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(n):
+        return 0.5 * torch.randn(n, generator=generator, dtype=torch.float64)
+
+    at = [drawn(n) for n in (4, 4, 5, 5, 5, 5, 2, 3)]
+    theta, log_theta, d, log_d, a, log_a, mean, log_sd = at
+    noise = drawn(14)
+    found = _sampled_bound(data, kind, at, noise, logs=logs)
+    slope = torch.ones_like(a)
+    if kind == "2pl":
+        slope = a + log_a.exp() * noise[9:]
+        slope = slope.exp() if logs else slope
+    logit = (theta + log_theta.exp() * noise[:4])[:, None] * slope
+    logit = logit + d + log_d.exp() * noise[4:9]
+    likelihood = (data.right * logit - data.trials * torch.nn.functional.softplus(logit)).sum()
+    sd = log_sd.exp()
+    parts = [
+        (Normal(theta, log_theta.exp()), Normal(0, sd[2] if kind == "rasch" else 1.0)),
+        (Normal(d, log_d.exp()), Normal(mean[0], sd[0])),
+    ]
+    if kind == "2pl":
+        parts.append((Normal(a, log_a.exp()), Normal(mean[1], sd[1])))
+    expected = likelihood - sum(kl_divergence(*pair).sum() for pair in parts)
+
+    torch.testing.assert_close(found, expected)

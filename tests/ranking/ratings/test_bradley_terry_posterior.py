@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
+from evalstats_plugin.ranking.contests.outcomes import Weights
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.likelihood import Prior, Sample, _information, _point
 from evalstats_plugin.ranking.ratings.uncertainty import (
+    POSITION_SD,
+    TIE_SD,
+    _prior,
     bradley_terry_posterior,
 )
 from evalstats_plugin.runtime import ChainLength
@@ -146,3 +151,46 @@ def test_a_weight_counts_as_so_many_contests():
     fits = [bradley_terry_posterior(x, rng=1) for x in (made, twice)]
 
     np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-9)
+
+
+def test_the_prior_of_each_parameter_is_its_own(simulated):
+    """A position and a tie have the precisions that are named after them."""
+    _, made = simulated(4, 80, 2, ties=0.3, position=0.4)
+    counted = count_contests(made, "davidson", position=True)
+    prior = _prior(counted, 0.5, 4.0)
+    names = counted.design.names
+
+    assert prior.mean.tolist() == [0.5] * 4 + [0.0] * len(names)
+    assert np.diag(prior.precision)[:4].tolist() == [0.25] * 4
+    assert dict(zip(names, np.diag(prior.precision)[4:], strict=True)) == {
+        "position": POSITION_SD**-2, "tie": TIE_SD**-2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper", "half"])
+def test_the_gradient_and_information_of_the_posterior_are_derivatives(simulated, ties):
+    """Of its value, by finite differences: contests, prior, and half a contest between equals."""
+    _, made = simulated(4, 80, 2, ties=0.3, position=0.4)
+    design = count_contests(made, ties, position=True).design
+    rng = np.random.default_rng(0)
+    at = 0.3 * rng.normal(size=(design.size, 1))
+    weights = Weights(*rng.uniform(1, 5, (3, *design.ahead(at).shape)))
+    root = rng.normal(size=(design.size, design.size))
+    prior = Prior(rng.normal(size=design.size), root @ root.T)
+    even = None if ties == "half" else np.ones(1)
+    sample = Sample(weights, prior, None, even)
+
+    def gradient(parameters):
+        return _point(design, sample, parameters).gradient[:, 0]
+
+    def value(parameters):
+        return float(_point(design, sample, parameters).value[0])
+
+    point, h = _point(design, sample, at), 1e-5
+    steps = h * np.eye(design.size)[:, :, None]
+    numeric = [(value(at + step) - value(at - step)) / (2 * h) for step in steps]
+    curve = [(gradient(at - step) - gradient(at + step)) / (2 * h) for step in steps]
+    np.testing.assert_allclose(point.gradient[:, 0], numeric, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        _information(design, sample, at, point)[0], curve, rtol=1e-5, atol=1e-5
+    )

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
 from evalstats_plugin.ranking.goodness import predictive_fit
-from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.bradley_terry import (
+    _recentred,
+    count_votes,
+    effects_of,
+    fit_bradley_terry,
+    information_at,
+    point_at,
+)
 
 
 def votes(judges, each, seed, *, sds=(0.7, 0.5, 0.8), players=8):
@@ -118,3 +125,40 @@ def test_one_judge_is_refused():
     made, _, _ = votes(1, 100, 0)
     with pytest.raises(DesignError, match="have one judge"):
         fit_bradley_terry(made, judges=True)
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+@pytest.mark.parametrize("prior", [None, 2.0])
+def test_derivatives_of_the_likelihood_with_judges(ties, prior):
+    """By finite differences; the information is the mean square of the gradient over outcomes."""
+    made, _, _ = votes(4, 30, 3, players=5)
+    counted = count_contests(made, ties, position=True)
+    size = counted.design.size
+    precision = None if prior is None else np.diag(np.r_[np.full(5, prior), np.zeros(size - 5)])
+    own = count_votes(counted, precision)
+    rng, sds, h = np.random.default_rng(0), np.array([0.5, 0.4, 0.6]), 1e-6
+    at = 0.3 * rng.normal(size=size + 4 * len(own.effects))
+
+    def value(parameters):
+        return point_at(own, parameters, sds).value
+
+    numeric = [(value(at + h * s) - value(at - h * s)) / 2 / h for s in np.eye(len(at))]
+    found = point_at(own, at, sds)
+    np.testing.assert_allclose(found.gradient, numeric, rtol=1e-5, atol=1e-5)
+    information = information_at(own, found, sds)
+    np.testing.assert_allclose(information, information.T, atol=1e-12)
+    assert np.linalg.eigvalsh(information).min() > -1e-9
+    assert {name: len(effect) for name, effect in effects_of(own, at).items()} == {
+        "discrimination": 4, "position": 4, "tie": 4,
+    }  # fmt: skip
+
+
+def test_moving_mean_effects_to_the_common_parameters_changes_no_probability():
+    made, _, _ = votes(4, 30, 3, players=5)
+    own = count_votes(count_contests(made, "davidson", position=True), None)
+    at = 0.3 * np.random.default_rng(1).normal(size=own.found.design.size + 12)
+    moved, flat = _recentred(own, at), np.full(3, 1e6)
+
+    np.testing.assert_allclose(point_at(own, moved, flat).value, point_at(own, at, flat).value)
+    for effect in effects_of(own, moved).values():
+        assert effect.mean() == pytest.approx(0, abs=1e-12)

@@ -106,3 +106,30 @@ def test_elo_is_400_points_for_ten_to_one(llmfao):
     # As arena-rank 0.1.1 has it.
     assert ELO_ANCHOR + POINTS * rating == pytest.approx(1172.13, abs=0.02)
     assert POINTS * np.log(10) == pytest.approx(400)
+
+
+@pytest.mark.parametrize("sd", [0.5, 2.0])
+def test_a_prior_adds_its_precision_to_the_information(sd):
+    """The estimate is the posterior's mode, its covariance that of the curvature there."""
+    rng = np.random.default_rng(0)
+    rankings = [rng.permutation(4).tolist() for _ in range(12)]
+    fit = fit_plackett_luce(rankings, prior_sd=sd, covariance="model")
+
+    def value(rating):
+        return log_likelihood(rankings, rating) - rating @ rating / 2 / sd**2
+
+    steps, h = np.eye(4), 1e-4
+    gradient = [(value(fit.rating + h * s) - value(fit.rating - h * s)) / 2 / h for s in steps]
+    curve = [
+        [
+            sum(
+                sign * value(fit.rating + h * (s + sign * t)) for sign in (1, -1)
+            ) - sum(sign * value(fit.rating + h * (sign * t - s)) for sign in (1, -1))
+            for t in steps
+        ]
+        for s in steps
+    ]  # fmt: skip
+    centre = np.eye(4) - 0.25
+    expected = centre @ np.linalg.inv(-np.array(curve) / 4 / h**2) @ centre
+    np.testing.assert_allclose(gradient, 0, atol=1e-4)
+    np.testing.assert_allclose(centre @ fit.covariance @ centre, expected, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,143 @@
+"""Units of comparisons over tasks, p-values of limits, and detectable drops: by definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+from evalstats_plugin.comparisons.design import pairings
+from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
+from evalstats_plugin.comparisons.units import Strata, common_units, mean_differences
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.stats.interval import Interval
+
+
+@given(
+    st.lists(st.floats(-3.5, 3.5), min_size=1, max_size=5),
+    st.floats(0.6, 0.99),
+    st.sampled_from([0.0, 1.0]),
+)
+def test_p_values_of_normal_limits_are_those_of_the_z_test(z, level, null):
+    """And at most 1 - level exactly where the limits of the level leave out the null."""
+    deviate, error = np.array(z), 0.3
+
+    def interval(asked):
+        half = special.ndtri((1 + asked) / 2) * error
+        return Interval(null + deviate * error - half, null + deviate * error + half)
+
+    p = p_of_limits(interval, level, null=null)
+    low, high = interval(level)
+    expected = 2 * special.ndtr(-np.abs(deviate))
+    far = np.abs(deviate) > 0.02
+
+    assert p[far] == pytest.approx(expected[far], abs=2e-6)
+    assert ((p <= 1 - level) == ((low > null) | (high < null))).all()
+    prob = prob_of_p(expected, null + deviate * error, null)
+    assert prob[far] == pytest.approx(special.ndtr(deviate)[far])
+    assert prob_of_p(np.ones(1), np.full(1, null), null) == 0.5
+
+
+def _tasks(*, clusters=False, lonely=False, seed=0):
+    """Three models on tasks of 12 and 7 items; the last two share none of the second."""
+    rng = np.random.default_rng(seed)
+    scores = rng.random((3, 19)).round(2)
+    if lonely:
+        scores[1, 12:15], scores[2, 15:] = np.nan, np.nan
+    matrix = ResponseMatrix.from_array(
+        scores,
+        tasks=["x"] * 12 + ["y"] * 7,
+        clusters=[f"c{k // 2}" for k in range(19)] if clusters else None,
+    )
+    return scores, pairings(matrix.to_responses(), {}, None)[0]
+
+
+def _squared_error(x, labels):
+    """Squared standard error of a mean of items, or of clusters of them, with Bessel's factor."""
+    seen = ~np.isnan(x)
+    rest = np.where(seen, x - x[seen].mean(), 0.0)
+    sums = np.bincount(labels, rest)
+    n = len(np.unique(labels[seen]))
+    return (sums**2).sum() / seen.sum() ** 2 * n / (n - 1)
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_units_of_tasks_have_the_mean_and_error_of_the_weighted_mean(clusters):
+    """The square of their spread is the weighted sum of what each task adds."""
+    scores, tasks = _tasks(clusters=clusters)
+    weights = np.array([0.3, 0.7])
+    strata = Strata(tasks, lambda n: np.broadcast_to(weights, n.shape))
+    x, there = strata.differences(slice(None))
+    labels = np.arange(19) // 2 if clusters else np.arange(19)
+
+    for k, (a, b) in enumerate(zip(tasks[0].a, tasks[0].b, strict=True)):
+        d = scores[b] - scores[a]
+        mean = weights @ [d[:12].mean(), d[12:].mean()]
+        expected = weights**2 @ [
+            _squared_error(d[part], labels[part] - labels[part].min())
+            for part in (slice(12), slice(12, None))
+        ]
+        n = there[k].sum()
+        assert strata.means()[k] == pytest.approx(mean)
+        assert np.nanmean(x[k]) == pytest.approx(mean)
+        assert np.nansum((x[k] - mean) ** 2) / n**2 == pytest.approx(expected)
+
+
+def test_a_pair_that_shares_no_item_of_a_task_has_each_models_own_there():
+    """B's residuals less a's, of which each unit has one."""
+    scores, tasks = _tasks(lonely=True)
+    weights = np.array([0.5, 0.5])
+    strata = Strata(tasks, lambda n: np.broadcast_to(weights, n.shape))
+    pairs = list(zip(tasks[0].a.tolist(), tasks[0].b.tolist(), strict=True))
+    k = pairs.index((1, 2))
+    x, there = strata.differences(slice(None))
+    d = scores[2, :12] - scores[1, :12]
+    of_a, of_b = scores[1, 15:], scores[2, 12:15]
+    mean = (d.mean() + of_b.mean() - of_a.mean()) / 2
+    rest = [
+        (each - each.mean()) * np.sqrt(n / (n - 1)) / n
+        for each, n in ((d, 12), (of_b, 3), (of_a, 4))
+    ]
+    expected = mean + 19 * 0.5 * np.r_[rest[0], rest[1], -rest[2]]
+
+    assert there[k].sum() == 19
+    assert strata.means()[k] == pytest.approx(mean)
+    # Items are in the order of their names.
+    assert np.sort(x[k][:12]) == pytest.approx(np.sort(expected[:12]))
+    assert np.sort(x[k][12:]) == pytest.approx(np.sort(expected[12:]))
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("lonely", [False, True])
+def test_units_of_one_task_are_its_items_or_clusters(clusters, lonely):
+    """Sums and sizes; where models lack items, of the differences of each pair."""
+    scores, tasks = _tasks(clusters=clusters, lonely=lonely)
+    pairs = tasks[1]
+    found = common_units(pairs)
+    own = scores[:, 12:]
+    labels = np.arange(12, 19) // 2 - 6 if clusters else np.arange(7)
+
+    def sums(values):
+        return np.bincount(labels, np.nan_to_num(values), minlength=labels.max() + 1)
+
+    assert np.nan_to_num(found.sums) == pytest.approx(np.stack([sums(x) for x in own]))
+    assert found.sizes.tolist() == np.bincount(labels).tolist()
+    if lonely:
+        every, sizes = found.differences(np.arange(3))
+        for k, (a, b) in enumerate(zip(pairs.a, pairs.b, strict=True)):
+            d = own[b] - own[a]
+            assert every[k] == pytest.approx(sums(d))
+            assert sizes[k] == pytest.approx(sums(~np.isnan(d)))
+
+
+def test_mean_differences_read_all_pairs():
+    """Estimates are the differences of means of the items that both answered."""
+    scores, tasks = _tasks(lonely=True)
+    found = mean_differences(tasks[0])
+
+    assert found.estimate == pytest.approx(
+        [scores[b, :12].mean() - scores[a, :12].mean()
+         for a, b in zip(tasks[0].a, tasks[0].b, strict=True)]
+    )  # fmt: skip
