@@ -403,22 +403,29 @@ def pairings(
     responses: Sequence[Responses],
     baseline: str | None,
     missing: Missing = "drop",
+    *,
+    without_pairs: bool = False,
 ) -> tuple[list[Pairing], list[str]]:
     """Join models on the items of each task and metric; return also notes on what was left out.
 
-    With the baseline `BEST`, unless a model has this name, it is each task's best model.
+    With the baseline `BEST`, unless a model has this name, it is each task's best model. Without
+    pairs there are none yet: those of very many models are asked for by blocks.
     """
     best = is_chosen_from_data(baseline, [r.model for r in responses])
     named = None if best else baseline
     groups, notes = comparable(responses, named, has_item_scores)
-    found = [_pairing(cells, named, missing) for cells in groups]
+    found = [_pairing(cells, named, missing, without_pairs=without_pairs) for cells in groups]
+    if without_pairs:
+        return found, notes
     return settled(found, against_best_of_each=best), notes
 
 
-def _pairing(cells: Sequence[Cell], baseline: str | None, missing: Missing) -> Pairing:
+def _pairing(
+    cells: Sequence[Cell], baseline: str | None, missing: Missing, *, without_pairs: bool
+) -> Pairing:
     matrix = ResponseMatrix.join([c.responses for c in cells])
     kind, bounds, notes = common_kind(cells)
-    a, b = pair_indices(matrix.models, baseline)
+    a, b = pair_indices(() if without_pairs else matrix.models, baseline)
     scores = mean_over_epochs(matrix.scores)
     # A matrix does not say which items were not run at all: unless asked, none counts as missing.
     known = missing != "drop" or any(c.responses.source.harness != IN_ARRAY for c in cells)

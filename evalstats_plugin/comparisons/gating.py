@@ -559,9 +559,9 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
     """Return the least drops beyond the margin that are detected with probability `POWER`.
 
     0/1 scores: as many items differ anyway as here, in either direction alike, and those that are
-    lost come on top. Other scores: the differences vary as here. The power is the mean over the
-    posterior of the share gained (Jeffreys' prior), or of the variance: at what was seen, which is
-    often 0, it would fall short of `POWER`.
+    lost come on top, in several epochs each by itself. Other scores: the differences vary as here.
+    The power is the mean over the posterior of the share gained (Jeffreys' prior), or of the
+    variance: at what was seen, which is often 0, it would fall short of `POWER`.
 
     NaN where no drop is large enough, or nothing varies.
     """
@@ -571,16 +571,18 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
 
     columns = [
         (s.n_items[0], s.design_effect[0], s.freedom[0], s.bounded, row.margin,
-         s.discordance[0] if s.n_epochs == 1 else np.nan,
+         s.discordance[0], s.n_epochs,
          max(s.between[0] + np.nan_to_num(s.within[0]) / s.n_epochs, 0.0) + _variance_of_halves(s))
         for s, row in zip(planned, rows, strict=True)
     ]  # fmt: skip
-    n, effect, freedom, span, margin, discordance, variance = np.array(columns, float).T
+    table = np.array(columns, dtype=np.float64)
+    n, effect, freedom, span, margin, discordance, n_epochs, variance = table.T
     independent = np.maximum(np.floor(n / effect + 1e-9), 1.0)
     won = independent * discordance / 2
     gained = special.betaincinv(won + 0.5, independent - won + 0.5, _QUANTILES)
     variances = variance / effect * freedom / 2 / special.gammaincinv(freedom / 2, _QUANTILES)
-    is_binary = ~np.isnan(discordance)
+    is_binary: BoolArray = ~np.isnan(discordance) & (n_epochs == 1)
+    in_epochs: BoolArray = ~np.isnan(discordance) & (n_epochs > 1)
     exact = is_binary & (n <= EXACT_UP_TO)
 
     def power_exactly(drop: FloatArray) -> FloatArray:
@@ -597,12 +599,16 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
     def power_by_t(drop: FloatArray) -> FloatArray:
         lost = margin[~exact] + drop
         of_counts = np.minimum(2 * gained[:, ~exact] + lost, 1.0) - lost**2
-        variance = np.where(is_binary[~exact], of_counts, variances[:, ~exact])
-        items = np.broadcast_to(independent[~exact], variance.shape)
-        return t_power(items, drop, variance, tail=tail)
+        of_epochs = in_epochs[~exact] * lost * (1 - np.minimum(lost, 1.0)) / n_epochs[~exact]
+        of_scores = variances[:, ~exact] + of_epochs / effect[~exact]
+        is_count = np.broadcast_to(is_binary[~exact], of_scores.shape)
+        of_scores[is_count] = of_counts[is_count]
+        items = np.broadcast_to(independent[~exact], of_scores.shape)
+        return t_power(items, drop, of_scores, tail=tail)
 
     found = np.full(len(n), np.nan)
-    highest = np.where(is_binary, 1.0 - margin, np.minimum(span, 1e3 * np.sqrt(variance)))
+    highest = np.minimum(span, 1e3 * np.sqrt(variance))
+    highest[is_binary] = 1.0 - margin[is_binary]
     for which, power_of in ((exact, power_exactly), (~exact, power_by_t)):
         if which.any():
             found[which] = least_difference(

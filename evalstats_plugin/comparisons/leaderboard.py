@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.methods import PAIRED
-from evalstats_plugin.comparisons.ranks import ranks_with_groups
+from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
@@ -20,7 +20,7 @@ from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known, few
-from evalstats_plugin.runtime.memory import fits, size_in_words
+from evalstats_plugin.runtime.memory import budget, size_in_words
 from evalstats_plugin.scores.cells import (
     Cell,
     check_confidence_level,
@@ -50,6 +50,8 @@ _WEIGHTING: Mapping[Weights, Literal["micro", "macro", "parts"]] = {
 
 _PAIR_BYTES = 400
 """Memory of a pair of models on one column, measured on 2,000 models."""
+MOST_AT_ONCE = 2_000_000
+"""Pairs of a block: more at once are no quicker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class TableCell:
 
     Numbers are finite or ``None``. The limits of a score are its own; ranks, letters and
     `may_be_first` hold for all models of all columns at once, and are None where fewer than two
-    models could be compared.
+    models could be compared. Of so many models that their pairs do not fit into memory there are
+    no letters, and fewer are told apart.
     """
 
     shown: ClassVar[tuple[str, ...]] = (
@@ -244,16 +247,7 @@ def table(
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
     models = {cell.responses.model for cell in cells}
-    needed = _pair_bytes([*joint, *apart])
-    if not fits(needed):
-        n = len(models)
-        chosen_notes = [
-            *chosen_notes,
-            f"no ranks, letters and marks: the {n * (n - 1) // 2:,} pairs of {n:,} models need "
-            f"about {size_in_words(needed)} of memory. Choose fewer (--models), or allow more "
-            "(--memory)",
-        ]
-    elif len(models) > 1:
+    if len(models) > 1:
         request = Request(
             baseline=None,
             confidence_level=confidence_level,
@@ -263,7 +257,22 @@ def table(
             family="auto",
             rng=comparison_stream(rng),
         )
-        ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
+        needed, most = _pair_bytes([*joint, *apart]), budget()
+        if most is None or needed <= most:
+            ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
+        else:
+            n = len(models)
+            ranks, more = ranks_by_blocks(
+                [*joint, *apart],
+                request,
+                most_pairs=min(most // (4 * _PAIR_BYTES), MOST_AT_ONCE),
+            )
+            more = [
+                f"ranks by blocks, each pair at Bonferroni's share, without letters: the "
+                f"{n * (n - 1) // 2:,} pairs of {n:,} models at once need about "
+                f"{size_in_words(needed)} of memory (--memory)",
+                *more,
+            ]
         chosen_notes = [*chosen_notes, *more]
     of_all = (joint[0].groups[0].name, "group") if joint else None
     by_model = {

@@ -6,8 +6,10 @@ comparisons that were made before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +25,8 @@ from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
-from evalstats_plugin.comparisons.tasks import group_comparisons
+from evalstats_plugin.comparisons.tasks import group_comparisons, groups_by_blocks
+from evalstats_plugin.comparisons.units import mean_differences
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
@@ -32,8 +35,15 @@ from evalstats_plugin.errors import counted
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.differences import MeanDifferences
+
 MOST_LETTERED = 200
 """Most models of one task that are given letters; more would be unreadable."""
+
+MOST_STEPS = 5 * 10**9
+"""Items of all pairs, compared one by one, in a quarter of an hour: the ranks of more are left out.
+"""
 
 N_DRAWS = 10_000
 """Posterior draws of all models' true scores, for the probability of being best."""
@@ -100,6 +110,83 @@ def ranks_with_groups(
     }
     pairs_of = [_pairs(table, one, request) for table, one in zip(tables, shown, strict=True)]
     return found, pairs_of, left_out
+
+
+def ranks_by_blocks(
+    responses: Sequence[Responses], request: Request, *, most_pairs: int
+) -> tuple[dict[tuple[str, str], list[RankSet]], list[str]]:
+    """Rank very many models without a table of all their pairs, `most_pairs` at a time.
+
+    A model beats another where its p-value is at most Bonferroni's share of 1 less the level, over
+    all pairs of all columns: no draws of all pairs are taken, so that fewer are told apart than by
+    `ranks_with_groups`. There are no letters. Return also notes on what was left out.
+    """
+    tasks, notes = pairings(responses, None, without_pairs=True)
+    columns = [(one, "task", partial(_of_pairs, one)) for one in tasks]
+    columns += [(one, "group", of) for one, of in groups_by_blocks(responses, request)]
+    sizes = [len(one.models) for one, _, _ in columns]
+    n_tests = sum(n * (n - 1) // 2 for n in sizes)
+    tail = (1 - request.confidence_level) / 2 / max(n_tests, 1)
+    found: dict[tuple[str, str], list[RankSet]] = {}
+    for (pairing, kind, of_pairs), n in zip(columns, sizes, strict=True):
+        n_steps = n * (n - 1) // 2 * pairing.scores.shape[1]
+        if n_steps > MOST_STEPS and not _is_counted(pairing, kind):
+            notes.append(
+                f"no ranks on {pairing.task}: {n:,} models on {pairing.scores.shape[1]:,} items "
+                "would take hours. Choose fewer (--models)"
+            )
+            continue
+        better, worse = _numbers_apart(pairing, of_pairs, tail, most_pairs)
+        values: dict[str, Sequence[Any]] = {
+            "model": pairing.models,
+            "best_rank": (1 + better).tolist(),
+            "worst_rank": (n - worse).tolist(),
+            "letters": [""] * n,
+            "may_be_first": (better == 0).tolist(),
+            "prob_best": [None] * n,
+        }
+        about = {
+            "task": pairing.task,
+            "metric": pairing.metric,
+            "confidence_level": request.confidence_level,
+            "n_models": n,
+        }
+        found[pairing.task, kind] = records(RankSet, values, about)
+    return found, notes
+
+
+def _of_pairs(pairing: Pairing, a: IntArray, b: IntArray) -> MeanDifferences:
+    return mean_differences(replace(pairing, a=a, b=b))
+
+
+def _is_counted(pairing: Pairing, kind: str) -> bool:
+    """Whether pairs are told apart by counts of items, whatever their number."""
+    return kind == "task" and pairing.kind == "binary" and pairing.clusters is None
+
+
+def _numbers_apart(
+    pairing: Pairing,
+    of_pairs: Callable[[IntArray, IntArray], MeanDifferences],
+    tail: float,
+    most_pairs: int,
+) -> tuple[IntArray, IntArray]:
+    """Return how many models are better than each, and how many are worse, shape (N,)."""
+    from scipy import special
+
+    n = len(pairing.models)
+    sign = -1 if pairing.higher_is_better is False else 1
+    size = -float(special.ndtri(tail))
+    better, worse = np.zeros((2, n), dtype=np.int64)
+    step = max(most_pairs // n, 1)
+    for start in range(0, n - 1, step):
+        rows = np.arange(start, min(start + step, n - 1))
+        a = np.repeat(rows, n - 1 - rows)
+        b = np.concatenate([np.arange(i + 1, n) for i in rows.tolist()])
+        deviate = sign * np.nan_to_num(of_pairs(a, b).deviate)
+        for ahead, behind, clear in ((b, a, deviate >= size), (a, b, deviate <= -size)):
+            worse += np.bincount(ahead[clear], minlength=n)
+            better += np.bincount(behind[clear], minlength=n)
+    return better, worse
 
 
 def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:

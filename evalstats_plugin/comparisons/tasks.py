@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.differences import MeanDifferences
+
 
 def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Table]:
     """Compare models on groups of tasks that the harness gives a score, the tasks being fixed.
@@ -43,6 +46,17 @@ def group_comparisons(responses: Sequence[Responses], request: Request) -> list[
     """
     found = [_joined(members, group, request) for group, members in _members(responses)]
     return [_group_table(strata, request) for strata in found if strata is not None]
+
+
+def groups_by_blocks(
+    responses: Sequence[Responses], request: Request
+) -> list[tuple[Pairing, Callable[[IntArray, IntArray], MeanDifferences]]]:
+    """Return the groups that models can be compared on, and what gives some pairs of each."""
+    found = [
+        _joined(members, group, request, without_pairs=True)
+        for group, members in _members(responses)
+    ]
+    return [(strata.whole, strata.of_pairs) for strata in found if strata is not None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +74,13 @@ class _Strata:
         """Shares of the tasks, from how many items each has, shape (..., T)."""
         return task_shares(self.around, n_items)
 
+    def of_pairs(self, a: IntArray, b: IntArray) -> MeanDifferences:
+        """Return the distributions of the differences of some pairs."""
+        from evalstats_plugin.stats.differences import Differences
+
+        units = Strata([replace(one, a=a, b=b) for one in self.tasks], self.weights)
+        return Differences(units.differences, n_pairs=len(a), span=self.whole.span[1])
+
 
 def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
     """Return the groups that have a score, and the latest responses to each of their tasks."""
@@ -76,24 +97,30 @@ def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses
     ]
 
 
-def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _Strata | None:
+def _joined(
+    responses: Sequence[Responses],
+    group: Group,
+    request: Request,
+    *,
+    without_pairs: bool = False,
+) -> _Strata | None:
     """Join the models that have the whole group; None where fewer than two can be compared."""
-    models = dict.fromkeys(r.model for r in responses)
-    of_model = {model: [r for r in responses if r.model == model] for model in models}
+    of_model = grouped(responses, lambda r: r.model)
     complete = [m for m, own in of_model.items() if _is_complete(own, group)]
     chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: (r.task, r.model))
-    best = is_chosen_from_data(request.baseline, models)
+    best = is_chosen_from_data(request.baseline, of_model)
     baseline = None if best else request.baseline
     if len(complete) < 2 or baseline not in (None, *complete):
         return None
     try:
-        tasks, _ = pairings(chosen, None)
+        tasks, _ = pairings(chosen, None, without_pairs=without_pairs)
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
     within = {r.task: _from_group(r.groups, group) for r in responses}
     around = tuple(within[one.task] for one in tasks)
-    whole = _all_items(tasks, around, baseline)
+    models = () if without_pairs else tasks[0].models
+    whole = _all_items(tasks, around, pair_indices(models, baseline))
     strata = _Strata(tasks=tuple(tasks), whole=whole, around=around)
     if best:
         means = np.stack([one.means() for one in tasks], axis=1)
@@ -118,19 +145,20 @@ def _from_group(groups: Sequence[Group], group: Group) -> tuple[Group, ...]:
 
 
 def _all_items(
-    tasks: Sequence[Pairing], around: Sequence[tuple[Group, ...]], baseline: str | None
+    tasks: Sequence[Pairing],
+    around: Sequence[tuple[Group, ...]],
+    pairs: tuple[IntArray, IntArray],
 ) -> Pairing:
     """All items of the tasks as those of one."""
     kind, bounds = _common_kind(tasks)
     first = tasks[0]
-    a, b = pair_indices(first.models, baseline)
     notes = dict.fromkeys(note for one in tasks for note in one.notes)
     return replace(
         first,
         measure=replace(first.measure, task=around[0][0].name),
         scores=np.concatenate([one.scores for one in tasks], axis=1),
-        a=a,
-        b=b,
+        a=pairs[0],
+        b=pairs[1],
         kind=kind,
         bounds=bounds,
         clusters=None,

@@ -115,12 +115,6 @@ def free_memory() -> int | None:
     return min(found, default=None)
 
 
-def fits(needed: float) -> bool:
-    """Whether work that needs so many bytes is within the budget."""
-    most = budget()
-    return most is None or needed <= most
-
-
 def check_memory(
     needed: float, what: str, instead: str, error: type[DesignError | LogError] = DesignError
 ) -> None:

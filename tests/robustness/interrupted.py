@@ -1,7 +1,7 @@
 """Interrupts writers at each step of writing.
 
 ``python interrupted.py FOLDER EVERY ERRORS WRITER...``, or at random steps of all writers
-``python interrupted.py FOLDER soak KILLS FULL_DISKS``
+``python interrupted.py FOLDER soak KILLS FULL_DISKS [WRITER...]``
 
 Prints one object of JSON for each writer: how many steps there were, and what went wrong.
 """
@@ -176,12 +176,11 @@ def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dic
 FEWEST = 8
 
 
-def soaked(root: Path, n_kills: int, n_full: int) -> Iterator[dict[str, Any]]:
-    """Interrupt all writers at random steps; those with few steps, which are fast, most often."""
+def soaked(root: Path, n_kills: int, n_full: int, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Interrupt writers at random steps; those with few steps, which are fast, most often."""
     rng = np.random.default_rng(1)
     made = {
-        name: Interruptions(name, writer, root / name.replace(" ", "_"))
-        for name, writer in WRITERS.items()
+        name: Interruptions(name, WRITERS[name], root / name.replace(" ", "_")) for name in names
     }
     total = sum(1 / len(one.steps) for one in made.values())
     for name, one in sorted(made.items(), key=lambda each: len(each[1].steps)):
@@ -198,7 +197,7 @@ def soaked(root: Path, n_kills: int, n_full: int) -> Iterator[dict[str, Any]]:
 def main(root: str, every: str, errors: str, *names: str) -> None:
     """Interrupt the writers named, at each step or each so many, with some of the errors."""
     results = (
-        soaked(Path(root), int(errors), int(names[0]))
+        soaked(Path(root), int(errors), int(names[0]), names[1:] or WRITERS)
         if every == "soak"
         else (interrupted(Path(root), name, int(every), errors.split(",")) for name in names)
     )

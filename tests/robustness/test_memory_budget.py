@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.comparisons import leaderboard, ranks
+from evalstats_plugin.comparisons.ranks import ranks_with_groups
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.runtime import memory
 
@@ -100,7 +102,7 @@ def test_a_matrix_of_models_without_common_items_is_refused() -> None:
 
 
 def test_all_pairs_of_very_many_models(run: Run, tmp_path: Path) -> None:
-    """`table` leaves ranks out and says so; `compare` is refused, and goes on with a baseline."""
+    """`table` ranks them by blocks and says so; `compare` is refused, but for a baseline."""
     n = 300
     rows = [f"m{i},q{j},{(i * j) % 3 % 2}" for i in range(n) for j in range(10)]
     log = tmp_path / "scores.csv"
@@ -114,9 +116,9 @@ def test_all_pairs_of_very_many_models(run: Run, tmp_path: Path) -> None:
     )
 
     found = json.loads(table.stdout)
-    assert any("the 44,850 pairs of 300 models need about 17.9 MB" in note
+    assert any("the 44,850 pairs of 300 models at once need about 17.9 MB" in note
                for note in found["evalstats"]["notes"])  # fmt: skip
-    assert n == len([row for row in found["results"] if row["kind"] == "task"])
+    assert n == len([row for row in found["results"] if row["worst_rank"]])
     words = " ".join(refused.stderr.split())
     assert 2 == refused.returncode
     assert "44,850 pairs of 300 models need about 40.4 MB (40,365,000 bytes)" in words
@@ -124,19 +126,68 @@ def test_all_pairs_of_very_many_models(run: Run, tmp_path: Path) -> None:
     assert n - 1 == len(json.loads(one.stdout)["results"])
 
 
-def test_twenty_thousand_models_in_a_table() -> None:
-    """Their scores, without two hundred million pairs."""
+@pytest.mark.parametrize("kind", ["0/1", "partial credit", "clusters"])
+def test_ranks_by_blocks_are_those_of_single_pairs(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At Bonferroni's share of three columns of 66 pairs, whatever the block."""
+    rng = np.random.default_rng(6)
+    scores = (rng.random((12, 240)) < np.linspace(0.1, 0.9, 12)[:, None]) * 1.0
+    scores *= 1.0 if kind == "0/1" else rng.random((12, 240))
+    clusters = np.repeat(np.arange(60), 4).astype(str) if kind == "clusters" else None
+    matrix = es.ResponseMatrix.from_array(
+        scores, tasks=["t", "u"] * 120, bounds=(0, 1), clusters=clusters
+    )
+
+    with memory.limited("40KB"):
+        by_blocks = es.table(matrix, rng=0)
+    monkeypatch.setattr(
+        leaderboard,
+        "ranks_with_groups",
+        lambda responses, request: ranks_with_groups(
+            responses,
+            replace(request, correction="none", confidence_level=1 - 0.05 / (3 * 66)),
+        ),
+    )
+    alone = es.table(matrix, rng=0)
+
+    assert [replace(row, letters="") for row in alone] == list(by_blocks)
+    assert any("ranks by blocks" in note for note in by_blocks.notes)
+    assert {row.task: row.worst_rank for row in alone if row.best_rank == 1}.keys() == {
+        "overall", "t", "u",
+    }  # fmt: skip
+    assert len({row.best_rank for row in by_blocks if row.task == "t"}) > 3
+
+
+def test_three_thousand_models_in_a_table() -> None:
+    """Their ranks too, without all their pairs at once; those of 20,000 take a minute."""
     rng = np.random.default_rng(0)
-    names = [f"m{i}" for i in range(20_000)]
-    scores = (rng.random((20_000, 10)) < rng.random((20_000, 1))) * 1.0
+    names = [f"m{i}" for i in range(3000)]
+    scores = (rng.random((3000, 100)) < np.linspace(0, 1, 3000)[:, None]) * 1.0
     began = time.process_time()
 
-    with memory.limited("8GB"):
+    with memory.limited("500MB"):
         found = es.table(es.ResponseMatrix.from_array(scores, models=names), rng=0)
 
-    assert 20_000 == len(found)
-    assert "the 199,990,000 pairs of 20,000 models need about 80.0 GB" in found.notes[0]
-    assert time.process_time() - began < 20
+    assert 3000 == len(found)
+    assert "the 4,498,500 pairs of 3,000 models at once need about 1.8 GB" in found.notes[0]
+    of = {row.model: row for row in found}
+    assert (of["m0"].best_rank or 0) > 1200
+    assert (of["m2999"].worst_rank or 9999) < 1800
+    assert time.process_time() - began < 10
+
+
+def test_ranks_that_would_take_hours_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of scores that are compared one by one."""
+    monkeypatch.setattr(ranks, "MOST_STEPS", 1000)
+    scores = np.random.default_rng(0).random((20, 30))
+    matrix = es.ResponseMatrix.from_array(scores, bounds=(0, 1))
+
+    with memory.limited("40KB"):
+        found = es.table(matrix, rng=0)
+
+    assert "no ranks on task: 20 models on 30 items would take hours" in found.notes[1]
+    assert {None} == {row.best_rank for row in found}
 
 
 @pytest.mark.parametrize("size", ["", "lots", "4 XB", "0", "-1GB", "1_000MB", "nan"])

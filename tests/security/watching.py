@@ -248,4 +248,6 @@ def watched(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    # Python's own cache of modules, which the first run after an installation fills.
+    sys.dont_write_bytecode = True
     sys.stdout.write(json.dumps(watched(json.loads(Path(sys.argv[1]).read_text()))))

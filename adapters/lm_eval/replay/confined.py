@@ -163,6 +163,10 @@ def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None
     except MemoryError:
         message = f"scoring it needs more than {limits.gib:g} GiB: allow more with --memory-limit"
         reply = {"kind": "LogError", "message": message}
+    except OSError as error:
+        place = limits.folder or error.filename
+        message = f"{place} cannot be written ({error.strerror or error})"
+        reply = {"kind": "WriteError", "message": message}
     pipe.send_bytes(json.dumps(reply).encode())
 
 

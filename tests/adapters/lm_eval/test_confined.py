@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -13,7 +14,7 @@ import pytest
 
 from evalstats_plugin.adapters.lm_eval.replay import confined as confining
 from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined, landlock_version
-from evalstats_plugin.errors import EvalStatsError, LogError, SelectionError
+from evalstats_plugin.errors import EvalStatsError, LogError, SelectionError, WriteError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 
@@ -42,6 +43,18 @@ def test_values_and_errors_come_through() -> None:
     assert confined("some.json", lambda: {"a": [1, 2.5]}, limits).value == {"a": [1, 2.5]}
     with pytest.raises(SelectionError, match=r"^no such task$"):
         confined("some.json", fails, limits)
+
+
+def test_a_full_disk_is_reported_as_such(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Not as too little time or memory, after lines of Python."""
+
+    def work() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    expected = rf"^{re.escape(str(tmp_path))} cannot be written \(No space left on device\)$"
+    with pytest.raises(WriteError, match=expected):
+        confined("some.json", work, Limits(20, 8, tmp_path))
+    assert capfd.readouterr().err == ""
 
 
 def test_files_are_written_to_one_folder_only(tmp_path: Path) -> None:
