@@ -59,7 +59,8 @@ def drawn(players: int, votes: int) -> tuple[Contests, np.ndarray]:
     u = rng.random(votes) * (win + tie + loss)
     outcome = np.where(u < win, 1.0, np.where(u < win + tie, 0.5, 0.0))
     made = Contests.of(first, second, outcome, players=players)
-    return replace(made, cluster=np.arange(votes) // VOTES_A_PROMPT), rating
+    prompts = tuple(f"prompt {k}" for k in range(-(-votes // VOTES_A_PROMPT)))
+    return replace(made, cluster=np.arange(votes) // VOTES_A_PROMPT, clusters=prompts), rating
 
 
 def measure(job: str, players: int, votes: int) -> dict[str, float]:
