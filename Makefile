@@ -107,6 +107,7 @@ bench-big: $(DEV)
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.adaptive
 	$(BIN)/python -m benchmarks.robustness
+	$(BIN)/python -m benchmarks.votes
 
 # What share of a GPU's bandwidth and arithmetic the kernels reach, and whole fits beside the CPU's.
 bench-gpu: $(DEV)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +65,8 @@ OnLog = Callable[[Path, int, int], None]
 _HIDDEN = re.compile(r"\.(?!\.?__)")
 """How names of hidden folders begin: but lm-eval puts the logs of a model ``./m`` into ``.__m``."""
 
+_HEAD = 1 << 16
+"""Bytes of a file in which votes are recognised."""
 _MOST_OPEN = 128
 """Files that stay open between being recognised and being read; others are opened again."""
 
@@ -484,11 +487,17 @@ def _read(
     log: _Log, selection: Selection, plugins: Plugins, *, again: bool = False
 ) -> list[Responses]:
     """Read a log; items that are there `again` are further epochs, or an error."""
-    with log.file as file:
-        responses = plugins.call(
-            "evalstats_read_log", only=log.adapter, log=file, selection=selection
-        )
     path = log.file.path
+    with log.file as file:
+        try:
+            responses = plugins.call(
+                "evalstats_read_log", only=log.adapter, log=file, selection=selection
+            )
+        except SelectionError:
+            _refuse_votes(file)
+            raise
+        if responses is None:
+            _refuse_votes(file)
     if responses is None:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
@@ -497,6 +506,30 @@ def _read(
     for r in found:
         check_item_ids(r, in_log=True)
     return with_known(found, plugins)
+
+
+def _refuse_votes(file: LogFile) -> None:
+    """Point to the command that ranks votes, if these are votes between two models.
+
+    Raises
+    ------
+    LogError
+        They are.
+    """
+    from evalstats_plugin.ranking.contests.files import read_contests
+
+    with file.open() as content:
+        head: bytes = content.read(_HEAD)
+    whole = head if len(head) < _HEAD else head[: head.rfind(b"\n") + 1]
+    try:
+        read_contests(BytesIO(whole))
+    except EvalStatsError:
+        return
+    msg = (
+        f"{file.path} holds comparisons of two models, such as votes, and not scores: rank them "
+        "with `evalstats-plugin rank leaderboard` or `rank stats`"
+    )
+    raise LogError(msg)
 
 
 def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:

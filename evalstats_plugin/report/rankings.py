@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TextIO
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
 
 import numpy as np
 from rich.table import Table
@@ -19,6 +20,8 @@ from evalstats_plugin.report.comparisons import (
 from evalstats_plugin.report.text import View, percent, print_all, sampled, titled
 
 _LEFT = (0, 2, 4, 6)
+LEADERBOARD_SCHEMA = "evalstats-plugin leaderboard 1"
+"""Name and version of the fields of `leaderboard_json`."""
 MOST_RANKS = 8
 """Most players whose probabilities of each rank are shown: as many as 80 columns hold."""
 
@@ -97,6 +100,39 @@ def leaderboard_markdown(results: Leaderboard, heading: str) -> str:
     said = report_text.markdown_list(results.notes)
     ends = [part for text in legend(results.overall, results.anchor) for part in (text, "")]
     return "\n".join([*lines, "", *said, "", *ends, heading, ""])
+
+
+def leaderboard_json(results: Leaderboard, about: Mapping[str, Any]) -> str:
+    """Return the leaderboard as JSON, whose fields docs/guides/rankings.md describes."""
+    by_category = {
+        name: {row.player: row for row in ranking} for name, ranking in results.by_category.items()
+    }
+    first = results.overall.rows[0]
+    value = {
+        "schema": LEADERBOARD_SCHEMA,
+        "confidence_level": first.confidence_level,
+        "scale": first.scale,
+        "scale_meaning": first.scale_meaning,
+        "anchor": results.anchor or None,
+        "players": [
+            {
+                "player": row.player, "rating": row.mean, "low": row.low, "high": row.high,
+                "rank_low": row.rank_low, "rank_high": row.rank_high,
+                "may_be_best": row.rank_low == 1, "prob_best": row.prob_best,
+                "votes": row.n_contests, "letters": row.letters,
+                "categories": {
+                    name: {"rank_low": rows[row.player].rank_low,
+                           "rank_high": rows[row.player].rank_high}
+                    for name, rows in by_category.items() if row.player in rows
+                },
+            }
+            for row in results.overall
+        ],
+        "wins": results.wins.tolist(),
+        "notes": list(results.notes),
+        "made": {name: None if made is None else str(made) for name, made in about.items()},
+    }  # fmt: skip
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def category_columns(results: Leaderboard) -> list[str]:

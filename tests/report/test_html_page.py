@@ -743,3 +743,27 @@ def test_pictures_can_be_taken(visit: Open, tmp_path: Path) -> None:
     for name, html, address, options in pictures:
         visit(html, address, **options).screenshot(path=kept / f"{name}.png")
         assert (kept / f"{name}.png").stat().st_size > 10_000
+
+
+def test_an_arena_is_sorted_and_searched_by_mouse_and_keyboard(visit: Open) -> None:
+    """Each way round; unknown values stay last; and the order of rank comes back."""
+    drinks = leaderboard(ROOT / "fixtures" / "data" / "drinks" / "comparisons.json", rng=0)
+    page = visit(leaderboard_html(drinks, {}))
+    names = page.locator("#board-table tbody th")
+    by_rank = names.all_inner_texts()
+
+    page.get_by_role("button", name="Player").click()
+    assert sorted(by_rank) == names.all_inner_texts()
+    page.get_by_role("button", name="Player").press("Enter")
+    assert sorted(by_rank, reverse=True) == names.all_inner_texts()
+    assert page.locator("th[aria-sort]").count() == 1
+    page.get_by_role("button", name="P(best)").click()
+    assert by_rank[0] == names.all_inner_texts()[0]
+    page.get_by_role("button", name="Ranks").click()
+    assert by_rank == names.all_inner_texts()
+    page.keyboard.press("/")
+    page.keyboard.type(by_rank[1].upper())
+    assert [by_rank[1]] == page.locator("#board-table tbody th:visible").all_inner_texts()
+    assert f"1 of {len(by_rank)}" == page.locator("#found").inner_text()
+    page.keyboard.press("Escape")
+    assert len(by_rank) == page.locator("#board-table tbody th:visible").count()

@@ -163,7 +163,7 @@ class Board(Stats):
         "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
         metavar="MODEL[=RATING]",
     )
-    html: str | None = file("Also write a page for browsers, one file.")
+    html: str | None = file("Also write a page for browsers, and its numbers beside it, PATH.leaderboard.json.")
     method: Literal["bradley-terry", "thurstone"] = _model(
         "Rating model: Bradley–Terry (logistic noise), with Davidson's model of ties where there "
         "are any; or Thurstone (normal noise, a prior).",
@@ -216,9 +216,11 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     from evalstats_plugin.report import rankings
     from evalstats_plugin.runtime.writing import check_output_path, write_bytes
 
-    page = None
+    page = numbers = None
     if asked.html is not None:
         page = check_output_path(asked.html, (".html", ".htm"), asked="--html")
+        numbers = page.with_suffix(".leaderboard.json")
+        check_output_path(numbers, (".json",), asked="--html")
     if not files and sys.stdin.isatty():
         raise SelectionError("no file of votes: name one, or pipe one in")
     more = {"category": asked.category, "features": ",".join(asked.style)}
@@ -248,11 +250,12 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
         "anchor": found.anchor or None,
     }
     output.draw({"ranking": lambda: found.overall})
-    if page is not None:
+    if page is not None and numbers is not None:
         from evalstats_plugin.report.html.page import leaderboard_html
 
         write_bytes(page, leaderboard_html(found, how).encode())
-        output.tell(f"written: {page}")
+        write_bytes(numbers, rankings.leaderboard_json(found, how).encode("utf-8", "replace"))
+        output.tell(f"written: {page}, {numbers}")
     known = {name: value for name, value in how.items() if value is not None}
     output.show(found, known, rankings.LEADERBOARD)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.tables import (
+    Record,
     Table,
     csv_table,
     parquet_table,
@@ -53,6 +54,8 @@ from evalstats_plugin.stats.arrays import IntArray
 _PARQUET = b"PAR1"
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ARENA_HARD_BASELINE = "baseline"
+"""Name of the model that all others met, where a judgment does not give it."""
 _ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
 
 
@@ -68,7 +71,8 @@ def read_contests(
     usual names are recognised: winner and loser; or two players (first and second, left and right,
     model_a and model_b, generator_1 and generator_2) with a winner, an outcome from 0 to 1 for the
     first, or AlpacaEval's preference from 1 for the first to 2 for the second; and judge, item,
-    position, weight and time.
+    position, weight and time. So exports of Chatbot Arena and LMArena, AlpacaEval's annotations and
+    Arena-Hard's judgments are read as they come.
 
     Parameters
     ----------
@@ -288,9 +292,35 @@ def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
         if not records:
             msg = f"{where} holds no whole comparison: its only line is half written"
             raise LogError(msg)
-        return record_table(records, where, notes)
+        games, about = _games(records)
+        return record_table(games, where, (*notes, *about))
     value = parse_json(content, Path(where))
     return value if is_fullrank(value) else record_table(records_of(value, where), where)
+
+
+def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]]:
+    """Make a comparison of each game of Arena-Hard's judgments; others stay as they are.
+
+    A judgment is of a model against a baseline, in two games: first the baseline is shown first,
+    then the model.
+    """
+    if not all(isinstance(one.get("games"), list) and "model" in one for one in records):
+        return records, ()
+    made: list[Record] = []
+    for record in records:
+        baseline = record.get("baseline") or ARENA_HARD_BASELINE
+        about = {k: v for k, v in record.items() if k not in ("games", "model", "baseline")}
+        for number, game in enumerate(record["games"]):
+            pair = (baseline, record["model"])
+            first, second = pair if number % 2 == 0 else pair[::-1]
+            score = game.get("score") if isinstance(game, dict) else None
+            made.append(about | {"model_a": first, "model_b": second, "winner": score})
+    notes = ["judgments of Arena-Hard: each game is a comparison, a large win counts as a win"]
+    if not all(one.get("baseline") for one in records):
+        notes.append(
+            f"the baseline is called {ARENA_HARD_BASELINE!r}, as the file does not name it"
+        )
+    return made, tuple(notes)
 
 
 def _is_jsonl(content: bytes, where: str) -> bool:

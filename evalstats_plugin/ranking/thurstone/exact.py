@@ -11,8 +11,7 @@ and likewise for P(x_i > x_j) and P(rank of i ≤ k), so that no integrand is an
 points with eight fixed shifts give the error. Everything is deterministic, and averaged over the
 permutations that leave the answers as they are: equal records have equal numbers.
 
-* `integrate`: the posterior given δ, half the width of a tie
-* `averaged_over_ties`: over δ, by the trapezoidal rule in log δ
+* `integrate`: the posterior given δ, half the width of a tie, or averaged over δ
 * `symmetry_of`: which pairs of players the answers do not tell apart
 """
 
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +56,8 @@ _CELLS = 400_000
 """Most numbers in a table at a time."""
 _ERRORS = 4.0
 """Stated error in standard errors over the shifts."""
-NODES = 1.25 * np.arange(-4, 5)
-"""Nodes of the average over ties: log δ less its best value, in its standard errors."""
+_NODES = 20
+"""About as many values of δ as there are with ties."""
 _MOST_TRIED = 20_000
 """Most steps of the search for a permutation."""
 
@@ -82,48 +81,126 @@ class Integrated:
     """Probability that player i has rank k, shape (n, n)."""
     ahead: FloatArray
     """Probability that player i is better than player j, shape (n, n)."""
+    tie_weight: FloatArray
+    """Posterior probability of each value of δ."""
     log_evidence: float
     moments_error: float
     """Stated error of `mean` and `covariance`: 4 standard errors of the worst entry."""
     probabilities_error: float
     """Stated error of `ranks` and `ahead`."""
     points: int
-    """Number of points, all shifts together."""
+    """Number of points, all shifts and values of δ together."""
     effective: float
-    """Effective share of the points."""
+    """Effective share of the points, at the likeliest δ."""
     draws: FloatArray
     """Points in proportion to their weights, shape (S, P)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to integrate, and how far."""
+class Near(NamedTuple):
+    """Value of δ, half the width of a tie, with the normal near the posterior given it."""
 
-    players: int
-    """Number of ratings n; further parameters follow."""
-    symmetry: Symmetry | None = None
-    draws: int = 4000
-    """How many points to return as draws."""
-    target: float = TARGET
-    """Error to stop at. It may not be reached: read the stated errors."""
-    work: float = _WORK
-    """Most points times targets."""
+    tie: float
+    normal: Normal
+    log_weight: float = 0.0
+    """Log of δ's prior density and of the step, without which the evidence has no weight."""
+    share: float = 1.0
+    """About the posterior probability of this value."""
 
 
-def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Request) -> Integrated:
-    """Integrate the posterior given δ.
+def integrate(
+    sites: Sites,
+    prior: Prior,
+    near: Sequence[Near],
+    *,
+    players: int,
+    symmetry: Symmetry | None = None,
+    draws: int = 4000,
+) -> Integrated:
+    """Integrate the posterior given each δ, and average over these.
+
+    Points double until the stated error is at most `TARGET`, or about five seconds are used up.
 
     Parameters
     ----------
-    tie
-        δ, half the width of a tie.
     near
-        From expectation propagation.
+        One δ, or nodes of the trapezoidal rule; each with the normal of expectation propagation.
+    players
+        Number of ratings n; further parameters follow.
+    draws
+        How many points to return as draws.
     """
-    problem = _Problem(sites, prior, tie, near, request.players)
+    parts = [
+        _given(_Problem(sites, prior, one.tie, one.normal, players), one.share, symmetry, draws)
+        for one in near
+    ]
+    # Of all shifts together, and of each.
+    log_evidence = np.stack([part.log_evidence for part in parts], axis=1)
+    log_evidence += [one.log_weight for one in near]
+    top = log_evidence.max(axis=1, keepdims=True)
+    weight = np.exp(log_evidence - top)
+    total = weight.sum(axis=1, keepdims=True)
+    weight /= total
+    results = [_mixed(own, [part.results[k] for part in parts]) for k, own in enumerate(weight)]
+    errors = [
+        _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
+        for values in zip(*results[1:], strict=True)
+    ]
+    mean, covariance, ranks, ahead = results[0]
+    counts = np.diff(np.floor(np.cumsum(weight[0]) * draws + 0.5).astype(int), prepend=0)
+    taken = [part.draws(int(count)) for part, count in zip(parts, counts, strict=True)]
+    return Integrated(
+        mean=mean,
+        covariance=covariance,
+        ranks=ranks,
+        ahead=ahead,
+        tie_weight=weight[0],
+        log_evidence=float(top[0, 0] + np.log(total[0, 0])),
+        moments_error=max(errors[:2]),
+        probabilities_error=max(errors[2:]),
+        points=sum(part.count for part in parts),
+        effective=parts[int(weight[0].argmax())].effective,
+        draws=np.concatenate(taken),
+    )
+
+
+class _Result(NamedTuple):
+    mean: FloatArray
+    covariance: FloatArray
+    ranks: FloatArray
+    ahead: FloatArray
+
+
+def _mixed(weight: FloatArray, parts: Sequence[_Result]) -> _Result:
+    """Average posteriors; the covariance has that of their means."""
+    mean, covariance, ranks, ahead = (
+        np.einsum("k,k...->...", weight, np.stack(values)) for values in zip(*parts, strict=True)
+    )
+    for own, part in zip(weight.tolist(), parts, strict=True):
+        covariance = covariance + own * np.outer(part.mean - mean, part.mean - mean)
+    return _Result(mean, covariance, ranks, ahead)
+
+
+class _Given(NamedTuple):
+    """Posterior given δ: of all shifts together, followed by that of each."""
+
+    problem: _Problem
+    results: list[_Result]
+    log_evidence: FloatArray
+    kept: list[_Points]
+    count: int
+    effective: float
+
+    def draws(self, size: int) -> FloatArray:
+        return _resampled(self.kept, self.problem, size)
+
+
+def _given(problem: _Problem, share: float, symmetry: Symmetry | None, draws: int) -> _Given:
     sums = [_Sums.empty(problem) for _ in range(_SHIFTS)]
     shifts = stream(0, "shifts of lattice points").random((_SHIFTS, problem.dimensions))
-    most = int(np.clip(np.log2(request.work / _SHIFTS / problem.targets), _FIRST, _LAST))
+    work = _WORK * share / _SHIFTS / problem.targets
+    most = int(np.clip(np.log2(max(work, 1)), _FIRST, _LAST))
+    # Errors add up over several values of δ, of which unlikely ones matter little.
+    target = TARGET if share == 1 else TARGET / 2 / min(1, _NODES * share)
     kept: list[_Points] = []
     level = _FIRST
     while True:
@@ -131,82 +208,22 @@ def integrate(sites: Sites, prior: Prior, tie: float, near: Normal, request: Req
             for lattice in _lattice(level, shift, problem.block):
                 points = problem.points(lattice)
                 total.add(points, problem)
-                kept.append(points.only(request.draws))
+                kept.append(points.only(draws))
         whole = sum(sums[1:], sums[0])
         slope = whole.slope()
-        result = whole.result(problem, slope, request.symmetry)
-        each = [total.result(problem, slope, request.symmetry) for total in sums]
+        results = [total.result(problem, slope, symmetry) for total in (whole, *sums)]
         errors = [
-            _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
-            for values in zip(*each, strict=True)
+            np.std(np.stack(values), axis=0, ddof=1) for values in zip(*results[1:], strict=True)
         ]
-        if max(errors) < request.target or level == most:
+        error = _ERRORS / _SHIFTS**0.5 * max(float(one.max()) for one in errors)
+        if error < target or level == most:
             break
         level += 1
-    log_evidence = float(np.log(whole.weight / whole.count)) + problem.log_scale
-    return Integrated(
-        mean=result.mean,
-        covariance=result.covariance,
-        ranks=result.ranks,
-        ahead=result.ahead,
-        log_evidence=log_evidence,
-        moments_error=max(errors[:2]),
-        probabilities_error=max(errors[2:]),
-        points=whole.count,
-        effective=whole.weight**2 / whole.square / whole.count,
-        draws=_resampled(kept, problem, request.draws),
-    )
-
-
-def averaged_over_ties(
-    sites: Sites,
-    prior: Prior,
-    nodes: Sequence[tuple[float, Normal]],
-    request: Request,
-) -> tuple[Integrated, FloatArray]:
-    """Average the posterior over δ, which has a half-normal(1) prior.
-
-    Parameters
-    ----------
-    nodes
-        Values of δ, equally spaced in log δ, with the normal near the posterior given each.
-
-    Returns
-    -------
-    The posterior, and the probability of each node.
-    """
-    request = replace(request, work=request.work / len(nodes))
-    parts = [integrate(sites, prior, tie, near, request) for tie, near in nodes]
-    ties = np.array([tie for tie, _ in nodes])
-    log_weight = np.array([part.log_evidence for part in parts]) - ties**2 / 2 + np.log(ties)
-    weight = np.exp(log_weight - log_weight.max())
-    log_evidence = float(log_weight.max() + np.log(weight.sum()))
-    weight /= weight.sum()
-
-    def mixed(values: Sequence[FloatArray]) -> FloatArray:
-        return np.einsum("k,k...->...", weight, np.stack(values))
-
-    mean = mixed([part.mean for part in parts])
-    spread = [part.covariance + np.outer(part.mean - mean, part.mean - mean) for part in parts]
-    size = len(parts[0].draws)
-    counts: IntArray = np.diff(np.floor(np.cumsum(weight) * size + 0.5).astype(int), prepend=0)
-    drawn = [
-        part.draws[((np.arange(int(count)) + 0.5) * size / max(int(count), 1)).astype(int)]
-        for part, count in zip(parts, counts, strict=True)
-    ]
-    result = replace(
-        parts[int(weight.argmax())],
-        mean=mean,
-        covariance=mixed(spread),
-        ranks=mixed([part.ranks for part in parts]),
-        ahead=mixed([part.ahead for part in parts]),
-        log_evidence=log_evidence,
-        moments_error=float(weight @ [part.moments_error for part in parts]),
-        probabilities_error=float(weight @ [part.probabilities_error for part in parts]),
-        points=sum(part.points for part in parts),
-        draws=np.concatenate(drawn),
-    )
-    return result, weight
+    mass = np.array([total.weight / total.count for total in (whole, *sums)])
+    return _Given(
+        problem, results, np.log(mass) + problem.log_scale, kept, whole.count,
+        whole.weight**2 / whole.square / whole.count,
+    )  # fmt: skip
 
 
 class _Points(NamedTuple):
@@ -226,13 +243,6 @@ class _Points(NamedTuple):
         step = max(len(self.y) // most, 1)
         none = np.empty((0, 0))
         return _Points(self.y[::step], self.weight[::step] * step, none, none)
-
-
-class _Result(NamedTuple):
-    mean: FloatArray
-    covariance: FloatArray
-    ranks: FloatArray
-    ahead: FloatArray
 
 
 class _Problem:

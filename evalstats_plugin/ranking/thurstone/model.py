@@ -49,11 +49,9 @@ from evalstats_plugin.ranking.thurstone.design import (
 )
 from evalstats_plugin.ranking.thurstone.exact import (
     MOST_PLAYERS,
-    NODES,
     TARGET,
+    Near,
     Normal,
-    Request,
-    averaged_over_ties,
     integrate,
     symmetry_of,
 )
@@ -79,6 +77,11 @@ _CHAINS, _WARM_UP = 8, 50
 
 _STEP = 0.05
 """Step in log δ of a numerical derivative."""
+
+
+_NODE_STEP, _FAR_DOWN, _MOST_NODES = 0.65, 14.0, 40
+"""Step of the average over log δ, in its standard errors; where it ends, in log density; and the
+most steps on a side."""
 
 
 _FIRST_TIE = 0.3
@@ -256,16 +259,16 @@ def by_integration(problem: Problem) -> Fitted:
     sites, prior = problem.sites, problem.prior
     tie, near = _approximation(problem)
     symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
-    request = Request(players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS)
+    nodes = [Near(0.0, Normal(near.mean, near.covariance))]
     if tie.value:
-        width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
-        values = tie.value * np.exp(width * NODES)
-        nodes = [(value, _normal_near(problem, value, near.normals)) for value in values.tolist()]
-        found, weight = averaged_over_ties(sites, prior, nodes, request)
-        mean = float(weight @ values)
-        tie = Threshold(mean, float(weight @ (values - mean) ** 2) ** 0.5)
-    else:
-        found = integrate(sites, prior, 0.0, Normal(near.mean, near.covariance), request)
+        nodes = _tie_nodes(problem, tie, near.normals)
+    found = integrate(
+        sites, prior, nodes, players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS
+    )
+    if tie.value:
+        ties = np.array([node.tie for node in nodes])
+        mean = float(found.tie_weight @ ties)
+        tie = Threshold(mean, float(found.tie_weight @ (ties - mean) ** 2) ** 0.5)
     error = max(found.moments_error, found.probabilities_error)
     diagnostics = {
         "log_evidence": found.log_evidence,
@@ -336,12 +339,34 @@ def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
     return tie, expectation_propagation(sites, prior, tie.value, start, tolerance=_RESIDUAL)
 
 
-def _normal_near(problem: Problem, tie: float, start: Normals) -> Normal:
-    """Return the normal with matched moments given another δ."""
-    near = expectation_propagation(
-        problem.sites, problem.prior, tie, start, tolerance=_UPDATE_RESIDUAL
-    )
-    return Normal(near.mean, near.covariance)
+def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
+    """Nodes of the trapezoidal rule in log δ, as far as its posterior density matters."""
+    width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
+    step = _NODE_STEP * width
+
+    def at(log_tie: float) -> tuple[Near, float]:
+        value = float(np.exp(log_tie))
+        near = expectation_propagation(
+            problem.sites, problem.prior, value, start, tolerance=_UPDATE_RESIDUAL
+        )
+        # Half-normal(1) prior of δ, and its derivative by log δ.
+        log_weight = -(value**2) / 2 + log_tie
+        return (
+            Near(value, Normal(near.mean, near.covariance), log_weight),
+            near.log_evidence + log_weight,
+        )
+
+    middle = float(np.log(tie.value))
+    nodes = [at(middle)]
+    for sign in (-1, 1):
+        for k in range(1, _MOST_NODES):
+            nodes.append(at(middle + sign * k * step))
+            if nodes[-1][1] < max(height for _, height in nodes) - _FAR_DOWN:
+                break
+    nodes.sort(key=lambda node: node[0].tie)
+    share = np.exp([height - max(h for _, h in nodes) for _, height in nodes])
+    share /= share.sum()
+    return [node._replace(share=own) for (node, _), own in zip(nodes, share.tolist(), strict=True)]
 
 
 def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> FloatArray | None:

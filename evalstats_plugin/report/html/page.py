@@ -160,13 +160,13 @@ def _contents(page: Page) -> dict[str, Any]:
 
 
 def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
-    """Return the leaderboard as a page for browsers: one file without scripts or requests.
+    """Return the leaderboard as a page for browsers: one file without requests.
 
-    Players, like all text from files, are escaped.
+    The script sorts and searches; without it the table is whole. Players, like all text from files, are escaped.
     """
     from evalstats_plugin.report import rankings
 
-    css = Markup(_part("arena.css"))  # noqa: S704 - our own
+    css, script = (Markup(_part(f"arena.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
     rows = results.overall.rows
     limits = [x for row in rows for x in (row.low, row.mean, row.high) if x is not None]
     low, high = (min(limits), max(limits)) if limits else (0.0, 1.0)
@@ -177,7 +177,8 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
         .get_template("arena.jinja")
         .render(
             css=css,
-            policy=_policy(css, ""),
+            script=script,
+            policy=_policy(css, script),
             first=_leader(rows),
             scale={"elo": "Elo"}.get(scale, scale),
             level=text.percent(rows[0].confidence_level if rows else 0.95),
@@ -192,7 +193,9 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "n": f"{row.n_contests:,.6g}",
                     "may_lead": row.rank_low == 1,
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
-                    "categories": ranks[2:],
+                    "reach": _reach(row),
+                    "sort": (row.mean, row.prob_best, row.n_contests),
+                    "categories": [(one, one.partition("–")[0] or "NaN") for one in ranks[2:]],
                 }
                 for row, ranks in zip(rows, lines, strict=True)
             ],
@@ -204,6 +207,12 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
         )
     )
     return f"{html}\n"
+
+
+def _reach(row: RankedPlayer) -> tuple[float, float]:
+    """Return where the bar of a player's ranks begins on an axis of 120 units, and its width."""
+    unit = 120 / row.n_players
+    return round((row.rank_low - 1) * unit, 1), round(unit * (row.rank_high - row.rank_low + 1), 1)
 
 
 def _along(value: float | None, low: float, high: float) -> float | None:

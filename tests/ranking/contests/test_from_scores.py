@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from given_responses import given_responses
 
+from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.from_scores import BYTES, contests_from_scores
+from evalstats_plugin.ranking.rank import rank
 
 NAN = float("nan")
 
@@ -196,3 +198,23 @@ def test_notes_of_the_scores_are_kept():
     matrix = replace(ResponseMatrix.from_array([[1], [0]]), notes=("3 items dropped",))
 
     assert contests_from_scores(matrix).notes[0] == "3 items dropped"
+
+
+def test_a_ranking_of_scores_and_compare_agree_on_who_is_above_whom():
+    """Where either finds a difference, which is of b less a, the other has the same sign."""
+    told = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n, m = int(rng.integers(3, 7)), int(rng.choice([40, 150]))
+        ability, difficulty = rng.normal(0, 0.7, (n, 1)), rng.normal(0, 1.2, m)
+        right = rng.random((n, m)) < 1 / (1 + np.exp(difficulty - ability))
+        matrix = ResponseMatrix.from_array(right.astype(float))
+        ranking = {row.player: row for row in rank(matrix, rng=0)}
+        for row in compare(matrix, rng=0):
+            a, b = ranking[row.model_a], ranking[row.model_b]
+            told_apart = not set(a.letters) & set(b.letters)
+            if row.low > 0 or row.high < 0 or told_apart:
+                told += 1
+                assert (b.mean - a.mean) * row.difference > 0, (seed, row.model_a, row.model_b)
+
+    assert told > 20
