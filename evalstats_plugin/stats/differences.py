@@ -230,7 +230,7 @@ def limits_of_all(
             np.concatenate([getattr(table, name) for table in tables])
             for name in ("up", "down", "n", "unit")
         )
-        joined = Counts(up, down, n, unit=unit, span=span)
+        joined = tables[0] if len(tables) == 1 else Counts(up, down, n, unit=unit, span=span)
         low, high = limits(joined, np.repeat([z[i] for i in where], sizes))
         ends = np.cumsum(sizes)[:-1]
         for i, *own in zip(where, np.split(low, ends), np.split(high, ends), strict=True):

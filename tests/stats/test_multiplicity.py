@@ -76,3 +76,11 @@ def test_group_and_tasks_share_alpha() -> None:
     assert np.asarray(case["over_tasks"]) == pytest.approx(tasks)
     assert np.asarray(case["group"]) == pytest.approx(group)
     assert np.asarray(case["tasks"]) == pytest.approx(inside)
+
+
+@pytest.mark.parametrize("adjust", [multiplicity.holm, multiplicity.benjamini_hochberg])
+def test_no_adjusted_p_is_below_its_own(adjust):
+    """To the last bit: 3 p / 3 may be less than p."""
+    p_values = np.random.default_rng(5).random((2000, 7))
+
+    assert (adjust(p_values) >= p_values).all()
