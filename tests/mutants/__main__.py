@@ -345,6 +345,13 @@ def record(report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def keep(file: Path, name: str, output: Path) -> None:
+    """Put the record of an output into a file, under a name."""
+    told = json.loads(file.read_text()) if file.exists() else {}
+    told[name] = record(json.loads(output.read_text()))
+    file.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
@@ -366,10 +373,10 @@ def main() -> None:
     add("--only", default="", help="regular expression: run the mutants of this name, no sample")
     add("--again", default="", help="run those of the output again that have these states")
     add("--keep", default="", help="write the counts of the output to this file, and run nothing")
+    add("--name", default="fresh", help="their name in it")
     options = parser.parse_args()
     if options.keep:
-        told = record(json.loads(Path(options.output).read_text()))
-        Path(options.keep).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        keep(Path(options.keep), options.name, Path(options.output))
         return
     if options.seed is None:
         options.seed = _seed_of_today()
