@@ -304,11 +304,13 @@ class _Drawn(NamedTuple):
 
 def _of_strata(parts: list[tuple[FloatArray, FloatArray | None]]) -> FloatArray:
     """Units of fixed tasks that count alike, as those of one sample, as in `units.Strata`."""
-    total, means, rests = sum(x.shape[1] for x, _ in parts), [], []
+    total = sum(x.shape[1] for x, _ in parts)
+    means: list[FloatArray] = []
+    rests: list[FloatArray] = []
     for x, sizes in parts:
         n = x.shape[1] if sizes is None else sizes.sum(axis=1, keepdims=True)
-        mean = x.sum(axis=1, keepdims=True) / n
-        rest = x - mean * (1 if sizes is None else sizes)
+        mean: FloatArray = x.sum(axis=1, keepdims=True) / n
+        rest: FloatArray = x - mean * (1 if sizes is None else sizes)
         more = np.sqrt(x.shape[1] / max(x.shape[1] - 1, 1))
         means.append(mean)
         rests.append(rest * (more / n))
@@ -370,7 +372,8 @@ def _with_more_epochs(a: FloatArray, b: FloatArray, n_epochs: int) -> FloatArray
 
     (n_a, mean_a, sd_a), (n_b, mean_b, sd_b) = moments(a), moments(b)
     variances = [np.where(n > 1, sd**2, np.nan) for n, sd in ((n_a, sd_a), (n_b, sd_b))]
-    of_a, of_b = (np.where(np.isnan(v), np.nanmean(v), v) for v in variances)
+    filled: list[FloatArray] = [np.where(np.isnan(v), np.nanmean(v), v) for v in variances]
+    of_a, of_b = filled
     x = mean_b - mean_a
     now = float((of_a / n_a + of_b / n_b).mean())
     # What is not between items is within them: no more than all of the variance.

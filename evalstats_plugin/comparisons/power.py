@@ -534,7 +534,8 @@ class PowerSolver:
                 return self._simulated(pair, n, difference, goal["tail"])
 
             most = SIMULATED_UP_TO / self.spread.n_tasks
-            enough = search(power_at, min(found[pair], most), **goal, whole=True, most=most)
+            start = min(float(found[pair]), most)
+            enough = search(power_at, start, **goal, whole=True, most=most)
             found[pair] = enough if np.isfinite(enough) else np.fmax(found[pair], most)
         return found
 
@@ -569,8 +570,7 @@ class PowerSolver:
             def power_by(size: float, pair: int = pair) -> float:
                 return self._simulated(pair, float(n_items[pair]), size, tail)
 
-            start = found[pair] if np.isfinite(found[pair]) else top
-            start = min(start, top)
+            start = min(float(np.nan_to_num(found[pair], nan=top)), top)
             least = search(power_by, start, tail=tail, power=goal, whole=False, most=top)
             found[pair] = least if least <= top else np.nan
         return found
@@ -610,7 +610,8 @@ class PowerSolver:
         epochs = np.maximum(np.ceil(epochs), 1.0)
         for pair in self._simulated_at(n_items).tolist():
             if np.isfinite(epochs[pair]):
-                epochs[pair] = self._epochs(pair, float(n_items[pair]), difference, epochs[pair])
+                start = float(epochs[pair])
+                epochs[pair] = self._epochs(pair, float(n_items[pair]), difference, start)
         return epochs
 
     def _epochs(self, pair: int, n: float, difference: float, start: float) -> float:
@@ -799,8 +800,9 @@ def _in_proportion(row: PowerRow, end: float | None, middle: float | None) -> fl
     if row.quantity == "power":
         from scipy import special
 
-        ends = (special.ndtri(np.clip(x, 1e-12, 1 - 1e-12)) for x in (value, end, middle))
-        of_value, of_end, of_middle = ends
+        of_value, of_end, of_middle = (
+            float(special.ndtri(min(max(x, 1e-12), 1 - 1e-12))) for x in (value, end, middle)
+        )
         return float(special.ndtr(of_value + of_end - of_middle))
     found = end * value / middle
     return found if row.quantity == "difference" else int(np.ceil(found - 1e-9))

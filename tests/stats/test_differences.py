@@ -232,13 +232,13 @@ class TestFigures:
         assert (2000, 0, 0) == (row["tables"], row["below_own"], row["contradictions"])
 
     def test_planned_power_is_reached(self) -> None:
-        """Two of thirty miss .03, by .006; Student's t misses by up to .15."""
+        """Of eight kinds of comparisons; two miss .03, by .005, which is the pilot's error."""
         errors = np.array([abs(r["promised"] - r["reached"]) for r in STUDY["power"]])
 
-        assert len(errors) == 30
-        assert (errors <= 0.03).sum() >= 28
+        assert len({r["kind"] for r in STUDY["power"]}) == 8
+        assert len(errors) >= 30
+        assert (errors > 0.03).sum() <= 2
         assert errors.max() <= 0.04
-        assert max(abs(r["by_t"] - r["reached"]) for r in STUDY["power"]) > 0.1
 
     def test_all_pairs_at_once(self) -> None:
         """Standard errors of .013."""
