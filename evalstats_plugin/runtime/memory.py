@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,8 +95,10 @@ def budget() -> int | None:
 
 def _of_machine() -> int | None:
     found: list[int] = []
-    with suppress(AttributeError, OSError, ValueError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if sys.platform != "win32":
+        # Not every system that has the function knows these names, nor do all have it.
+        with suppress(AttributeError, OSError, ValueError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError, ValueError):
         found.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return min((n for n in found if n > 0), default=None)

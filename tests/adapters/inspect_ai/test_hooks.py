@@ -293,6 +293,7 @@ def test_the_registry_loads_nothing_heavy() -> None:
     assert not loaded & {"numpy", "pandas", "pyarrow", "scipy", "torch"}
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_the_bounds_are_metrics_of_returned_logs_if_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
     assert str(odd["metadata"] | ITEMS["1"]) == str(found)
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 1}])
 def test_summaries_in_parts_are_written_as_a_whole_would_be(
     layout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -72,7 +72,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
-@pytest.mark.needs("moto", "s3fs")
+@pytest.mark.needs("moto", "s3fs", "inspect_ai>=0.3.285")
 def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
     """A log that was changed after it was read is left alone; so is one with nothing to change."""
     log = bucket / "a.eval"
