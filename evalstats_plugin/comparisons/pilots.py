@@ -433,7 +433,7 @@ def search(
     short, enough = least, most
     for _ in range(14):
         short, enough = (short, at) if reached >= power else (at, enough)
-        lead = max(float(special.ndtri(np.clip(reached, 1e-3, 1 - 1e-3))) + z, 0.5)
+        lead = max(float(special.ndtri(min(max(reached, 1e-3), 1 - 1e-3))) + z, 0.5)
         step = float(np.clip((goal + z) / lead, 0.3, 3.0))
         new = at * (step * step if whole else step)
         if not short < new < enough:
