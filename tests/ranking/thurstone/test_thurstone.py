@@ -262,3 +262,14 @@ def test_the_stored_study_supports_the_documentation():
     assert len(study["seeds"]) >= 20
     assert len(study["twins"]) >= 20
     assert all(row["same"] for row in study["seeds"] + study["twins"])
+
+
+def test_the_stored_study_of_the_prior_variance_says_that_it_is_not_found():
+    """From pairs that were asked, no evidence is within a factor of 1.3, as its user is told."""
+    file = FIXTURES / "validation" / "ranking_prior_variance.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))["sessions"]
+
+    for by in ("ep", "laplace"):
+        asked = [row["factor"] for row in rows if (row["pairs"], row["by"]) == ("order", by)]
+        assert 6 == len(asked)
+        assert max(asked) > 1.3
