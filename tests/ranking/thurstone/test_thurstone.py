@@ -251,7 +251,7 @@ def test_the_stored_study_supports_the_documentation():
     assert len(problems) >= 200
     assert np.mean([row["away"] <= 1 for row in problems]) >= 0.99
     # The controls: smaller errors than those stated, and other answers.
-    assert np.mean([row["away_of_a_tenth"] <= 1 for row in exact]) < 0.2
+    assert np.mean([row["away_of_a_tenth"] <= 1 for row in exact]) < 0.5
     others = [row[name] for row in problems if (name := "away_of_one_answer_more") in row]
     assert len(others) >= 20
     assert min(others) > 1
