@@ -1,7 +1,7 @@
 """CPU seconds and memory of ratings with intervals clustered by prompt, up to 10 million votes.
 
-``python -m benchmarks.votes [JOB…]``: 100 players with 1 million votes and 1,000 with 10 million, 20 votes
-a prompt, a sixth of them ties, fitted by Davidson's model. Reading is from CSV, of 1 million votes.
+``python -m benchmarks.votes [JOB…]``: 100 players with 1 million votes and 1,000 with 10 million:
+20 votes a prompt, a sixth of them ties, by Davidson's model. Reading is of 1 million from CSV.
 Every job is a process of its own on one thread; memory is the most that it held, data included,
 less what it held before it had any.
 """

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from io import StringIO
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 

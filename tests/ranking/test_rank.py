@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -284,3 +285,19 @@ def test_a_note_says_if_intervals_ignore_clusters() -> None:
 
 def test_a_ranking_is_printed_without_its_arrays() -> None:
     assert repr(rank(contests(30), rng=0)) == "<Ranking: 5 × RankedPlayer>"
+
+
+def test_the_stored_study_of_tournaments_supports_the_documentation():
+    """Intervals of differences, ranges of ranks and slopes; the control must fail."""
+    file = Path(__file__).parents[2] / "fixtures" / "validation" / "ranking_tournaments.json"
+    study = json.loads(file.read_text(encoding="utf-8"))
+    differences = np.array([row["differences"] for row in study["tournaments"]])
+
+    assert len(differences) >= 100
+    assert abs(differences.mean() - 0.95) < 0.005
+    assert differences.min() >= 0.9
+    assert np.mean([row["ranks"] for row in study["tournaments"]]) >= 0.95
+    assert np.mean([row["differences"] for row in study["control"]]) < 0.85
+    assert sum(row["unconnected"] for row in study["tournaments"]) >= 5
+    assert all(0.97 <= row["slope"] <= 1.03 for row in study["slopes"])
+    assert 5 == len(study["slopes"])

@@ -39,8 +39,9 @@ def judge_name() -> Any:
 def prior_sd() -> Any:
     """Return the field of the prior."""
     return under("Model")(
-        "Prior standard deviation of the ratings, in units of the noise of one answer.  [default: "
-        "as the file says, else 1]",
+        "Prior standard deviation of the ratings, in units of the noise of one answer. It is not "
+        "estimated: the answers to pairs that were chosen to tell much say too little about it.  "
+        "[default: as the file says, else 1]",
         metavar="SD",
     )
 

@@ -163,7 +163,9 @@ class Board(Stats):
         "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
         metavar="MODEL[=RATING]",
     )
-    html: str | None = file("Also write a page for browsers, and its numbers beside it, PATH.leaderboard.json.")
+    html: str | None = file(
+        "Also write a page for browsers, and its numbers beside it (.leaderboard.json)."
+    )
     method: Literal["bradley-terry", "thurstone"] = _model(
         "Rating model: Bradley–Terry (logistic noise), with Davidson's model of ties where there "
         "are any; or Thurstone (normal noise, a prior).",

@@ -310,11 +310,11 @@ def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]
     for record in records:
         baseline = record.get("baseline") or ARENA_HARD_BASELINE
         about = {k: v for k, v in record.items() if k not in ("games", "model", "baseline")}
-        for number, game in enumerate(record["games"]):
+        for number, game in enumerate(cast("list[Any]", record["games"])):
             pair = (baseline, record["model"])
             first, second = pair if number % 2 == 0 else pair[::-1]
-            score = game.get("score") if isinstance(game, dict) else None
-            made.append(about | {"model_a": first, "model_b": second, "winner": score})
+            whole: Record = cast("Record", game) if isinstance(game, dict) else {}
+            made.append(about | {"model_a": first, "model_b": second, "winner": whole.get("score")})
     notes = ["judgments of Arena-Hard: each game is a comparison, a large win counts as a win"]
     if not all(one.get("baseline") for one in records):
         notes.append(

@@ -22,7 +22,6 @@ from evalstats_plugin.ranking.ratings.likelihood import checked_prior
 from evalstats_plugin.ranking.thurstone.truncated import (
     LOG_ROOT_2PI,
     Slopes,
-    fast_log_ndtr,
     log_ndtr,
     log_probability,
     slopes,
@@ -65,7 +64,7 @@ class Sites:
             use = np.flatnonzero(weight)
             if len(use):
                 at = sign * difference[..., use] - tie
-                log_p = fast_log_ndtr(at)
+                log_p = log_ndtr(at)
                 ratio = np.exp(-0.5 * at * at - LOG_ROOT_2PI - log_p)
                 total[0][..., use] += weight[use] * log_p
                 total[1][..., use] += sign * weight[use] * ratio

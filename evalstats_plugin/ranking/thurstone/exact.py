@@ -157,7 +157,7 @@ def integrate(
         log_evidence=float(top[0, 0] + np.log(total[0, 0])),
         moments_error=max(errors[:2]),
         probabilities_error=max(errors[2:]),
-        points=sum(part.count for part in parts),
+        points=sum(part.points for part in parts),
         effective=parts[int(weight[0].argmax())].effective,
         draws=np.concatenate(taken),
     )
@@ -187,7 +187,7 @@ class _Given(NamedTuple):
     results: list[_Result]
     log_evidence: FloatArray
     kept: list[_Points]
-    count: int
+    points: int
     effective: float
 
     def draws(self, size: int) -> FloatArray:

@@ -13,18 +13,11 @@ LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 
 
 def log_ndtr(x: FloatArray) -> FloatArray:
-    """Log Φ(x)."""
-    return special.log_ndtr(x)
-
-
-def fast_log_ndtr(x: FloatArray) -> FloatArray:
     """Log Φ(x), by the logarithm of Φ where that does not underflow: a third of the time."""
     near = np.maximum(x, -37.0)
-    found: FloatArray = np.log(special.ndtr(near))
+    value: FloatArray = np.log(special.ndtr(near))
     far = x < near
-    if far.any():
-        found[far] = special.log_ndtr(x[far])
-    return found
+    return np.where(far, special.log_ndtr(x), value) if np.any(far) else value
 
 
 def log_probability(low: FloatArray, high: FloatArray) -> FloatArray:

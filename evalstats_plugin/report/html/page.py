@@ -162,7 +162,8 @@ def _contents(page: Page) -> dict[str, Any]:
 def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
     """Return the leaderboard as a page for browsers: one file without requests.
 
-    The script sorts and searches; without it the table is whole. Players, like all text from files, are escaped.
+    The script sorts and searches; without it the table is whole. Players, like all text from files,
+    are escaped.
     """
     from evalstats_plugin.report import rankings
 
