@@ -147,7 +147,7 @@ class _Tried(NamedTuple):
     name: str
     fit: Any
     loss: FloatArray
-    count: FloatArray
+    answers: FloatArray
     row: Candidate
 
 
@@ -254,7 +254,7 @@ def _compared(tried: list[_Tried]) -> Candidates:
     if not whole:
         raise DesignError("none of the candidates converged: fit item model rasch, or add answers")
     best = min(whole, key=lambda one: cast("float", one.row.log_loss))
-    count = best.count
+    count = best.answers
     apart = {
         one.name: (
             float((one.loss - best.loss).sum() / count.sum()),

@@ -236,7 +236,7 @@ def _margin_covariance(
 ) -> FloatArray:
     """Covariance of the margins of one model: P of all items of two margins, less the product."""
     m, expected = curve.shape[1], weight @ margins
-    one = np.arange(m)
+    one: NDArray[np.int64] = np.arange(m, dtype=np.int64)
     sets = np.stack([np.concatenate([one, first]), np.concatenate([one, second])], axis=1)
     together = margins.T @ (weight[:, None] * margins)
     # Where two margins share an item, it counts once.

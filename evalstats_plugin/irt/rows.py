@@ -386,7 +386,10 @@ def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
     if same.sum() < _FEWEST_IN_ORDER:
         return []
     score = totals.mean(axis=1)
-    correlation = float(np.corrcoef(_ranks(fit.ability[same]), _ranks(score[same]))[0, 1])
+    ranks = _ranks(fit.ability[same]), _ranks(score[same])
+    if min(map(np.ptp, ranks)) == 0:
+        return []
+    correlation = float(np.corrcoef(*ranks)[0, 1])
     if correlation >= _ODD_ORDER:
         return []
     return [

@@ -387,11 +387,11 @@ def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
 def one_thread() -> Generator[None, None, None]:
     """Limit NumPy's linear algebra, and torch if it is loaded, to one thread inside this block."""
     torch: Any = sys.modules.get("torch")
-    threads = None if torch is None else torch.get_num_threads()
     with _limited():
-        if threads is None:
+        if torch is None:
             yield
             return
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
             yield

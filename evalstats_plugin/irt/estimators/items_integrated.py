@@ -318,8 +318,9 @@ def _with_extremes(
     covariance = zeros((n, n), like) + math.nan
     covariance[inner[:, None], inner] = fit.covariance
     # How sure these models are to be right, their abilities being taken as known.
-    exact = array_of(np.stack([np.interp(as_array(ability), nodes(), p) for p in
-                               as_array(curve).T], axis=1), like)  # fmt: skip
+    theta, of_items = as_array(ability), as_array(curve)
+    each = [np.interp(theta, nodes(), of_items[:, j]) for j in range(of_items.shape[1])]
+    exact = array_of(np.stack(each, axis=1), like)
     exact[inner] = fit.probability
     return fit._replace(
         ability=ability, covariance=covariance, probability=exact, extreme=extreme,
