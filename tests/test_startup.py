@@ -80,6 +80,15 @@ def test_the_report_loads_neither_pandas_nor_scipy_stats() -> None:
     assert set() == _modules_after(_command("report", str(LOGS))) & HEAVY
 
 
+def test_the_items_of_a_small_fit_load_no_torch(tmp_path: Path) -> None:
+    """Neither do their residual correlations and what else makes an item suspect."""
+    table = tmp_path / "t.csv"
+    rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
+    table.write_text("\n".join(["model,item,score", *rows]))
+
+    assert "torch" not in _modules_after(_command("irt", "items", str(table)))
+
+
 def test_a_small_fit_loads_no_torch(tmp_path: Path) -> None:
     """Importing it takes longer than the fit, with its items, their errors and what is odd."""
     table = tmp_path / "t.csv"

@@ -252,9 +252,10 @@ def without_drift(
 
 def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     """Bank of a fit with one ability per model."""
-    known = fit.hyperparameters
-    error = float(np.nanmean(fit.ability_std_error**2))
-    spread = float(np.sqrt(max(fit.ability.var() - error, 0.05 * fit.ability.var(), 1e-6)))
+    mean, spread = fit.ability_distribution
+    if "ability_sd" not in fit.hyperparameters:
+        error, told = float(np.nanmean(fit.ability_std_error**2)), fit.ability[fit.endless == 0]
+        spread = float(np.sqrt(max(told.var() - error, 0.05 * told.var(), 1e-6)))
     covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
     guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
     bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
@@ -262,8 +263,8 @@ def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
         bank,
         guessing=guessing,
         upper=fit.upper,
-        ability_mean=float(known.get("ability_mean", fit.ability.mean())),
-        ability_sd=float(known.get("ability_sd", spread)),
+        ability_mean=mean,
+        ability_sd=spread,
         abilities=fit.ability,
     )
 

@@ -36,7 +36,7 @@ from evalstats_plugin.cli.shell.running import (
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
-from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
+from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS
 from evalstats_plugin.runtime.files import number_in
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ _SUMMARIES = {
     "capabilities": "Find what items need beyond one ability, and which models have it.",
     "dif": "Find items that are harder for some models than for others of equal ability.",
     "holdout": "Predict answers that the fit did not see.",
+    "choose": "Compare item models, and say which to take.",
 }
 
 _MODULES = {"capabilities": "evalstats_plugin.cli.pool"}
@@ -196,6 +197,11 @@ class Options:
         "shifted-size and temporal.",
         type=click.Path(), metavar="CSV",
     )  # fmt: skip
+    candidate: tuple[str, ...] = _fit(
+        f"Item models compared: {', '.join(CANDIDATES)}; may be repeated.  [default: those that so "
+        "many models can tell apart]",
+        default=(), show_default=False, metavar="NAME,...",
+    )  # fmt: skip
     draws: int = _fit(
         "Number of random splits of each mask.", default=5, type=POSITIVE, metavar="N"
     )
@@ -224,6 +230,12 @@ class Options:
         "CSV file with the columns model and group: groups with their own mean and spread of "
         "abilities (estimator mml).",
         type=click.Path(), metavar="CSV",
+    )  # fmt: skip
+    zero: str = _fit(
+        "What ability 0 is: items, a model that answers the average item right half of the time, "
+        "which other models do not move; models, where these sum to 0 or are N(0, 1); or a model's "
+        "name.",
+        default="items", metavar="items|models|MODEL",
     )  # fmt: skip
     set: Mapping[str, str] | None = _fit(
         "Options of the estimator, such as strength=2,optimiser=lbfgs of map, prior=weak of mml or "
@@ -265,6 +277,12 @@ class Options:
         return "all" if "all" in names else list(dict.fromkeys(names))
 
     @property
+    def candidates(self) -> Sequence[str] | None:
+        """Names of the item models to compare; None for the usual ones."""
+        names = [name.strip() for text in self.candidate for name in text.split(",")]
+        return list(dict.fromkeys(names)) or None
+
+    @property
     def fitted_model(self) -> str:
         """Return the item model with what the options imply."""
         return "factor" if self.is_factor else self.item_model or "2pl"
@@ -276,6 +294,8 @@ class Options:
                 f"item model {self.item_model} has one ability per model: leave --dimensions out, "
                 "or pass --item-model factor"
             )
+        if self.is_factor and self.zero != "items":
+            raise SelectionError("--zero needs one ability of each model: leave it out")
         if self.set:
             self._check_settings()
         if self.over is not None and self.bootstrap is None:
@@ -328,6 +348,7 @@ class Options:
                 device=self.device,
                 rng=self.seed,
                 guessing=parse_guessing(self.guessing),
+                zero=self.zero,
                 options=options,
             )
 
@@ -342,7 +363,7 @@ class Options:
         }
 
 
-_FITTED = ("item_model", "estimator", "guessing", "groups", "device", "seed")
+_FITTED = ("item_model", "estimator", "guessing", "groups", "zero", "device", "seed")
 
 _ONE_ABILITY = [name for name in ITEM_MODELS if name != "factor"]
 _one_ability = {
@@ -353,7 +374,11 @@ _one_ability = {
 
 
 @click.command(cls=Command)
-@takes("asked", Options, without=("bank", "to", "features", "focal", "mask", "about", "draws"))
+@takes(
+    "asked",
+    Options,
+    without=("bank", "to", "features", "focal", "mask", "about", "candidate", "draws"),
+)
 @on_logs("abilities")
 def fit(run: Run, *, asked: Options) -> None:
     """Fit an item response model, and show the abilities of the models.
@@ -478,7 +503,10 @@ def score(run: Run, *, asked: Options) -> None:
 @takes(
     "asked",
     Options,
-    only=("to", *_FITTED, "confidence_level", "baseline", "save"),
+    only=(
+        *("to", *(name for name in _FITTED if name != "zero")),
+        *("confidence_level", "baseline", "save"),
+    ),
     item_model=_one_ability,
 )
 @on_logs("abilities")
@@ -575,6 +603,26 @@ def holdout(run: Run, *, asked: Options) -> None:
         )
     how = {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed}
     run.show(_noted(results, notes), how, report.HELD_OUT)
+
+
+@click.command(cls=Command)
+@takes("asked", Options, only=("candidate", "draws", "device"))
+@on_logs()
+def choose(run: Run, *, asked: Options) -> None:
+    """Compare item models by answers held out, AIC, BIC and residuals, and say which to take.
+
+    Chosen is the simplest whose log loss on the same held-out answers is within one standard error
+    of the best one's. PATHS are results files, folders or patterns.
+    """
+    from evalstats_plugin.irt.choosing import choose_model
+    from evalstats_plugin.report import abilities as report
+
+    matrix, notes = _matrix(run)
+    with _work_on(matrix, "comparing item models of", run.output):
+        results = choose_model(
+            matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
+        )
+    run.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
 
 
 def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:

@@ -8,8 +8,9 @@ discrimination a of either sign, guessing c and upper asymptote u.
 * `abilities`, `factor_abilities`, `bootstrap_abilities`, `uncertainty`: the tables of models and
   items, and how sure abilities are by each recipe (`rows`, `bootstrap`)
 * `reliability`, `marginal_reliability`, `item_information`, `test_information`: precision of a test
-* `item_fit`, `s_x2`, `person_fit`, `suspect_items`, `q3`, `item_dif`, `hold_out`: does the model
+* `item_fit`, `s_x2`, `m2`, `person_fit`, `suspect_items`, `q3`, `item_dif`, `hold_out`: does it
   fit? (`fit_statistics`, `suspects`, `dif`, `holdout`)
+* `choose_model`: item models side by side, and which to take (`choosing`)
 * `predict_items`, `text_features`: items that no model answered (`new_items`)
 * `link`, `seed_spread`: several fits on one scale (`linking`)
 * `simulate_responses`, `simulate_response_patterns`: answers with a known truth

@@ -4,14 +4,17 @@ from evalstats_plugin.irt.answers import ability_matrix as ability_matrix
 from evalstats_plugin.irt.bootstrap import RECIPES as RECIPES
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities as bootstrap_abilities
 from evalstats_plugin.irt.bootstrap import uncertainty as uncertainty
+from evalstats_plugin.irt.choosing import choose_model as choose_model
 from evalstats_plugin.irt.dif import item_dif as item_dif
 from evalstats_plugin.irt.fit_statistics import item_fit as item_fit
+from evalstats_plugin.irt.fit_statistics import m2 as m2
 from evalstats_plugin.irt.fit_statistics import person_fit as person_fit
 from evalstats_plugin.irt.fit_statistics import s_x2 as s_x2
 from evalstats_plugin.irt.fitting import fit_irt as fit_irt
 from evalstats_plugin.irt.holdout import hold_out as hold_out
 from evalstats_plugin.irt.linking import link as link
 from evalstats_plugin.irt.linking import seed_spread as seed_spread
+from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATES
 from evalstats_plugin.irt.methods import ESTIMATORS as ESTIMATORS
 from evalstats_plugin.irt.methods import ITEM_MODELS as ITEM_MODELS
 from evalstats_plugin.irt.methods import MASKS as MASKS

@@ -24,6 +24,12 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
+from evalstats_plugin.irt.model.scale import (
+    Curves,
+    counted_from_zero,
+    link_through_items,
+    zero_used,
+)
 from evalstats_plugin.irt.rows import Abilities, abilities, check_level
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray
@@ -99,7 +105,9 @@ def bootstrap_abilities(
     drawn = stream(rng, "resampled abilities")
     found = _refitted(fit, matrix, counts, over, n_resamples, level, drawn)
     spread = np.nan_to_num(found.ability.std_error, nan=np.inf)
-    whole = np.isfinite(found.covariance).all()
+    ends, (lowest, highest) = fit.endless, fit.limits(level)
+    told = np.isfinite(found.covariance.diagonal())
+    whole = told[ends == 0].all()
     resampled = replace(
         fit,
         ability_covariance=found.covariance if whole else np.diag(spread**2),
@@ -108,8 +116,11 @@ def bootstrap_abilities(
     )
     results = abilities(resampled, matrix, **shown)
     limits = {
-        model: (finite(low), finite(high))
-        for model, low, high in zip(fit.models, found.ability.low, found.ability.high, strict=True)
+        model: (finite(lowest[i]), finite(highest[i]))
+        # A model all right is so in every refit; the answers set it a limit on one side.
+        if ends[i]
+        else (finite(found.ability.low[i]), finite(found.ability.high[i]))
+        for i, model in enumerate(fit.models)
     }
     rows = (replace(r, low=limits[r.model][0], high=limits[r.model][1]) for r in results.rows)
     return replace(results, rows=tuple(rows))
@@ -125,13 +136,13 @@ def _refitted(
     rng: np.random.Generator,
 ) -> Bootstrap:
     """Refit: from the first fit where the estimator can, else each time from nothing."""
-    from evalstats_plugin.irt.estimators.refits import bootstrap, bootstrap_by
+    from evalstats_plugin.irt.estimators.refits import First, bootstrap, bootstrap_by
 
     options = _options(fit, over, n_resamples, level)
     clusters = _clusters(matrix) if over == "clusters" else None
     quick = {"mml-items": tuple(OVER), "cml-items": ("items", "clusters")}
     if over in quick.get(fit.estimator, ()) and not fit.guessing.any():
-        return bootstrap(counts, options, rng, clusters=clusters)
+        return bootstrap(counts, First.of(fit), options, rng, clusters=clusters)
     if over == "new-items":
         msg = "new items are drawn from the population that estimator mml-items estimates, without "
         raise SelectionError(msg + "guessing: draw items, or simulate answers (parametric)")
@@ -143,11 +154,12 @@ def _refitted(
     if fit.guessing.any() and fit.item_model not in ("3pl", "4pl"):
         counts = replace(counts, guess=counts.right.new_tensor(fit.guessing))
 
-    def fitted(data: Counts, models: Any, items: Any) -> FloatArray:
+    def fitted(data: Counts, models: Any, items: Any) -> IRTFit:
         part = submatrix(matrix, models, items)
-        return cast("IRTFit", fit_counts(part, data, fit.item_model, chosen, rng)).ability
+        return cast("IRTFit", fit_counts(part, data, fit.item_model, chosen, rng))
 
-    return bootstrap_by(fitted, counts, fit.predict(plug_in=True), options, rng, clusters)
+    chance = fit.predict(plug_in=True)
+    return bootstrap_by(fitted, counts, First.of(fit), chance, options, rng, clusters)
 
 
 def _same_model(fit: IRTFit) -> MmlOptions:
@@ -380,7 +392,7 @@ class _Recipes:
 
     def of(self, name: str) -> Limits:
         if name == "model":
-            return self._normal(self.fit.ability, self.fit.ability_std_error)
+            return self.fit.ability, *self.fit.limits(self.level), self.fit.ability_std_error
         if name == "sandwich":
             return self._normal(self.fit.ability, self._sandwich())
         if name in OVER:
@@ -388,8 +400,12 @@ class _Recipes:
                 self.fit, self.matrix, self.counts, name, self.n_resamples, self.level,
                 child(stream(self.seed, "resamples of recipes"), name),
             ).ability  # fmt: skip
-            shift = self.fit.ability.mean()
-            return self.fit.ability, found.low + shift, found.high + shift, found.std_error
+            ends, limits = self.fit.endless, self.fit.limits(self.level)
+            low, high = (
+                np.where(ends == 0, drawn, own)
+                for drawn, own in zip((found.low, found.high), limits, strict=True)
+            )
+            return self.fit.ability, low, high, found.std_error
         if name.startswith("mcmc"):
             kind = "hdi" if name == "mcmc-hdi" else "percentile"
             other = self._posterior("mcmc", McmcOptions(draws=500, warm_up=200), self.seed)
@@ -410,22 +426,28 @@ class _Recipes:
         return ability, ability - width, ability + width, error
 
     def _sandwich(self) -> FloatArray:
-        from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+        from evalstats_plugin.irt.estimators.items_integrated import items_integrated, taking_part
         from evalstats_plugin.irt.estimators.refits import refitter
 
         if self.fit.estimator == "mml":
             how = replace(_same_model(self.fit), sandwich=True)
-            again = cast("Any", fit_irt(self.matrix, str(self.fit.item_model), options=how))
-            return np.asarray(again.ability_std_error)
+            zero = zero_used(self.fit)
+            again = fit_irt(self.matrix, str(self.fit.item_model), options=how, zero=zero)
+            return np.asarray(cast("Any", again).ability_std_error)
         if self.fit.estimator != "mml-items" or self.fit.guessing.any():
             msg = "a sandwich is of estimators mml-items, without guessing, and mml"
             raise SelectionError(msg)
         kind = cast("Any", self.fit.item_model)
-        ready = refitter(self.counts, items_integrated(self.counts, kind), kind)
+        inner = taking_part(self.counts)
+        part = self.counts.of_models(inner)
+        ready = refitter(part, items_integrated(part, kind), kind)
         has_clusters = self.matrix.clusters is not None
         places = _clusters(self.matrix) if has_clusters else np.arange(len(self.matrix.item_ids))
-        covariance = ready.sandwich(self.counts.right.new_tensor(places).long())
-        return np.sqrt(covariance.diagonal().cpu().numpy())
+        at = inner.cpu().numpy()
+        covariance = np.full((len(self.fit.models),) * 2, np.nan)
+        covariance[np.ix_(at, at)] = ready.sandwich(part.right.new_tensor(places).long()).cpu()
+        trials = self.counts.trials.cpu().numpy()
+        return np.sqrt(counted_from_zero(self.fit, trials, covariance, own=False).diagonal())
 
     def _posterior(self, estimator: str, options: Any, seed: int) -> IRTFit:
         """Fit a posterior, unless it was fitted before."""
@@ -436,17 +458,15 @@ class _Recipes:
         if key not in self.made:
             self.made[key] = fit_irt(
                 self.matrix, cast("Any", self.fit.item_model), estimator, options=options, rng=seed,
-                device=self.device,
+                device=self.device, zero=zero_used(self.fit),
             )  # fmt: skip
         return self.made[key]
 
     def _on_scale(
         self, other: IRTFit, limits: Callable[[], tuple[FloatArray, FloatArray]]
     ) -> Limits:
-        """Put a posterior on the scale of the fit, by mean ability and mean log discrimination."""
-        steep = [np.log(np.abs(one.discrimination)).mean() for one in (other, self.fit)]
-        scale = float(np.exp(steep[0] - steep[1])) if self.fit.item_model == "2pl" else 1.0
-        shift = self.fit.ability.mean() - scale * other.ability.mean()
+        """Put a posterior on the scale of the fit, through its items."""
+        scale, shift = link_through_items(Curves.of(other), Curves.of(self.fit))
         low, high = limits()
         error = scale * other.ability_std_error
         return scale * other.ability + shift, scale * low + shift, scale * high + shift, error

@@ -149,6 +149,130 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     )  # fmt: skip
 
 
+MOST_ITEMS_OF_M2 = 40
+"""Items up to which M2 is computed: its matrices have a row for each pair."""
+
+
+def m2(fit: IRTFit, responses: ResponsesLike) -> PairFit:
+    """Test the fit of a whole model by M2, from the shares right on items and pairs of items.
+
+    Limited information: with many items most patterns of answers are seen once or never, but every
+    pair is seen by all models [MO06]_.
+
+    Parameters
+    ----------
+    fit
+        Fit of the same models and items by estimator ``"mml"``, Rasch, 2PL or 3PL, of up to 40
+        items.
+    responses
+        One epoch of each item, right or wrong; models that did not answer all are left out.
+
+    Raises
+    ------
+    DesignError
+        Another estimator or item model, more items, partial credit or epochs, or too few answers.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, m2, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=400, n_items=6, item_model="rasch")
+    >>> found = m2(fit_irt(matrix, "rasch"), matrix)
+    >>> found.df, found.p_value > 0.01
+    (14, True)
+    """
+    matrix = matrix_of(responses)
+    cells = cells_of(fit, matrix)
+    m, whole = len(fit.item_ids), (cells.trials > 0).all(axis=1)
+    right = cells.right[whole]
+    n = len(right)
+    if fit.estimator != "mml" or fit.item_model == "4pl" or "groups" in fit.hyperparameters:
+        raise DesignError("M2 is of estimator mml, item models rasch, 1pl, 2pl and 3pl, one group")
+    if m > MOST_ITEMS_OF_M2 or m < 3 or n < 2:
+        raise DesignError(f"M2 needs 3 to {MOST_ITEMS_OF_M2} items and models that took all")
+    if cells.trials.max() > 1 or not np.isin(right, (0, 1)).all():
+        raise DesignError("M2 needs right or wrong answers of one epoch")
+    mean, sd = fit.ability_distribution
+    at, weight = _NODES, np.exp(-(_NODES**2) / 2)
+    weight = weight / weight.sum()
+    curve, up = _curves_at(fit, mean + sd * at)
+    first, second = np.triu_indices(m, 1)
+    observed = np.concatenate([right.mean(axis=0), (right.T @ right / n)[first, second]])
+    margins = np.concatenate([curve, curve[:, first] * curve[:, second]], axis=1)
+    expected = weight @ margins
+    spread = _margin_covariance(curve, margins, weight, first, second)
+    by = _margin_derivatives(fit, curve, up, weight, at, (first, second))
+    inverse = np.linalg.pinv(spread, hermitian=True)
+    held = inverse @ by
+    inverse = inverse - held @ np.linalg.pinv(by.T @ held) @ held.T
+    away = observed - expected
+    statistic, df = float(n * away @ inverse @ away), len(away) - int(np.linalg.matrix_rank(by))
+    p = float(special.chdtrc(df, statistic)) if df > 0 else np.nan
+    rmsea = float(np.sqrt(max(statistic - df, 0.0) / (df * (n - 1)))) if df > 0 else np.nan
+    return PairFit(statistic, df, p, rmsea)
+
+
+class PairFit(NamedTuple):
+    """M2, and how far a model is from the truth for each degree of freedom."""
+
+    statistic: float
+    df: int
+    p_value: float
+    rmsea: float
+    """Root-mean-square error of approximation; below .05 is called close."""
+
+
+def _curves_at(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """P(right), and of that what ability makes, at abilities, (Q, M) each."""
+    up = special.expit(at[:, None] * fit.discrimination + fit.intercept)
+    return fit.guessing + (fit.upper - fit.guessing) * up, up
+
+
+def _margin_covariance(
+    curve: FloatArray,
+    margins: FloatArray,
+    weight: FloatArray,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+) -> FloatArray:
+    """Covariance of the margins of one model: P of all items of two margins, less the product."""
+    m, expected = curve.shape[1], weight @ margins
+    one: NDArray[np.int64] = np.arange(m, dtype=np.int64)
+    sets = np.stack([np.concatenate([one, first]), np.concatenate([one, second])], axis=1)
+    together = margins.T @ (weight[:, None] * margins)
+    # Where two margins share an item, it counts once.
+    for s, own in enumerate(sets):
+        shared = (sets[:, :, None] == own).any(axis=2)
+        for t in np.flatnonzero(shared.any(axis=1)):
+            items = np.unique(np.concatenate([own, sets[t]]))
+            together[s, t] = weight @ curve[:, items].prod(axis=1)
+    return together - np.outer(expected, expected)
+
+
+def _margin_derivatives(
+    fit: IRTFit,
+    curve: FloatArray,
+    up: FloatArray,
+    weight: FloatArray,
+    at: FloatArray,
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> FloatArray:
+    """Derivatives of the margins by the parameters, where abilities are N(0, 1), (S, P)."""
+    m, (first, second) = curve.shape[1], pairs
+    height = fit.upper - fit.guessing
+    slope = height * up * (1 - up)
+    found: list[FloatArray] = []
+    by_own = [slope, slope * at[:, None]] + ([1 - up] if fit.item_model == "3pl" else [])
+    for k, own in enumerate(by_own):
+        columns = np.zeros((m + len(first), m))
+        columns[:m] = np.diag(weight @ own)
+        rows = m + np.arange(len(first))
+        columns[rows, first] = weight @ (own[:, first] * curve[:, second])
+        columns[rows, second] = weight @ (own[:, second] * curve[:, first])
+        common = k == 1 and fit.item_model in ("rasch", "1pl")
+        found.append(columns.sum(axis=1, keepdims=True) if common else columns)
+    return np.concatenate(found, axis=1)
+
+
 def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     """Return infit, outfit and lz of each model's answers, one line per model.
 
@@ -182,9 +306,8 @@ def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     # Estimator "mml" shrinks abilities to the mean of their distribution, the others do not.
     pull: FloatArray | float = 0.0
     if fit.estimator == "mml":
-        known = fit.hyperparameters
-        away = fit.ability - float(known.get("ability_mean", 0.0))
-        pull = -away / float(known.get("ability_sd", 1.0)) ** 2
+        mean, sd = fit.ability_distribution
+        pull = -(fit.ability - mean) / sd**2
     return pd.DataFrame(
         {
             "model": fit.models,
@@ -441,10 +564,9 @@ def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray
         z: FloatArray = (at[:, None] - mean) / sd
         weight: FloatArray = np.exp(-(z**2) / 2) @ (size / sd)
         return at, weight
-    mean = float(known.get("ability_mean", fit.ability.mean()))
+    mean, sd = fit.ability_distribution
     if "ability_sd" not in known:
         notes.append("abilities are taken as normal with the mean and spread of these models")
-    sd = float(known.get("ability_sd", fit.ability.std(ddof=1)))
     return mean + sd * _NODES, np.exp(-(_NODES**2) / 2)
 
 

@@ -76,6 +76,7 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
+    zero: str = "items",
     options: FitOptions | None = None,
 ) -> IRTFit: ...
 
@@ -90,6 +91,7 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
+    zero: str = "items",
     options: FitOptions | None = None,
 ) -> FactorFit: ...
 
@@ -104,6 +106,7 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
+    zero: str = "items",
     options: FitOptions | None = None,
 ) -> IRTFit | FactorFit: ...
 
@@ -117,6 +120,7 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
+    zero: str = "items",
     options: FitOptions | None = None,
 ) -> IRTFit | FactorFit:
     """Fit an item response model: abilities with their covariance, and items.
@@ -149,6 +153,12 @@ def fit_irt(
         ``"choices"`` is 1 / number of choices where the log says how many there are, else 0. The
         default is 0: answers of real models to questions with 4 choices are predicted better with
         it than with .25 (docs/explanation/methods.md).
+    zero
+        What the scale of one ability is counted from. ``"items"``: 0 is the ability of a model that
+        answers the average item right half of the time (halfway between chance and all right), and
+        1 is one logit on an item of root-mean-square discrimination; other models do not move it.
+        A model's name: 0 is its ability. ``"models"``: the estimator's own scale, on which the
+        abilities of these models sum to 0 or are N(0, 1).
     options
         The record of the estimator or item model: `MmlOptions`, `MmlItemsOptions`, `MapOptions`,
         `JmlOptions`, `ViOptions`, `SviOptions`, `McmcOptions` or `FactorOptions`.
@@ -171,7 +181,7 @@ def fit_irt(
     >>> matrix, _ = simulate_responses(rng=0, n_models=12, n_items=60, item_model="rasch")
     >>> fit = fit_irt(matrix, "rasch")
     >>> fit.estimator, fit.identification
-    ('mml-items', 'abilities sum to 0')
+    ('mml-items', '0 is where the average item is answered right halfway')
     >>> fit_irt(matrix, "rasch", options=MmlOptions(prior="weak")).estimator
     'mml'
     >>> float(fit_irt(matrix, "rasch", guessing={"task": 0.2}).guessing[0])
@@ -186,8 +196,9 @@ def fit_irt(
     light = device == "auto" and dtype == "float64" and is_light(chosen, shape)
     if not light:
         need_torch(NEEDING_TORCH)
-    from evalstats_plugin.irt.model.arrays import array_of
+    from evalstats_plugin.irt.model.arrays import array_of, as_array
     from evalstats_plugin.irt.model.data import counts_of
+    from evalstats_plugin.irt.model.scale import on_zero
 
     if isinstance(matrix, ResponseStore) and isinstance(chosen.options, MmlOptions):
         from evalstats_plugin.irt.model.stored import stored_counts
@@ -214,9 +225,14 @@ def fit_irt(
     if chance is not None:
         check_guessing(chosen, item_model)
         counts = replace(counts, guess=array_of(chance, counts.right))
-    # Threads of NumPy's linear algebra would wait for one another longer than such a fit takes.
-    with one_thread() if light else nullcontext():
+    # Threads would wait for one another longer than such a fit, or a sweep of draws, takes.
+    alone = light or chosen.estimator == "mcmc"
+    with one_thread() if alone else nullcontext():
         fit = fit_counts(matrix, counts, item_model, chosen, stream(rng, "item response model"))
+    if fit.item_model != "factor":
+        trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
+        fit = on_zero(cast("IRTFit", fit), zero, trials)
+        fit = fit if isinstance(matrix, ResponseStore) else replace(fit, data=matrix)
     about: dict[str, object] = {"reason": chosen.reason}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
@@ -23,7 +23,7 @@ from evalstats_plugin.irt.fitting import (
     choose,
     fit_counts,
 )
-from evalstats_plugin.irt.methods import ESTIMATORS, MASKS, MmlOptions
+from evalstats_plugin.irt.methods import ESTIMATORS, MASKS, FactorOptions, FitOptions, MmlOptions
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray
@@ -149,6 +149,26 @@ def hold_out(
     return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
 
 
+def predicted(
+    matrix: ResponseMatrix,
+    item_model: str,
+    estimator: str,
+    options: FitOptions | None,
+    *,
+    seeds: Sequence[int],
+    device: str = "auto",
+) -> Iterator[tuple[Any, FloatArray, Any]]:
+    """Counts, predictions (N, M) and the held-out cells of each random split; see `hold_out`."""
+    from evalstats_plugin.irt.model.data import counts_of
+
+    counts = counts_of(matrix, device=device)
+    observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
+    dimensions = options.dimensions if isinstance(options, FactorOptions) else "auto"
+    data = _Data(counts, observed, {}, item_model, estimator, dimensions, options)
+    for found, test in parallel_map(partial(_predicted, data), [("random", s) for s in seeds]):
+        yield counts, found, test
+
+
 class _Data(NamedTuple):
     """What all draws have in common."""
 
@@ -158,6 +178,8 @@ class _Data(NamedTuple):
     item_model: str
     estimator: str
     dimensions: int | str
+    options: FitOptions | None = None
+    """Those of the estimator; None for its default."""
 
 
 def _predicted(data: _Data, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
@@ -247,19 +269,29 @@ def _estimator(data: _Data, rng: np.random.Generator) -> Any:
     if data.item_model == "factor":
         k = cast("int | Literal['auto']", data.dimensions)
         return partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
-    if data.estimator == "mml-items":
+    if data.estimator == "mml-items" and data.options is None:
         return partial(fit_curves, kind=data.item_model)
-    return partial(_fitted, item_model=data.item_model, estimator=data.estimator, rng=rng)
+    return partial(
+        _fitted, item_model=data.item_model, estimator=data.estimator, rng=rng, given=data.options
+    )
 
 
-def _fitted(counts: Any, item_model: str, estimator: str, rng: np.random.Generator) -> Any:
+def _fitted(
+    counts: Any,
+    item_model: str,
+    estimator: str,
+    rng: np.random.Generator,
+    given: FitOptions | None = None,
+) -> Any:
     """P(right) by any estimator, shape (N, M)."""
     trials = counts.trials.cpu().numpy()
     scores = np.where(trials > 0, counts.right.cpu().numpy() / np.maximum(trials, 1), np.nan)
     named = ResponseMatrix.from_array(scores)
     # Without an item prior a probability can be 0 or 1.
     few = scores.shape[1] < FEW_ITEMS
-    options = MmlOptions(prior="weak" if few else "estimated") if estimator == "mml" else None
+    options = given
+    if options is None and estimator == "mml":
+        options = MmlOptions(prior="weak" if few else "estimated")
     chosen = choose(item_model, estimator, scores.shape, options)
     fit = fit_counts(named, counts, item_model, chosen, rng)
     return counts.right.new_tensor(fit.predict())

@@ -18,6 +18,7 @@ from scipy import special
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.scale import Line, rescaled
 from evalstats_plugin.stats.arrays import FloatArray
 
 Method = Literal["mean-mean", "mean-sigma", "haebara", "stocking-lord"]
@@ -89,9 +90,7 @@ def linking_constants(
         found = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
         return _link(found, len(i), method)
     i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
-    known = fit_a.hyperparameters
-    centre = float(known.get("ability_mean", fit_a.ability.mean()))
-    sd = float(known.get("ability_sd", fit_a.ability.std()))
+    centre, sd = fit_a.ability_distribution
     at = centre + sd * _NODES
     a, b = _items(fit_a, i), _items(fit_b, j)
     if method == "mean-sigma":
@@ -105,33 +104,16 @@ def linking_constants(
 
 def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
     """Return `fit_b` with its abilities and items transformed by the link `found`."""
-    slope, intercept = found.slope, found.intercept
-    known = fit_b.hyperparameters
-    kept: dict[str, Any] = {"link": found._asdict() | {"covariance": found.covariance.tolist()}}
-    if "upper" in known:
-        kept["upper"] = known["upper"]
-    if "ability_sd" in known:
-        kept["ability_mean"] = slope * float(known.get("ability_mean", 0.0)) + intercept
-        kept["ability_sd"] = slope * float(known["ability_sd"])
     by_constants = np.stack([fit_b.ability, np.ones_like(fit_b.ability)], axis=1)
-    covariance = None
-    if fit_b.item_covariance is not None:
-        turn = np.eye(fit_b.item_covariance.shape[1])
-        turn[0, 0], turn[1, 0] = 1 / slope, -intercept / slope
-        covariance = turn @ fit_b.item_covariance @ turn.T
+    linked = rescaled(fit_b, Line(found.slope, found.intercept))
+    about = found._asdict() | {"covariance": found.covariance.tolist()}
     return replace(
-        fit_b,
-        ability=slope * fit_b.ability + intercept,
-        ability_covariance=slope**2 * fit_b.ability_covariance
+        linked,
+        ability_covariance=linked.ability_covariance
         + by_constants @ found.covariance @ by_constants.T,
-        discrimination=fit_b.discrimination / slope,
-        difficulty=slope * fit_b.difficulty + intercept,
-        discrimination_std_error=fit_b.discrimination_std_error / slope,
-        difficulty_std_error=slope * fit_b.difficulty_std_error,
-        item_covariance=covariance,
         predicted=fit_b.predict(),
         identification=f"linked to another fit: {fit_a.identification}",
-        hyperparameters=kept,
+        hyperparameters=linked.hyperparameters | {"link": about},
     )
 
 

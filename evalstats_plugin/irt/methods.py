@@ -26,6 +26,21 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+CANDIDATES: Mapping[str, str] = MappingProxyType(
+    {
+        "rasch": "items differ in difficulty alone",
+        "2pl": "items differ in difficulty and discrimination",
+        "common-c": "as 2pl, and all items have one chance of a right answer without knowing it",
+        "3pl": "as 2pl, and each item has a chance of its own",
+        "factor-2": "models have two abilities",
+        "factor-3": "models have three abilities",
+    }
+)
+"""Candidates of `choose_model`, the simplest first."""
+
+ITEM_ZERO = "0 is where the average item is answered right halfway"
+"""Identification of the scale of the items."""
+
 ItemPrior = Literal["none", "weak", "estimated"]
 ViPrior = Literal["hierarchical", "vague", "gaussian-gamma"]
 SviPrior = Literal["hierarchical", "gaussian-gamma"]

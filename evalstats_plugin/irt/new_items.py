@@ -453,7 +453,8 @@ def _scores(fit: IRTFit, found: _Regression, learnt: _Learnt) -> FloatArray:
     """P(right) of models (N,) on new items (K,): sums over ability, difficulty and slope."""
     nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES)
     mass = mass / mass.sum()
-    ability, variance = fit.ability[:, None], np.diagonal(fit.ability_covariance)[:, None]
+    # A model all right has no error; its ability is taken as known.
+    ability, variance = fit.ability[:, None], np.nan_to_num(fit.ability_std_error)[:, None] ** 2
     p = np.zeros((len(ability), len(found.mean)))
     for node, weight in zip(nodes, mass, strict=True):
         slope = learnt.slope + learnt.slope_spread * node

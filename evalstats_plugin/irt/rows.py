@@ -118,7 +118,7 @@ class Ability:
     item_model: str
     estimator: str
     scale: str
-    """What fixes the scale, such as ``"abilities sum to 0"``."""
+    """What fixes the scale: where 0 is."""
     notes: tuple[str, ...] = ()
 
 
@@ -256,6 +256,9 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
     low, high = fit.limits(level)
     order = np.argsort(-steady(fit.ability), kind="stable")
     extreme = {0.0: ("no answer right",), 1.0: ("every answer right",)}
+    if fit.endless.any():
+        extreme[0.0] = ("no answer right: it may be less able by any amount",)
+        extreme[1.0] = ("every answer right: it may be more able by any amount",)
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
         "n_items": totals.there.sum(axis=1)[order].tolist(),
@@ -292,7 +295,7 @@ def _differences(
         "low": finite_values(difference - width),
         "high": finite_values(difference + width),
         "p_value": finite_values(p),
-        "p_adjusted": finite_values(holm(p)) if np.isfinite(p).all() else [None] * len(p),
+        "p_adjusted": finite_values(_adjusted(p)),
         "prob_better": finite_values(special.ndtr(z)),
     }
     scale = _scale(fit, matrix)
@@ -305,6 +308,13 @@ def _differences(
         "higher_is_better": True,
     }
     return records(Comparison, columns, same)
+
+
+def _adjusted(p: FloatArray) -> FloatArray:
+    """P-values adjusted by Holm; models without an error are no comparison."""
+    known, adjusted = np.isfinite(p), np.full(len(p), np.nan)
+    adjusted[known] = holm(p[known])
+    return adjusted
 
 
 def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[ItemEstimate]:
@@ -376,7 +386,10 @@ def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
     if same.sum() < _FEWEST_IN_ORDER:
         return []
     score = totals.mean(axis=1)
-    correlation = float(np.corrcoef(_ranks(fit.ability[same]), _ranks(score[same]))[0, 1])
+    ranks = _ranks(fit.ability[same]), _ranks(score[same])
+    if min(map(np.ptp, ranks)) == 0:
+        return []
+    correlation = float(np.corrcoef(*ranks)[0, 1])
     if correlation >= _ODD_ORDER:
         return []
     return [

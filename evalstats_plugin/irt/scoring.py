@@ -94,16 +94,19 @@ def _on_one(
 ) -> IRTFit:
     from evalstats_plugin.irt.estimators.frozen import score
 
-    mean, sd = _ability_distribution(fit)
+    mean, sd = fit.ability_distribution
     items = _items(fit, there, counts.right, mean, sd)
     found = score(counts, items, cast("ScoreMethod", method))
     std_error = sd * found.std_error.cpu().numpy()
     return replace(
         fit,
         models=matrix.models,
+        data=matrix,
         ability=mean + sd * found.ability.cpu().numpy(),
         ability_covariance=np.diag(std_error**2),
         predicted=None,
+        ability_draws=None,
+        ability_quantiles=None,
     )
 
 
@@ -136,14 +139,6 @@ def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float
         for share in (fit.guessing, 1 - fit.upper)
     )
     return Items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, slip)
-
-
-def _ability_distribution(fit: IRTFit) -> tuple[float, float]:
-    """Mean and standard deviation of abilities: of the fit, or of its models if it has none."""
-    known = fit.hyperparameters
-    if "ability_sd" in known:
-        return float(known.get("ability_mean", 0.0)), float(known["ability_sd"])
-    return float(fit.ability.mean()), max(float(fit.ability.std(ddof=1)), 1e-3)
 
 
 def _matched(

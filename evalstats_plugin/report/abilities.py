@@ -3,6 +3,7 @@
 * `ABILITIES`: models, differences and items of a scale of one ability; `ITEMS`: items alone
 * `FACTORS`, `FACTOR_ITEMS`: several abilities per model
 * `HELD_OUT`: predictions of held-out answers; `NEW_ITEMS`: what is expected of new items
+* `CANDIDATES`: item models side by side
 * `DIFFERENCES`: differential item functioning
 * `UNCERTAINTY`: errors of abilities by several recipes
 """
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATE_MODELS
+from evalstats_plugin.irt.methods import ITEM_ZERO, MASKS
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import (
     Lines,
@@ -34,6 +36,7 @@ from evalstats_plugin.report.text import (
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparison
     from evalstats_plugin.irt.bootstrap import Uncertainties
+    from evalstats_plugin.irt.choosing import Candidates
     from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
     from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
     from evalstats_plugin.irt.new_items import NewItems
@@ -121,8 +124,16 @@ def _zero(fit: Mapping[str, Any]) -> str:
     scale = str(fit["identification"])
     if "scored_by" in fit["diagnostics"]:
         return f"The scale is that of the saved fit ({scale})."
+    if scale == ITEM_ZERO:
+        return (
+            "0 = a model that answers the average item right half of the time (where answers are "
+            "guessed, halfway between chance and all right); 1 = one logit on an item of average "
+            "discrimination. Other models do not move this zero."
+        )
+    if scale.startswith("0 is the ability of"):
+        return f"{scale}; 1 = one logit on an item of average discrimination."
     if "sum to 0" in scale:
-        return f"0 is the mean of these models ({scale})."
+        return f"0 is the mean of these models ({scale}), and moves with them."
     if "N(0, 1)" in scale:
         return f"0 is the mean of such models, and 1 is how far they spread ({scale})."
     return f"0 is the mean of such models ({scale})."
@@ -171,8 +182,14 @@ def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
 
 
 def _limits(row: Ability | Comparison | ItemDifference) -> str:
-    if row.low is None or row.high is None:
+    """Interval, or the limit on one side that a model all right, or all wrong, has."""
+    if row.low is None and row.high is None:
         return "–"
+    tail = percent((1 + row.confidence_level) / 2)
+    if row.high is None:
+        return f"≥ {signed(row.low)} ({tail})"
+    if row.low is None:
+        return f"≤ {signed(row.high)} ({tail})"
     return f"[{signed(row.low)}, {signed(row.high)}]"
 
 
@@ -365,6 +382,36 @@ def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
     return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
 
 
+def _candidates(results: Candidates) -> Page:
+    lines = [
+        ["Item model", "Log loss", "± s.e.", "Worse by", "± s.e.", "AIC", "BIC", "RMSEA", "Q3", ""]
+    ]
+    lines += [
+        [
+            row.item_model,
+            *(_digits(x, 4) for x in (row.log_loss, row.log_loss_std_error)),
+            *(_digits(x, 4) for x in (row.worse_by, row.worse_by_std_error)),
+            *(_digits(x, 1) for x in (row.aic, row.bic)),
+            *(plain(x) for x in (row.rmsea, row.largest_q3)),
+            "chosen" if row.chosen else "not converged" if row.converged is False else "",
+        ]
+        for row in results.rows
+    ]
+    said = "; ".join(f"{row.item_model}: {CANDIDATE_MODELS[row.item_model]}" for row in results)
+    legend = (
+        results.sentence,
+        f"{said[:1].upper()}{said[1:]}. Log loss: per answer held out, less is better; worse by: "
+        "than the best, on the same answers, s.e. over items. AIC, BIC: less is better, – where a "
+        "model has no marginal likelihood. RMSEA: error of the shares right on pairs of items "
+        "(M2), below .05 is close. Q3: largest correlation of two items beyond ability.",
+    )
+    return Page([("Item models, the simplest first", lines, (0,))], legend)
+
+
+def _digits(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
 def _uncertainty(results: Uncertainties) -> Page:
     from evalstats_plugin.irt.bootstrap import RECIPES
 
@@ -461,3 +508,4 @@ DIFFERENCES = page_view(
     json=lambda results: {"focal": list(results.focal)},
 )
 UNCERTAINTY = page_view(_uncertainty)
+CANDIDATES = page_view(_candidates, json=lambda results: {"sentence": results.sentence})

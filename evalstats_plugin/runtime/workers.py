@@ -256,7 +256,7 @@ def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Resu
     if str(Path.cwd()) != folder and Path(folder).is_dir():
         os.chdir(folder)
     # Not undone: another thread of this process may be computing a piece.
-    one_thread()
+    _limited()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     return function(piece)
@@ -379,21 +379,28 @@ def check_versions(found: dict[str, str]) -> None:
 
 def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
     """Compute a piece in this process with one thread, and restore the threads afterwards."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        with one_thread():
-            return function(piece)
-    threads = torch.get_num_threads()
     with one_thread():
+        return function(piece)
+
+
+@contextmanager
+def one_thread() -> Generator[None, None, None]:
+    """Limit NumPy's linear algebra, and torch if it is loaded, to one thread inside this block."""
+    torch: Any = sys.modules.get("torch")
+    with _limited():
+        if torch is None:
+            yield
+            return
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return function(piece)
+            yield
         finally:
             torch.set_num_threads(threads)
 
 
-def one_thread() -> Any:
-    """Limit NumPy's linear algebra to one thread, which ends with the block."""
+def _limited() -> Any:
+    """Limit NumPy's linear algebra to one thread, from now on or inside a block."""
     found = _libraries(len(sys.modules))
     # Without threadpoolctl there are no workers either, whose results could differ.
     return nullcontext() if found is None else found.limit(limits=1)

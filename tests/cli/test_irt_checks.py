@@ -60,6 +60,7 @@ RASCH = ("--item-model", "rasch")
 SHOWN = {
     "bootstrap": ("fit", "--bootstrap", "40", "--item-model", "rasch"),
     "holdout": ("holdout", "--mask", "random", "--mask", "rows", "--draws", "2"),
+    "choose": ("choose", "--candidate", "rasch,2pl", "--draws", "1"),
     "dif": ("dif", "--focal", "chat-*"),
     "uncertainty": ("fit", "--item-model", "rasch", "--uncertainty", "model,sandwich,items"),
     "factor": ("fit", "--dimensions", "2"),

@@ -13,7 +13,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.dif import dif, item_dif
 from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out, score_held_out
-from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
+from evalstats_plugin.irt.estimators.refits import BootstrapOptions, First, bootstrap
 from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.methods import FactorOptions
@@ -31,7 +31,7 @@ def test_bootstrap_limits_are_the_percentiles_of_the_refits():
     """Each model's own, wherever it stands in the table."""
     results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, baseline="model_0")
     options = BootstrapOptions(kind="rasch", n_resamples=80)
-    found = bootstrap(counts_of(MATRIX), options, stream(1, "resampled abilities"))
+    found = bootstrap(counts_of(MATRIX), First.of(FIT), options, stream(1, "resampled abilities"))
     for row in results:
         i = MATRIX.models.index(row.model)
         assert found.ability.low[i] == row.low
@@ -67,7 +67,7 @@ def test_an_item_keeps_its_own_error_under_a_bootstrap_over_items():
     results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, items=True)
     options = BootstrapOptions(kind="2pl", n_resamples=80)
     between = bootstrap(
-        counts_of(MATRIX), options, stream(1, "resampled abilities")
+        counts_of(MATRIX), First.of(FIT), options, stream(1, "resampled abilities")
     ).difficulty.std_error
     error = np.array([row.difficulty_std_error for row in results.items])
 

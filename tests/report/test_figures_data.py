@@ -303,8 +303,7 @@ def test_the_wright_map_has_every_model_at_its_ability_and_all_items() -> None:
     most = int(next(t.get_text() for t in axes.texts if t.get_text().endswith(" items")).split()[0])
     assert len(fit.item_ids) == pytest.approx(most * sum(counts))
     ablest = {"ability": np.where(fit.ability > 0.5, np.inf, fit.ability)}
-    errors = {"ability_std_error": fit.ability_std_error}
-    endless = SimpleNamespace(**{**vars(fit), **errors, **ablest})
+    endless = replace(fit, **ablest)
     said = plot_wright_map(endless).get_title(loc="left")
     assert "no finite ability: " in said
 
@@ -443,3 +442,19 @@ def test_thick_lines_are_explained_where_there_are_any() -> None:
     assert "thick" not in plot_differences(plain).get_xlabel()
     with pytest.raises(DesignError, match=r"not 435: .*--baseline"):
         plot_differences(comparisons(30))
+
+
+@pytest.mark.needs("torch")
+def test_a_model_all_right_is_an_arrow_from_its_limit_on() -> None:
+    """On the map it points up, in the forest to the right, and the number is its limit."""
+    rng = np.random.default_rng(0)
+    scores = (rng.random((4, 30)) < np.array([[0.2], [0.5], [0.7], [1.0]])).astype(float)
+    matrix = ResponseMatrix.from_array(scores)
+    fit = fit_irt(matrix)
+    low = fit.limits()[0][3]
+    rows = abilities(fit, matrix)
+
+    assert _points(plot_wright_map(fit), "^")[0][1] == pytest.approx(fit.ability[3])
+    axes = plot_forest(rows)
+    assert _points(axes, ">")[0][0] == pytest.approx(fit.ability[3])
+    assert any(t.get_text() == f"≥ {low:.4f}" for t in axes.texts)

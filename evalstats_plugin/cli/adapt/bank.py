@@ -132,6 +132,8 @@ def bank(run: Run, *, asked: Options) -> None:
             item_model,
             asked.estimator,
             rng=asked.seed,
+            # A test stops at an error in units of how far models spread.
+            zero="models",
             options=options if item_model == "factor" else None,
         )
         origin = _origin(responses)

@@ -32,6 +32,7 @@ from evalstats_plugin.irt.estimators.items_integrated import (
     averaged_curves,
     items_integrated,
     population_of,
+    taking_part,
 )
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
@@ -124,17 +125,20 @@ def fit_curves(counts: Counts, kind: str = "2pl") -> CurvesFit:
     """
     known: Any = kind
     found = items_integrated(counts, known)
-    spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
+    # Models all right, or all wrong, take no part: their abilities are taken as known.
+    inner = taking_part(counts)
+    told = found.ability[inner]
+    centre, spread = told.mean(), told.std(correction=1).clamp_min(_NARROWEST)
     width = _REACH * float(spread)
-    nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
-    std_error = found.covariance.diagonal().sqrt()
+    nodes = centre + torch.linspace(-width, width, _NODES).to(found.ability)
+    std_error = found.covariance.diagonal().sqrt().nan_to_num(0.0)
     population = population_of(found, known)
-    curve, exact = averaged_curves(
-        counts.tempered(found.dispersion), found.ability, std_error, population, nodes
-    )
+    part = counts.of_models(inner).tempered(found.dispersion)
+    curve, _ = averaged_curves(part, told, std_error[inner], population, nodes)
     return CurvesFit(
-        found.ability, None, curve, exact, std_error, nodes, population, found.dispersion
-    )
+        found.ability, None, curve, found.probability, std_error, nodes, population,
+        found.dispersion, centre, spread,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +162,9 @@ class CurvesFit:
     nodes: Tensor
     population: Population
     dispersion: float
+    centre: Tensor
+    """Mean and standard deviation of the models that took part in the fit."""
+    spread: Tensor
 
     def probability(self) -> Tensor:
         """P(right), shape (N, M)."""
@@ -168,8 +175,7 @@ class CurvesFit:
         # Keeps logarithms finite.
         curve = self.curve.clamp(1e-12, 1 - 1e-12)
         log_odds, log_wrong = torch.logit(curve).T, torch.log1p(-curve).T
-        spread = self.ability.std(correction=1).clamp_min(_NARROWEST)
-        prior = -0.5 * ((self.nodes - self.ability.mean()) / spread) ** 2
+        prior = -0.5 * ((self.nodes - self.centre) / self.spread) ** 2
         score = (counts.right @ log_odds + counts.trials @ log_wrong) / self.dispersion
         weight = torch.softmax(score + prior, dim=1)
         return replace(self, ability=weight @ self.nodes, weight=weight)

@@ -23,7 +23,8 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import SelectionError, few
+from evalstats_plugin.irt.estimators.extremes import few_answers, nodes, placed
 from evalstats_plugin.irt.estimators.item_population import (
     FINE,
     SEGMENT_RISE,
@@ -63,6 +64,7 @@ from evalstats_plugin.irt.model.arrays import (
 )
 from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums, smoothed_logit
 from evalstats_plugin.irt.model.fit import (
+    TAILS,
     IRTFit,
     RaschOr2PL,
     below_chance_note,
@@ -150,8 +152,9 @@ _AT_BOUND = 1e-5
 _ROUNDS, _SAME = 8, 0.005
 # Points of a standard normal, where errors of abilities are small and where they are not.
 _SURE, _NORMAL_POINTS = 0.4, (3, 7)
-# A model that knows so few items, beyond guessing, has no finite estimate of its ability.
-_LEAST_KNOWN = 0.25
+# A model that knows so few items, beyond guessing, has no finite estimate of its ability; and
+# models without which no abilities can be compared.
+_LEAST_KNOWN, _FEWEST_MODELS = 0.25, 2
 # Prior of the logit of a chance of guessing that all items share, and its range.
 _GUESSING_PRIOR, _GUESSING = (math.log(0.25), 0.5), (-4.0, 0.5)
 # Standard deviations of difficulties: one so small is degenerate where a Rasch model finds one so
@@ -168,6 +171,7 @@ def items_integrated(
     *,
     dispersion: float | None = None,
     max_steps: int = 200,
+    mended: bool = False,
 ) -> ItemsIntegratedFit:
     """Fit abilities and the population of items by marginal maximum likelihood.
 
@@ -185,9 +189,19 @@ def items_integrated(
         is 1.
     max_steps
         Steps after which the last estimate is returned as not converged.
+    mended
+        Fit models all right, or that know nothing, as if half an item had gone the other way, and
+        do not leave them out: so that likelihoods of several chances of guessing are of the same
+        models.
     """
     estimated = dispersion is None and counts.fractional
-    counts, extreme = _correct_extremes(counts)
+    extreme = extreme_models(counts)
+    inner = nonzero(extreme == 0)
+    if len(inner) >= _FEWEST_MODELS and not mended:
+        every, counts = counts, counts.of_models(inner)
+    else:
+        every, inner = counts, places(len(extreme), extreme)
+        counts = _as_if_half(counts, extreme)
     start, phi = _start(counts), 1.0 if dispersion is None else dispersion
     found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=estimated)
     rasch = None
@@ -201,16 +215,17 @@ def items_integrated(
             found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=True)
             rasch = _search(counts.tempered(phi), (wide.ability, wide.population), max_steps)
     found, node_error = _with_settled_points(counts.tempered(phi), found, max_steps)
-    return _summary(counts, phi, extreme, found, rasch, node_error)
+    fit = _summary(counts, phi, found, rasch, node_error)
+    return _with_extremes(every, fit, kind, extreme, inner)
 
 
 class ItemsIntegratedFit(NamedTuple):
-    """Abilities of N models, which sum to 0 over models neither all right nor all wrong."""
+    """Abilities of N models, which sum to 0 over those that took part in the fit."""
 
     ability: Array
     """Shape (N,)."""
     covariance: Array
-    """Shape (N, N), hyper-parameters profiled."""
+    """Shape (N, N), hyper-parameters profiled; NaN of models that took no part."""
     discrimination: Array
     """Posterior means of the items, shape (M,), like difficulty and intercept."""
     difficulty: Array
@@ -237,26 +252,80 @@ class ItemsIntegratedFit(NamedTuple):
     """Why not converged, else empty."""
     extreme: Array
     """Shape (N,): 1 for models all right, -1 for models that are right no more often than by
-    guessing. Their likelihood has no finite maximum, so they are fitted as if half an item had gone
-    the other way."""
+    guessing. Their likelihood has no finite maximum, so they take no part in the fit; where fewer
+    than two models would be left, they are fitted as if half an item had gone the other way."""
+    quantiles: FloatArray
+    """Abilities at the tail probabilities `TAILS` of models that are wrong, or right, on none or a
+    few items, shape (N, T); NaN for the others."""
 
 
-def _correct_extremes(counts: Counts) -> tuple[Counts, Array]:
+def extreme_models(counts: Counts) -> Array:
+    """Models all right (1), and models that know less than a quarter of an item (-1), shape (N,).
+
+    What a model knows is what it gets right beyond guessing.
+    """
+    right, total = counts.right.sum(1), counts.trials.sum(1)
+    guess = 0.0 if counts.guess is None else counts.guess
+    known = right - (guess * counts.trials).sum(1)
+    # A model that is right on the one item it took knows it, guessed or not.
+    most = right == total
+    return cast(most, right) - cast((known < _LEAST_KNOWN) & ~most, right)
+
+
+def taking_part(counts: Counts) -> Array:
+    """Places of the models that `items_integrated` fits: the others are extreme."""
+    extreme = extreme_models(counts)
+    inner = nonzero(extreme == 0)
+    return inner if len(inner) >= _FEWEST_MODELS else places(len(extreme), extreme)
+
+
+def _as_if_half(counts: Counts, extreme: Array) -> Counts:
     """Take half an item from models all right, and let models know half an item that know less.
 
-    What a model knows is what it gets right beyond guessing. Models that know nothing are let know
-    half an item where most other models are right.
+    Models that know nothing are let know half an item where most other models are right.
     """
     xp, right, total = namespace(counts.right), counts.right.sum(1), counts.trials.sum(1)
     wrong = counts.trials - counts.right
     guess = 0.0 if counts.guess is None else counts.guess
     known = right - (guess * counts.trials).sum(1)
-    extreme = cast(right == total, right) - cast(known < _LEAST_KNOWN, right)
     share = wrong * (counts.right.sum(0) / counts.trials.sum(0) if counts.guess is not None else 1)
     given = xp.clip(0.5 - known, 0, None) * (extreme < 0) / xp.clip(share.sum(1), 1e-9, None)
     taken = 0.5 * (extreme > 0) / total
     mended = counts.right + given[:, None] * share - taken[:, None] * counts.trials
-    return replace(counts, right=by_columns(mended), trials=by_columns(counts.trials)), extreme
+    return replace(counts, right=by_columns(mended), trials=by_columns(counts.trials))
+
+
+def _with_extremes(
+    counts: Counts, fit: ItemsIntegratedFit, kind: Kind, extreme: Array, inner: Array
+) -> ItemsIntegratedFit:
+    """Place models that took no part, and give limits to those wrong or right on a few items."""
+    like, n = fit.ability, len(extreme)
+    guess = np.zeros(counts.right.shape[1]) if counts.guess is None else as_array(counts.guess)
+    data = as_array(counts.right), as_array(counts.trials), as_array(extreme)
+    if not few_answers(*data, guess).any():
+        return fit
+    part = counts.of_models(inner).tempered(fit.dispersion)
+    error = namespace(like).sqrt(namespace(like).clip(fit.covariance.diagonal(), 0, None))
+    known = population_of(fit, kind)
+    curve, _ = averaged_curves(part, fit.ability, error, known, array_of(nodes(), like))
+    quantiles = placed(*data, guess, as_array(curve))
+    if len(inner) == n:
+        quantiles[data[2] != 0] = np.nan
+        return fit._replace(extreme=extreme, quantiles=quantiles)
+    middle = quantiles[:, len(TAILS) // 2]
+    ability = array_of(np.where(as_array(extreme) == 0, 0.0, np.clip(middle, -30, 30)), like)
+    ability[inner] = fit.ability
+    covariance = zeros((n, n), like) + math.nan
+    covariance[inner[:, None], inner] = fit.covariance
+    # How sure these models are to be right, their abilities being taken as known.
+    theta, of_items = as_array(ability), as_array(curve)
+    each = [np.interp(theta, nodes(), of_items[:, j]) for j in range(of_items.shape[1])]
+    exact = array_of(np.stack(each, axis=1), like)
+    exact[inner] = fit.probability
+    return fit._replace(
+        ability=ability, covariance=covariance, probability=exact, extreme=extreme,
+        quantiles=quantiles,
+    )  # fmt: skip
 
 
 def _search_dispersion(
@@ -358,19 +427,15 @@ def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tup
 def _summary(
     counts: Counts,
     phi: float,
-    extreme: Array,
     found: _Maximum,
     rasch: _Maximum | None,
     node_error: float,
 ) -> ItemsIntegratedFit:
-    state, grid, xp = found.state, found.grid, namespace(extreme)
+    state, grid, xp = found.state, found.grid, namespace(found.state.ability)
+    # Of abilities that sum to 0.
     covariance = _ability_covariance(state)
-    reference = cast(extreme == 0, state.ability)
-    reference = reference if bool(reference.any()) else xp.ones_like(reference)
-    centre = eye(len(reference), reference) - reference / reference.sum()
-    shift = (reference * state.ability).sum() / reference.sum()
-    centred = centre @ covariance @ centre.T
-    error = xp.sqrt(xp.clip(centred.diagonal(), 0, None))
+    shift = state.ability.mean()
+    error = xp.sqrt(xp.clip(covariance.diagonal(), 0, None))
     counts = counts.tempered(phi)
     mean, spread, log_likelihood = _posterior(counts, state, grid)
     probability = averaged_curves(counts, state.ability, error, state.population)[1]
@@ -387,7 +452,7 @@ def _summary(
     reason = _reason(found, rasch, node_error, len(a))
     return ItemsIntegratedFit(
         ability=state.ability - shift,
-        covariance=centred,
+        covariance=covariance,
         discrimination=a,
         difficulty=b - shift,
         intercept=d + a * shift,
@@ -403,7 +468,8 @@ def _summary(
         iterations=found.iterations,
         converged=not reason,
         reason=reason,
-        extreme=extreme,
+        extreme=xp.zeros_like(state.ability),
+        quantiles=np.full((len(state.ability), len(TAILS)), np.nan),
     )
 
 
@@ -1055,10 +1121,10 @@ def with_common_guessing(
 
     middle, wide = _GUESSING_PRIOR
 
-    def at(logit: float) -> ItemsIntegratedFit:
+    def at(logit: float, *, mended: bool = True) -> ItemsIntegratedFit:
         guess = namespace(counts.right).full_like(counts.right[0], special.expit(logit))
         return items_integrated(
-            replace(counts, guess=guess), kind, dispersion=phi, max_steps=max_steps
+            replace(counts, guess=guess), kind, dispersion=phi, max_steps=max_steps, mended=mended
         )
 
     def height(found: ItemsIntegratedFit, logit: float) -> float:
@@ -1075,6 +1141,7 @@ def with_common_guessing(
     variance = h**2 / max(2 * height(found, x) - sides, h**2 / wide**2)
     moves = (above.ability - below.ability) / (2 * h)
     c = float(special.expit(x))
+    found = at(x, mended=False)
     covariance = found.covariance + variance * moves[:, None] * moves
     return found._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
 
@@ -1113,9 +1180,7 @@ def fit_mml_items(
     ]
     if found.reason:
         notes.append(found.reason)
-    if bool((found.extreme != 0).any()):
-        what = "no better than guessing" if guess.any() else "all wrong"
-        notes.append(f"models all right or {what}: abilities as if half an item were otherwise")
+    notes += _extremes_note(matrix, found, guessed=bool(guess.any()))
     item_covariance = as_array(found.item_covariance)
     slope_error = np.sqrt(np.maximum(item_covariance[:, 0, 0], 0))
     if item_model == "rasch":
@@ -1138,6 +1203,7 @@ def fit_mml_items(
         guessing_std_error=guess_error,
         item_covariance=item_covariance,
         predicted=as_array(found.probability),
+        ability_quantiles=found.quantiles if np.isfinite(found.quantiles).any() else None,
         identification="abilities sum to 0",
         hyperparameters=found.hyperparameters | {"dispersion": found.dispersion},
         diagnostics={
@@ -1150,6 +1216,29 @@ def fit_mml_items(
         },
     )
     return replace(fit, notes=(*notes, *suspects_note(fit), *discriminations_note(fit)))
+
+
+def _extremes_note(
+    matrix: ResponseMatrix, found: ItemsIntegratedFit, *, guessed: bool
+) -> list[str]:
+    """Say what is known of models all right, or right no more often than by guessing."""
+    extreme = as_array(found.extreme)
+    if not extreme.any():
+        return []
+    if np.isfinite(as_array(found.covariance)).all():
+        what = "no better than guessing" if guessed else "all wrong"
+        return [f"models all right or {what}: abilities as if half an item were otherwise"]
+    kinds = (
+        (1, "all right", "more"),
+        (-1, "right no more often than by guessing" if guessed else "all wrong", "less"),
+    )
+    return [
+        f"{what}: {few([m for m, e in zip(matrix.models, extreme, strict=True) if e == sign])}. "
+        "They take no part in the fit; the ability shown would be as likely as not to have this "
+        f"result, and these items cannot say how much {more} able they are"
+        for sign, what, more in kinds
+        if (extreme == sign).any()
+    ]
 
 
 def discriminations_note(fit: IRTFit) -> list[str]:

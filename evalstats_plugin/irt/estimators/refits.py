@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,9 +37,12 @@ from evalstats_plugin.irt.estimators.items_integrated import (
     ItemsIntegratedFit,
     items_integrated,
     population_of,
+    taking_part,
 )
-from evalstats_plugin.irt.model.arrays import complement
+from evalstats_plugin.irt.model.arrays import as_array, complement
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.scale import Curves, Line, link_through_items, zero_of
 from evalstats_plugin.runtime.torch import linalg, split
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -79,12 +82,25 @@ class BootstrapOptions:
     """Number of refits in memory at a time; changes no result."""
 
 
+class First(NamedTuple):
+    """Abilities (N,) and items of the fit to whose scale the refits are brought."""
+
+    ability: FloatArray
+    items: Curves
+
+    @classmethod
+    def of(cls, fit: IRTFit) -> First:
+        """Those of a fit."""
+        return cls(fit.ability, Curves.of(fit))
+
+
 class Bootstrap(NamedTuple):
-    """Results of a bootstrap; abilities sum to 0 in each refit."""
+    """Results of a bootstrap, on the scale of the first fit: each refit is linked to its items."""
 
     ability: Quantity
     covariance: FloatArray
-    """Of abilities, shape (N, N), over refits in which all are finite; NaN if those are few."""
+    """Of abilities, shape (N, N), over refits in which all are finite; NaN if those are few, and of
+    models that take no part in the fit."""
     discrimination: Quantity | None
     """Posterior means given each refit; None where the estimator has no items."""
     difficulty: Quantity | None
@@ -105,6 +121,7 @@ class Quantity(NamedTuple):
 
 def bootstrap(
     counts: Counts,
+    first: First,
     options: BootstrapOptions,
     rng: np.random.Generator,
     *,
@@ -127,19 +144,74 @@ def bootstrap(
         fit = abilities_given_item_totals(
             counts, weights=_tensor(weights, counts.right), block=options.block or 256
         )
-        return _summary(fit.estimate, None, fit.converged, options)
-    fit = items_integrated(counts, options.kind)
-    found = list(_refits(counts, fit, options, rng, clusters))
-    ability, discrimination, difficulty, converged = (
-        torch.cat([getattr(part, name) for part in found])
+        ability = fit.estimate.cpu().numpy()
+        easy = -_difficulties_moved(counts, first, ability)
+        lines = _links(np.ones_like(easy), easy, first.items, weights)
+        return _summary(_on(lines, ability), None, fit.converged, options)
+    inner = taking_part(counts)
+    part = counts.of_models(inner)
+    drawn = _drawn(part, items_integrated(part, options.kind), options, rng, clusters)
+    found = list(drawn.refits)
+    ability, slopes, difficulty, converged = (
+        torch.cat([getattr(part, name) for part in found]).cpu().numpy()
         for name in ("ability", "discrimination", "difficulty", "converged")
     )
-    return _summary(ability, (discrimination, difficulty), converged, options)
+    known = first.items
+    if drawn.items:
+        # New items are linked to the scale through what they are, as the answers come from it.
+        a, d = (np.concatenate(x) for x in zip(*drawn.items, strict=True))
+        raw = zero_of(Curves.of_points(*drawn.fitted))
+        here = zero_of(known)
+        line = Line(raw.unit / here.unit, here.at - raw.unit / here.unit * raw.at)
+        known = [
+            Curves.of_points(x / line.slope, y - x * line.intercept / line.slope)
+            for x, y in zip(a, d, strict=True)
+        ]
+    lines = _links(slopes, -slopes * difficulty, known, drawn.weights)
+    every = np.full((b, counts.right.shape[0]), np.nan)
+    every[:, as_array(inner).astype(np.int64)] = _on(lines, ability)
+    items = slopes / lines[:, :1], _on(lines, difficulty)
+    return _summary(every, items, torch.as_tensor(converged), options)
+
+
+def _on(lines: FloatArray, values: FloatArray) -> FloatArray:
+    return lines[:, :1] * values + lines[:, 1:]
+
+
+def _links(
+    slopes: FloatArray, intercepts: FloatArray, known: Curves | list[Curves], weights: Any
+) -> FloatArray:
+    """Slope and intercept that bring each refit to the scale of the first fit, shape (B, 2)."""
+    return np.array(
+        [
+            link_through_items(
+                Curves.of_points(a, d),
+                known if isinstance(known, Curves) else known[k],
+                None if weights is None else weights[k],
+            )
+            for k, (a, d) in enumerate(zip(slopes, intercepts, strict=True))
+        ]
+    )
+
+
+def _difficulties_moved(counts: Counts, first: First, ability: FloatArray) -> FloatArray:
+    """Difficulties of a Rasch model given the abilities of refits (B, N), shape (B, M).
+
+    They follow the abilities of a refit from those of the first fit, each weighed by what it tells.
+    """
+    trials = counts.trials.cpu().numpy()
+    b = -first.items.intercept / first.items.discrimination
+    p = 1 / (1 + np.exp(-(np.nan_to_num(first.ability)[:, None] - b)))
+    told = trials * p * (1 - p)
+    there = np.isfinite(ability) & np.isfinite(first.ability)
+    away = np.where(there, ability - np.where(there, first.ability, 0.0), 0.0)
+    return b + (away @ told) / np.maximum(there @ told, 1e-12)
 
 
 def bootstrap_by(
-    fitted: Callable[[Counts, IntArray, IntArray], FloatArray],
+    fitted: Callable[[Counts, IntArray, IntArray], IRTFit],
     counts: Counts,
+    first: First,
     chance: FloatArray,
     options: BootstrapOptions,
     rng: np.random.Generator,
@@ -150,7 +222,7 @@ def bootstrap_by(
     Parameters
     ----------
     fitted
-        Abilities of answers, with the places of their models and items in the whole.
+        Fits answers, given the places of their models and items in the whole.
     chance
         P(right) of each model on each item, from which answers are simulated, shape (N, M).
     """
@@ -174,16 +246,16 @@ def bootstrap_by(
             right = _tensor(rng.binomial(trials, chance).astype(float), counts.right)
             data = replace(counts, right=right)
         try:
-            ability = fitted(data, models, items)
+            refit = fitted(data, models, items)
         except DesignError:
             # Such as items that are all right: no estimate, as for a model that was not drawn.
             failed += 1
             continue
-        sums = np.bincount(models, ability, minlength=n)
+        slope, intercept = link_through_items(Curves.of(refit), first.items.at(items))
+        sums = np.bincount(models, refit.ability, minlength=n)
         with np.errstate(invalid="ignore"):
-            sums = sums / np.bincount(models, minlength=n)
-        found[k] = sums - np.nanmean(sums)
-    summary = _summary(_tensor(found, counts.right), None, torch.ones(b, dtype=torch.bool), options)
+            found[k] = slope * sums / np.bincount(models, minlength=n) + intercept
+    summary = _summary(found, None, torch.ones(b, dtype=torch.bool), options)
     note = f"{failed} of {b} sets of answers could not be fitted"
     return summary._replace(notes=(*summary.notes, note)) if failed else summary
 
@@ -221,13 +293,25 @@ def _model_weights(n_resamples: int, n_models: int, rng: np.random.Generator) ->
     return weights
 
 
-def _refits(
+class _Drawn(NamedTuple):
+    """Refits, in blocks, and what was drawn for them."""
+
+    refits: Iterator[Refits]
+    weights: FloatArray | None
+    """How often each item counts, shape (B, M); None for once."""
+    items: list[tuple[FloatArray, FloatArray]]
+    """Discriminations and intercepts of new items, (block, M) each, filled in as blocks are drawn;
+    on the scale of the `fitted` ones."""
+    fitted: tuple[FloatArray, FloatArray]
+
+
+def _drawn(
     counts: Counts,
     fit: ItemsIntegratedFit,
     options: BootstrapOptions,
     rng: np.random.Generator,
     clusters: NDArray[np.int64] | None,
-) -> Iterator[Refits]:
+) -> _Drawn:
     ready = refitter(counts, fit, options.kind)
     n, m = counts.right.shape
     b, like = options.n_resamples, counts.right
@@ -235,16 +319,17 @@ def _refits(
     # Blocks are whole groups, so that each refit keeps its place in its group; see `Refitter`.
     block = -(-block // ready.group) * ready.group
     what = {"items": "item_weights", "models": "model_weights"}.get(options.over, "right")
+    weights, items = None, list[tuple[FloatArray, FloatArray]]()
     if what == "right":
-        drawn = _simulated_answers(counts, fit, options, rng, block)
-    else:
-        weights = (
-            item_weights(b, m, rng, clusters)
-            if options.over == "items"
-            else _model_weights(b, n, rng)
-        )
+        drawn = _simulated_answers(counts, fit, options, rng, block, items)
+    elif what == "item_weights":
+        weights = item_weights(b, m, rng, clusters)
         drawn = split(_tensor(weights, like), block)
-    return parallel_map(partial(_refit, ready), ({what: part} for part in drawn))
+    else:
+        drawn = split(_tensor(_model_weights(b, n, rng), like), block)
+    refits = parallel_map(partial(_refit, ready), ({what: part} for part in drawn))
+    a, difficulty = (as_array(x) for x in (fit.discrimination, fit.difficulty))
+    return _Drawn(refits, weights, items, (a, -a * difficulty))
 
 
 def _refit(ready: Refitter, data: Mapping[str, Tensor]) -> Refits:
@@ -257,10 +342,11 @@ def _simulated_answers(
     options: BootstrapOptions,
     rng: np.random.Generator,
     block: int,
+    items: list[tuple[FloatArray, FloatArray]],
 ) -> Iterator[Tensor]:
     """Simulate right answers, to new items of the population or to those of the fit.
 
-    (block, N, M) at a time.
+    (block, N, M) at a time; new items are appended to `items`.
 
     Items and answers have separate generators, so that both are drawn in the order of the refits.
     """
@@ -274,6 +360,7 @@ def _simulated_answers(
         if options.over == "new-items":
             draw = of_items.standard_normal((size, trials.shape[1], 2))
             a, d = _new_items(draw, fit.hyperparameters, options.kind)
+            items.append((a, d))
         else:
             a, d = (x.cpu().numpy()[None] for x in (fit.discrimination, fit.intercept))
         p = 1 / (1 + np.exp(-(ability[:, None] * a[:, None] + d[:, None])))
@@ -302,18 +389,18 @@ def _tensor(values: FloatArray, like: Tensor) -> Tensor:
 
 
 def _summary(
-    ability: Tensor,
-    items: tuple[Tensor, Tensor] | None,
+    theta: FloatArray,
+    items: tuple[FloatArray, FloatArray] | None,
     converged: Tensor,
     options: BootstrapOptions,
 ) -> Bootstrap:
     level = options.confidence_level
-    theta = ability.cpu().numpy()
-    whole = np.isfinite(theta).all(axis=1)
+    ever = np.flatnonzero(np.isfinite(theta).any(axis=0))
+    whole = np.isfinite(theta[:, ever]).all(axis=1)
     n = theta.shape[1]
     covariance = np.full((n, n), np.nan)
-    if whole.sum() > n:
-        covariance = np.cov(theta[whole].T)
+    if whole.sum() > len(ever):
+        covariance[np.ix_(ever, ever)] = np.cov(theta[whole][:, ever].T)
     failed, notes = int((~converged).sum()), list[str]()
     if failed:
         notes.append(
@@ -324,7 +411,7 @@ def _summary(
         notes.append(f"in {endless} of {len(theta)} refits a model is all right or all wrong")
     discrimination, difficulty = None, None
     if items is not None:
-        discrimination, difficulty = (_quantity(x.cpu().numpy(), level) for x in items)
+        discrimination, difficulty = (_quantity(x, level) for x in items)
     return Bootstrap(_quantity(theta, level), covariance, discrimination, difficulty, tuple(notes))
 
 

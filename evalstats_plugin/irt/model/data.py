@@ -63,6 +63,10 @@ class Counts:
         right, trials = (by_columns(x / dispersion) for x in (self.right, self.trials))
         return replace(self, right=right, trials=trials)
 
+    def of_models(self, models: Array) -> Counts:
+        """The counts of some models, by places."""
+        return replace(self, right=self.right[models], trials=self.trials[models])
+
     def of_items(self, items: Array) -> Counts:
         """The counts of some items, by a mask or by places."""
         right, trials = self.right[:, items], self.trials[:, items]
@@ -234,11 +238,13 @@ def _notes(
     notes: list[str] = []
     if is_fractional(cast("Array", right)):
         notes.append(PARTIAL)
-    for axis, what in ((1, "models"), (0, "items")):
+    ends = {"model": "no limit on one side", "item": "finite only by their prior"}
+    for axis, what in ((1, "model"), (0, "item")):
         total = right.sum(axis=axis)
         flat = int(((total == 0) | (total == trials.sum(axis=axis))).sum())
         if flat:
-            notes.append(f"{flat} {what} are all right or all wrong: finite only by their prior")
+            are = "is" if flat == 1 else "are"
+            notes.append(f"{counted(flat, what)} {are} all right or all wrong: {ends[what]}")
     if right.shape[1] < _TELLING:
         return notes
     # Equal rows have equal sums; only those are compared in full.

@@ -13,7 +13,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Drawable, Results, finite
+from evalstats_plugin.data.runs import place_of
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import Rotation
 from evalstats_plugin.irt.model.arrays import is_numpy
@@ -38,17 +39,27 @@ from evalstats_plugin.runtime.files import (
     texts_in,
     write_signed,
 )
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalstats_plugin.data.inputs import ResponsesLike
     from evalstats_plugin.data.store import ResponseStore
     from evalstats_plugin.irt.model.data import Counts
 
 
 ROTATIONS = get_args(Rotation)
+
+_SCORES: FloatArray = np.linspace(-4, 4, 33)
+
+TAILS: FloatArray = special.ndtr(_SCORES)
+"""Tail probabilities of `IRTFit.ability_quantiles`."""
+
+_NARROWEST = 1e-3
+"""Smallest standard deviation of abilities, for models that hardly differ."""
 
 _NOTHING = 1e-6
 """A dimension explains nothing below this share of the variance of the strongest one."""
@@ -58,7 +69,7 @@ _NORMAL: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(5)
 
 # Of the Parquet files: key of the metadata, and fields that are no columns of numbers.
 _META = b"evalstats_irt"
-_NAMES = ("models", "item_ids", "tasks")
+_NAMES = ("models", "item_ids", "tasks", "data")
 # Neither of models nor of items; kept in the metadata.
 _SMALL = ("correlation", "prior_precision")
 
@@ -170,15 +181,22 @@ class IRTFit(SavedFit, Drawable):
     predicted: FloatArray | None = None
     """P(right) of the models on the items, averaged over the posteriors of both, shape (N, M); None
     where the estimator does not average, and for models scored later."""
+    ability_quantiles: FloatArray | None = None
+    """Limits of the abilities of models that are wrong, or right, on none or a few items, at the
+    tail probabilities `TAILS`, shape (N, T); NaN for others, infinite where answers set none."""
     ability_draws: FloatArray | None = None
     """Draws from the posterior, shape (N, chains, draws); None of estimators other than
     ``"mcmc"``."""
     identification: str
-    """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
+    """What fixes the scale: where 0 is, or ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Parameters of the distributions of abilities or items; the upper asymptote u if below 1."""
+    """Parameters of the distributions of abilities and items; those of priors of items are on the
+    scale that the estimator works on, ``scale["of"]``: θ is slope · θ' + intercept of ability θ'
+    there. The upper asymptote u if below 1."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
+    data: ResponseMatrix | None = None
+    """Answers that were fitted, or scored; None of a fit that was loaded, or made of a store."""
 
     def __post_init__(self) -> None:
         n, m = len(self.models), len(self.item_ids)
@@ -192,11 +210,13 @@ class IRTFit(SavedFit, Drawable):
                 object.__setattr__(self, name, np.full(m, default))
         for name in ("discrimination", "difficulty", "guessing", "upper"):
             expected |= {name: (m,), f"{name}_std_error": (m,)}
+        if self.ability_quantiles is not None:
+            expected["ability_quantiles"] = (n, len(TAILS))
         self._check_shapes(expected)
 
     @property
     def ability_std_error(self) -> FloatArray:
-        """Standard errors of the abilities, shape (N,)."""
+        """Standard errors of the abilities, shape (N,); NaN of those with a limit on one side."""
         return np.sqrt(np.diagonal(self.ability_covariance))
 
     @property
@@ -216,12 +236,17 @@ class IRTFit(SavedFit, Drawable):
     ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper limits of the abilities, each of shape (N,).
 
-        Of posterior draws their percentiles, or the shortest interval that holds as many of them
-        (highest density interval, HDI) [CS99]_; normal limits of estimators without draws.
+        A model all right has no upper limit, ∞, and one all wrong no lower one. Of posterior draws
+        their percentiles, or the shortest interval that holds as many of them (highest density
+        interval, HDI) [CS99]_; normal limits of estimators without draws.
         """
         if self.ability_draws is None:
             width = normal_quantile(confidence_level) * self.ability_std_error
-            return self.ability - width, self.ability + width
+            tail = (1 - confidence_level) / 2
+            return (
+                self._by_tail(tail, self.ability - width),
+                self._by_tail(1 - tail, self.ability + width),
+            )
         draws = np.sort(self.ability_draws.reshape(len(self.models), -1), axis=1)
         if kind == "percentile":
             tail = (1 - confidence_level) / 2
@@ -233,12 +258,143 @@ class IRTFit(SavedFit, Drawable):
         at = (np.take_along_axis(draws, first + k, axis=1)[:, 0] for k in (0, inside - 1))
         return next(at), next(at)
 
-    def uncertainty(self, matrix: ResponseMatrix, **chosen: Any) -> Results[Any]:
-        """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
-        found: Results[Any] = import_module("evalstats_plugin.irt.bootstrap").uncertainty(
-            self, matrix, **chosen
-        )
+    @property
+    def endless(self) -> NDArray[np.int64]:
+        """1 for models without an upper limit, -1 without a lower one, else 0; shape (N,)."""
+        if self.ability_quantiles is None:
+            return np.zeros(len(self.models), dtype=np.int64)
+        ends = self.ability_quantiles[:, [0, -1]]
+        return np.isposinf(ends[:, 1]).astype(np.int64) - np.isneginf(ends[:, 0])
+
+    @property
+    def ability_distribution(self) -> tuple[float, float]:
+        """Mean and standard deviation of abilities: of the fit, or of its models if it has none."""
+        known = self.hyperparameters
+        if "ability_sd" in known:
+            return float(known.get("ability_mean", 0.0)), float(known["ability_sd"])
+        told = self.ability[np.isfinite(self.ability) & (self.endless == 0)]
+        told = told if len(told) > 1 else self.ability
+        return float(told.mean()), max(float(told.std(ddof=1)), _NARROWEST)
+
+    def _by_tail(self, tail: float, limits: FloatArray) -> FloatArray:
+        """Put the limits of models that have `ability_quantiles` in the place of normal ones."""
+        if self.ability_quantiles is None:
+            return limits
+        told = ~np.isnan(self.ability_quantiles[:, 0])
+        z, found = special.ndtri(tail), limits.copy()
+        for i in np.flatnonzero(told):
+            row = self.ability_quantiles[i]
+            near = row[[np.searchsorted(_SCORES, z) - 1, np.searchsorted(_SCORES, z)]]
+            endless = near[np.isinf(near)]
+            found[i] = endless[0] if len(endless) else np.interp(z, _SCORES, row)
         return found
+
+    def abilities(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Abilities with intervals; see `evalstats_plugin.irt.abilities`.
+
+        Like all functions that ask the answers, of those that were fitted, where no others are
+        passed.
+        """
+        return self._asked("rows", "abilities", responses, **chosen)
+
+    def items(
+        self, responses: ResponsesLike | None = None, *, confidence_level: float = 0.95
+    ) -> Results[Any]:
+        """Return the items, those to look at first."""
+        found: Any = self.abilities(responses, items=True, confidence_level=confidence_level)
+        return Results(found.items, found.notes)
+
+    def compare(
+        self,
+        a: str,
+        b: str,
+        responses: ResponsesLike | None = None,
+        *,
+        confidence_level: float = 0.95,
+    ) -> Any:
+        """Ability of model `a` minus that of `b`, chosen beforehand, with interval and p-value."""
+        found: Any = self.abilities(responses, baseline=b, confidence_level=confidence_level)
+        full = self.models[place_of(a, self.models)]
+        row = next((row for row in found.differences if row.model_b == full), None)
+        if row is None:
+            raise SelectionError(f"a model is not compared with itself: {a!r} is named twice")
+        return replace(row, p_adjusted=row.p_value)
+
+    def item_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
+        """Infit, outfit and item-rest correlations; see `evalstats_plugin.irt.item_fit`."""
+        return self._asked("fit_statistics", "item_fit", responses)
+
+    def person_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
+        """How well abilities explain a model's answers; see `evalstats_plugin.irt.person_fit`."""
+        return self._asked("fit_statistics", "person_fit", responses)
+
+    def dif(
+        self, focal: Sequence[str], responses: ResponsesLike | None = None, **chosen: Any
+    ) -> Results[Any]:
+        """Items harder for some models than for others; see `evalstats_plugin.irt.item_dif`."""
+        return self._asked("dif", "item_dif", responses, focal, **chosen)
+
+    def suspects(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Items that a person should look at; see `evalstats_plugin.irt.suspect_items`."""
+        return self._asked("suspects", "suspect_items", responses, **chosen)
+
+    def hold_out(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
+        predict = import_module("evalstats_plugin.irt.holdout").hold_out
+        same = {"item_model": self.item_model, "estimator": self.estimator}
+        return predict(self._answers(responses), **same | chosen)
+
+    def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
+        return self._asked("bootstrap", "uncertainty", responses, **chosen)
+
+    def bank(self, responses: ResponsesLike | None = None, **chosen: Any) -> Any:
+        """Item bank for adaptive tests; see `evalstats_plugin.adaptive.item_bank`."""
+        make = import_module("evalstats_plugin.adaptive").item_bank
+        return make(self, self._answers(responses), **chosen)
+
+    def information(self, ability: ArrayLike | None = None) -> FloatArray:
+        """Test information at abilities (Q,), or at those of the models, shape (N,)."""
+        return test_information(self, self.ability if ability is None else ability)
+
+    def draws(self, n: int, *, rng: Rng = None) -> FloatArray:
+        """Plausible values: draws of the abilities with their errors, shape (n, N).
+
+        Of posterior draws where there are any, else normal; a model without a standard error (all
+        right or all wrong) is drawn from its limits, and infinite where answers set none.
+        """
+        if n < 1:
+            raise SelectionError(f"{n} draws are none: ask for 1 or more")
+        random = stream(rng, "plausible values")
+        if self.ability_draws is not None:
+            kept = self.ability_draws.reshape(len(self.models), -1).T
+            return kept[random.integers(0, len(kept), n)]
+        known = np.isfinite(self.ability_covariance.diagonal())
+        found = np.full((n, len(self.models)), np.nan)
+        within = self.ability_covariance[np.ix_(known, known)]
+        found[:, known] = random.multivariate_normal(self.ability[known], within, n)
+        for i in np.flatnonzero(~known):
+            tails = random.random(n)
+            own = np.full(len(self.models), np.nan)
+            found[:, i] = [self._by_tail(tail, own)[i] for tail in tails]
+        return found
+
+    def _answers(self, responses: ResponsesLike | None) -> ResponsesLike:
+        """Answers to ask: those passed, or those that were fitted."""
+        if responses is not None:
+            return responses
+        if self.data is None:
+            raise DesignError(
+                "this fit does not hold its answers, as after loading it from a file: pass them"
+            )
+        return self.data
+
+    def _asked(
+        self, module: str, function: str, responses: ResponsesLike | None, *more: Any, **chosen: Any
+    ) -> Any:
+        """Ask a function of the package, which is loaded on use."""
+        ask = getattr(import_module(f"evalstats_plugin.irt.{module}"), function)
+        return ask(self, self._answers(responses), *more, **chosen)
 
     def to_arviz(self) -> Any:
         """Return the posterior draws of the abilities as ArviZ holds them.
@@ -692,9 +848,7 @@ def marginal_reliability(fit: IRTFit) -> float:
     >>> round(marginal_reliability(fit_irt(matrix, "rasch")), 2)
     0.92
     """
-    known = fit.hyperparameters
-    centre = float(known.get("ability_mean", fit.ability.mean()))
-    sd = float(known.get("ability_sd", fit.ability.std(ddof=1)))
+    centre, sd = fit.ability_distribution
     at = np.linspace(-6, 6, 241)
     weight = np.exp(-at * at / 2)
     information = sd**2 * test_information(fit, centre + sd * at)

@@ -16,7 +16,6 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, ORANGE, SERIES, VERMILION
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,10 +274,10 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
         ax, _MIDDLE + _ITEMS + 0.9 + canvas.width_of(names), height + 1.0
     )
     at = _span(fit)
-    reach = normal_quantile(confidence_level)
-    low, high = _ends(fit, order, at, reach)
+    limits = _limits(fit, order, confidence_level)
+    low, high = _ends(limits, at)
     unit = (high - low) / height * canvas.LINE
-    _draw_models(axes, fit, order, reach)
+    _draw_models(axes, fit, order, limits)
     if names:
         places = _inside(spread_out(fit.ability[order], lines * unit), lines * unit, low, high)
         _name_models(axes, fit.ability[order], places, names)
@@ -297,14 +296,21 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
     return axes
 
 
-def _ends(fit: IRTFit, order: Any, at: FloatArray, reach: float) -> tuple[float, float]:
+def _limits(fit: IRTFit, order: Any, confidence_level: float) -> FloatArray:
+    """Finite limits of the models drawn, shape (2, n): the ability itself where there is none."""
+    ability = fit.ability[order]
+    if len(order) > MOST_INTERVALS:
+        return np.stack([ability, ability])
+    limits = np.stack(fit.limits(confidence_level))[:, order]
+    return np.where(np.isfinite(limits), limits, ability)
+
+
+def _ends(limits: FloatArray, at: FloatArray) -> tuple[float, float]:
     """Return the range of the scale that contains the drawn intervals."""
     low, high = float(at[0]), float(at[-1])
-    if 0 < len(order) <= MOST_INTERVALS:
-        error = fit.ability_std_error[order]
-        half = 1.05 * reach * np.where(np.isfinite(error), error, 0.0)
-        low = min(low, float((fit.ability[order] - half).min()))
-        high = max(high, float((fit.ability[order] + half).max()))
+    if 0 < limits.shape[1] <= MOST_INTERVALS:
+        more = 0.025 * (limits.max() - limits.min())
+        low, high = min(low, float(limits.min() - more)), max(high, float(limits.max() + more))
     return max(low, float(at[0]) - FARTHEST), min(high, float(at[-1]) + FARTHEST)
 
 
@@ -326,13 +332,15 @@ def _inside(places: FloatArray, room: FloatArray, low: float, high: float) -> Fl
     return np.minimum(lifted, top - (steps[-1] - steps))
 
 
-def _draw_models(axes: Any, fit: IRTFit, order: Any, reach: float) -> None:
-    ability, error = fit.ability[order], fit.ability_std_error[order]
+def _draw_models(axes: Any, fit: IRTFit, order: Any, limits: FloatArray) -> None:
+    """Draw abilities with intervals; an arrow where answers set no limit on one side."""
+    ability, endless = fit.ability[order], fit.endless[order]
     x = _abreast(len(order))
-    if len(order) <= MOST_INTERVALS:
-        half = reach * np.where(np.isfinite(error), error, 0.0)
-        axes.vlines(x, ability - half, ability + half, color=BLUE, linewidth=1.2, zorder=3)
-    axes.plot(x, ability, linestyle="", marker="o", markersize=4, color=BLUE, zorder=4)
+    axes.vlines(x, *limits, color=BLUE, linewidth=1.2, zorder=3)
+    for sign, marker in ((0, "o"), (1, "^"), (-1, "v")):
+        here = endless == sign
+        axes.plot(x[here], ability[here], linestyle="", marker=marker, markersize=4, color=BLUE,
+                  zorder=4)  # fmt: skip
 
 
 def _abreast(n: int) -> FloatArray:

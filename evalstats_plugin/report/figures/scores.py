@@ -116,9 +116,12 @@ def _draw_forest(axes: Any, marks: Marks, rows: Rows) -> Any:
 
 
 def _draw_interval(axes: Any, y: float, mark: Mark) -> None:
-    if mark.low is not None and mark.high is not None:
-        axes.hlines(y, mark.low, mark.high, color=BLUE, linewidth=1.6, zorder=3)
-    axes.plot(mark.estimate, y, marker="o", markersize=4.6, color=BLUE, markeredgecolor=PAPER,
+    low, high = (mark.estimate if x is None else x for x in (mark.low, mark.high))
+    axes.hlines(y, low, high, color=BLUE, linewidth=1.6, zorder=3)
+    # An arrow where there is no limit on that side.
+    one_sided = (mark.low is None) != (mark.high is None)
+    marker = (">" if mark.high is None else "<") if one_sided else "o"
+    axes.plot(mark.estimate, y, marker=marker, markersize=4.6, color=BLUE, markeredgecolor=PAPER,
               markeredgewidth=0.5, zorder=5)  # fmt: skip
 
 
@@ -135,8 +138,10 @@ def _draw_other(axes: Any, y: float, mark: Mark, *, arrows: bool) -> None:
 def _forest_text(mark: Mark) -> str:
     if mark.estimate is None:
         return "–"
-    if mark.low is None or mark.high is None:
+    if mark.low is None and mark.high is None:
         return f"{number(mark.estimate)} (no interval)"
+    if mark.low is None or mark.high is None:
+        return f"≤ {number(mark.high)}" if mark.low is None else f"≥ {number(mark.low)}"
     return f"{number(mark.estimate)} [{number(mark.low)}, {number(mark.high)}]"
 
 

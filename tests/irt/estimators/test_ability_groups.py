@@ -49,8 +49,8 @@ def test_unlike_groups_keep_the_scale_that_one_population_loses():
     apart, together, means, gains = [], [], [], []
     for seed in (1, 2, 3):
         matrix, truth, groups = unlike(3000, seed=seed)
-        own = fit_irt(matrix, "2pl", "mml", options=replace(PLAIN, groups=groups))
-        same = fit_irt(matrix, "2pl", "mml", options=PLAIN)
+        own = fit_irt(matrix, "2pl", "mml", zero="models", options=replace(PLAIN, groups=groups))
+        same = fit_irt(matrix, "2pl", "mml", zero="models", options=PLAIN)
         apart.append(stretched(own, truth))
         together.append(stretched(same, truth))
         found = own.hyperparameters["groups"]["second"]
@@ -73,7 +73,9 @@ def test_unlike_groups_keep_the_scale_that_one_population_loses():
 def test_every_prior_finds_the_groups(item_model, prior):
     """Within three standard errors."""
     matrix, _, groups = unlike(300, item_model)
-    fit = fit_irt(matrix, item_model, "mml", options=MmlOptions(prior=prior, groups=groups))
+    fit = fit_irt(
+        matrix, item_model, "mml", zero="models", options=MmlOptions(prior=prior, groups=groups)
+    )
     first, second = fit.hyperparameters["groups"].values()
 
     assert (300, 0.0) == (first["n_models"], first["mean"])
@@ -92,7 +94,7 @@ def test_estimates_and_errors_are_those_of_the_marginal_likelihood(common):
     names = ["x"] * 150 + ["y"] * 150
     fit = fit_irt(
         ResponseMatrix.from_array(right), "1pl" if common else "2pl", "mml",
-        options=MmlOptions(groups=names, tolerance=1e-9),
+        zero="models", options=MmlOptions(groups=names, tolerance=1e-9),
     )  # fmt: skip
     found = fit.hyperparameters["groups"]["y"]
     at = np.linspace(-9, 9, 181)
@@ -125,7 +127,7 @@ def test_estimates_and_errors_are_those_of_the_marginal_likelihood(common):
 def test_rasch_groups_are_on_the_scale_of_the_abilities():
     """Means and spreads of the groups' abilities, whose spread errors of estimation narrow."""
     matrix, _, groups = unlike(300, "rasch")
-    fit = fit_irt(matrix, "rasch", "mml", options=replace(PLAIN, groups=groups))
+    fit = fit_irt(matrix, "rasch", "mml", zero="models", options=replace(PLAIN, groups=groups))
     found = fit.hyperparameters["groups"]["second"]
     second = np.array(groups) == "second"
 
@@ -141,9 +143,9 @@ def test_large_fits_have_errors_of_groups_too(monkeypatch, item_model, prior):
     ability = np.where(np.arange(400) < 200, truth.ability, 0.8 + 0.7 * truth.ability)
     matrix = draw_responses(truth._replace(ability=ability), rng)
     options = MmlOptions(prior=prior, groups=[0] * 200 + [1] * 200, std_errors=True)
-    exact = fit_irt(matrix, item_model, "mml", options=options)
+    exact = fit_irt(matrix, item_model, "mml", zero="models", options=options)
     monkeypatch.setattr(information, "EXACT_WORK", 0)
-    large = fit_irt(matrix, item_model, "mml", options=options)
+    large = fit_irt(matrix, item_model, "mml", zero="models", options=options)
     one, other = (f.hyperparameters["groups"]["1"] for f in (exact, large))
 
     for name in ("mean_std_error", "sd_std_error"):
@@ -160,7 +162,7 @@ def test_groups_are_read_by_model_or_in_order():
     assert ("x", "1") == one.names
     matrix, _, groups = unlike(30)
     groups = ["few"] * 5 + groups[5:]
-    fit = fit_irt(matrix, "rasch", options=MmlOptions(groups=groups))
+    fit = fit_irt(matrix, "rasch", zero="models", options=MmlOptions(groups=groups))
     assert "groups of few models, whose mean and spread are hardly known: few (5)" in fit.notes
     assert "mml" == fit.estimator
 

@@ -11,11 +11,13 @@ from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.estimators.refits import (
     BootstrapOptions,
+    First,
     bootstrap,
     item_weights,
     refitter,
 )
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.scale import Curves, zero_of
 
 
 def counts(n, m, seed=0, *, missing=0.0, trials=1, slopes=0.3, ability=None):
@@ -27,6 +29,13 @@ def counts(n, m, seed=0, *, missing=0.0, trials=1, slopes=0.3, ability=None):
     tried = trials * (rng.random((n, m)) >= missing)
     right = rng.binomial(tried.astype(int), p)
     return Counts(torch.tensor(right * 1.0).double(), torch.tensor(tried * 1.0).double())
+
+
+def first(data, kind="2pl"):
+    """Abilities and items of a fit, on its own scale."""
+    fit = items_integrated(data, kind)
+    a, b = fit.discrimination.numpy(), fit.difficulty.numpy()
+    return First(fit.ability.numpy(), Curves.of_points(a, -a * b))
 
 
 def drawn(data, weights):
@@ -68,6 +77,7 @@ def test_models_not_drawn_have_no_ability():
     data = counts(6, 200)
     found = bootstrap(
         data,
+        first(data, "rasch"),
         BootstrapOptions(over="models", kind="rasch", n_resamples=20),
         np.random.default_rng(0),
     )
@@ -75,7 +85,9 @@ def test_models_not_drawn_have_no_ability():
     absent = np.isnan(found.ability.replicates)
     assert absent.any()
     assert not absent.all(axis=1).any()
-    assert np.nansum(found.ability.replicates, axis=1) == pytest.approx(0, abs=1e-9)
+    for difficulty in found.difficulty.replicates:
+        refit = Curves.of_points(np.ones(200), -difficulty)
+        assert zero_of(refit).at == pytest.approx(zero_of(first(data, "rasch").items).at, abs=1e-9)
     assert np.isfinite(found.difficulty.low).all()
     assert found.covariance.shape == (6, 6)
 
@@ -86,6 +98,7 @@ def test_the_size_of_blocks_changes_no_bit(over):
     one, other, again = (
         bootstrap(
             data,
+            first(data),
             BootstrapOptions(over=over, kind="2pl", n_resamples=8, block=block),
             np.random.default_rng(3),
         )
@@ -103,10 +116,12 @@ def test_conditional_refits_are_the_same_for_any_block():
         BootstrapOptions(estimator="cml-items", kind="rasch", n_resamples=150, block=block)
         for block in (1, 64, None)
     ]
-    first, second, third = (bootstrap(data, o, np.random.default_rng(3)) for o in options)
+    one, other, third = (
+        bootstrap(data, first(data, "rasch"), o, np.random.default_rng(3)) for o in options
+    )
 
-    assert np.array_equal(first.ability.replicates, second.ability.replicates)
-    assert np.array_equal(first.ability.replicates, third.ability.replicates)
+    assert np.array_equal(one.ability.replicates, other.ability.replicates)
+    assert np.array_equal(one.ability.replicates, third.ability.replicates)
 
 
 @pytest.mark.parametrize("estimator", ["cml-items", "mml-items"])
@@ -117,6 +132,7 @@ def test_items_drawn_give_the_error_that_the_model_gives(estimator):
 
     found = bootstrap(
         data,
+        first(data, "rasch"),
         BootstrapOptions(estimator=estimator, kind="rasch", n_resamples=400),
         np.random.default_rng(0),
     )
@@ -133,6 +149,7 @@ def test_simulated_answers_give_the_error_that_the_model_gives(over):
 
     found = bootstrap(
         data,
+        first(data, "rasch"),
         BootstrapOptions(over=over, kind="rasch", n_resamples=150),
         np.random.default_rng(0),
     )
@@ -146,25 +163,31 @@ def test_clustered_items_widen_the_interval():
     alone = counts(8, 60, slopes=0)
     data = Counts(alone.right.repeat_interleave(5, 1), alone.trials.repeat_interleave(5, 1))
     options = BootstrapOptions(estimator="cml-items", kind="rasch", n_resamples=300)
+    known = first(data, "rasch")
 
-    single = bootstrap(data, options, np.random.default_rng(0))
-    grouped = bootstrap(data, options, np.random.default_rng(0), clusters=np.arange(300) // 5)
+    single = bootstrap(data, known, options, np.random.default_rng(0))
+    grouped = bootstrap(
+        data, known, options, np.random.default_rng(0), clusters=np.arange(300) // 5
+    )
 
     ratio = grouped.ability.std_error / single.ability.std_error
     assert ratio.mean() == pytest.approx(np.sqrt(5), rel=0.1)
 
 
-def test_a_model_all_right_stays_finite_as_in_the_fit():
+def test_a_model_all_right_takes_no_part_in_a_bootstrap():
     data = counts(6, 80)
     data.right[0] = 1
-    fit = items_integrated(data, "rasch")
+    without = Counts(data.right[1:], data.trials[1:])
+    options = BootstrapOptions(kind="rasch", n_resamples=12)
 
-    found = refitter(data, fit, "rasch").refit(item_weights=torch.ones(1, 80))
+    found, alone = (
+        bootstrap(one, first(one, "rasch"), options, np.random.default_rng(0))
+        for one in (data, without)
+    )
 
-    assert found.converged.all()
-    # The fit counts its abilities from the others' mean.
-    same = found.ability[0] - found.ability[0, 1:].mean()
-    assert same.numpy() == pytest.approx(fit.ability.numpy(), abs=5e-3)
+    assert np.isnan(found.ability.replicates[:, 0]).all()
+    assert np.array_equal(found.ability.replicates[:, 1:], alone.ability.replicates)
+    assert np.array_equal(found.covariance[1:, 1:], alone.covariance, equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", ["rasch", "2pl", "2pl-signed"])
@@ -196,6 +219,7 @@ def test_percentiles_are_order_statistics():
     data = counts(5, 60, slopes=0)
     found = bootstrap(
         data,
+        first(data, "rasch"),
         BootstrapOptions(estimator="cml-items", kind="rasch", n_resamples=999),
         np.random.default_rng(0),
     )

@@ -7,6 +7,8 @@ import pytest
 import torch
 from scipy import special, stats
 
+from evalstats_plugin.irt import fit_irt, simulate_responses
+from evalstats_plugin.irt.estimators import draws
 from evalstats_plugin.irt.estimators.draws import _draw_sd, gibbs
 from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.data import Counts
@@ -131,3 +133,26 @@ def test_the_same_seed_draws_the_same_numbers_and_missing_cells_are_left_out():
     assert not torch.equal(one.ability, other.ability)
     assert one.ability.sum(2).abs().max() < 1e-12
     assert (one.item_covariance.diagonal(dim1=1, dim2=2) > 0).all()
+
+
+def test_draws_use_one_thread_and_give_the_others_back(monkeypatch):
+    """Threads wait for one another at each step of a sweep: eight times the processor time."""
+    seen = []
+    before = torch.get_num_threads()
+    sweep = draws._sweep
+
+    def counted(*arguments):
+        seen.append(torch.get_num_threads())
+        return sweep(*arguments)
+
+    monkeypatch.setattr(draws, "_sweep", counted)
+    torch.set_num_threads(2)
+    try:
+        matrix = simulate_responses(rng=0, n_models=4, n_items=10)[0]
+        fit_irt(matrix, "2pl", options=McmcOptions(chains=1, draws=5, warm_up=2), rng=0)
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+    assert set(seen) == {1}
+    assert after == 2

@@ -45,7 +45,7 @@ def simulated(n, m, rng, *, missing=0.2, slopes=None):
 
 def fit(scores, item_model="2pl", **options):
     matrix = ResponseMatrix.from_array(scores)
-    return fit_irt(matrix, item_model, "mml", options=MmlOptions(**options))
+    return fit_irt(matrix, item_model, "mml", zero="models", options=MmlOptions(**options))
 
 
 def counts(scores):

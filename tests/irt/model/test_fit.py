@@ -79,7 +79,7 @@ def test_predictions_are_averaged_over_normal_errors_of_abilities():
 def test_predictions_are_those_of_the_posterior():
     """Items integrated by brute force, at the population that was estimated."""
     _, scores, _ = simulated(12, 40, np.random.default_rng(1), 0.1)
-    fit = fit_irt(ResponseMatrix.from_array(scores), "2pl", "mml-items")
+    fit = fit_irt(ResponseMatrix.from_array(scores), "2pl", "mml-items", zero="models")
     expected = posterior_predictive(fit, scores)
     averaged, at_estimates = (abs(fit.predict(plug_in=x) - expected) for x in (False, True))
 

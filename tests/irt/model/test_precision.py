@@ -37,7 +37,9 @@ def test_information_is_the_expected_curvature_of_the_log_likelihood(item_model)
 
 def test_marginal_reliability_is_its_integral():
     matrix, _ = simulate_responses(rng=1, n_models=300, n_items=12)
-    fit = fit_irt(matrix, "2pl", "mml", options=MmlOptions(prior="weak", std_errors=False))
+    fit = fit_irt(
+        matrix, "2pl", "mml", zero="models", options=MmlOptions(prior="weak", std_errors=False)
+    )
 
     def part(t):
         information = float(fits.test_information(fit, [t])[0])

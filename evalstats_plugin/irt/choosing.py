@@ -1,0 +1,299 @@
+"""Which item model? Candidates side by side, by answers held out and by how they fit.
+
+* `choose_model`: a row per candidate, and the simplest that predicts as well as the best
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from scipy import special
+
+from evalstats_plugin.data.inputs import ResponsesLike
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.answers import matrix_of
+from evalstats_plugin.irt.fit_statistics import cells_of, m2
+from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt
+from evalstats_plugin.irt.holdout import predicted
+from evalstats_plugin.irt.methods import (
+    CANDIDATES,
+    FactorOptions,
+    FitOptions,
+    MmlItemsOptions,
+    MmlOptions,
+)
+from evalstats_plugin.irt.suspects import residual_correlations
+from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.runtime.workers import report_progress
+from evalstats_plugin.stats.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.model.fit import IRTFit
+
+_FEWEST_FOR_FACTORS, _FEWEST_FOR_Q3 = 20, 10
+"""Models from which on several abilities, and residual correlations, are looked at."""
+
+_LEAST = 1e-12
+"""Smallest probability of an answer that happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One item model. Numbers are finite or ``None``."""
+
+    item_model: str
+    """A name of `CANDIDATES`."""
+    estimator: str
+    log_loss: float | None
+    """Per answer held out, in nats."""
+    log_loss_std_error: float | None
+    """Over items, whose answers go together."""
+    worse_by: float | None
+    """Log loss less that of the best candidate, on the same answers."""
+    worse_by_std_error: float | None
+    n_parameters: int | None
+    log_likelihood: float | None
+    """Marginal; None of factor models, which have none."""
+    aic: float | None
+    bic: float | None
+    rmsea: float | None
+    """Of M2, see `m2`; None where that cannot be computed."""
+    largest_q3: float | None
+    """Largest residual correlation of two items; None with fewer than 10 models."""
+    converged: bool | None
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Candidates(Results[Candidate]):
+    """A row per candidate, the simplest first."""
+
+    sentence: str = ""
+    """Which to take, and why."""
+
+
+def choose_model(
+    responses: ResponsesLike,
+    item_models: Sequence[str] | None = None,
+    *,
+    seeds: Sequence[int] = range(3),
+    device: str = "auto",
+) -> Candidates:
+    """Compare item models by the answers that they predict, and choose the simplest good one.
+
+    A fifth of the answers is held out, the same for all candidates, once for each seed. Chosen is
+    the simplest candidate whose loss is within one standard error of the best one's, as measured on
+    the same answers; one that did not converge is not chosen.
+
+    Parameters
+    ----------
+    item_models
+        Names of `CANDIDATES`; None for those that so many models can tell apart: ``"3pl"`` needs
+        300, several abilities need 20.
+    seeds
+        Seeds of the random splits.
+
+    Raises
+    ------
+    SelectionError
+        No such candidate.
+    DesignError
+        Too few answers to hold some out, or none of the candidates converged.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import choose_model, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=15, n_items=60, item_model="rasch")
+    >>> found = choose_model(matrix, ["rasch", "2pl"], seeds=[0])
+    >>> [row.item_model for row in found if row.chosen]
+    ['rasch']
+    """
+    matrix = matrix_of(responses)
+    n = len(matrix.models)
+    names = list(item_models) if item_models is not None else _possible(n)
+    for name in names:
+        if name not in CANDIDATES:
+            raise SelectionError(
+                no_such("candidate", name, tuple(CANDIDATES), ", ".join(CANDIDATES))
+            )
+    if not names:
+        raise SelectionError(f"no candidate is named: choose of {', '.join(CANDIDATES)}")
+    names = [name for name in CANDIDATES if name in names]
+    need_torch("item response models")
+    tried = list[_Tried]()
+    for k, name in enumerate(names, 1):
+        report_progress("candidate", k, len(names))
+        tried.append(_tried(matrix, name, seeds, device))
+    return _compared(tried)
+
+
+def _possible(n: int) -> list[str]:
+    return [
+        name
+        for name in CANDIDATES
+        if (name != "3pl" or n >= FEW_MODELS)
+        and (not name.startswith("factor") or n >= _FEWEST_FOR_FACTORS)
+    ]
+
+
+class _Tried(NamedTuple):
+    """A candidate with its losses by item: sums of losses and numbers of answers, (M,) each."""
+
+    name: str
+    fit: Any
+    loss: FloatArray
+    answers: FloatArray
+    row: Candidate
+
+
+def _how(name: str, shape: tuple[int, int]) -> tuple[str, str, FitOptions | None]:
+    """Item model, estimator and options of a candidate."""
+    if name.startswith("factor"):
+        return "factor", "map", FactorOptions(dimensions=int(name[-1]))
+    usual = choose("2pl", "auto", shape).estimator
+    if name == "3pl":
+        return "3pl", "mml", MmlOptions(prior="estimated")
+    if name == "common-c":
+        if usual == "mml":
+            return "3pl", "mml", MmlOptions(prior="estimated", common_asymptotes=True)
+        return "2pl", "mml-items", MmlItemsOptions(estimate_guessing=True)
+    return name, usual, MmlOptions(prior="estimated") if usual == "mml" else None
+
+
+def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str) -> _Tried:
+    n, m, _ = matrix.scores.shape
+    item_model, estimator, options = _how(name, (n, m))
+    loss, count = np.zeros(m), np.zeros(m)
+    for counts, chance, test in predicted(
+        matrix, item_model, estimator, options, seeds=seeds, device=device
+    ):
+        right, trials = (
+            np.where(test, x.cpu().numpy(), 0.0) for x in (counts.right, counts.trials)
+        )
+        p = np.clip(chance, _LEAST, 1 - _LEAST)
+        loss -= (special.xlogy(right, p) + special.xlog1py(trials - right, -p)).sum(axis=0)
+        count += trials.sum(axis=0)
+    if not count.any():
+        raise DesignError("no answer is held out: there are too few: add models or items")
+    fit: Any = fit_irt(matrix, item_model, estimator, options=options, rng=0, device=device)
+    about = _about(fit, name, n, m)
+    mean = float(loss.sum() / count.sum())
+    row = Candidate(
+        item_model=name,
+        estimator=fit.estimator,
+        log_loss=finite(mean),
+        log_loss_std_error=finite(_error_of_share(loss, count)),
+        worse_by=None,
+        worse_by_std_error=None,
+        rmsea=_rmsea(fit, matrix),
+        largest_q3=_largest_q3(fit, matrix),
+        converged=fit.diagnostics.get("converged"),
+        chosen=False,
+        **about,
+    )
+    return _Tried(name, fit, loss, count, row)
+
+
+def _error_of_share(total: FloatArray, count: FloatArray) -> float:
+    """Standard error of Σ total / Σ count over items as clusters."""
+    used = count > 0
+    k = int(used.sum())
+    if k < 2:
+        return np.nan
+    away = total[used] - total.sum() / count.sum() * count[used]
+    return float(np.sqrt(k / (k - 1) * (away**2).sum()) / count.sum())
+
+
+def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
+    """Parameters, log-likelihood and information criteria; None of factor models."""
+    known = fit.diagnostics.get("log_likelihood")
+    if fit.item_model == "factor" or known is None:
+        return dict.fromkeys(("n_parameters", "log_likelihood", "aic", "bic"))
+    if fit.estimator == "mml":
+        # Items are parameters, models are the sample.
+        own = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}[name]
+        k, size = m * own + (name in ("rasch", "common-c")), n
+    else:
+        # Models but one and the distribution of items are parameters, items are the sample.
+        k = int((fit.endless == 0).sum()) - 1
+        k, size = k + {"rasch": 2, "2pl": 4, "common-c": 5}[name], m
+    return {
+        "n_parameters": k,
+        "log_likelihood": finite(known),
+        "aic": finite(2 * k - 2 * known),
+        "bic": finite(k * float(np.log(size)) - 2 * known),
+    }
+
+
+def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
+    if fit.item_model == "factor" or fit.estimator != "mml":
+        return None
+    try:
+        return finite(m2(cast("IRTFit", fit), matrix).rmsea)
+    except DesignError:
+        return None
+
+
+def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
+    if fit.item_model == "factor" or len(matrix.models) < _FEWEST_FOR_Q3:
+        return None
+    q3 = residual_correlations(cells_of(cast("IRTFit", fit), matrix))
+    pairs = q3[np.triu_indices(len(q3), 1)]
+    return finite(float(pairs[np.isfinite(pairs)].max(initial=-1.0)))
+
+
+def _compared(tried: list[_Tried]) -> Candidates:
+    whole = [
+        one for one in tried if one.row.converged is not False and one.row.log_loss is not None
+    ]
+    if not whole:
+        raise DesignError("none of the candidates converged: fit item model rasch, or add answers")
+    best = min(whole, key=lambda one: cast("float", one.row.log_loss))
+    count = best.answers
+    apart = {
+        one.name: (
+            float((one.loss - best.loss).sum() / count.sum()),
+            _error_of_share(one.loss - best.loss, count),
+        )
+        for one in tried
+    }
+    simplest = next(one for one in whole if apart[one.name][0] <= apart[one.name][1] or one is best)
+    rows = tuple(
+        replace(
+            one.row,
+            worse_by=finite(apart[one.name][0]),
+            worse_by_std_error=finite(apart[one.name][1]) if one is not best else None,
+            chosen=one is simplest,
+        )
+        for one in tried
+    )
+    return Candidates(rows, _notes(tried), sentence=_sentence(best, simplest, apart))
+
+
+def _sentence(best: _Tried, chosen: _Tried, apart: Mapping[str, tuple[float, float]]) -> str:
+    loss, error = best.row.log_loss, best.row.log_loss_std_error
+    said = f"Take {chosen.name}: "
+    if chosen is best:
+        return f"{said}it predicts answers held out best (log loss {loss:.4f}, s.e. {error:.4f})."
+    worse, unsure = apart[chosen.name]
+    return (
+        f"{said}the simplest within one standard error of {best.name}, which predicts answers held "
+        f"out best (log loss {loss:.4f}, s.e. {error:.4f}; {chosen.name} {worse:+.4f}, s.e. "
+        f"{unsure:.4f})."
+    )
+
+
+def _notes(tried: list[_Tried]) -> tuple[str, ...]:
+    failed = [one.name for one in tried if one.row.converged is False]
+    notes = [f"not converged, and not chosen: {', '.join(failed)}"] if failed else []
+    if any(one.fit.estimator == "mml" for one in tried):
+        notes.append(
+            "AIC and BIC count every item parameter, though an item prior holds them: they are too "
+            "strict on models with many"
+        )
+    return tuple(notes)

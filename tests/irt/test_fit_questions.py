@@ -1,0 +1,97 @@
+"""A fit knows its data: it answers what the functions of the package answer."""
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix, irt
+from evalstats_plugin.adaptive import item_bank
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt import (
+    IRTFit,
+    McmcOptions,
+    abilities,
+    fit_irt,
+    hold_out,
+    item_dif,
+    item_fit,
+    person_fit,
+    score_models,
+    simulate_responses,
+    suspect_items,
+    uncertainty,
+)
+
+MATRIX = simulate_responses(rng=3, n_models=12, n_items=40, item_model="rasch")[0]
+FIT = fit_irt(MATRIX, "rasch")
+
+
+def test_a_fit_answers_as_the_functions_do():
+    focal = list(MATRIX.models[:5])
+
+    assert FIT.abilities() == abilities(FIT, MATRIX)
+    assert FIT.items().rows == abilities(FIT, MATRIX, items=True).items
+    assert FIT.item_fit().equals(item_fit(FIT, MATRIX))
+    assert FIT.person_fit().equals(person_fit(FIT, MATRIX))
+    assert FIT.dif(focal) == item_dif(FIT, MATRIX, focal)
+    assert FIT.suspects() == suspect_items(FIT, MATRIX)
+    assert FIT.hold_out(seeds=[0]) == hold_out(MATRIX, item_model="rasch", seeds=[0])
+    one, other = FIT.bank(), item_bank(FIT, MATRIX)
+    np.testing.assert_array_equal(one.intercept, other.intercept)
+    np.testing.assert_array_equal(FIT.information([0.0]), irt.test_information(FIT, [0.0]))
+    assert FIT.information().shape == (12,)
+    rows = FIT.uncertainty(recipes=["model"])
+    assert rows[0].low == uncertainty(FIT, MATRIX, ["model"])[0].low
+
+
+def test_a_pair_is_compared_as_it_is():
+    row = FIT.compare("model_3", "model_1")
+    back = FIT.compare("model_1", "model_3")
+
+    assert row.difference == pytest.approx(FIT.ability[3] - FIT.ability[1])
+    assert (row.model_a, row.model_b) == ("model_1", "model_3")
+    assert row.p_adjusted == row.p_value == pytest.approx(back.p_value)
+    assert row.low == pytest.approx(-back.high)
+    with pytest.raises(SelectionError, match="named twice"):
+        FIT.compare("model_1", "model_1")
+    with pytest.raises(SelectionError, match="no model is called 'model_77'"):
+        FIT.compare("model_77", "model_1")
+
+
+def test_draws_have_the_moments_of_the_fit():
+    draws = FIT.draws(4000, rng=0)
+
+    assert draws.shape == (4000, 12)
+    assert draws.mean(axis=0) == pytest.approx(FIT.ability, abs=0.04)
+    np.testing.assert_allclose(np.cov(draws.T), FIT.ability_covariance, atol=0.03)
+    np.testing.assert_array_equal(FIT.draws(3, rng=1), FIT.draws(3, rng=1))
+    with pytest.raises(SelectionError, match="0 draws are none"):
+        FIT.draws(0)
+
+
+def test_draws_of_a_posterior_are_its_own():
+    fit = fit_irt(MATRIX, "rasch", options=McmcOptions(chains=1, draws=20, warm_up=5), rng=0)
+    own = fit.ability_draws.reshape(12, -1).T
+
+    assert all((own == row).all(axis=1).any() for row in fit.draws(10, rng=0))
+
+
+def test_a_model_all_right_is_drawn_from_its_limit():
+    scores = MATRIX.scores[:, :, 0].copy()
+    scores[0] = 1
+    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch")
+    drawn = fit.draws(2000, rng=0)[:, 0]
+    low = fit.limits(0.9)[0][0]
+
+    assert np.isposinf(drawn).mean() == pytest.approx(0.5, abs=0.05)
+    assert (drawn < low).mean() == pytest.approx(0.05, abs=0.02)
+
+
+def test_a_fit_from_a_file_asks_for_the_answers(tmp_path):
+    loaded = IRTFit.load(FIT.save(tmp_path / "fit.parquet"))
+
+    assert loaded.data is None
+    assert loaded.abilities(MATRIX) == abilities(FIT, MATRIX)
+    with pytest.raises(DesignError, match="this fit does not hold its answers"):
+        loaded.items()
+    scored = score_models(loaded, MATRIX)
+    assert scored.data is MATRIX
