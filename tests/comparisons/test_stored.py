@@ -196,18 +196,3 @@ def test_tables_are_those_counted_one_by_one():
         x, y = right[common, a[k], 0], right[common, b[k], 0]
         expected = [(x & y).sum(), (x > y).sum(), (x < y).sum(), (1 - (x | y)).sum()]
         assert table.tolist() == expected
-
-
-@pytest.mark.parametrize("scores", [(0.0, 0.5), (0.5, 1.0), (0.5, 0.5), (0.0, 1.0)])
-def test_a_bound_is_attained_where_any_model_has_it(tmp_path: Path, scores: tuple[float, float]):
-    """In the store as in memory: the lower one, the upper one, neither, both."""
-    values = np.random.default_rng(0).choice(scores, (3, 40))
-    request = Request(
-        baseline=None, confidence_level=0.95, method="auto",
-        correction="simultaneous", family="auto", bounds={"score": (0.0, 1.0)},
-        table=methods.table_of([], COMPARISONS), rng=np.random.default_rng(0),
-    )  # fmt: skip
-    store = write_store(tmp_path / "s.parquet", ResponseMatrix.from_array(values))
-    (pairs,), _ = stored._pairings(store, request)
-
-    assert tuple(map(bool, pairs.attained)) == (0.0 in scores, 1.0 in scores)
