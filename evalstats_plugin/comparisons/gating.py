@@ -624,7 +624,7 @@ def _variance_of_halves(planned: Spread) -> float:
     """Return what half an item on either side, where the largest differences are, adds."""
     from evalstats_plugin.stats.differences import distance
 
-    if not planned.pilots:
+    if not planned.pilots or planned.pilots[0].clustered:
         return 0.0
     scores = planned.pilots[0].tasks[0]
     answered = ~(np.isnan(scores.a).all(axis=1) | np.isnan(scores.b).all(axis=1))

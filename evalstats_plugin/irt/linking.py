@@ -66,7 +66,7 @@ def link(
     >>> old, new = map(ResponseMatrix.from_array, (scores[:20], scores[20:]))
     >>> linked = link(fit_irt(old, "rasch"), fit_irt(new, "rasch"))
     >>> linked.identification
-    'linked to another fit: ability ~ N(0, σ²), discriminations are 1'
+    'linked to another fit: 0 is where the average item is answered right halfway'
     """
     return on_scale_of(fit_a, fit_b, linking_constants(fit_a, fit_b, method, through=through))
 

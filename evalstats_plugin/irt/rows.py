@@ -70,8 +70,8 @@ def abilities(
     >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=30, item_model="rasch")
     >>> for row in abilities(fit_irt(matrix, "rasch"), matrix)[:2]:
     ...     print(row.model, round(row.low, 1), round(row.estimate, 1), round(row.high, 1))
-    model_1 0.2 1.1 2.1
-    model_3 0.2 1.1 2.1
+    model_1 -0.1 1.0 2.0
+    model_3 -0.1 1.0 2.0
     """
     matrix = matrix_of(responses)
     check_level(confidence_level)

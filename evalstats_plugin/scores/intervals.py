@@ -58,6 +58,7 @@ from evalstats_plugin.scores.cells import (
     with_known,
 )
 from evalstats_plugin.scores.methods import (
+    AS_PRINTED,
     CLUSTER_FAMILIES,
     CLUSTERED,
     CLUSTERED_COMPOSITE_DEFAULTS,
@@ -356,7 +357,12 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         lower = upper = None
     elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
-    elif lower is not None and upper is not None and cell.composite is None:
+    elif (
+        lower is not None
+        and upper is not None
+        and cell.composite is None
+        and method not in AS_PRINTED
+    ):
         scale = r.measure.scale or UNLIMITED
         lower, upper = max(lower, scale.low), min(upper, scale.high)
     return ScoreInterval(
@@ -1070,8 +1076,9 @@ def _counted_rows(
     share = found.right.ravel() / n
     # Of one item, or of equal scores, there is no standard error.
     error = np.sqrt(share * (1 - share) / np.maximum(n - 1, 1))
-    # Methods that are kept to compare with may leave the scale.
-    low, high = (np.clip(limit, 0.0, 1.0) for limit in limits)
+    low, high = limits
+    if method.name not in AS_PRINTED:
+        low, high = (np.clip(limit, 0.0, 1.0) for limit in limits)
     notes: list[tuple[str, ...]] = [()] * len(n)
     none = ~(np.isfinite(low) & np.isfinite(high))
     for i in np.flatnonzero(none | (missing > 0)).tolist():

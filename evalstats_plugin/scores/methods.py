@@ -37,6 +37,9 @@ confidence_level)``, statistics (units, S).
 """
 
 
+AS_PRINTED = frozenset({"wald"})
+"""Methods kept to compare with: their limits may leave the scale, as those of harnesses do."""
+
 METHODS: tuple[Method, ...] = (
     Method(
         "beta-hpd", "binary", _BOUNDED + "beta_hpd",

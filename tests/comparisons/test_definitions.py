@@ -51,7 +51,7 @@ def _tasks(*, clusters=False, lonely=False, seed=0):
         tasks=["x"] * 12 + ["y"] * 7,
         clusters=[f"c{k // 2}" for k in range(19)] if clusters else None,
     )
-    return scores, pairings(matrix.to_responses(), {}, None)[0]
+    return scores, pairings(matrix.to_responses(), None)[0]
 
 
 def _squared_error(x, labels):

@@ -95,7 +95,9 @@ def test_a_pilots_spread(kind: str, epochs: int, *, clustered: bool) -> None:
         for name, value in separate.items():
             assert getattr(apart, name)[k] == pytest.approx(value, nan_ok=True), name
     assert (paired.n_epochs, paired.bounded, paired.n_tasks) == (epochs, 1.0, 1)
-    assert (paired.pilot is None) == (kind == "right" or clustered)
+    assert paired.pilots is not None
+    assert apart.pilots is None
+    assert [one.clustered for one in paired.pilots] == [clustered] * 3
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
@@ -123,8 +125,10 @@ def test_a_quantile_of_the_truth_is_that_of_its_error(share: float, epochs: int)
     assert clustered.discordance == pytest.approx(plain.discordance)
     pilot = spreads(ResponseMatrix.from_array(_scores("partial", 1)).to_responses(), paired=True)[0]
     moved = at_quantile(pilot[0], share)
-    ratio = np.nanvar(moved.pilot, axis=1) / np.nanvar(pilot[0].pilot, axis=1)
-    assert ratio == pytest.approx(moved.between / pilot[0].between)
+    assert moved.pilots is not None
+    assert [one.spread**2 for one in moved.pilots] == pytest.approx(
+        list(moved.between / pilot[0].between)
+    )
 
 
 def test_another_design_effect_multiplies_the_whole_variance() -> None:
@@ -136,8 +140,7 @@ def test_another_design_effect_multiplies_the_whole_variance() -> None:
     noise = plain.within / 3
 
     assert twice.between + noise == pytest.approx(2 * (plain.between + noise))
-    assert twice.pilot is None
-    assert with_design_effect(plain, 1.0).pilot is plain.pilot
+    assert twice.pilots is None
 
 
 def test_spreads_of_tasks_are_joined() -> None:

@@ -54,8 +54,10 @@ def _ranking(n: int) -> Any:
 def _fit(n: int, m: int = 30) -> Any:
     """As `fit_irt` gives it, without the work."""
     rng = np.random.default_rng(n)
+    ability = np.sort(rng.normal(0, 1, n))
     return SimpleNamespace(
-        models=tuple(names(n)), ability=np.sort(rng.normal(0, 1, n)), item_model="2pl",
+        models=tuple(names(n)), ability=ability, item_model="2pl", endless=np.zeros(n, dtype=bool),
+        limits=lambda _: (ability - 0.8, ability + 0.8),
         ability_std_error=np.full(n, 0.4), difficulty=rng.normal(0, 1.3, m), estimator="mml",
         discrimination=np.full(m, 1.2), intercept=-1.2 * rng.normal(0, 1.3, m), hyperparameters={},
         guessing=np.zeros(m), upper=np.ones(m),

@@ -22,6 +22,7 @@ from evalstats_plugin.runtime import memory
 
 pa: Any = pytest.importorskip("pyarrow")
 pq: Any = pytest.importorskip("pyarrow.parquet")
+ON_UNIT = es.Measure(scale=es.Scale(0, 1))
 Run = Callable[..., "CompletedProcess[str]"]
 
 
@@ -136,7 +137,7 @@ def test_ranks_by_blocks_are_those_of_single_pairs(
     scores *= 1.0 if kind == "0/1" else rng.random((12, 240))
     clusters = np.repeat(np.arange(60), 4).astype(str) if kind == "clusters" else None
     matrix = es.ResponseMatrix.from_array(
-        scores, tasks=["t", "u"] * 120, bounds=(0, 1), clusters=clusters
+        scores, tasks=["t", "u"] * 120, measure=ON_UNIT, clusters=clusters
     )
 
     with memory.limited("40KB"):
@@ -181,7 +182,7 @@ def test_ranks_that_would_take_hours_are_left_out(monkeypatch: pytest.MonkeyPatc
     """Of scores that are compared one by one."""
     monkeypatch.setattr(ranks, "MOST_STEPS", 1000)
     scores = np.random.default_rng(0).random((20, 30))
-    matrix = es.ResponseMatrix.from_array(scores, bounds=(0, 1))
+    matrix = es.ResponseMatrix.from_array(scores, measure=ON_UNIT)
 
     with memory.limited("40KB"):
         found = es.table(matrix, rng=0)

@@ -15,7 +15,7 @@ from given_responses import given_responses
 from scipy import special
 from threadpoolctl import threadpool_info
 
-from evalstats_plugin import annotate, read, strip
+from evalstats_plugin import annotate, fit_irt, read, strip
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.plan import Plan
@@ -30,7 +30,7 @@ from evalstats_plugin.hierarchical.capabilities import (
     stability,
 )
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
-from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
+from evalstats_plugin.irt.estimators.refits import BootstrapOptions, First, bootstrap
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
@@ -134,9 +134,10 @@ def rated() -> Any:
 def bootstrapped() -> Any:
     """So many answers that sums would be shared by threads."""
     rng = np.random.default_rng(4)
-    counts = counts_of(draw_responses(draw_truth(rng, 20, 500), rng), device="cpu")
+    matrix = draw_responses(draw_truth(rng, 20, 500), rng)
+    counts, first = counts_of(matrix, device="cpu"), First.of(fit_irt(matrix, "rasch"))
     return [
-        bootstrap(counts, BootstrapOptions(over=over, n_resamples=40, kind="rasch"), rng)
+        bootstrap(counts, first, BootstrapOptions(over=over, n_resamples=40, kind="rasch"), rng)
         .ability.replicates
         for over in ("items", "models", "parametric")
     ]  # fmt: skip

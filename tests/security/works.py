@@ -51,6 +51,7 @@ SLOW: tuple[Work, ...] = (
     ["pool", *_ONE, "-t", "es_mc"],
     ["irt", "capabilities", *_ONE],
     ["irt", "holdout", *_ONE],
+    ["irt", "choose", *_ONE, "--candidate", "rasch", "--draws", "1"],
 )
 """The same, of which each takes seconds."""
 

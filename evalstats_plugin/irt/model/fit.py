@@ -791,7 +791,7 @@ def test_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
     >>> matrix, _ = irt.simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
     >>> fit = irt.fit_irt(matrix, "rasch")
     >>> irt.test_information(fit, [-1.0, 0.0, 1.0]).round(1).tolist()
-    [1.3, 1.2, 1.0]
+    [1.2, 1.3, 1.2]
     """
     return item_information(fit, ability).sum(axis=1)
 

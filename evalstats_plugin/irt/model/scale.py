@@ -84,7 +84,7 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
     --------
     >>> b = np.array([-1.0, 0.0, 4.0])
     >>> zero_of(Curves(np.ones(3), -b, np.zeros(3), np.ones(3))).at.__round__(2)
-    0.68
+    0.58
     """
     a, d, low, high = items
     weights = np.ones_like(a) if weights is None else weights
