@@ -273,13 +273,16 @@ def _with_unseen(
     from evalstats_plugin.stats.reach import one_more
 
     rows = list(rows)
+    batches: dict[tuple[tuple[float, float], int], list[int]] = {}
     for i, cell in enumerate(cells):
         plain = cell.kind == "bounded" and cell.composite is None and cell.clusters is None
         if plain and cell.bounds is not None and len(cell.values):
-            low, high = one_more(cell.values, bounds=cell.bounds, confidence_level=level)
-            rows[i] = replace(
-                rows[i], low_unseen=finite(float(low)), high_unseen=finite(float(high))
-            )
+            batches.setdefault((cell.bounds, cell.n.bit_length()), []).append(i)
+    for (bounds, _), where in batches.items():
+        scores = _padded([cells[i].values for i in where])
+        limits = one_more(scores, bounds=bounds, confidence_level=level)
+        for i, low, high in zip(where, limits.low.tolist(), limits.high.tolist(), strict=True):
+            rows[i] = replace(rows[i], low_unseen=finite(low), high_unseen=finite(high))
     return rows
 
 
