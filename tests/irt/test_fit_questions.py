@@ -86,6 +86,23 @@ def test_a_model_all_right_is_drawn_from_its_limit():
     assert (drawn < low).mean() == pytest.approx(0.05, abs=0.02)
 
 
+def test_limits_and_draws_go_on_beyond_the_tails_that_are_kept():
+    """Levels above .9999, and one of 30,000 draws."""
+    scores = MATRIX.scores[:, :, 0].copy()
+    scores[0], scores[1] = 1, 1
+    scores[1, :2] = 0
+    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch")
+    limits = np.array([fit.limits(level) for level in (0.99, 0.9999, 0.99999, 0.999999)])
+    drawn = fit.draws(100_000, rng=0)
+
+    assert (np.diff(limits[:, 0, :2], axis=0) < 0).all()
+    assert np.isposinf(limits[:, 1, 0]).all()
+    assert (np.diff(limits[:, 1, 1]) > 0).all()
+    assert np.isfinite(limits[:, :, 1]).all()
+    assert not np.isneginf(drawn).any()
+    assert not np.isnan(drawn).any()
+
+
 def test_a_fit_from_a_file_asks_for_the_answers(tmp_path):
     loaded = IRTFit.load(FIT.save(tmp_path / "fit.parquet"))
 

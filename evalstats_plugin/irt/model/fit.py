@@ -280,14 +280,10 @@ class IRTFit(SavedFit, Drawable):
         """Put the limits of models that have `ability_quantiles` in the place of normal ones."""
         if self.ability_quantiles is None:
             return limits
-        told = ~np.isnan(self.ability_quantiles[:, 0])
-        z, found = special.ndtri(tail), limits.copy()
-        for i in np.flatnonzero(told):
-            row = self.ability_quantiles[i]
-            near = row[[np.searchsorted(_SCORES, z) - 1, np.searchsorted(_SCORES, z)]]
-            endless = near[np.isinf(near)]
-            found[i] = endless[0] if len(endless) else np.interp(z, _SCORES, row)
-        return found
+        limits = limits.copy()
+        for i in np.flatnonzero(~np.isnan(self.ability_quantiles[:, 0])):
+            limits[i] = _quantile(self.ability_quantiles[i], tail)
+        return limits
 
     def abilities(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
         """Abilities with intervals; see `evalstats_plugin.irt.abilities`.
@@ -375,8 +371,8 @@ class IRTFit(SavedFit, Drawable):
         found[:, known] = random.multivariate_normal(self.ability[known], within, n)
         for i in np.flatnonzero(~known):
             tails = random.random(n)
-            own = np.full(len(self.models), np.nan)
-            found[:, i] = [self._by_tail(tail, own)[i] for tail in tails]
+            if self.ability_quantiles is not None:
+                found[:, i] = _quantile(self.ability_quantiles[i], tails)
         return found
 
     def _answers(self, responses: ResponsesLike | None) -> ResponsesLike:
@@ -632,6 +628,20 @@ class FactorFit(SavedFit):
             "identification", "hyperparameters", "diagnostics",
         )  # fmt: skip
         return {name: plain(getattr(self, name)) for name in names}
+
+
+def _quantile(row: FloatArray, tail: ArrayLike) -> FloatArray:
+    """Quantiles at tail probabilities, from those at `TAILS`; beyond these, as the last two go on.
+
+    Infinite where one of both neighbours is.
+    """
+    z = special.ndtri(np.asarray(tail, dtype=np.float64))
+    upper = np.clip(np.searchsorted(_SCORES, z), 1, len(_SCORES) - 1)
+    low, high = row[upper - 1], row[upper]
+    share = (z - _SCORES[upper - 1]) / (_SCORES[upper] - _SCORES[upper - 1])
+    with np.errstate(invalid="ignore"):
+        inside = low + share * (high - low)
+    return np.where(np.isinf(low), low, np.where(np.isinf(high), high, inside))
 
 
 def plain(value: Any) -> Any:
