@@ -31,6 +31,7 @@ from evalstats_plugin.irt.suspects import residual_correlations
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import report_progress
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.clustered import cluster_moments
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import IRTFit
@@ -187,7 +188,7 @@ def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str)
         item_model=name,
         estimator=fit.estimator,
         log_loss=finite(mean),
-        log_loss_std_error=finite(_error_of_share(loss, count)),
+        log_loss_std_error=finite(float(cluster_moments(loss, count).cr1)),
         worse_by=None,
         worse_by_std_error=None,
         rmsea=_rmsea(fit, matrix),
@@ -197,16 +198,6 @@ def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str)
         **about,
     )
     return _Tried(name, fit, loss, count, row)
-
-
-def _error_of_share(total: FloatArray, count: FloatArray) -> float:
-    """Standard error of Σ total / Σ count over items as clusters."""
-    used = count > 0
-    k = int(used.sum())
-    if k < 2:
-        return np.nan
-    away = total[used] - total.sum() / count.sum() * count[used]
-    return float(np.sqrt(k / (k - 1) * (away**2).sum()) / count.sum())
 
 
 def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
@@ -258,7 +249,7 @@ def _compared(tried: list[_Tried]) -> Candidates:
     apart = {
         one.name: (
             float((one.loss - best.loss).sum() / count.sum()),
-            _error_of_share(one.loss - best.loss, count),
+            float(cluster_moments(one.loss - best.loss, count).cr1),
         )
         for one in tried
     }

@@ -14,8 +14,9 @@ from evalstats_plugin.irt import (
     q3,
     simulate_responses,
 )
-from evalstats_plugin.irt.choosing import _error_of_share, _possible
+from evalstats_plugin.irt.choosing import _possible
 from evalstats_plugin.report.abilities import CANDIDATES as TABLE
+from evalstats_plugin.stats.clustered import cluster_moments
 
 
 def drawn(n, m, seed=0, *, slopes=0.0, c=0.0, across=0.0):
@@ -85,10 +86,10 @@ def test_errors_take_items_as_clusters():
     """Each item's answers twice as often tell no more."""
     rng = np.random.default_rng(0)
     total, count = rng.gamma(2, size=50), np.full(50, 4.0)
-    alone = _error_of_share(total, count)
+    alone = cluster_moments(total, count).cr1
 
     assert alone == pytest.approx(np.std(total / 4, ddof=1) / np.sqrt(50))
-    assert _error_of_share(2 * total, 2 * count) == pytest.approx(alone)
+    assert cluster_moments(2 * total, 2 * count).cr1 == pytest.approx(alone)
 
 
 def test_only_candidates_that_so_many_models_tell_apart_are_tried():
