@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.pilots import Pilot, Planned, search
+from evalstats_plugin.comparisons.pilots import SIMULATED_UP_TO, Pilot, Planned, search
 from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
@@ -47,13 +47,10 @@ _OF_COMPARISON = (
 )  # fmt: skip
 """Fields that a row has of the comparison."""
 
-SIMULATED_ITEMS = 5000
-"""Most items needed that are simulated."""
-
 POWER = 0.8
 """Probability with which `GateRow.items_needed` items decide, and `detectable` is detected."""
 
-MOST_SIMULATED = 12
+MOST_SIMULATED_ROWS = 12
 """Rows whose items needed are simulated from the scores at hand; of more rows they follow from
 standard errors."""
 _QUANTILES = np.array([[0.04163226], [0.5], [0.95836774]])
@@ -522,7 +519,7 @@ def _with_detectable(
             detectable = None if math.isnan(drop) else rows[i].margin + drop
             made[i] = replace(rows[i], detectable=detectable)
         undecided = [i for i in here if made[i].items_needed is not None]
-        for i in undecided if len(undecided) <= MOST_SIMULATED else []:
+        for i in undecided if len(undecided) <= MOST_SIMULATED_ROWS else []:
             made[i] = replace(made[i], items_needed=_simulated_items(found[i], made[i], tail))
     return made
 
@@ -543,7 +540,7 @@ def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
     """
     planned, gain = _planned(spread, row), _gains(row, row.difference, row.difference)
     start = row.items_needed
-    if planned is None or gain is None or start is None or start > SIMULATED_ITEMS:
+    if planned is None or gain is None or start is None or start > SIMULATED_UP_TO:
         return start
     if gain[0] <= -row.margin:
         return start
@@ -551,7 +548,7 @@ def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
     def power_of(n: float) -> float:
         return planned.non_inferior(n, gain[0], tail=tail, margin=row.margin)
 
-    needed = search(power_of, start, tail=tail, power=POWER, whole=True, most=SIMULATED_ITEMS)
+    needed = search(power_of, start, tail=tail, power=POWER, whole=True, most=SIMULATED_UP_TO)
     return max(int(needed), row.n_items + 1) if math.isfinite(needed) else start
 
 
@@ -626,9 +623,7 @@ def _variance_of_halves(planned: Spread) -> float:
 
     if not planned.pilots or planned.pilots[0].clustered:
         return 0.0
-    scores = planned.pilots[0].tasks[0]
-    answered = ~(np.isnan(scores.a).all(axis=1) | np.isnan(scores.b).all(axis=1))
-    differences = np.nanmean(scores.b[answered], axis=1) - np.nanmean(scores.a[answered], axis=1)
+    differences = planned.pilots[0].tasks[0].answered().differences()
     return float(distance(differences[None])[0]) ** 2 / float(planned.n_items[0])
 
 

@@ -45,6 +45,18 @@ class TaskScores:
     clusters: IntArray | None = None
     """Shape (M,): number of each item's cluster."""
 
+    def answered(self) -> TaskScores:
+        """Return the items that both models answered."""
+        both = ~np.isnan(self.a).all(axis=1) & ~np.isnan(self.b).all(axis=1)
+        clusters = None if self.clusters is None else self.clusters[both]
+        return TaskScores(self.a[both], self.b[both], clusters)
+
+    def differences(self) -> FloatArray:
+        """Mean differences b - a of items that both answered, shape (M,)."""
+        from evalstats_plugin.stats.means import moments
+
+        return moments(self.b).mean - moments(self.a).mean
+
 
 class Population(NamedTuple):
     """Units to draw from."""
@@ -331,13 +343,12 @@ def _expansion(x: FloatArray) -> FloatArray:
 def _population(task: TaskScores, n_epochs: int) -> Population:
     """Units of a task with so many epochs."""
     from evalstats_plugin.stats.clustered import by_cluster
-    from evalstats_plugin.stats.means import moments
 
-    there = ~np.isnan(task.a).all(axis=1) & ~np.isnan(task.b).all(axis=1)
-    a, b = task.a[there], task.b[there]
+    task = task.answered()
+    a, b = task.a, task.b
     own = a.shape[1]
     if n_epochs == own:
-        versions = (moments(b).mean - moments(a).mean)[None]
+        versions = task.differences()[None]
     elif n_epochs < own and not (np.isnan(a).any() or np.isnan(b).any()):
         rng = _stream("some of the epochs")
         versions = np.stack([
@@ -347,7 +358,7 @@ def _population(task: TaskScores, n_epochs: int) -> Population:
         versions = _with_more_epochs(a, b, n_epochs)
     if task.clusters is None:
         return Population(versions.ravel(), np.ones(versions.size), len(versions))
-    clusters = task.clusters[there]
+    clusters = task.clusters
     sizes = by_cluster(np.ones((1, len(clusters))), clusters)[0]
     sums = by_cluster(versions, clusters)
     n, count = sizes.sum(), len(sizes)

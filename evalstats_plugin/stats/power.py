@@ -6,7 +6,6 @@
 * `least_items`, `least_difference`: searches for any power function
 * `paired_power`, `paired_items_needed`: comparisons of two models' 0/1 scores on the same items, by
   the p-value of `stats.differences`, summed over all outcomes
-* `simulated_power`: of scores of any kind, from a pilot's own differences
 * `mixture_power`, `mixture_items_needed`: the mixture test of `stats.sequential`, by simulation
 
 A test rejects when its p-value on either side is at most `tail`.
@@ -29,9 +28,6 @@ MOST_ITEMS = 2.0**40
 
 N_PATHS = 20_000
 """Simulated courses of a sequential test: a power of .8 has a standard error of .003."""
-
-N_SAMPLES = 4000
-"""Simulated comparisons: a power of .8 has a standard error of .006."""
 
 MOST_LOOKS = 200
 """Most looks of a simulated test, evenly spread: more would raise its power by less than .01."""
@@ -264,50 +260,6 @@ def paired_items_needed(
         above = paired_power(ahead, apart[i], size[i], tail=tail)
         enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
     return enough
-
-
-def simulated_power(
-    differences: FloatArray, n_items: int, difference: float, *, tail: float
-) -> float:
-    """Power of a comparison of n items whose differences are like those of a pilot.
-
-    The pilot's differences, and half of one on either side at F, are drawn with weights that make
-    their mean the difference (exponential tilting); of 4,000 samples, those count of which the
-    p-value of `stats.differences` is at most twice the tail.
-
-    Parameters
-    ----------
-    differences : shape (K,)
-        Of the pilot, without missing ones.
-    """
-    from evalstats_plugin.stats.differences import Differences
-
-    values, share = tilted(differences, difference)
-    drawn = stream(0, "planned comparisons").random((N_SAMPLES, n_items))
-    x = values[np.searchsorted(np.cumsum(share)[:-1], drawn)]
-    return float(np.mean(np.abs(Differences(x).deviate) >= -special.ndtri(tail)))
-
-
-def tilted(differences: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
-    """Differences, half of one on either side at F, and shares that give them a mean."""
-    from evalstats_plugin.stats.differences import distance
-
-    far = float(distance(differences[None])[0])
-    values = np.concatenate([differences, [far, -far]])
-    weights = np.append(np.ones(len(differences)), [0.5, 0.5])
-    largest = float(np.abs(values).max())
-    if abs(mean) >= 0.98 * largest:
-        # So large a difference leaves nothing of the pilot but its spread.
-        return values - np.average(values, weights=weights) + mean, weights / weights.sum()
-    low, high = -800.0, 800.0
-    share = weights / weights.sum()
-    for _ in range(80):
-        rate = (low + high) / 2
-        size = rate * values / largest
-        share = weights * np.exp(size - size.max())
-        share /= share.sum()
-        low, high = (rate, high) if share @ values < mean else (low, rate)
-    return values, share
 
 
 def mixture_power(
