@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import Measure, joint
+from evalstats_plugin.data.measure import Measure, Measured, joint
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
@@ -202,7 +202,7 @@ def joint_kind(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Compared:
+class Compared(Measured):
     """N models on one task under one metric, and the P pairs to compare."""
 
     measure: Measure
@@ -214,21 +214,6 @@ class Compared:
     notes: tuple[str, ...] = ()
     others: tuple[IntArray, IntArray] | None = None
     """Further pairs, not asked for, among which the best model was chosen as the baseline."""
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.measure.task
-
-    @property
-    def metric(self) -> str:
-        """Full name of the metric."""
-        return self.measure.metric
-
-    @property
-    def higher_is_better(self) -> bool | None:
-        """Direction of the metric; None if it is not known."""
-        return self.measure.higher_is_better
 
     @property
     def family(self) -> Self:

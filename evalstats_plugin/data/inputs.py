@@ -83,7 +83,7 @@ ResponsesLike: TypeAlias = (
 
 
 def as_responses(
-    found: ResponsesLike, measure: Measures = None
+    held: ResponsesLike, measure: Measures = None
 ) -> ResponseSet | ResponseMatrix | ResponseStore:
     """Return responses: as they are, or read from what was given, under the user's measures.
 
@@ -98,25 +98,25 @@ def as_responses(
     EvalStatsError
         As of `evalstats_plugin.read`.
     """
-    if isinstance(found, ResponseMatrix):
-        return under(found, measure)
-    if isinstance(found, ResponseStore):
-        return under(found, measure)
-    if isinstance(found, Responses):
-        found = ResponseSet((found,))
-    elif not isinstance(found, (ResponseSet, str, PathLike, Mapping)) and _is_plain(found):
-        iterable: Any = found
+    if isinstance(held, ResponseMatrix):
+        return under(held, measure)
+    if isinstance(held, ResponseStore):
+        return under(held, measure)
+    if isinstance(held, Responses):
+        held = ResponseSet((held,))
+    elif not isinstance(held, (ResponseSet, str, PathLike, Mapping)) and _is_plain(held):
+        iterable: Any = held
         listed: list[Any] = list(iterable)
         if all(isinstance(each, Responses) for each in listed):
-            found = ResponseSet(tuple(listed))
-        elif isinstance(found, Iterator):
-            found = listed
-    if isinstance(found, ResponseSet):
-        for r in found:
+            held = ResponseSet(tuple(listed))
+        elif isinstance(held, Iterator):
+            held = listed
+    if isinstance(held, ResponseSet):
+        for r in held:
             check_item_ids(r)
-        return under(found, measure)
+        return under(held, measure)
     # Loaded on use: responses know nothing of logs, but for this door.
-    read: ResponseSet = import_module("evalstats_plugin.logs.reading").read(found, measure=measure)
+    read: ResponseSet = import_module("evalstats_plugin.logs.reading").read(held, measure=measure)
     return read
 
 

@@ -254,3 +254,24 @@ def joint(measures: Sequence[Measure]) -> Measure:
         n_cut=0,
         population=next((m.population for m in measures if m.population is not None), None),
     )
+
+
+class Measured:
+    """What has a measure, and shows of it what most ask for."""
+
+    measure: Measure
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.measure.task
+
+    @property
+    def metric(self) -> str:
+        """Full name of the metric."""
+        return self.measure.metric
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Direction of the metric; None if it is not known."""
+        return self.measure.higher_is_better

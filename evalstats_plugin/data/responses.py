@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, Measured
 from evalstats_plugin.errors import DesignError, LogError, counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -120,7 +120,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Responses:
+class Responses(Measured):
     """Scores of one model on one task under one metric.
 
     Shape letters: M items, R epochs (repeated answers to an item).
@@ -198,21 +198,6 @@ class Responses:
     def __repr__(self) -> str:
         size = " × ".join(map(str, self.scores.shape))
         return f"<Responses: {self.model} on {self.task}, {self.metric}, {size} scores>"
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.measure.task
-
-    @property
-    def metric(self) -> str:
-        """Full name of the metric."""
-        return self.measure.metric
-
-    @property
-    def higher_is_better(self) -> bool | None:
-        """Direction of the metric; None if it is not known."""
-        return self.measure.higher_is_better
 
     @property
     def bounds(self) -> tuple[float, float] | None:
