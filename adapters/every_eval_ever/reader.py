@@ -426,13 +426,14 @@ def _records(
 
 
 def _check_same(record: Json, aggregate: Json, where: str) -> None:
-    there = aggregate["evaluation_id"], aggregate["model_info"]["id"]
-    here = record.get("evaluation_id"), record.get("model_id")
-    for name, mine, theirs in zip(("evaluation_id", "model_id"), here, there, strict=True):
-        if mine != theirs and check_version(aggregate["schema_version"], where) >= (0, 3):
+    names = ("evaluation_id", "model_id")
+    expected_names = aggregate["evaluation_id"], aggregate["model_info"]["id"]
+    for name, expected in zip(names, expected_names, strict=True):
+        actual = record.get(name)
+        if actual != expected and check_version(aggregate["schema_version"], where) >= (0, 3):
             msg = (
-                f"{where} has {name} {mine!r}, but its aggregate file {theirs!r}: they are not of "
-                "one run"
+                f"{where} has {name} {actual!r}, but its aggregate file {expected!r}: they are not "
+                "of one run"
             )
             raise LogError(msg)
 

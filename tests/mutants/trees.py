@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import traceback
@@ -33,7 +34,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "EVALSTATS_NO_CONFIG": "1",
     "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1", "COVERAGE_CORE": "ctrace",
-    "MPLCONFIGDIR": "/tmp/mutants-matplotlib",  # noqa: S108 - fonts are listed once for all
+    # Fonts are listed once for all.
+    "MPLCONFIGDIR": str(Path(tempfile.gettempdir()) / "mutants-matplotlib"),
 }  # fmt: skip
 IMPORTED = (
     "coverage", "numpy", "scipy.optimize", "scipy.special", "scipy.stats", "pandas",

@@ -4,51 +4,25 @@ Items of real matrices are drawn with replacement; a model is truly better if it
 items of the matrix is higher. Pairs of equal means are left out. `near`: ten models next to each
 other in the order of their true means, of a fourteenth of all; `random`: any ten. Log loss is the
 mean of -log of the probability that was stated for what is true. `best`: P(best) of ten models, as
-it is and under a flat prior. The folder that holds
-`livebench/`, `alpaca_eval/` and `metabench_arc/` is named by EVALSTATS_DATA; they may not be passed
-on, and only summary figures are written.
+it is and under a flat prior. `real_matrices` says where they are.
 """
 
-import os
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import study
+from real_matrices import DATA, FOLDER
 from scipy import special
 
 from evalstats_plugin.stats import ranks
 from evalstats_plugin.stats.differences import Differences
 
 pytestmark = pytest.mark.validation
-FOLDER = os.environ.get("EVALSTATS_DATA")
 RUNS, BEST_RUNS, DRAWS = 40, 200, 4000
 N_MODELS, SEED = 10, 20261125
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0 + 1e-9)
-
-
-def livebench():
-    raw = pd.read_parquet(Path(FOLDER) / "livebench" / "livebench_13012025.parquet")
-    table = raw.groupby(["model", "question_id"]).score.mean().unstack()
-    table = table[table.notna().mean(axis=1) > 0.7]
-    return table.dropna(axis=1).to_numpy()
-
-
-def alpaca_eval():
-    raw = pd.read_parquet(Path(FOLDER) / "alpaca_eval" / "preferences.parquet")
-    table = raw.drop(columns="item").to_numpy(dtype=float).T
-    return table[~np.isnan(table).any(axis=1)]
-
-
-def arc():
-    raw = pd.read_parquet(Path(FOLDER) / "metabench_arc" / "arc_4280x100.parquet")
-    return raw.to_numpy(dtype=float)
-
-
-DATA = {"LiveBench": livebench, "AlpacaEval": alpaca_eval, "metabench ARC": arc}
 
 
 @cache

@@ -2,49 +2,21 @@
 
 Items of real matrices are drawn with replacement; the true difference of a pair is that over all
 items. Under `equal` the two models' scores are exchanged on a random half of the items, so that
-there is no difference. AlpacaEval's preferences and the digits are in fixtures/data; the folder
-that holds `livebench/` and `metabench_arc/` is named by EVALSTATS_DATA: they may not be passed on,
-and only summary figures are written.
+there is no difference. `real_matrices` says where they are.
 """
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import paired_study
-import pandas as pd
 import pytest
 import study
+from real_matrices import DATA, FOLDER
 
 pytestmark = pytest.mark.validation
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "data"
-FOLDER = os.environ.get("EVALSTATS_DATA")
 PAIRS, RUNS = 40, 400
 SIZES = (10, 20, 50, 100)
 TESTS = ("engine", "t")
-
-
-def livebench():
-    raw = pd.read_parquet(Path(FOLDER) / "livebench" / "livebench_13012025.parquet")
-    table = raw.groupby(["model", "question_id"]).score.mean().unstack()
-    table = table[table.notna().mean(axis=1) > 0.7]
-    return table.dropna(axis=1).to_numpy()
-
-
-def alpaca_eval():
-    """Preferences over a baseline, as shares of 1."""
-    raw = pd.read_parquet(FIXTURES / "alpaca_eval" / "preferences.parquet")
-    table = raw.drop(columns="item").to_numpy(dtype=float).T
-    return table[~np.isnan(table).any(axis=1)]
-
-
-def arc():
-    raw = pd.read_parquet(Path(FOLDER) / "metabench_arc" / "arc_4280x100.parquet")
-    return raw.to_numpy(dtype=float)
-
-
-DATA = {"LiveBench": livebench, "AlpacaEval": alpaca_eval, "metabench ARC": arc}
 
 
 def rows():
