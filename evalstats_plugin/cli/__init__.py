@@ -20,9 +20,9 @@ def _own(**summaries: str) -> dict[str, tuple[str, str]]:
 
 
 SECTIONS: Sections = {
-    "What is wrong with these logs?": _own(
-        check="Check logs before you believe their numbers.",
-    ),
+    "What is wrong with these logs?": {
+        "check": (f"{__name__}.report:check", "Check logs before you believe their numbers."),
+    },
     "How sure each score is": _own(
         report="Report every score with a confidence interval.",
         pool="Pool models and tasks in a hierarchical model: scores borrow from each other.",
@@ -39,10 +39,16 @@ SECTIONS: Sections = {
         irt="Fit item response models: abilities of models, difficulties of items.",
         adapt="Test adaptively: ask a model only the most informative items.",
     ),
-    "Results in other places": _own(
-        annotate="Write intervals and comparisons into the harness's own results files.",
-        export="Export item scores as CSV, Parquet or Every Eval Ever.",
-    ),
+    "Results in other places": {
+        "paper": (
+            f"{__name__}.table:paper",
+            "Write a folder for a paper: tables, figures, methods and numbers (LaTeX).",
+        ),
+        **_own(
+            annotate="Write intervals and comparisons into the harness's own results files.",
+            export="Export item scores as CSV, Parquet or Every Eval Ever.",
+        ),
+    },
     "This installation": {
         **_own(plugins="List the installed adapters and methods."),
         "completion": (

@@ -1,17 +1,40 @@
-"""``evalstats-plugin table``."""
+"""``evalstats-plugin table`` and ``evalstats-plugin paper``."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Intervals, file, takes, under
-from evalstats_plugin.cli.shell.running import Run, on_logs
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Intervals,
+    baseline,
+    file,
+    paths,
+    quiet,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import (
+    Reading,
+    Run,
+    loaded_plugins,
+    on_logs,
+    progress_on_work,
+    reading,
+)
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.untrusted import echo, echo_message
+from evalstats_plugin.runtime.writing import may_overwrite
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.runs import ResponseSet
 
 _shown = under("What the table shows")
 
@@ -62,22 +85,8 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
-    every = run.read()
-    kept = [r for r in every if not any(fnmatchcase(r.model, name) for name in asked.exclude)]
-    responses = replace(every, responses=tuple(kept))
-    if not kept:
-        msg = f"--exclude {' --exclude '.join(asked.exclude)} leaves no model: name fewer"
-        raise SelectionError(msg)
-    results = scores.table(
-        responses,
-        metric=run.reading.metric,
-        columns=[name for name in run.reading.task if not {"*", "?"} & set(name)],
-        subtasks=asked.subtasks,
-        weights=asked.weights,
-        confidence_level=intervals.confidence_level,
-        measure=intervals.measures(responses),
-        rng=intervals.seed,
-    )
+    responses = _without(run.read(), asked.exclude)
+    results = scores.table(responses, **_of_table(run.reading, asked, intervals, responses))
     if asked.bib is not None:
         write_bytes(Path(asked.bib), leaderboard.bibtex().encode())
     how = intervals.how()
@@ -89,3 +98,79 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
         cite=asked.bib is not None,
     )
     run.show(results, {"weights": asked.weights, **how}, view)
+
+
+def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:
+    """Leave models out whose names match a pattern."""
+    kept = [r for r in responses if not any(fnmatchcase(r.model, name) for name in excluded)]
+    if not kept:
+        msg = f"--exclude {' --exclude '.join(excluded)} leaves no model: name fewer"
+        raise SelectionError(msg)
+    return replace(responses, responses=tuple(kept))
+
+
+def _of_table(
+    reading: Reading, asked: Options, intervals: Intervals, responses: ResponseSet
+) -> dict[str, Any]:
+    """Return the arguments of `evalstats_plugin.table`."""
+    return {
+        "metric": reading.metric,
+        "columns": [name for name in reading.task if not {"*", "?"} & set(name)],
+        "subtasks": asked.subtasks,
+        "weights": asked.weights,
+        "confidence_level": intervals.confidence_level,
+        "measure": intervals.measures(responses),
+        "rng": intervals.seed,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """Where the paper's files go, and which model the others are compared with."""
+
+    baseline: str | None = baseline("Compare the others with this model instead of the best.")
+    folder: str = file("Folder to write; made where it does not exist.", "-o", "--output",
+                       metavar="DIR", required=True)  # fmt: skip
+    quiet: bool = quiet()
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, without=("plus_minus", "bib"))
+@takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
+@takes("to", Folder)
+@reading
+def paper(
+    paths: tuple[str, ...], *, asked: Options, intervals: Intervals, to: Folder, reading: Reading
+) -> None:
+    r"""Write a folder for a paper: tables, figures, methods and numbers, ready for LaTeX.
+
+    PATHS are results files, folders or patterns. The folder holds table.tex, compare.tex,
+    forest.pdf and rank.pdf at column width, numbers.tex (a macro for every number, such as
+    \accQwenGsm), methods.tex and methods.md (what was done, and what guidelines for reports ask,
+    answered from the logs), refs.bib, and main.tex, which shows all of them.
+
+    The same logs and seed give the same files.
+    """
+    from evalstats_plugin.report import paper as report
+
+    every = reading.read(paths, loaded_plugins(), quiet=to.quiet)
+    responses = _without(every, asked.exclude)
+    with progress_on_work("writing", quiet=to.quiet):
+        written = report.paper(
+            responses,
+            to.folder,
+            baseline=to.baseline,
+            percent=asked.percent,
+            digits=asked.digits,
+            command=shlex.join(["evalstats-plugin", "paper", *paths, "-o", to.folder]),
+            overwrite=may_overwrite(),
+            **_of_table(reading, asked, intervals, responses),
+        )
+    if not to.quiet:
+        for note in responses.notes:
+            echo_message("note", note)
+    for path in written:
+        echo(path)
+    if any(note.startswith("left out: ") for note in responses.notes):
+        raise click.exceptions.Exit(1)

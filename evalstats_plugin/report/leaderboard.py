@@ -67,7 +67,7 @@ BIBTEX = r"""@article{mogstad2024ranks,
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """The cells of a table by model and column, and how numbers are written."""
 
     table: ScoreTable
@@ -83,6 +83,7 @@ class _Layout:
 
     @property
     def others(self) -> list[ColumnKey]:
+        """The other columns."""
         return [key for key in self.table.by_column if key != self.lead]
 
     @property
@@ -96,6 +97,7 @@ class _Layout:
         return all(len(c.letters) <= _LONGEST_TIES for c in self.cells(self.lead).values())
 
     def cells(self, column: ColumnKey | None) -> Mapping[str, TableCell]:
+        """Return the cells of a column by model."""
         return {} if column is None else self.table.by_column[column]
 
     def format(self, column: ColumnKey | None) -> Callable[[float | None], str]:
@@ -113,10 +115,12 @@ class _Layout:
         return lambda value: "–" if value is None else f"{scale * value:.{digits}f}"
 
     def lead_name(self) -> str:
+        """Return the name of the first column."""
         kind, name = self.lead or ("", "")
         return "Overall" if kind == OVERALL else name
 
     def lead_head(self) -> str:
+        """Return its heading."""
         return f"{self.lead_name()} [{percent(self.table.confidence_level)} limits]"
 
     def groups(self) -> Iterator[tuple[bool, str, TableCell | None]]:
@@ -151,7 +155,7 @@ def print_table(
     digits: int | None = None,
 ) -> None:
     """Print the models with their overall score and as many columns as fit; then the notes."""
-    layout = _Layout(results, percent, digits)
+    layout = Layout(results, percent, digits)
     write = layout.format(layout.lead)
     models = [(model, cell) for _, model, cell in layout.groups()]
     names = ("Model", elided([name for name, _ in models], _LONGEST_MODEL))
@@ -189,7 +193,7 @@ def _notes(results: ScoreTable) -> list[str]:
     return [f"* {note}" for note in results.notes]
 
 
-def legend(layout: _Layout, mark: str = "*") -> str:
+def legend(layout: Layout, mark: str = "*") -> str:
     """Return what columns and marks mean."""
     results = layout.table
     level = percent(results.confidence_level)
@@ -209,7 +213,7 @@ def legend(layout: _Layout, mark: str = "*") -> str:
     return " ".join(said)
 
 
-def _mean(layout: _Layout) -> str:
+def _mean(layout: Layout) -> str:
     """Return what the scores of the first column are the mean of; nothing for a task."""
     table = layout.table
     cell = next(iter(layout.cells(layout.lead).values()), None)
@@ -232,7 +236,7 @@ def table_markdown(
     results: ScoreTable, heading: str = "", *, percent: bool = False, digits: int | None = None
 ) -> str:
     """Return one Markdown table with every column, the notes and a legend."""
-    layout = _Layout(results, percent, digits)
+    layout = Layout(results, percent, digits)
     write = layout.format(layout.lead)
     columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
     lead = layout.lead is not None
@@ -260,6 +264,7 @@ def table_latex(
     digits: int | None = None,
     plus_minus: bool = False,
     cite: bool = False,
+    label: str = "",
 ) -> str:
     r"""Return a LaTeX table that can be read alone; its first line says which packages it needs.
 
@@ -275,8 +280,10 @@ def table_latex(
         Half the width of the interval after ±, instead of its limits in brackets.
     cite
         Whether the caption cites the entries of `BIBTEX`.
+    label
+        Name for ``\\ref``; none where it is empty.
     """
-    layout = _Layout(results, percent, digits)
+    layout = Layout(results, percent, digits)
     write = layout.format(layout.lead)
     columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
     lead = layout.lead is not None
@@ -316,6 +323,7 @@ def table_latex(
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_caption(layout, plus_minus=plus_minus, cite=cite)}}}",
+        *([rf"\label{{{label}}}"] if label else []),
         r"\sisetup{detect-weight}",
         *boxes,
         rf"\begin{{tabular}}{{{spec}@{{}}}}",
@@ -353,7 +361,7 @@ def _half_width(cell: TableCell | None, write: Callable[[float | None], str]) ->
     return rf"$\pm$ {write((cell.high - cell.low) / 2)}"
 
 
-def _caption(layout: _Layout, *, plus_minus: bool, cite: bool) -> str:
+def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
     results = layout.table
     level = rf"{100 * results.confidence_level:.6g}\,\%"
     of = ", of 100" if layout.percent else ""

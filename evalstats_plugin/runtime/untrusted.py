@@ -220,7 +220,8 @@ def markdown_text(text: str) -> str:
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}", "…": r"\ldots{}", "–": "--",
-    "<": r"\textless{}", ">": r"\textgreater{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "½": r"$\frac{1}{2}$", "±": r"$\pm$",
+    "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "×": r"$\times$", "√": r"$\surd$", "²": "$^2$",
     **{letter: f"\\{letter}" for letter in "#$%&_"},
 }  # fmt: skip
 

@@ -365,7 +365,7 @@ def save(figure: Figure, path: str | Path) -> Path:
         As of `check_figure`.
     """
     place = check_figure(path)
-    content, missing = _rendered(figure, place.suffix.lower())
+    content, missing = rendered(figure, place.suffix.lower())
     written = write_bytes(place, content)
     if missing and place.suffix.lower() != ".svg":
         msg = f"no font here has {' '.join(missing)}: drawn as boxes; an .svg shows them"
@@ -373,8 +373,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     return written
 
 
-def _rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:
-    """Return the content of a file, and the letters that no font has."""
+def rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:
+    """Return the content of a file with this ending, and the letters that no font has."""
     own = {"svg.fonttype": "none", "svg.hashsalt": "evalstats", "pdf.fonttype": 42}
     content = BytesIO()
     with warnings.catch_warnings(record=True) as caught, matplotlib().rc_context(own):

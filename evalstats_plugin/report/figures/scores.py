@@ -59,7 +59,7 @@ _MANY_TASKS = 30
 
 
 @canvas.styled
-def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
+def plot_forest(results: Results[Any], *, ax: Axes | None = None, numbers: bool = True) -> Axes:
     """Draw estimates with their intervals.
 
     Models are listed under their tasks, the best first; a single model has its tasks. For a
@@ -73,6 +73,8 @@ def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
     ax
         Axes to draw into; by default those of a new figure of fitting size. A new figure has axes
         for each scale, one below the other; the first is returned.
+    numbers
+        Whether each estimate and its limits are written beside the row.
 
     Raises
     ------
@@ -86,21 +88,22 @@ def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
         raise DesignError(msg)
     laid = [Rows.of([(row.group, row.name) for row in marks.rows]) for marks in scales]
     if ax is not None:
-        return _draw_forest(ax, scales[0], laid[0])
+        return _draw_forest(ax, scales[0], laid[0], numbers=numbers)
     heights = [rows.height + 0.25 * bool(m.other) for m, rows in zip(scales, laid, strict=True)]
     width = _FOREST_PLOT + _FOREST_NUMBERS + max(rows.width for rows in laid)
     figure = canvas.new_figure(width, sum(heights))
     parts = figure.subplots(len(laid), 1, height_ratios=heights, squeeze=False)[:, 0]
     drawn = [
-        _draw_forest(canvas.dressed(part), marks, rows)
+        _draw_forest(canvas.dressed(part), marks, rows, numbers=numbers)
         for part, marks, rows in zip(parts, scales, laid, strict=True)
     ]
     return drawn[0]
 
 
-def _draw_forest(axes: Any, marks: Marks, rows: Rows) -> Any:
+def _draw_forest(axes: Any, marks: Marks, rows: Rows, *, numbers: bool) -> Any:
     rows.write(axes)
-    rows.beside(axes, [_forest_text(mark) for mark in marks.rows])
+    if numbers:
+        rows.beside(axes, [_forest_text(mark) for mark in marks.rows])
     for y, mark in zip(rows.places, marks.rows, strict=True):
         if mark.estimate is not None:
             _draw_interval(axes, y, mark)
@@ -285,6 +288,7 @@ def _of_tests(rows: Sequence[Any]) -> Iterable[Marks]:
 
 _KINDS: Mapping[str, Callable[[Sequence[Any]], Iterable[Marks]]] = {
     "ScoreInterval": _of_intervals,
+    "TableCell": _of_intervals,
     "Ability": _of_abilities,
     "RankedPlayer": _of_ranking,
     "Performance": _of_hierarchical,

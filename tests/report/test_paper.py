@@ -1,0 +1,99 @@
+"""The folder for a paper: its numbers are the table's, and it compiles."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evalstats_plugin as es
+from evalstats_plugin.errors import SelectionError, WriteError
+from evalstats_plugin.report.paper import macro_words
+
+
+def _data(n_models: int = 3) -> es.ResponseMatrix:
+    rng = np.random.default_rng(5)
+    chance = np.linspace(0.9, 0.3, n_models)[:, None]
+    right = rng.random((n_models, 80)) < chance
+    models = [f"lab_{k % 2}/Model-{k}_x&y%{{z}}#" for k in range(n_models)]
+    return es.ResponseMatrix.from_array(right.astype(float), models=models)
+
+
+def test_numbers_are_those_of_the_table_and_its_pairs(tmp_path: Path) -> None:
+    """Each macro is the cell's estimate or the pair's difference, to the printed digits."""
+    data = _data()
+    table = es.table(data, rng=0)
+
+    es.paper(data, tmp_path)
+
+    text = (tmp_path / "numbers.tex").read_text()
+    values = dict(re.findall(r"\\newcommand\{\\(\w+)\}\{(.*?)\} %", text))
+    scores = [float(v) for name, v in values.items() if not re.search(r"(CI|N)$|^diff", name)]
+    assert scores == pytest.approx([cell.estimate for cell in table], abs=0.0051)
+    best, *others = table.models
+    estimate = {cell.model: cell.estimate or 0.0 for cell in table}
+    differences = [
+        float(v.replace("$-$", "-"))
+        for name, v in values.items()
+        if name.startswith("diff") and not name.endswith("CI")
+    ]
+    expected = [estimate[model] - estimate[best] for model in others]
+    assert differences == pytest.approx(expected, abs=0.0051)
+
+
+def test_same_responses_give_the_same_files_and_others_are_not_replaced(tmp_path: Path) -> None:
+    """A second call changes no byte; a file with other content is refused, and nothing written."""
+    data = _data()
+    first = {path.name: path.read_bytes() for path in es.paper(data, tmp_path)}
+
+    again = {path.name: path.read_bytes() for path in es.paper(data, tmp_path)}
+
+    assert first == again
+    (tmp_path / "main.tex").write_text("mine")
+    (tmp_path / "table.tex").unlink()
+    with pytest.raises(WriteError, match=r"main\.tex exists already"):
+        es.paper(data, tmp_path)
+    assert not (tmp_path / "table.tex").exists()
+    es.paper(data, tmp_path, overwrite=True)
+    assert (tmp_path / "main.tex").read_bytes() == first["main.tex"]
+
+
+def test_one_model_has_no_comparison_and_a_wrong_baseline_is_named(tmp_path: Path) -> None:
+    """There is nothing to compare; the message of a wrong name lists the models."""
+    names = [path.name for path in es.paper(_data(1), tmp_path / "one")]
+
+    assert {"compare.tex", "rank.pdf"} & set(names) == set()
+    with pytest.raises(SelectionError, match="no model is called 'Modle'"):
+        es.paper(_data(), tmp_path / "three", baseline="Modle")
+    assert not (tmp_path / "three").exists()
+
+
+def test_macro_names_are_letters_and_different() -> None:
+    """Whatever scripts and digits names have."""
+    names = ["a/x", "b/x", "7", "77", "答", "模型", "x", "X", "a b"]
+
+    words = macro_words(names)
+
+    assert len(set(words)) == len(names)
+    assert all(re.fullmatch("[A-Za-z]+", word) for word in words)
+
+
+@pytest.mark.needs("pdflatex")
+@pytest.mark.parametrize("n_models", [2, 60])
+def test_it_compiles_without_overfull_boxes(tmp_path: Path, n_models: int) -> None:
+    """Names that LaTeX would take for commands are text; nothing is wider than the page."""
+    es.paper(_data(n_models), tmp_path)
+
+    for program in ("pdflatex -halt-on-error -interaction=nonstopmode", "bibtex"):
+        done = subprocess.run(
+            [*program.split(), "main"], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stdout[-2000:]
+
+    log = (tmp_path / "main.log").read_text(errors="replace")
+    assert "Overfull" not in log
+    assert "too large" not in log
+    assert b"/FontFile2" in (tmp_path / "forest.pdf").read_bytes()
