@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from evalstats_plugin.cli.shell.options import Command, file, paths, quiet, takes, under
-from evalstats_plugin.cli.shell.running import Reading, loaded_plugins, reading
+from evalstats_plugin.cli.shell.running import Reading, loaded_plugins, reading, show_written
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.runtime.untrusted import echo, echo_message
 from evalstats_plugin.runtime.writing import may_overwrite
 
 _written = under("What is written")
@@ -73,10 +72,4 @@ def export(paths: tuple[str, ...], *, reading: Reading, asked: Options) -> None:
     done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=plugins, **given)
     if asked.intervals:
         annotate(*done.paths, in_place=True, plugins=plugins)
-    if not asked.quiet:
-        for note in (*responses.notes, *done.notes):
-            echo_message("note", note)
-        for path in done.paths:
-            echo(path)
-    if any(note.startswith("left out: ") for note in responses.notes):
-        raise click.exceptions.Exit(1)
+    show_written(done.paths, (*responses.notes, *done.notes), quiet=asked.quiet)

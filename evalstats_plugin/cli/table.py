@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -28,9 +29,9 @@ from evalstats_plugin.cli.shell.running import (
     on_logs,
     progress_on_work,
     reading,
+    show_written,
 )
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.runtime.untrusted import echo, echo_message
 from evalstats_plugin.runtime.writing import may_overwrite
 
 if TYPE_CHECKING:
@@ -146,18 +147,22 @@ def paper(
     r"""Write a folder for a paper: tables, figures, methods and numbers, ready for LaTeX.
 
     PATHS are results files, folders or patterns. The folder holds table.tex, compare.tex,
-    forest.pdf and rank.pdf at column width, numbers.tex (a macro for every number, such as
-    \accQwenGsm), methods.tex and methods.md (what was done, and what guidelines for reports ask,
-    answered from the logs), refs.bib, and main.tex, which shows all of them.
+    forest.pdf and (of up to 12 models) rank.pdf at column width, numbers.tex (a macro for every
+    number, such as \accQwenGsm), methods.tex and methods.md (what was done, and what guidelines for
+    reports ask, answered from the logs), refs.bib, and main.tex, which shows all of them.
 
     The same logs and seed give the same files.
     """
-    from evalstats_plugin.report import paper as report
+    from evalstats_plugin.report.paper import paper as write_paper
 
     every = reading.read(paths, loaded_plugins(), quiet=to.quiet)
     responses = _without(every, asked.exclude)
-    with progress_on_work("writing", quiet=to.quiet):
-        written = report.paper(
+    with (
+        progress_on_work("writing", quiet=to.quiet),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", UserWarning)
+        written = write_paper(
             responses,
             to.folder,
             baseline=to.baseline,
@@ -167,10 +172,5 @@ def paper(
             overwrite=may_overwrite(),
             **_of_table(reading, asked, intervals, responses),
         )
-    if not to.quiet:
-        for note in responses.notes:
-            echo_message("note", note)
-    for path in written:
-        echo(path)
-    if any(note.startswith("left out: ") for note in responses.notes):
-        raise click.exceptions.Exit(1)
+    notes = (*responses.notes, *(str(warning.message) for warning in caught))
+    show_written(written, notes, quiet=to.quiet)

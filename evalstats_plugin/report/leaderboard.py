@@ -116,8 +116,7 @@ class Layout:
 
     def lead_name(self) -> str:
         """Return the name of the first column."""
-        kind, name = self.lead or ("", "")
-        return "Overall" if kind == OVERALL else name
+        return column_name(self.lead) if self.lead else ""
 
     def lead_head(self) -> str:
         """Return its heading."""
@@ -133,6 +132,17 @@ class Layout:
             jumps = last is not None and best is not None and best > last
             last = max(last or 0, (cell.worst_rank or 0) if cell else 0) or None
             yield jumps, model, cell
+
+
+def column_name(column: ColumnKey) -> str:
+    """Return the heading of a column."""
+    kind, name = column
+    return "Overall" if kind == OVERALL else name
+
+
+def latex_percent(level: float) -> str:
+    """Return a confidence level in LaTeX."""
+    return rf"{100 * level:.6g}\,\%"
 
 
 def _rank(cell: TableCell | None) -> str:
@@ -288,7 +298,7 @@ def table_latex(
     columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
     lead = layout.lead is not None
     name = latex_text(layout.lead_name())
-    level = rf"{100 * results.confidence_level:.6g}\,\%"
+    level = latex_percent(results.confidence_level)
     ties = ["Ties"] if layout.has_ties else []
     shown = r"$\pm$" if plus_minus else f"[{level} limits]"
     head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} {shown}}}", *ties]
@@ -363,7 +373,7 @@ def _half_width(cell: TableCell | None, write: Callable[[float | None], str]) ->
 
 def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
     results = layout.table
-    level = rf"{100 * results.confidence_level:.6g}\,\%"
+    level = latex_percent(results.confidence_level)
     of = ", of 100" if layout.percent else ""
     said = [f"Scores of {counted(len(results.models), 'model')}{of}."]
     if layout.lead is not None:

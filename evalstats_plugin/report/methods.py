@@ -18,15 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evalstats_plugin.comparisons.leaderboard import (
-    OVERALL,
-    ColumnKey,
-    ScoreTable,
-    TableCell,
-)
+from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report.leaderboard import Layout
+from evalstats_plugin.report.leaderboard import Layout, column_name
 from evalstats_plugin.report.text import markdown_table, markdown_text, short_metric
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text
@@ -38,6 +33,7 @@ _HARNESSES = {
     "helm": ("HELM", "helm"),
     "lighteval": ("LightEval", "lighteval"),
     "every_eval_ever": ("records in the Every Eval Ever schema", ""),
+    "tabular": ("item scores from tables", ""),
 }
 """Name and BibTeX key of each harness."""
 
@@ -107,6 +103,9 @@ SOURCES = r"""@misc{miller2024errorbars,
 _OF_GROUPS = "the same for a weighted mean of tasks"
 """What methods are that groups of tasks have, by name beside those of single tasks."""
 
+_OUR_DERIVATION = "; docs/explanation/methods.md"
+"""In a method's source, what readers of a paper do not have."""
+
 
 class Difference(NamedTuple):
     """Difference of a model from the one that it is compared with, in one column."""
@@ -146,7 +145,7 @@ class Evaluation:
     @property
     def first_name(self) -> str:
         """Its name."""
-        return "Overall" if self.first_key[0] == OVERALL else self.first_key[1]
+        return column_name(self.first_key)
 
     @property
     def first(self) -> list[TableCell]:
@@ -195,10 +194,9 @@ class Evaluation:
             if sign < 0:
                 low, high = high, low
             verdict = ("worse", "unclear", "better")[1 + sign * int(pairs.verdict[i])]
-            column = "Overall" if key[0] == OVERALL else key[1]
             of[model] = Difference(
-                key, column, model, self.reference, int(pairs.n_items[i]), difference, low, high,
-                verdict,  # pyright: ignore[reportArgumentType] - one of these three
+                key, column_name(key), model, self.reference, int(pairs.n_items[i]), difference,
+                low, high, verdict,  # pyright: ignore[reportArgumentType] - one of these three
             )  # fmt: skip
         yield from (of[model] for model in self.table.models if model in of)
 
@@ -321,7 +319,7 @@ def _missing(shown: Evaluation) -> int:
 def _harnesses(shown: Evaluation, markup: _Markup) -> str:
     parts: dict[str, None] = {}
     for r in shown.shown:
-        name, key = _HARNESSES.get(r.source.harness, (r.source.harness or "tables of scores", ""))
+        name, key = _HARNESSES.get(r.source.harness, (r.source.harness or "item scores", ""))
         version = f" {r.source.version}" if r.source.version else ""
         parts[markup.text(name + version) + (markup.cite(key) if key else "")] = None
     return " and ".join(parts)
@@ -329,16 +327,11 @@ def _harnesses(shown: Evaluation, markup: _Markup) -> str:
 
 def _intervals(shown: Evaluation, markup: _Markup) -> str:
     used = dict.fromkeys(c.method for c in shown.table if c.low is not None)
-    summaries = {method.name: method for method in INTERVALS}
-    said: list[str] = []
-    for name in used:
-        method = summaries.get(name)
-        source = (
-            "" if method is None else method.source.replace("; docs/explanation/methods.md", "")
-        )
-        what = _OF_GROUPS if method is None else f"{method.summary} ({source})"
-        said.append(f"{name}, {what}")
-    return markup.text("; ".join(said))
+    summaries = {
+        method.name: f"{method.summary} ({method.source.replace(_OUR_DERIVATION, '')})"
+        for method in INTERVALS
+    }
+    return markup.text("; ".join(f"{name}, {summaries.get(name, _OF_GROUPS)}" for name in used))
 
 
 class Answer(NamedTuple):

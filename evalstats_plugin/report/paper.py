@@ -11,8 +11,11 @@ responses and seed give the same bytes.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +39,16 @@ from evalstats_plugin.report.text import elided, pairs_at_once
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text, visible
 from evalstats_plugin.runtime.writing import check_free, overwriting, write_bytes
+from evalstats_plugin.stats.ranks import letter_name
 
 COLUMN_WIDTH = 3.35
 """Inches of a column of a two-column page, which the figures are wide."""
 
 MOST_MODELS = 40
 """Models in a figure and rows of compare.tex: more do not fit a page."""
+
+MOST_RANKED = 12
+"""Models up to which a column has room for a figure of their ranks, and for letters beside it."""
 
 _LONGEST_NAME = 22
 
@@ -125,8 +132,8 @@ def paper(
     -------
     tuple of Path
         The files: ``table.tex``, ``forest.pdf``, ``numbers.tex``, ``methods.tex``, ``methods.md``,
-        ``refs.bib``, ``main.tex``, ``README.md``; of several models also ``compare.tex`` and
-        ``rank.pdf``.
+        ``refs.bib``, ``main.tex``, ``README.md``; of several models also ``compare.tex``, and
+        of at most 12 ``rank.pdf``; of more, the table has their ranks.
 
     Raises
     ------
@@ -164,7 +171,8 @@ def paper(
     if shown.differences:
         files["compare.tex"] = comparison_latex(shown)
     files["forest.pdf"] = _drawn(plot_forest, shown, numbers=False)
-    if any(cell.best_rank is not None for cell in shown.first):
+    ranked = any(cell.best_rank is not None for cell in shown.first)
+    if ranked and len(shown.first) <= MOST_RANKED:
         files["rank.pdf"] = _drawn(plot_ranks, shown)
     files["numbers.tex"] = number_macros(shown)
     files["methods.tex"] = methods_latex(shown)
@@ -193,10 +201,14 @@ def comparison_latex(shown: Evaluation) -> str:
     """
     rows = shown.differences[:MOST_MODELS]
     two = len(shown.table.models) == 2
-    reference = latex_text(shown.reference)
-    names = [row.column if two else row.model for row in rows]
-    if not two and len({row.column for row in rows}) > 1:
-        names = [f"{row.column}: {row.model}" for row in rows]
+    one_column = len({row.column for row in rows}) == 1
+    reference, first = latex_text(shown.reference), rows[0]
+    if two:
+        names = [row.column for row in rows]
+        what = f"{latex_text(first.model)} minus {reference}"
+    else:
+        names = [row.model if one_column else f"{row.column}: {row.model}" for row in rows]
+        what = f"Differences from {reference}"
     body = [
         " & ".join(
             [latex_text(name), str(row.n_items), f"{shown.signed(row.key, row.difference)} "
@@ -204,13 +216,10 @@ def comparison_latex(shown: Evaluation) -> str:
         ) + r" \\"
         for name, row in zip(elided(names, 2 * _LONGEST_NAME), rows, strict=True)
     ]  # fmt: skip
-    level = rf"{100 * shown.table.confidence_level:.6g}\,\%"
+    level = leaderboard.latex_percent(shown.table.confidence_level)
     pairs, _ = pairs_at_once(len(shown.table.models))
-    what = (
-        f"{latex_text(rows[0].model)} minus {reference}" if two else f"Differences from {reference}"
-    )
     best = "" if shown.baseline else ", the model with the highest score"
-    of = "" if two or len({row.column for row in rows}) > 1 else f" ({latex_text(rows[0].column)})"
+    of = f" ({latex_text(first.column)})" if one_column and not two else ""
     hidden = len(shown.differences) - len(rows)
     more = f" {hidden} more are not shown." if hidden else ""
     caption = (
@@ -245,30 +254,38 @@ def number_macros(shown: Evaluation) -> str:
     models = dict(zip(shown.table.models, macro_words(shown.table.models), strict=True))
     keys = list(shown.table.by_column)
     tasks = dict(zip(keys, macro_words([name for _, name in keys]), strict=True))
-    rows: list[tuple[str, str, str]] = []
+    tasks |= {key: "" for key in keys if key[0] == OVERALL}
+    # Name, then what the macro and those with its name and an ending say, and of what.
+    numbers: list[tuple[str, dict[str, str], str]] = []
     for key in keys:
         write = shown.layout.format(key)
         for model, cell in shown.table.by_column[key].items():
             if cell.estimate is None:
                 continue
-            is_overall = key[0] == OVERALL
-            first = "overall" if is_overall else _first_word(cell.metric)
-            name = f"{first}{models[model]}{'' if is_overall else tasks[key]}"
-            rows.append((name, write(cell.estimate), f"{cell.task}, {cell.metric}, {model}"))
+            first = "overall" if key[0] == OVERALL else _first_word(cell.metric)
+            values = {"": write(cell.estimate), "N": f"{cell.n_items}"}
             if cell.low is not None and cell.high is not None:
-                rows.append((f"{name}CI", f"[{write(cell.low)}, {write(cell.high)}]", "limits"))
-            rows.append((f"{name}N", f"{cell.n_items}", "items"))
+                values["CI"] = f"[{write(cell.low)}, {write(cell.high)}]"
+            about = f"{cell.task}, {cell.metric}, {model}"
+            numbers.append((f"{first}{models[model]}{tasks[key]}", values, about))
     for row in shown.differences:
-        task = "" if row.key[0] == OVERALL else tasks[row.key]
-        name = f"diff{models[row.model]}{models[row.against]}{task}"
+        write_signed = partial(shown.signed, row.key)
+        values = {
+            "": write_signed(row.difference),
+            "CI": f"[{write_signed(row.low)}, {write_signed(row.high)}]",
+        }
         about = f"{row.column}, {row.model} minus {row.against}: {row.verdict}"
-        rows += [(name, shown.signed(row.key, row.difference), about)]
-        limits = f"[{shown.signed(row.key, row.low)}, {shown.signed(row.key, row.high)}]"
-        rows += [(f"{name}CI", limits, "limits of all pairs at once")]
-    lines = [
-        f"\\newcommand{{\\{name}}}{{{value}}} % {latex_text(about)}" for name, value, about in rows
-    ]
-    return "\n".join(["% Every number of table.tex and compare.tex, for the text.", *lines, ""])
+        numbers.append(
+            (f"diff{models[row.model]}{models[row.against]}{tasks[row.key]}", values, about)
+        )
+    lines = ["% Every number of table.tex and compare.tex, for the text. CI: limits; N: items."]
+    names = _distinct([name for name, _, _ in numbers])
+    for name, (_, values, about) in zip(names, numbers, strict=True):
+        lines += [
+            f"\\newcommand{{\\{name}{ending}}}{{{value}}} % {latex_text(about)}"
+            for ending, value in values.items()
+        ]
+    return "\n".join([*lines, ""])
 
 
 def macro_words(names: Sequence[str]) -> list[str]:
@@ -285,32 +302,28 @@ def macro_words(names: Sequence[str]) -> list[str]:
     short = [name.rsplit("/", 1)[-1] for name in names]
     whole = names if len(set(short)) < len(set(names)) else short
     words = [_words(name) for name in whole]
-    n_needed = [
-        next(
-            (n for n in range(1, len(own) + 1)
-             if sum(other[:n] == own[:n] for other in words) == 1),
-            len(own),
-        )
-        for own in words
-    ]  # fmt: skip
-    chosen = ["".join(own[:n]) for own, n in zip(words, n_needed, strict=True)]
-    taken: set[str] = set()
-    for i, name in enumerate(chosen):
-        # Letters of other scripts leave nothing, or the same.
-        if not name or chosen.count(name) > 1 or name in taken:
-            k = 0
-            while (
-                not name + _letter(k) or name + _letter(k) in taken or name + _letter(k) in chosen
-            ):
-                k += 1
-            chosen[i] = name + _letter(k)
-        taken.add(chosen[i])
-    return chosen
+    n_with = Counter(tuple(own[:n]) for own in words for n in range(1, len(own) + 1))
+    return _distinct(
+        [
+            next(("".join(own[:n]) for n in range(1, len(own)) if n_with[tuple(own[:n])] == 1),
+                 "".join(own))
+            for own in words
+        ]
+    )  # fmt: skip
 
 
-def _letter(k: int) -> str:
-    """Return A, B, …, Z, BA, … for k from 0."""
-    return (_letter(k // 26) if k >= 26 else "") + chr(ord("A") + k % 26)
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Give a letter more to names that are empty or the same, as those in other scripts."""
+    n_of = Counter(names)
+    taken = {name for name in n_of if name and n_of[name] == 1}
+    distinct: list[str] = []
+    for name in names:
+        if name not in taken or n_of[name] > 1:
+            more = (name + letter_name(k).upper() for k in count())
+            name = next(longer for longer in more if longer not in taken)  # noqa: PLW2901
+            taken.add(name)
+        distinct.append(name)
+    return distinct
 
 
 def _words(name: str) -> list[str]:
@@ -341,20 +354,20 @@ def _drawn(plot: Callable[..., Any], shown: Evaluation, **options: Any) -> bytes
     height = canvas.Rows.of([("", name) for name in names]).height
     figure = canvas.new_figure(COLUMN_WIDTH, height + 0.5)
     plot(Results(tuple(rows)), ax=canvas.dressed(figure.add_subplot()), **options)
-    return canvas.rendered(figure, ".pdf")[0]
+    return canvas.rendered(figure, ".pdf")
 
 
 def _main(shown: Evaluation, files: Mapping[str, object]) -> str:
     parts = [_MAIN, r"\section*{Methods}", "\n", r"\input{methods.tex}", "\n"]
     parts += [f"\\input{{{name}}}\n" for name in ("table.tex", "compare.tex") if name in files]
-    level = rf"{100 * shown.table.confidence_level:.6g}\,\%"
+    level = leaderboard.latex_percent(shown.table.confidence_level)
     of = latex_text(shown.first_name)
     hidden = len(shown.first) - MOST_MODELS
     best = f" The best {MOST_MODELS} of {len(shown.first)} models." if hidden > 0 else ""
     parts.append(_FIGURE % ("forest.pdf", f"{of}: scores with {level} limits, each alone.{best}"))
     if "rank.pdf" in files:
         said = f"{of}: ranks that the comparisons of all pairs leave open ({level} together)."
-        parts.append(_FIGURE % ("rank.pdf", said + best))
+        parts.append(_FIGURE % ("rank.pdf", said))
     return "".join([*parts, _END])
 
 

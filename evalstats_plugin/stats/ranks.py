@@ -108,13 +108,13 @@ def letters(groups: ArrayLike) -> list[str]:
     ['a', 'ab', 'b']
     """
     found = np.asarray(groups, dtype=np.bool_)
-    names = [_letter(i) for i in range(len(found))]
+    names = [letter_name(i) for i in range(len(found))]
     between = "," if len(found) > 26 else ""
     return [between.join(names[i] for i in np.flatnonzero(column).tolist()) for column in found.T]
 
 
-def _letter(index: int) -> str:
-    """Name groups a to z, then aa, ab and so on."""
+def letter_name(index: int) -> str:
+    """Return a to z for indices from 0, then aa, ab and so on."""
     name = ""
     while index >= 0:
         index, rest = index // 26 - 1, index % 26

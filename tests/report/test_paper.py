@@ -71,6 +71,14 @@ def test_one_model_has_no_comparison_and_a_wrong_baseline_is_named(tmp_path: Pat
     assert not (tmp_path / "three").exists()
 
 
+def test_ranks_are_drawn_where_a_column_has_room(tmp_path: Path) -> None:
+    """Of twelve models; of more the table has them, and main.tex asks for no such file."""
+    drawn = {n: [path.name for path in es.paper(_data(n), tmp_path / f"{n}")] for n in (12, 13)}
+
+    assert [("rank.pdf" in drawn[n]) for n in (12, 13)] == [True, False]
+    assert "rank.pdf" not in (tmp_path / "13" / "main.tex").read_text()
+
+
 def test_macro_names_are_letters_and_different() -> None:
     """Whatever scripts and digits names have."""
     names = ["a/x", "b/x", "7", "77", "答", "模型", "x", "X", "a b"]
@@ -97,3 +105,27 @@ def test_it_compiles_without_overfull_boxes(tmp_path: Path, n_models: int) -> No
     assert "Overfull" not in log
     assert "too large" not in log
     assert b"/FontFile2" in (tmp_path / "forest.pdf").read_bytes()
+
+
+def test_macros_whose_words_run_together_get_names_of_their_own(tmp_path: Path) -> None:
+    """Model "x" on task "y-z" and model "x-y" on task "z"."""
+    rng = np.random.default_rng(6)
+    rows = [
+        {"model": model, "task": task, "item": item, "score": float(rng.random() < 0.5)}
+        for model in ("x", "x-y")
+        for task in ("y-z", "z", "y-b")
+        for item in range(20)
+    ]
+
+    es.paper(rows, tmp_path)
+
+    names = re.findall(r"\\newcommand\{\\(\w+)\}", (tmp_path / "numbers.tex").read_text())
+    assert len(names) == len(set(names))
+
+
+def test_letters_that_no_font_has_are_named(tmp_path: Path) -> None:
+    """They are boxes in the figures, and the command says so."""
+    data = es.ResponseMatrix.from_array(np.eye(2, 12), models=["𐎠𐎡", "b"])
+
+    with pytest.warns(UserWarning, match="no font here has"):
+        es.paper(data, tmp_path)

@@ -8,7 +8,7 @@ import math
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -35,7 +35,7 @@ from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.report.figures import figures_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import number_in, plain_bytes
-from evalstats_plugin.runtime.untrusted import echo, echo_data
+from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -412,14 +412,29 @@ class Output:
             # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
             width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns
             view.print_table(results, sys.stdout, heading=heading, width=width)
-        if any(note.startswith("left out: ") for note in results.notes):
-            ctx.exit(1)
+        exit_if_left_out(results.notes)
 
     def tell(self, *lines: str) -> None:
         """Print messages, which are not results, on standard error, unless nobody wants them."""
         if not self.quiet:
             for line in lines:
                 echo(line, err=True)
+
+
+def exit_if_left_out(notes: Iterable[str]) -> None:
+    """End with exit code 1 where a log was left out."""
+    if any(note.startswith("left out: ") for note in notes):
+        click.get_current_context().exit(1)
+
+
+def show_written(paths: Iterable[Path], notes: Sequence[str], *, quiet: bool) -> None:
+    """Print the names of files that were written, and notes; exit as of `exit_if_left_out`."""
+    if not quiet:
+        for note in notes:
+            echo_message("note", note)
+        for path in paths:
+            echo(path)
+    exit_if_left_out(notes)
 
 
 def output(*kinds: str) -> Decorator:

@@ -357,7 +357,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     Warns
     -----
     UserWarning
-        Some letters are in no installed font and are drawn as boxes.
+        As of `rendered`.
 
     Raises
     ------
@@ -365,16 +365,17 @@ def save(figure: Figure, path: str | Path) -> Path:
         As of `check_figure`.
     """
     place = check_figure(path)
-    content, missing = rendered(figure, place.suffix.lower())
-    written = write_bytes(place, content)
-    if missing and place.suffix.lower() != ".svg":
-        msg = f"no font here has {' '.join(missing)}: drawn as boxes; an .svg shows them"
-        warnings.warn(msg, stacklevel=2)
-    return written
+    return write_bytes(place, rendered(figure, place.suffix.lower()))
 
 
-def rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:
-    """Return the content of a file with this ending, and the letters that no font has."""
+def rendered(figure: Figure, ending: str) -> bytes:
+    """Return the content of a figure's file with this ending, the same at every call.
+
+    Warns
+    -----
+    UserWarning
+        Some letters are in no installed font and are drawn as boxes.
+    """
     own = {"svg.fonttype": "none", "svg.hashsalt": "evalstats", "pdf.fonttype": 42}
     content = BytesIO()
     with warnings.catch_warnings(record=True) as caught, matplotlib().rc_context(own):
@@ -390,4 +391,7 @@ def rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:
             )
         else:
             missing[chr(int(found[1]))] = None
-    return content.getvalue(), list(missing)
+    if missing and ending != ".svg":
+        msg = f"no font here has {' '.join(missing)}: drawn as boxes; an .svg shows them"
+        warnings.warn(msg, stacklevel=2)
+    return content.getvalue()
