@@ -289,8 +289,9 @@ class _Lever:
     @classmethod
     def of(cls, fit: IRTFit, trials: FloatArray) -> _Lever:
         a, d, low, high = Curves.of(fit)
-        theta = np.nan_to_num(fit.ability, posinf=0.0, neginf=0.0)
+        # Without the other models, which would change the order of sums, and so their last digits.
         there = _takes_part(fit)
+        theta, trials = fit.ability[there], trials[there]
         spread = np.zeros((len(a), 2, 2))
         if fit.item_covariance is not None:
             spread = np.nan_to_num(fit.item_covariance[:, :2, :2])
@@ -298,7 +299,7 @@ class _Lever:
         height = high - low
         right = np.clip(low + height * up, 1e-12, 1 - 1e-12)
         bend = trials * (height * up * (1 - up)) ** 2 / (right * (1 - right))
-        bend *= there[:, None] * a
+        bend *= a
         at = zero_of(Curves(a, d, low, high)).at
         half = special.expit(at * a + d)
         by_intercept = height * half * (1 - half)
@@ -310,22 +311,27 @@ class _Lever:
         pulls = np.einsum("fmp,mpq->fmq", gradient, spread)
         own = np.einsum("fmp,gmp->fg", pulls, gradient)
         own[0, 0] += _of_population(fit, by_intercept * a / steep if steep > 0 else 0 * a)
-        zero, unit = -(pulls[:, :, 0] @ bend.T * theta + pulls[:, :, 1] @ bend.T)
-        total = float(zero.sum())
-        zero = zero / total if total > 0 else there / max(there.sum(), 1)
+        moved = -(pulls[:, :, 0] @ bend.T * theta + pulls[:, :, 1] @ bend.T)
+        total = float(moved[0].sum())
+        moved[0] = moved[0] / total if total > 0 else 1 / max(len(theta), 1)
+        zero, unit = np.zeros((2, len(there)))
+        zero[there], unit[there] = moved
         return cls(fit, zero, unit, own)
 
     def covariance(self, covariance: FloatArray) -> FloatArray:
         """Of abilities counted from the items; NaN rows, of models without an error, stay so."""
         known = np.isfinite(covariance.diagonal())
-        theta = np.where(known, np.nan_to_num(self.fit.ability), 0.0)
-        known_part = np.where(np.outer(known, known), covariance, 0.0)
+        within = np.ix_(known, known)
+        known_part = covariance[within]
+        theta = self.fit.ability[known]
         pull = np.stack([-np.ones_like(theta), theta], axis=1)
-        with_functionals = known_part @ np.stack([self.zero, self.unit], axis=1)
-        of_functionals = np.stack([self.zero, self.unit]) @ with_functionals
+        functionals = np.stack([self.zero[known], self.unit[known]])
+        with_functionals = known_part @ functionals.T
+        of_functionals = functionals @ with_functionals
         cross = with_functionals @ pull.T
-        total = known_part + cross + cross.T + pull @ (of_functionals + self.own) @ pull.T
-        return np.where(np.outer(known, known), total, np.nan)
+        total = np.full_like(covariance, np.nan)
+        total[within] = known_part + cross + cross.T + pull @ (of_functionals + self.own) @ pull.T
+        return total
 
     def moved(self, draws: FloatArray) -> FloatArray:
         """Draws of the abilities (N, chains, draws), each counted from its own items."""
