@@ -21,6 +21,7 @@ from evalstats_plugin.report.text import (
     Column,
     View,
     elided,
+    latex_row,
     pairs_at_once,
     percent,
     places,
@@ -317,9 +318,7 @@ def table_latex(
             row = [latex_text(_rank(cell)), *row, _number(cell, write), half, *letters]
         row += [_number(own.get(model), short, bold=True) for own, short in columns]
         body += [r"\addlinespace[3pt]"] if jumps else []
-        # The end of the row above would take such a letter for its own option.
-        guard = "{}" if row[0].lstrip()[:1] in ("[", "*") else ""
-        body.append(guard + " & ".join(row) + r" \\")
+        body.append(latex_row(row))
     first = layout.cells(layout.lead)
     spec = rf"@{{}}rl{_aligned(first, write)}@{{\hspace{{3pt}}}}l" + "c" * len(ties)
     spec = spec if lead else "@{}l"

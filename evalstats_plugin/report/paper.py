@@ -35,7 +35,7 @@ from evalstats_plugin.report.methods import (
     methods_latex,
     methods_markdown,
 )
-from evalstats_plugin.report.text import elided, pairs_at_once
+from evalstats_plugin.report.text import elided, latex_row, pairs_at_once
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text, visible
 from evalstats_plugin.runtime.writing import check_free, overwriting, write_bytes
@@ -210,10 +210,10 @@ def comparison_latex(shown: Evaluation) -> str:
         names = [row.model if one_column else f"{row.column}: {row.model}" for row in rows]
         what = f"Differences from {reference}"
     body = [
-        " & ".join(
+        latex_row(
             [latex_text(name), str(row.n_items), f"{shown.signed(row.key, row.difference)} "
              f"[{shown.signed(row.key, row.low)}, {shown.signed(row.key, row.high)}]", row.verdict]
-        ) + r" \\"
+        )
         for name, row in zip(elided(names, 2 * _LONGEST_NAME), rows, strict=True)
     ]  # fmt: skip
     level = leaderboard.latex_percent(shown.table.confidence_level)

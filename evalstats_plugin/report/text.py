@@ -555,15 +555,23 @@ def rows_markdown(results: Results[Any]) -> str:
     return "\n".join([*lines, *([""] if notes else []), *notes, ""])
 
 
+def latex_row(cells: Iterable[str]) -> str:
+    r"""Return a row of a LaTeX table, of cells that are LaTeX.
+
+    >>> latex_row(["[a]", "0.5"])
+    '{}[a] & 0.5 \\\\'
+    """
+    row = " & ".join(cells)
+    # The end of the row above would take such a letter for its own option.
+    return "{}" * row.lstrip().startswith(("[", "*")) + row + r" \\"
+
+
 def rows_latex(results: Results[Any]) -> str:
     """Return the same columns as a LaTeX table."""
     columns = _columns(results)
     sides = "".join("r" if _is_number(column) else "l" for column in columns.values())
     rows = zip(*([_cell(v) for v in column] for column in columns.values()), strict=True)
-    # A bracket after a line break would be its argument.
-    lines = [" & ".join(map(latex_text, row)) + r" \\" for row in (list(columns), *rows)]
-    guarded = [f"{{}}{line}" if line.startswith("[") else line for line in lines]
-    head, body = guarded[0], guarded[1:]
+    head, *body = (latex_row(map(latex_text, row)) for row in (list(columns), *rows))
     return "\n".join(
         [
             r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",

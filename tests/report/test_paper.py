@@ -123,6 +123,16 @@ def test_macros_whose_words_run_together_get_names_of_their_own(tmp_path: Path) 
     assert len(names) == len(set(names))
 
 
+def test_names_that_begin_with_a_bracket_are_no_options_of_the_row_above(tmp_path: Path) -> None:
+    """LaTeX reads a bracket or an asterisk after the end of a row as belonging to it."""
+    data = es.ResponseMatrix.from_array(np.eye(3, 12), models=["[a]", "*b", "c"])
+
+    es.paper(data, tmp_path, baseline="c")
+
+    rows = (tmp_path / "compare.tex").read_text().partition("\\midrule\n")[2].splitlines()[:2]
+    assert sorted(row[:4] for row in rows) == ["{}*b", "{}[a"]
+
+
 def test_letters_that_no_font_has_are_named(tmp_path: Path) -> None:
     """They are boxes in the figures, and the command says so."""
     data = es.ResponseMatrix.from_array(np.eye(2, 12), models=["𐎠𐎡", "b"])

@@ -128,6 +128,7 @@ GIVEN = {
     "adapt replay": ("--bank", "none.parquet"),
     "annotate": ("-o", "copies"),
     "export": ("-o", "t.csv"),
+    "paper": ("-o", "paper", "--overwrite"),
     "rescore": ("-o", "rescored"),
 }
 

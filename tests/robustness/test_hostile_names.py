@@ -273,6 +273,7 @@ GIVEN = {
     "adapt replay": ("--bank", "\x1b[2Jnone.parquet"),
     "annotate": ("-o", "copies"),
     "export": ("-o", "t.csv"),
+    "paper": ("-o", "paper"),
     "rescore": ("-o", "rescored"),
 }
 """What a command needs; a new one that needs more is added here."""
@@ -318,7 +319,17 @@ def test_no_command_shows_a_name_raw(
     if name == "gate":
         suite = ET.fromstring((tmp_path / "gate.xml").read_text())  # noqa: S314 - ours
         assert len(list(suite)) == len(MODELS) - 1
-    if name in {"table", "report", "compare", "check", "gate", "irt fit", "adapt bank", "export"}:
+    if name in {
+        "table",
+        "report",
+        "compare",
+        "check",
+        "gate",
+        "irt fit",
+        "adapt bank",
+        "export",
+        "paper",
+    }:
         assert done.exit_code in {0, 3, 4}, done.stderr
 
 

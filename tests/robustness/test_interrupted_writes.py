@@ -58,6 +58,7 @@ STEPWISE = [
     (1, "disk full", ["answers of an adaptive test", "replies of a model"]),
     (4, "disk full", ["new fit", "matrix", "figure .svg", "export .csv"]),
     (24, "disk full", ["page"]),
+    (80, "disk full", ["paper"]),
     (12, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
     (18, "disk full", ["response store", "table into a store"]),
     (20, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
@@ -138,6 +139,7 @@ _OF_WRITERS = {
     "evalstats_plugin/ranking/contests/files.py": ("votes .csv", "votes of Fullrank"),
     "evalstats_plugin/ranking/judging/session.py": ("answer of a judge",),
     "evalstats_plugin/report/figures/canvas.py": ("figure .svg",),
+    "evalstats_plugin/report/paper.py": ("paper",),
 }
 """Modules that write, and the writers that go through each."""
 _BELOW = {

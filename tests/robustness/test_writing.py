@@ -290,6 +290,7 @@ NAMED = {
     "annotate": ("annotate", "LOG", "-o", "FOLDER"),
     "annotate --strip": ("annotate", "LOG", "--strip", "-o", "FOLDER"),
     "export": ("export", "LOG", "-o", "FILE.csv"),
+    "paper": ("paper", "LOG", "-o", "FOLDER"),
     "rescore": ("rescore", "LOG", "-o", "FOLDER"),
 }
 """Commands with an option or argument for a file that is written, besides figures."""
@@ -341,9 +342,9 @@ def _in_vain(arguments: tuple[str, ...], tmp_path: Path) -> None:
     targets = [tmp_path / arguments[-1].replace("FILE", n) for n in ("file", "link")]
     if "FOLDER" in arguments:
         log = min(LOG.glob("results*.json"))
-        inside = LOG.name if arguments[0] == "rescore" else ""
-        (folder / inside).mkdir(parents=True)
-        targets = [folder / inside / log.name]
+        inside = {"rescore": f"{LOG.name}/{log.name}", "paper": "main.tex"}
+        targets = [folder / inside.get(arguments[0], log.name)]
+        targets[0].parent.mkdir(parents=True)
         targets[0].write_text("mine")
     else:
         targets[0].write_text("mine")

@@ -196,6 +196,13 @@ def _references(folder: Path) -> object:
     return _command(*arguments)(LM_EVAL / "0.4.13" / "out")
 
 
+def _paper(folder: Path) -> object:
+    from evalstats_plugin import paper, read
+
+    only = {"task": "es_mc", "metric": "acc"}
+    return paper(read(LM_EVAL / "0.4.13" / "out", **only), folder, overwrite=True)
+
+
 def _draws(folder: Path) -> object:
     arguments = ("rank", "sample", "--quiet", "--overwrite", "--draws", "20")
     return _command(*arguments, str(folder / "source.csv"))(folder / "draws.jsonl")
@@ -339,6 +346,7 @@ WRITERS: Mapping[str, Writer] = {
     "figure .png": Writer(lambda _: None, _drawn("figure.png")),
     "page": Writer(_something_older("page.html"), _page, _without_time),
     "references": Writer(_something_older("table.bib"), _references),
+    "paper": Writer(_something_older("table.tex"), _paper),
     "verdict": Writer(_something_older("gate.xml"), _verdict),
     "export .csv": Writer(_something_older("t.csv"), _exported("t.csv")),
     "export .jsonl": Writer(_something_older("t.jsonl"), _exported("t.jsonl")),

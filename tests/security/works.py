@@ -30,6 +30,7 @@ COMMANDS: tuple[Work, ...] = (
     ["report", *_ONE, "--figure", "forest", "-o", "FREE/forest.svg", "--overwrite"],
     ["compare", "FOLDER", "--format", "csv"],
     ["table", "FOLDER", "--format", "latex"],
+    ["paper", *_ONE, "-o", "FREE/paper", "--overwrite"],
     ["gate", *_ONE, "-t", "es_mc", "--baseline", "models/m0"],
     ["power", *_ONE],
     ["judge", "FOLDER", "-t", "es_mc", "--judge", "acc", "--human", "acc_norm"],
