@@ -3,7 +3,7 @@
 ``python -m benchmarks.adaptive_peers``. Banks of 1,000, 10,000 and 50,000 items of the 2PL model,
 difficulties and 20 abilities N(0, 1), log discriminations N(0, 0.4²). Every model is asked 100
 items and answers alike whoever asks; the CPU seconds are those of all tests, one after another.
-Ours asks no item at random, as others do not; `insured` is its default, which does.
+Ours chooses items by information, as others do; `design` is its default, which draws them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def programs(size: int) -> list[Program]:
     found = [
         Program(OURS, None, whole),
         Program(f"{OURS}, information", None, whole),
-        Program(f"{OURS}, insured", None, whole),
+        Program(f"{OURS}, design", None, whole),
         *(Program(name, CATSIM, slow, int(slow[1]) / MODELS) for name in SLOW),
         Program("catsim, a-stratified", CATSIM, whole),
     ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,17 +37,16 @@ Tester = Callable[[NDArray[np.bool_], int], tuple[float, float, float]]
 """Gives a model's ability and its limits from its answers, shape (M,), and a number of items."""
 
 
-def ours(rule: str, data: Data, *, insured: bool = False) -> Tester:
+def ours(rule: str, data: Data) -> Tester:
     """Sessions by a rule; limits of the posterior, whose prior is N(0, 1)."""
     from evalstats_plugin.adaptive.bank import ItemBank
-    from evalstats_plugin.adaptive.session import INSURANCE, AdaptiveSession
+    from evalstats_plugin.adaptive.session import AdaptiveSession
     from evalstats_plugin.adaptive.stopping import Items
 
     bank = ItemBank.from_arrays(data.a, -data.a * data.b)
-    share = INSURANCE if insured else 0.0
 
     def test(right: NDArray[np.bool_], n: int) -> tuple[float, float, float]:
-        session = AdaptiveSession(bank, rule=rule, stop=(Items(n),), rng=0, insurance=share)
+        session = AdaptiveSession(bank, rule=rule, stop=(Items(n),), rng=0)
         while session.stopped is None:
             place = int(session.next()[0])
             session.record(place, float(right[place]))
@@ -122,9 +120,9 @@ def adaptivetesting(_: str, data: Data) -> Tester:
 
 FITS: Mapping[str, tuple[str, Callable[[str, Data], Tester], str]] = MappingProxyType(
     {
-        "evalstats-plugin": ("evalstats-plugin", ours, "auto"),
+        "evalstats-plugin": ("evalstats-plugin", ours, "posterior-information"),
         "evalstats-plugin, information": ("evalstats-plugin", ours, "information"),
-        "evalstats-plugin, insured": ("evalstats-plugin", partial(ours, insured=True), "auto"),
+        "evalstats-plugin, design": ("evalstats-plugin", ours, "design"),
         "catsim": ("catsim", catsim, "MaxInfoSelector"),
         "catsim, Urry's rule": ("catsim", catsim, "UrrySelector"),
         "catsim, a-stratified": ("catsim", catsim, "AStratSelector"),

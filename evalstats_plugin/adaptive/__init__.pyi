@@ -12,4 +12,3 @@ from evalstats_plugin.adaptive.scoring import anchor_scores as anchor_scores
 from evalstats_plugin.adaptive.session import AdaptiveSession as AdaptiveSession
 from evalstats_plugin.adaptive.simulation import exposure_control as exposure_control
 from evalstats_plugin.adaptive.simulation import simulate as simulate
-from evalstats_plugin.adaptive.top import TopK as TopK

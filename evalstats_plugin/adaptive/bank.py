@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.adaptive.curves import Items
-from evalstats_plugin.adaptive.several import check_axes
 from evalstats_plugin.errors import DesignError, ItemConflictError, counted, few
 from evalstats_plugin.runtime.files import (
     numbers_in,
@@ -39,6 +38,9 @@ ALL_TASKS = ""
 
 DRIFT = "drift"
 """Reason for not asking an item whose parameters have changed."""
+
+NEGATIVE, UNCALIBRATED, MISFIT = "negative discrimination", "not calibrated", "misfit"
+"""Reasons for not asking an item that tells nothing of an ability; it may be drawn."""
 
 _PER_ITEM = (
     "item_ids", "tasks", "discrimination", "intercept", "guessing", "upper", "misfit_loadings",
@@ -60,6 +62,7 @@ _FIT = "fit_"
 
 _NUMBERS = ("discrimination", "intercept", "guessing", "upper", "cost", "dispersion")
 _MATRICES = ("item_covariance", "misfit_loadings")
+_LENGTH_ERROR, _LEAST_VOLUME = 1e-6, 1e-6
 _LEAST_COMMON = 3
 _P_DRIFT = 1e-3
 """Significance level of the test for drift, divided by the number of common items (Bonferroni)."""
@@ -140,7 +143,7 @@ class ItemBank:
         if not self.ability_sd > 0:
             raise ValueError(f"ability_sd {self.ability_sd} is not above 0: give a larger one")
         if self.axes is not None:
-            check_axes(self.axes, self.misfit_loadings.shape[1])
+            _check_axes(self.axes, self.misfit_loadings.shape[1])
             if (self.ability_mean, self.ability_sd) != (0.0, 1.0):
                 msg = "several abilities have ability_mean 0 and ability_sd 1: leave both out"
                 raise ValueError(msg)
@@ -247,6 +250,12 @@ class ItemBank:
         reasons = np.where(left_out & (self.reasons == ""), reason, self.reasons).astype(object)
         return replace(self, usable=self.usable & ~left_out, reasons=reasons)
 
+    def drawable(self) -> ItemBank:
+        """Return the bank for items drawn by chance: also those that tell nothing of an ability."""
+        opened = np.isin(self.reasons.astype(str), (NEGATIVE, UNCALIBRATED, MISFIT))
+        reasons = np.where(opened, "", self.reasons).astype(object)
+        return replace(self, usable=self.usable | opened, reasons=reasons)
+
     def of_tasks(self, tasks: Sequence[str]) -> ItemBank:
         """Return the bank of some tasks alone."""
         return self.subset(np.isin(self.tasks.astype(str), list(tasks)))
@@ -256,7 +265,8 @@ class ItemBank:
         old = {name: getattr(self, name) for name in (*_PER_ITEM, *_PER_ITEM_OR_NONE)}
         new = {name: None if value is None else value[kept] for name, value in old.items()}
         fit = {name: values[kept] for name, values in self.item_fit.items()}
-        return replace(self, **new, item_fit=fit)
+        scores = self.scores if kept.all() else np.full_like(self.scores, np.nan)
+        return replace(self, **new, item_fit=fit, scores=scores)
 
     def matched(
         self,
@@ -606,3 +616,16 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
         scores=np.full(len(a.models) + len(kept), np.nan),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _check_axes(axes: NDArray[np.float64], n_factors: int) -> None:
+    """Raise `ValueError` unless each row of a matrix is an ability of variance 1."""
+    k = 1 + n_factors
+    if axes.shape != (k, k):
+        msg = f"axes has shape {axes.shape}, not {(k, k)}: give a row and a column per ability"
+        raise ValueError(msg)
+    length = np.linalg.norm(axes, axis=1)
+    if not (np.abs(length - 1) < _LENGTH_ERROR).all():
+        raise ValueError("a row of axes has not length 1: divide each row by its length")
+    if abs(float(np.linalg.det(axes))) < _LEAST_VOLUME:
+        raise ValueError("two abilities of axes are the same: leave one out")

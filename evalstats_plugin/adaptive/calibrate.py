@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adaptive.bank import DRIFT, ItemBank
+from evalstats_plugin.adaptive.bank import DRIFT, MISFIT, NEGATIVE, UNCALIBRATED, ItemBank
 from evalstats_plugin.adaptive.curves import expit, respond
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
-_NEGATIVE = "negative discrimination"
-_UNCALIBRATED = "not calibrated"
-_MISFIT = "misfit"
 _WIDEST_FIT = 1.4
 """Infit mean square above which an item degrades the measurement [WL94]_."""
 
@@ -103,7 +100,7 @@ def item_bank(
     source = stream(rng, "misfit of a bank")
     if fit.item_model == "factor":
         bank = _of_factors(cast("FactorFit", fit), matrix)
-        bank = bank.without(bank.discrimination < 0, _NEGATIVE)
+        bank = bank.without(bank.discrimination < 0, NEGATIVE)
     else:
         bank = _flagged(_of_one_ability(cast("IRTFit", fit), matrix), cast("IRTFit", fit), matrix)
     bank = replace(
@@ -339,7 +336,7 @@ def _raw_bank(
         item_ids=fit.item_ids.tolist(),
         tasks=fit.tasks.tolist(),
         item_covariance=covariance,
-        reasons=np.where(unknown, _UNCALIBRATED, "").astype(object),
+        reasons=np.where(unknown, UNCALIBRATED, "").astype(object),
         models=tuple(fit.models),
         abilities=np.zeros(len(fit.models)),
         scores=means.sum(axis=1) / np.maximum(there.sum(axis=1), 1),
@@ -356,9 +353,9 @@ def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     right, trials = _counts(matrix)
     table["item_rest"] = irt_fit_statistics.item_totals(right, trials).item_rest
     # Estimators with a prior on discriminations keep them above 0 whatever the answers.
-    bank = bank.without((bank.discrimination < 0) | _backwards(table), _NEGATIVE)
+    bank = bank.without((bank.discrimination < 0) | _backwards(table), NEGATIVE)
     wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
-    bank = bank.without(wide, _MISFIT)
+    bank = bank.without(wide, MISFIT)
     return replace(bank, item_fit=table)
 
 

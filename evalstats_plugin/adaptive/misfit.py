@@ -151,7 +151,7 @@ def _errors_of_fold(
         misfit={},
     )
     scores = right[out] / trials[out]
-    run = run_sessions(known, scores, at, Options(insurance=0.0, fitting=True), rng=seed)
+    run = run_sessions(known, scores, at, Options(rule="full-score", fitting=True), rng=seed)
     shares = Shares.of(bank)
     truth = scores @ shares.weights
     full = [checkpoint.full for checkpoint in run.checkpoints]

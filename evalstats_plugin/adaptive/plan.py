@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 
 import numpy as np
 
-from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.selection import INSURANCE, Randomesque, check_insurance
+from evalstats_plugin.adaptive.selection import DESIGN, DRAWING, Randomesque
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Clear,
@@ -28,15 +29,14 @@ from evalstats_plugin.adaptive.stopping import (
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.stats.streams import stream
 
-STD_ERROR = 0.3
-"""Standard error to stop at by default: reliability .91 for abilities of variance 1."""
+STD_ERROR, SCORE_WIDTH = 0.3, 0.2
+"""Where to stop by default: a standard error of the ability (reliability .91 for abilities of
+variance 1), or a width of the interval of the full score."""
 
-COMPARE, TOP = "compare:", "top:"
-"""Goals of a comparison, before the model's name, and of a selection, before the number K."""
+COMPARE = "compare:"
+"""Goal of a comparison, before the model's name."""
 
-GOALS: Mapping[str, str] = MappingProxyType(
-    {"score": "full-score", "ability": "posterior-information"}
-)
+GOALS: Mapping[str, str] = MappingProxyType({"score": DESIGN, "ability": "posterior-information"})
 """Other goals, and the rule that reaches each soonest."""
 
 _STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
@@ -70,22 +70,20 @@ class Plan:
 
     bank: ItemBank | str | Path
     stop_at: float | None = None
-    """Standard error of the ability; `STD_ERROR` if no stop rule is given."""
+    """Standard error of the ability; `STD_ERROR` for that goal if no stop rule is given."""
     reliability: float | None = None
     """Share of the ability's variance that is not error."""
     information: float | None = None
     """Log determinant of the precision of the abilities; see `stopping.Information`."""
     score_width: float | None = None
-    """Width of the interval of the full score."""
+    """Width of the interval of the full score; `SCORE_WIDTH` if no stop rule is given."""
     max_items: int | None = None
     budget: float | None = None
     """Total cost, in the bank's unit."""
     max_seconds: float | None = None
     goal: str | None = None
-    """What the test is for: ``"score"`` or ``"ability"``, which choose the rule;
-    ``"compare:MODEL"`` with a calibrated model: items at its ability, until one is clearly more
-    able (see `stopping.Clear`); or ``"top:K"``, of several models that are tested together: until
-    it is clear which K are the best. `max_items` and `budget` are of all of them then."""
+    """What the test is for: ``"score"``, the default; ``"ability"``; or ``"compare:MODEL"`` with a
+    calibrated model, until it is clear whose full score is higher (see `stopping.Clear`)."""
     rule: str = "auto"
     scoring: str = "eap"
     batch: int = 1
@@ -94,8 +92,6 @@ class Plan:
     """Whether tasks get the shares they have in the bank."""
     randomesque: int | None = None
     """Choose at random among this many best items, so that models see different ones."""
-    insurance: float = INSURANCE
-    """Share of the items that are drawn at random; see `AdaptiveSession`."""
     confidence_level: float = 0.95
     seed: int = 0
     metric: str | None = None
@@ -104,7 +100,7 @@ class Plan:
     """File of answers, to resume an interrupted test."""
 
     def __post_init__(self) -> None:
-        for name in (*_POSITIVE, "insurance", "confidence_level", "seed"):
+        for name in (*_POSITIVE, "confidence_level", "seed"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -116,22 +112,10 @@ class Plan:
                 raise SelectionError(msg)
             if name in _POSITIVE and not 0 < value < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
-        check_insurance(self.insurance)
         if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
             return
-        if self.top is None:
-            known = (*GOALS, f"{COMPARE}MODEL", f"{TOP}K")
-            raise SelectionError(no_such("goal", self.goal, known, ", ".join(known)))
-        for name in ("stop_at", "reliability", "information", "score_width", "max_seconds"):
-            if getattr(self, name) is not None:
-                msg = f"goal {self.goal} stops when it is clear which models are the best"
-                raise SelectionError(f"{msg}: limit it by max_items or budget, not by {name}")
-
-    @property
-    def top(self) -> int | None:
-        """How many models are wanted of those tested together; None for other goals."""
-        k = (self.goal or "").removeprefix(TOP)
-        return int(k) if (self.goal or "").startswith(TOP) and k.isdecimal() and int(k) else None
+        known = (*GOALS, f"{COMPARE}MODEL")
+        raise SelectionError(no_such("goal", self.goal, known, ", ".join(known)))
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -149,11 +133,8 @@ class Plan:
         # Numbers are checked by the plan itself.
         return cls(**named)  # type: ignore[arg-type]
 
-    def load(self, *, several: bool = False) -> ItemBank:
-        """Read the bank and check that the plan suits it, and a test of one model or `several`."""
-        if self.top is not None and not several:
-            msg = f"goal {self.goal} is of several models that are tested together"
-            raise SelectionError(f"{msg}: use adapt replay, or TopK in Python")
+    def load(self) -> ItemBank:
+        """Read the bank and check that the plan suits it."""
         bank = self.bank if isinstance(self.bank, ItemBank) else ItemBank.load(self.bank)
         bank.require_usable()
         self.rules(bank)
@@ -169,39 +150,35 @@ class Plan:
         DesignError
             A budget for a bank without costs, or a comparison with one of several abilities.
         """
-        if self.top is not None:
-            return ()
         given = [(made, getattr(self, name)) for name, made in _STOP_RULES.items()]
         found = [made(value) for made, value in given if value is not None]
         if self.budget is not None and bank.cost is None:
             msg = f"budget {self.budget:g} has no meaning, because the bank has no costs of items"
             raise DesignError(f"{msg}: limit the number of items instead")
-        if (against := self.against(bank)) is not None:
-            found.append(Clear(against, self.confidence_level, self._rival))
-        return tuple(found) or (StdError(STD_ERROR),)
+        if (rival := self._score_of_rival(bank)) is not None:
+            found.append(Clear(rival, self.confidence_level, self._rival))
+        if found:
+            return tuple(found)
+        return (StdError(STD_ERROR) if self.goal == "ability" else ScoreWidth(SCORE_WIDTH),)
 
     @property
     def _rival(self) -> str:
         return (self.goal or "").removeprefix(COMPARE)
 
-    def against(self, bank: ItemBank) -> float | None:
-        """Return the ability of the model to compare with; None for other goals.
-
-        Raises
-        ------
-        SelectionError
-            A model that is not in the bank.
-        DesignError
-            The bank has several abilities.
-        """
+    def _score_of_rival(self, bank: ItemBank) -> float | None:
+        """Return the full score of the model to compare with; None for other goals."""
         if self.goal is None or not self.goal.startswith(COMPARE):
             return None
-        if bank.n_abilities > 1:
-            msg = f"the bank has {bank.n_abilities} abilities, and more able needs one to compare"
-            raise DesignError(f"{msg}: choose another goal, or make a bank of one ability")
         if self._rival not in bank.models:
             raise SelectionError(no_such("model", self._rival, bank.models, few(bank.models)))
-        return float(bank.abilities[bank.models.index(self._rival)])
+        if self.rule not in ("auto", *DRAWING):
+            msg = f"rule {self.rule} chooses items, and a comparison needs them drawn by chance"
+            raise SelectionError(f"{msg}: leave the rule out")
+        score = float(bank.scores[bank.models.index(self._rival)])
+        if not isfinite(score):
+            msg = f"the score of {self._rival} is of other items than those tested here"
+            raise DesignError(f"{msg}: make a bank of these items alone")
+        return score
 
     def metrics(self, bank: ItemBank) -> tuple[str, ...]:
         """Return the metrics that may score an item: the plan's own, or those of the bank."""
@@ -213,31 +190,30 @@ class Plan:
         """Begin a session, or resume one from its answers."""
         by_goal = GOALS.get(self.goal or "", "auto")
         if self.goal == "ability" and bank.n_abilities > 1:
-            by_goal = "auto"
+            by_goal = "d-optimal"
         return AdaptiveSession.resume(
             bank,
             answers,
             rule=by_goal if self.rule == "auto" else self.rule,
-            against=self.against(bank),
             stop=self.rules(bank),
             scoring=self.scoring,
             batch=self.batch,
             content="tasks" if self.balance else None,
             exposure=None if self.randomesque is None else Randomesque(self.randomesque),
-            insurance=self.insurance,
             confidence_level=self.confidence_level,
             rng=self.seed,
         )
 
 
 def forecast(plan: Plan, bank: ItemBank) -> str:
-    """Return a sentence on the length of the tests of three simulated models, and their cost.
+    """Return a sentence on the tests of three simulated models: items, cost, width of the score.
 
     Their abilities are the mean of the calibrated models and one standard deviation either side;
     answers are drawn from the bank's curves.
     """
     rng = stream(plan.seed, "forecast of a test")
     counts, costs, unfinished = list[int](), list[float](), list[int]()
+    widths = list[float]()
     for ability in bank.ability_mean + bank.ability_sd * np.array([-1.0, 0.0, 1.0]):
         session = replace(plan, max_seconds=None).session(bank)
         chances = respond(bank.items, np.array([[ability]])).probability[0]
@@ -248,15 +224,19 @@ def forecast(plan: Plan, bank: ItemBank) -> str:
                 session.record(place, float(right[place]))
         unfinished += [session.n] if session.stopped is None else []
         counts.append(session.n)
-        costs.append(session.result().cost or 0.0)
+        costs.append(session.cost)
+        score = session.full_score()[ALL_TASKS]
+        widths.append(score.high - score.low)
     text = f"{_span(counts)} of {counted(len(bank), 'item')}"
     if unfinished:
         text = f"more than {max(unfinished):,} of {counted(len(bank), 'item')}"
     if bank.cost is not None and not unfinished:
         text += f", cost {_span(costs)} of {float(bank.cost.sum()):,.0f} for all"
+    if not unfinished:
+        text += f", interval of the score {_span(widths, '.2f')} wide"
     return f"{text} (tests of three models like those of the bank)"
 
 
-def _span(values: list[int] | list[float]) -> str:
-    low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
+def _span(values: list[int] | list[float], form: str = ",.0f") -> str:
+    low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"

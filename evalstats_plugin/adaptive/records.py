@@ -33,7 +33,7 @@ def record_of(
             "item": step.item,
             "score": step.score,
             "trials": step.trials,
-            "random": step.random,
+            "drawn": step.drawn,
             "ability": step.ability,
             "std_error": step.std_error if isfinite(step.std_error) else None,
             "full_score": step.full_score,
@@ -130,7 +130,7 @@ def sentence(record: Mapping[str, Any]) -> str:
     >>> sentence({"ability": 0.5, "low": -0.1, "high": 1.1, "confidence_level": 0.95,
     ...           "n_items": 9, "n_in_bank": 100, "stopped": "9 items asked",
     ...           "full_score": {"estimate": 0.6, "low": 0.5, "high": 0.7}})
-    'ability +0.50 [-0.10, +1.10], predicted full score 0.600 [0.500, 0.700] (95%, 9 of 100 items \
+    'ability +0.50 [-0.10, +1.10], full score 0.600 [0.500, 0.700] (95%, 9 of 100 items \
 asked adaptively: 9 items asked)'
     """
     limits = f"[{record['low']:+z.2f}, {record['high']:+z.2f}]"
@@ -138,7 +138,7 @@ asked adaptively: 9 items asked)'
     how = f"{record['n_items']} of {record['n_in_bank']} items asked adaptively: {why}"
     level = f"{100 * record['confidence_level']:g}%"
     ability = f"ability {record['ability']:+z.2f} {limits}"
-    return f"{ability}, predicted full score {_full_score(record)} ({level}, {how})"
+    return f"{ability}, full score {_full_score(record)} ({level}, {how})"
 
 
 def _full_score(record: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,10 +17,9 @@ from evalstats_plugin.adaptive.bank import ItemBank, left_out
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession
 from evalstats_plugin.adaptive.simulation import rank_correlation
-from evalstats_plugin.adaptive.top import TopK
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few
+from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 
 _SAME = (
@@ -61,8 +59,6 @@ class AdaptiveTest:
     observed: float | None = None
     """Mean score over all items of the bank that the log has."""
     n_observed: int = 0
-    prob_top: float | None = None
-    """Probability to be among the K best models, where these were tested together (`TopK`)."""
     cost: float | None = None
     stopped: str
     rule: str
@@ -112,16 +108,14 @@ def replay(
     Parameters
     ----------
     plan
-        With the goal ``"top:K"`` all models are tested together, until it is clear which K are the
-        best or the plan's limit is reached; rows are then in the order of their full scores.
+        When each test stops, and how it chooses.
     rules
         Selection rules, each for a test of its own; the plan's rule by default.
 
     Raises
     ------
     SelectionError
-        No log has scores of the bank's tasks by its metrics; no such rule; rules with a goal
-        ``"top:K"``, or K models or fewer.
+        No log has scores of the bank's tasks by its metrics; no such rule.
     DesignError
         An item is a different question than in the bank, or no item of a log may be asked.
     """
@@ -137,10 +131,6 @@ def replay(
         if not any(each.task in bank.task_names for each in responses):
             msg += "; a table without a column of tasks has the name of its file as its task"
         raise SelectionError(msg)
-    if plan.top is not None:
-        if rules:
-            raise SelectionError(f"goal {plan.goal} has one rule: leave out every rule")
-        return _together(bank, plan, plan.top, by_model)
     run = parallel_map(partial(_tests, bank, plan, rules), by_model.items())
     rows: list[AdaptiveTest] = []
     for number, (model, _) in enumerate(by_model):
@@ -231,44 +221,6 @@ def _test(known: _Known, plan: Plan) -> AdaptiveTest:
         for place in session.next().tolist():
             session.record(place, *cast("tuple[float, int]", known.answers[place]))
     return _row(known, session)
-
-
-def _together(
-    bank: ItemBank,
-    plan: Plan,
-    k: int,
-    by_model: Mapping[tuple[str, str], Sequence[Responses]],
-) -> AdaptiveTests:
-    """Test all models at once, until it is clear which K are the best."""
-    every = [_known(bank, *one) for one in by_model.items()]
-    if len({one.task for one in every}) > 1:
-        tasks = few([f"{one.model}: {one.task}" for one in every])
-        msg = f"the logs hold different tasks ({tasks}), whose scores are not of the same items"
-        raise SelectionError(f"{msg}: give every model the same tasks, or choose them by --task")
-    twice = Counter(known.model for known in every)
-    names = [x.model if twice[x.model] == 1 else f"{x.model} ({x.log})" for x in every]
-    known = dict(zip(names, every, strict=True))
-    top = TopK(
-        {name: plan.session(one.bank) for name, one in known.items()},
-        k,
-        confidence_level=plan.confidence_level,
-        max_items=None if plan.max_items is None else int(plan.max_items),
-        budget=plan.budget,
-        rng=plan.seed,
-    )
-    while (step := top.next()) is not None:
-        name, place = step
-        top.record(name, place, *cast("tuple[float, int]", known[name].answers[place]))
-        report_progress(name, top.n, plan.max_items and int(plan.max_items))
-    chance, stopped = top.prob_top, top.stopped or EXHAUSTED
-    rows = [
-        replace(_row(one, top.sessions[name]), prob_top=chance[name], stopped=stopped)
-        for name, one in known.items()
-    ]
-    rows.sort(key=lambda row: -row.full_score)
-    said = f"{counted(top.n, 'item')} asked of {counted(len(rows), 'model')}: {stopped}"
-    best = f"the best {k}: {', '.join(top.best)} (probability {top.prob_right:.3f})"
-    return AdaptiveTests(tuple(rows), (best, said, *left_out(bank), *bank.notes), plan.seed)
 
 
 def _row(known: _Known, session: AdaptiveSession) -> AdaptiveTest:

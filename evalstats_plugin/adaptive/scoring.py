@@ -5,7 +5,7 @@
 * `score`: abilities with standard errors, by a name of `SCORINGS`
 * `laplace`, `project`: ability and misfit factors jointly, and from them the score on all items
 * `abilities`: those of a bank of several, from the same joint posterior
-* `predict`: the same, allowing for models that do not fit the bank (`KINDS`)
+* `predictions`: expected scores of single items, in agreement with a full score
 * `anchor_points`, `anchor_scores`: tinyBenchmarks' fixed weighted set of items [Pol24]_
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,9 +23,8 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import Items, Response, log_likelihood, respond
-from evalstats_plugin.adaptive.several import Abilities, on_axes, quadrature
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile, tail_probability
 from evalstats_plugin.stats.streams import stream
 
@@ -35,21 +35,87 @@ _REACH = 6.0
 _STEPS = 30
 """Largest number of Newton steps to the posterior mode."""
 
-_BISECTIONS = 40
+_POINTS = 7
+"""Of the Gauss–Hermite rule, in each dimension."""
 
-_COARSE = 4
-"""Nodes of the grid for each at which the search for a mode begins."""
-
-_TEMPER = 0.5
-"""Weight of the evidence for a kind of model: answers of real models depend on each other."""
-
-_OPTIMISM, _TRIED = 0.3, 10
-"""Times √models, the standard deviation of full scores after so many items that calibrations hide:
-of LiveBench with 53 models .04; see tests/validation/test_adaptive_unlike.py."""
+_MOST_NODES = 7**3
+"""Number of nodes up to which the posterior of abilities is integrated: three abilities."""
 
 _ROUNDS = 50
 _STARTS = 5
 """Of k-means."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbilityEstimate:
+    """One of several abilities, in standard deviations of the calibrated models."""
+
+    ability: float
+    std_error: float
+    low: float
+    high: float
+
+
+class Abilities(NamedTuple):
+    """K abilities of S sessions."""
+
+    ability: FloatArray
+    """Shape (S, K)."""
+    covariance: FloatArray
+    """Shape (S, K, K)."""
+
+    @property
+    def std_error(self) -> FloatArray:
+        """Shape (S, K)."""
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    def estimates(self, confidence_level: float) -> tuple[AbilityEstimate, ...]:
+        """Return the abilities of the first session with their limits."""
+        mean, error = self.ability[0], self.std_error[0]
+        half = normal_quantile(confidence_level) * error
+        columns = (each.tolist() for each in (mean, error, mean - half, mean + half))
+        return tuple(AbilityEstimate(*each) for each in zip(*columns, strict=True))
+
+
+def on_axes(mean: FloatArray, covariance: FloatArray, axes: FloatArray) -> Abilities:
+    """Abilities from the state (θ, f) of S sessions, shapes (S, K) and (S, K, K)."""
+    return Abilities(mean @ axes.T, axes @ covariance @ axes.T)
+
+
+def quadrature(
+    log_density: Callable[[FloatArray], FloatArray], mean: FloatArray, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of a density by adaptive Gauss–Hermite quadrature [NS82]_.
+
+    Parameters
+    ----------
+    log_density
+        Of points of shape (Q, D), up to a constant: shape (Q,).
+    mean, covariance
+        Of the normal approximation that places the nodes, shapes (D,) and (D, D). It is returned
+        as it is beyond three dimensions.
+    """
+    z, log_weight = _nodes(len(mean))
+    if not len(z):
+        return mean, covariance
+    points = mean + z @ np.linalg.cholesky(covariance).T
+    weight = log_density(points) + log_weight
+    weight = np.exp(weight - weight.max())
+    weight = weight / weight.sum()
+    centre = weight @ points
+    away = points - centre
+    return centre, (away * weight[:, None]).T @ away
+
+
+@cache
+def _nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes (Q, D) of a standard normal, and log weights less the normal's log density."""
+    if _POINTS**dimensions > _MOST_NODES:
+        return np.zeros((0, dimensions)), np.zeros(0)
+    x, w = np.polynomial.hermite_e.hermegauss(_POINTS)
+    one = np.log(w) + x**2 / 2
+    z = np.array(list(product(x, repeat=dimensions)))
+    return z, np.array([sum(each) for each in product(one, repeat=dimensions)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +135,6 @@ class Belief:
     right: FloatArray
     """Sum of scores, shape (S, n)."""
     trials: FloatArray
-    kinds: FloatArray | None = None
-    """Shape (S, 3): share of answers right and share wrong whatever the item, and how many times
-    more abilities vary; None for models like those of the bank. `posterior` is that of the latter
-    all the same."""
     axes: FloatArray | None = None
     """Of `ItemBank`: with several abilities, estimates are from the joint posterior, and the grid
     serves as a first look along the items' main direction."""
@@ -109,27 +171,18 @@ class Belief:
     @cached_property
     def asked(self) -> Items:
         """The items answered, shape (S, n)."""
-        return self._of_kinds(self.items.take(self.places))
+        return self.items.take(self.places)
 
-    @cached_property
-    def all_items(self) -> Items:
-        """All items, with curves of shape (M,), or (S, M) where sessions are of several kinds."""
-        return self._of_kinds(self.items)
+    @property
+    def scores(self) -> FloatArray:
+        """Mean score of each item answered, shape (S, n)."""
+        return self.right / np.maximum(self.trials, 1e-9)
 
-    def _of_kinds(self, items: Items) -> Items:
-        if self.kinds is None:
-            return items
-        right, wrong = self.kinds[:, :1], self.kinds[:, 1:2]
-        height = 1 - right - wrong
-        guessing, upper = right + height * items.guessing, right + height * items.upper
-        return items._replace(guessing=guessing, upper=upper)
-
-    def ability_prior(self) -> tuple[float, FloatArray]:
-        """Mean of abilities, and their variance, shape (S,), before the first answer."""
+    def ability_prior(self) -> tuple[float, float]:
+        """Mean and variance of abilities before the first answer."""
         prior = np.exp(self.log_prior)
         mean = float(prior @ self.nodes)
-        wider = np.ones(len(self.places)) if self.kinds is None else self.kinds[:, 2]
-        return mean, wider**2 * float(prior @ (self.nodes - mean) ** 2)
+        return mean, float(prior @ (self.nodes - mean) ** 2)
 
     @cached_property
     def posterior(self) -> FloatArray:
@@ -158,7 +211,7 @@ class Belief:
         def at(points: FloatArray) -> FloatArray:
             shifted = items._replace(intercept=items.intercept + points[:, 1:] @ items.loadings.T)
             answers = log_likelihood(shifted, points[:, :1], right, trials).sum(axis=1)
-            squares = (points[:, 0] - centre) ** 2 / variance[session]
+            squares = (points[:, 0] - centre) ** 2 / variance
             return answers - (squares + (points[:, 1:] ** 2).sum(axis=1)) / 2
 
         return at
@@ -327,9 +380,6 @@ class Shares:
     misfit: FloatArray
     """Standard deviation of scores around their predictions, shape (1 + T,); see
     `ItemBank.misfit`."""
-    optimism: float = 0.0
-    """Further standard deviation after 10 items: the misfit was found on models that the items were
-    calibrated with, which hides the more of it the fewer they were."""
 
     @classmethod
     def of(cls, bank: ItemBank) -> Shares:
@@ -340,8 +390,11 @@ class Shares:
         own[:, 0] = True
         misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
         # Column-major: sums over items are fastest that way.
-        optimism = _OPTIMISM / np.sqrt(len(bank.models)) if bank.models else 0.0
-        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit, float(optimism))
+        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+
+    def of_items(self, kept: BoolArray) -> Shares:
+        """Return the parts of the scores that some items have, a mask of shape (M,)."""
+        return replace(self, weights=np.asfortranarray(self.weights * kept[:, None]))
 
     @cached_property
     def squares(self) -> FloatArray:
@@ -369,17 +422,14 @@ def project(
     """
     state = laplace(belief) if state is None else state
     rest, directions = rest_of(belief), belief.items.directions
-    spread = _logit_variance(belief, state)
-    # The mean of a curve over a normal logit is flatter than the curve at the mean logit.
-    p = rest * expected(belief, state, spread).probability
+    p = rest * curves_of(belief, state)
     asked = shares.weights[belief.places]
-    scores = belief.right / np.maximum(belief.trials, 1e-9)
-    seen = np.einsum("sn,snt->st", scores, asked)
+    seen = np.einsum("sn,snt->st", belief.scores, asked)
     estimate = seen + p @ shares.weights
     slopes = sensitivity(rest * expected(belief, state).scale, directions, shares.weights)
     known = ((slopes @ state.covariance) * slopes).sum(axis=-1)
     unseen = (belief.items.dispersion * p * (1 - p)) @ shares.squares
-    share = np.maximum(1 - asked.sum(axis=1), 0.0)
+    share = np.maximum(shares.weights.sum(axis=0) - asked.sum(axis=1), 0.0)
     variance = known + unseen + (shares.misfit * share) ** 2
     std_error = np.sqrt(variance)
     half = normal_quantile(confidence_level) * std_error
@@ -387,63 +437,9 @@ def project(
     return FullScore(estimate, low, high, std_error)
 
 
-class Kind(NamedTuple):
-    """A kind of model that a new one may be: how its answers differ from those the bank knows.
+class Predictions(NamedTuple):
+    """Expected scores of single items, in agreement with the full scores of S sessions."""
 
-    P(right) = right + (1 - right - wrong) · (the item's curve): asymptotes of a model, as those of
-    a four-parameter item are of an item.
-    """
-
-    described: str
-    right: float
-    """Share of its answers that are right whatever the item: leaked or guessed."""
-    wrong: float
-    """Share that are wrong whatever the item. With both at 1 hard items are the easy ones."""
-    misfit: float = 0.0
-    """Standard deviation of full scores, over the share not asked, beyond that of the bank."""
-    wider: float = 1.0
-    """How many times larger the standard deviation of abilities is."""
-
-
-_LEAKED = "right where its ability says wrong (leaked items?)"
-_FAILING = "wrong where its ability says right"
-_PARTLY = "partly guessing, or marked with other keys"
-_GUESSING = "guessing, {} of it right"
-_STRANGE = 0.03
-"""Misfit of most kinds; see tests/validation/test_adaptive_unlike.py."""
-
-KINDS = (
-    Kind("a model like those of the bank", 0.0, 0.0),
-    Kind("a model unlike those of the bank in ability", 0.0, 0.0, wider=3.0),
-    *(Kind(_LEAKED, right, 0.0, _STRANGE) for right in (0.1, 0.2, 0.3, 0.5)),
-    *(Kind(_FAILING, 0.0, wrong, _STRANGE) for wrong in (0.15, 0.3)),
-    *(Kind(_PARTLY, share, share, _STRANGE) for share in (0.1, 0.25, 0.4)),
-    *(Kind(_PARTLY, *each, _STRANGE) for each in ((0.4, 0.2), (0.2, 0.4), (0.2, 0.6))),
-    Kind(_GUESSING.format("half"), 0.5, 0.5, _STRANGE),
-    Kind(_GUESSING.format("a quarter"), 0.25, 0.75, _STRANGE),
-    Kind("wrong on easy items and right on hard ones", 1.0, 1.0, 0.08),
-)
-"""The first two fit the bank."""
-
-N_FITTING = 2
-
-
-def _prior(fitting: float) -> FloatArray:
-    """Probabilities of `KINDS`: of models like the bank's, and the others alike."""
-    others = len(KINDS) - 1
-    return np.r_[fitting, np.full(others, (1 - fitting) / others)]
-
-
-_TRUSTING, _USUAL, _WARY = _prior(0.98), _prior(0.8), _prior(0.2)
-"""For estimates, for what is said of a model, and for limits that hold for every kind."""
-
-
-class Predicted(NamedTuple):
-    """Full scores of S sessions, allowing for the kinds of models that they may be of."""
-
-    full: FullScore
-    kinds: FloatArray
-    """Posterior probabilities of `KINDS`, of which 80 % are like the bank's: shape (S, K)."""
     scores: FloatArray
     """Expected score of each item, of items asked their mean score; shape (S, M)."""
     variances: FloatArray
@@ -451,152 +447,27 @@ class Predicted(NamedTuple):
     common: FloatArray
     """Standard error of the full scores without the chance in single answers, (S, 1 + T)."""
 
-    @property
-    def fits(self) -> FloatArray:
-        """Probability that answers are those of a model that fits the bank, shape (S,)."""
-        return self.kinds[:, :N_FITTING].sum(axis=1)
+
+def predictions(belief: Belief, shares: Shares, state: State, full: FullScore) -> Predictions:
+    """Expected scores of items by the bank's curves, moved so that their mean is the full score."""
+    curves = curves_of(belief, state)
+    variances = rest_of(belief) * belief.items.dispersion * curves * (1 - curves)
+    np.put_along_axis(curves, belief.places, belief.scores, axis=1)
+    left = rest_of(belief) @ shares.weights[:, :1]
+    off = full.estimate[:, :1] - curves @ shares.weights[:, :1]
+    scores = curves + rest_of(belief) * off / np.maximum(left, 1e-12)
+    common = np.sqrt(np.maximum(full.std_error**2 - variances @ shares.squares, 0.0))
+    return Predictions(scores, variances, common)
 
 
-def predict(
-    belief: Belief, shares: Shares, *, insured: bool = True, confidence_level: float = 0.95
-) -> Predicted:
-    """Full scores as by `project`, allowing for models that do not fit the bank.
+def curves_of(belief: Belief, state: State) -> FloatArray:
+    """Expected score of each item by the bank's curves, shape (S, M).
 
-    Each of `KINDS` has its own curves, posterior and projection, weighted by how probable it makes
-    the answers (Laplace's approximation). Answers that vary more than the kind that explains them
-    best says count for less, by that factor (ĉ of quasi-likelihoods [BA02]_).
-
-    Parameters
-    ----------
-    insured
-        Whether limits and standard errors are to hold for every kind of model, however rare; else
-        for models of which 98 % are like those of the bank. Estimates do not depend on it.
-
-    Returns
-    -------
-    Predicted
-        With standard errors that make normal limits hold at least what the limits do.
+    The mean of a curve over a normal logit, which is flatter than the curve at the mean logit.
     """
-    n_sessions = len(belief.places)
-    several = _of_each_kind(belief)
-    at = laplace(several, _near_mode(several))
-    found = project(several, shares, state=at, confidence_level=confidence_level)
-    curves = expected(several, at, _logit_variance(several, at)).probability
-
-    def by_kind(values: FloatArray) -> FloatArray:
-        return values.reshape(len(KINDS), n_sessions, *values.shape[1:])
-
-    excess = np.maximum(by_kind(_dispersion(several, at)).min(axis=0), 1.0)
-    evidence = _TEMPER * by_kind(_log_evidence(several, at)) / excess
-    trusting, usual, weights = (
-        special.softmax(np.log(prior)[:, None] + evidence, axis=0)
-        for prior in (_TRUSTING, _USUAL, _WARY if insured else _TRUSTING)
-    )
-    asked = shares.weights[belief.places]
-    scores = belief.right / np.maximum(belief.trials, 1e-9)
-    seen = np.einsum("sn,snt->st", scores, asked)
-    left = np.maximum(1 - asked.sum(axis=1), 0.0)
-    centre, of_abilities = belief.ability_prior()
-    # Full scores of abilities far from those of the calibration are the less certain.
-    reach = (1 + (by_kind(at.mean[:, 0]) - centre) ** 2 / of_abilities) / 2
-    more = shares.optimism**2 * _TRIED / max(belief.places.shape[1], 1) * reach
-    more = more + np.array([kind.misfit**2 for kind in KINDS])[:, None]
-    means, share = by_kind(found.estimate), weights[:, :, None]
-    errors = np.sqrt(by_kind(found.std_error) ** 2 * excess[:, None] + more[:, :, None] * left**2)
-    # The estimate leaves that of models that fit only on strong evidence; the limits hold more.
-    estimate = (trusting[:, :, None] * means).sum(axis=0)
-    variance = (share * (errors**2 + (means - estimate) ** 2)).sum(axis=0)
-    tail = tail_probability(confidence_level)
-    low, high = (_quantile(share, means, errors, p) for p in (tail, 1 - tail))
-    low = np.minimum(np.maximum(low, seen), estimate)
-    high = np.maximum(np.minimum(high, seen + left), estimate)
-    # Differences between models take limits of equal width: those of the farther side.
-    farther = np.maximum(estimate - low, high - estimate) / normal_quantile(confidence_level)
-    variance = np.maximum(variance, farther**2)
-    full = FullScore(estimate, low, high, np.sqrt(variance))
-    of_items = (trusting[:, :, None] * by_kind(curves)).sum(axis=0)
-    variances = rest_of(belief) * belief.items.dispersion * of_items * (1 - of_items)
-    np.put_along_axis(of_items, belief.places, scores, axis=1)
-    common = np.sqrt(np.maximum(variance - variances @ shares.squares, 0.0))
-    return Predicted(full, usual.T, of_items, variances, common)
-
-
-def _of_each_kind(belief: Belief) -> Belief:
-    """The sessions once for each of `KINDS`."""
-    n, k = len(belief.places), len(KINDS)
-    each = np.array([(kind.right, kind.wrong, kind.wider) for kind in KINDS])
-    places, right, trials = (
-        np.tile(values, (k, 1)) for values in (belief.places, belief.right, belief.trials)
-    )
-    return replace(
-        belief, places=places, right=right, trials=trials, kinds=np.repeat(each, n, axis=0)
-    )
-
-
-def _near_mode(belief: Belief) -> State:
-    """The most probable of some abilities, without misfit.
-
-    Where curves are steep, Fisher scoring from further off does not converge.
-    """
-    centre, variance = belief.ability_prior()
-    nodes = belief.nodes[::_COARSE]
-    # Items with an axis for the nodes.
-    items = Items(*(np.expand_dims(values, 2) for values in belief.asked))
-    right, trials = belief.right[..., None], belief.trials[..., None]
-    p = respond(items, nodes).probability
-    found = (right * np.log(p) + (trials - right) * np.log1p(-p)) / items.dispersion
-    found = found.sum(axis=1)
-    found = found - (nodes - centre) ** 2 / (2 * variance[:, None])
-    k = 1 + belief.items.loadings.shape[1]
-    mean = np.zeros((len(belief.places), k))
-    mean[:, 0] = nodes[found.argmax(axis=1)]
-    return State(mean, np.zeros((len(mean), k, k)))
-
-
-def _log_evidence(belief: Belief, state: State) -> FloatArray:
-    """Log probability of the answers by Laplace's approximation, up to a constant; shape (S,)."""
-    items = belief.asked
-    shift = (items.loadings @ state.mean[:, 1:, None])[..., 0]
-    own = items._replace(intercept=items.intercept + shift)
-    answers = log_likelihood(own, state.mean[:, :1], belief.right, belief.trials).sum(axis=1)
-    centre, variance = belief.ability_prior()
-    squares = (state.mean[:, 0] - centre) ** 2 / variance + (state.mean[:, 1:] ** 2).sum(axis=1)
-    volume = np.linalg.slogdet(state.covariance)[1] - np.log(variance)
-    return answers - squares / 2 + volume / 2
-
-
-def _dispersion(belief: Belief, state: State) -> FloatArray:
-    """Mean squared residual of the answers over its expectation, shape (S,); 1 without answers."""
-    items = belief.asked
-    shift = (items.loadings @ state.mean[:, 1:, None])[..., 0]
-    found = respond(items, state.mean[:, :1], shift)
-    away = belief.right - belief.trials * found.probability
-    squares = away**2 / np.maximum(belief.trials * found.variance, 1e-12)
-    return squares.mean(axis=1) if squares.shape[1] else np.ones(len(squares))
-
-
-def _logit_variance(belief: Belief, state: State) -> FloatArray:
-    """Variance of each item's logit by ability and factors, shape (S, M)."""
     directions = belief.items.directions
-    return (along(state.covariance, directions) * directions.T).sum(axis=1)
-
-
-def _quantile(
-    weights: FloatArray, means: FloatArray, errors: FloatArray, probability: float
-) -> FloatArray:
-    """Quantiles of mixtures of normals, by bisection; components along the first axis."""
-    reach = 10 * errors + 1e-12
-    low: FloatArray = (means - reach).min(axis=0)
-    high: FloatArray = (means + reach).max(axis=0)
-    for _ in range(_BISECTIONS):
-        middle: FloatArray = (low + high) / 2
-        share: FloatArray = special.ndtr((middle - means) / (errors + 1e-12))
-        below: FloatArray = (weights * share).sum(axis=0)
-        low, high = (
-            np.where(below < probability, middle, low),
-            np.where(below < probability, high, middle),
-        )
-    return (low + high) / 2
+    spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
+    return expected(belief, state, spread).probability
 
 
 def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
@@ -605,7 +476,7 @@ def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> 
     `spread` is a variance of the logits to average over, as in `curves.respond`.
     """
     shift = state.mean[:, 1:] @ belief.items.loadings.T
-    return respond(belief.all_items, state.mean[:, :1], shift, spread)
+    return respond(belief.items, state.mean[:, :1], shift, spread)
 
 
 def rest_of(belief: Belief) -> FloatArray:

@@ -1,6 +1,7 @@
 """Item selection: rules that value items, content balancing and exposure control.
 
-* `RULES`, `worth`: the value of each item for the next question, from `Candidates`
+* `DRAWING`: rules by which items are drawn by chance (`design.Draws`)
+* `RULES`, `worth`: rules that choose, by the value of each item for the next question
 * `Targets`: content balancing over tasks
 * `Randomesque`, `SympsonHetter`: exposure control
 * `pick`: the best item allowed
@@ -40,19 +41,12 @@ _NOTHING = 1e-16
 _AT_HAND, _MOST_AT_HAND = 128, 30_000_000
 """Bytes per item of the temporary arrays of a step; and the largest block that glibc reuses."""
 
-_ROUNDING = 1e-9
-
 _COARSE = 4
 """Nodes of the grid for each node of the tables: curves are smoother than posteriors."""
 
 _TABLES: WeakKeyDictionary[ItemBank, Tables] = WeakKeyDictionary()
-_SLACK = 2.0
-"""Items that a task may be ahead of its share under the rule ``"auto"``: the best items still come
-first, but no single task dominates the ability."""
-
 Content: TypeAlias = Mapping[str, float] | Literal["tasks"] | None
-"""Share of the questions by task; ``"tasks"``: as in the bank; None: no balancing, except that the
-rule ``"auto"`` keeps near the shares of the bank."""
+"""Share of the questions by task; ``"tasks"``: as in the bank; None: no balancing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +104,6 @@ class Candidates:
 
     belief: Belief
     tables: Tables
-    rng: np.random.Generator
     find_state: Callable[[], State]
 
     @cached_property
@@ -205,12 +198,6 @@ def full_score(candidates: Candidates) -> FloatArray:
     return weight * covariance**2 / total + found.variance * share[:, 0] ** 2
 
 
-def at_random(candidates: Candidates) -> FloatArray:
-    """Random worth: the baseline."""
-    shape = len(candidates.belief.places), len(candidates.belief.items.discrimination)
-    return candidates.rng.random(shape)
-
-
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "information": information,
@@ -219,70 +206,46 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "d-optimal": d_optimal,
         "a-optimal": a_optimal,
         "full-score": full_score,
-        "random": at_random,
     }
 )
-MIXED = "mixed"
-"""Every other item by ``"full-score"``, the others at random."""
+DESIGN, RANDOM = "design", "random"
+DRAWING = (DESIGN, RANDOM)
+"""Items drawn in proportion to the standard deviation of their answers, or all alike."""
 
-RULE_NAMES = (*RULES, MIXED)
+RULE_NAMES = (*DRAWING, *RULES)
 
 
-def rule_for(bank: ItemBank, rule: str) -> str:
-    """Resolve a rule's name; ``"auto"`` depends on whether the bank has misfit factors.
-
-    For several abilities it is ``"d-optimal"``: what narrows their joint posterior most.
+def rule_for(rule: str) -> str:
+    """Resolve a rule's name: ``"auto"`` is ``"design"``.
 
     Raises
     ------
     SelectionError
         No such rule.
     """
-    if rule == "auto" and bank.axes is not None:
-        return "d-optimal"
-    if rule == "auto":
-        return "full-score" if bank.misfit_loadings.shape[1] else "posterior-information"
-    if rule not in RULE_NAMES:
+    if rule not in ("auto", *RULE_NAMES):
         raise SelectionError(no_such("rule", rule, RULE_NAMES, f"auto, {', '.join(RULE_NAMES)}"))
-    return rule
+    return DESIGN if rule == "auto" else rule
 
 
-INSURANCE = 0.1
-"""Share of items drawn at random by default; see the study in tests/validation."""
+def check_exposure(rule: str, exposure: Exposure) -> None:
+    """Raise `SelectionError` for exposure control of items that are drawn by chance."""
+    if rule in DRAWING and exposure is not None:
+        msg = f"rule {rule} draws items by chance, so that models see different ones already"
+        raise SelectionError(f"{msg}: leave exposure control out, or choose another rule")
 
 
-def check_insurance(share: float) -> None:
-    """Raise `SelectionError` for a share of random items outside [0, 1)."""
-    if not 0 <= share < 1:
-        msg = f"a share of {share:g} random items is not possible"
-        raise SelectionError(f"{msg}: give 0 or more and less than 1, such as {INSURANCE:g}")
+def worth(candidates: Candidates, rule: str) -> FloatArray:
+    """Worth of every item, shape (S, M), by a name of `RULES`."""
+    return RULES[rule](candidates)
 
 
-def is_insured(share: float, n_asked: int) -> bool:
-    """Whether the next item is drawn at random, after `n_asked`: each 1/share-th is.
-
-    >>> [n for n in range(1, 21) if is_insured(0.15, n - 1)]
-    [7, 14, 20]
-    """
-    return int((n_asked + 1) * share + _ROUNDING) > int(n_asked * share + _ROUNDING)
-
-
-def worth(
-    candidates: Candidates,
-    rule: str,
-    n_asked: int,
-    insurance: float = 0.0,
-    against: float | None = None,
-) -> FloatArray:
-    """Worth of every item, shape (S, M), by a name of `RULE_NAMES`, after `n_asked` items.
-
-    To find out on which side of an ability a model lies, items are worth their information there.
-    """
-    if against is not None and not is_insured(insurance, n_asked):
-        return respond(candidates.belief.items, np.array([[against]])).information
-    if rule == MIXED:
-        rule = "random" if n_asked % 2 else "full-score"
-    return RULES["random" if is_insured(insurance, n_asked) else rule](candidates)
+def drawn_from(probability: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw an item for each of S sessions by probabilities of shape (S, M)."""
+    reached = probability.cumsum(axis=1)
+    at = rng.random(len(probability))[:, None] * reached[:, -1:]
+    # An item of probability 0 is never reached first.
+    return (reached <= at).sum(axis=1).clip(max=probability.shape[1] - 1)
 
 
 def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
@@ -296,33 +259,26 @@ def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Content balancing: the task furthest behind its share is next [KZ89]_.
-
-    With slack, every task is allowed that is less than so many items ahead of its share.
-    """
+    """Content balancing: the task furthest behind its share is next [KZ89]_."""
 
     task: IntArray
     """Of each item, shape (M,)."""
     share: FloatArray
     """Shape (T,)."""
-    slack: float | None = None
 
     @classmethod
-    def of(cls, bank: ItemBank, content: Content, rule: str = "") -> Targets | None:
-        """Targets of a bank, or None for no balancing; `rule` is the unresolved name.
+    def of(cls, bank: ItemBank, content: Content) -> Targets | None:
+        """Targets of a bank, or None for no balancing.
 
         Raises
         ------
         SelectionError
             A task that is not in the bank, or shares that are negative or all 0.
         """
-        loose = rule == "auto" and len(bank.task_names) > 1
-        if content is None and not loose:
+        if content is None:
             return None
         task = bank.task_places
         in_bank = np.bincount(task) / len(bank)
-        if content is None:
-            return cls(task, in_bank, _SLACK)
         if isinstance(content, str):
             if content != "tasks":
                 msg = f"content {content!r} is not possible: give 'tasks', or a share by task"
@@ -342,8 +298,6 @@ class Targets:
 
     def described(self, names: tuple[str, ...]) -> str:
         """Describe the shares of the tasks in words."""
-        if self.slack is not None:
-            return "near the shares of the bank"
         shares = zip(names, self.share.tolist(), strict=True)
         return ", ".join(f"{name} {share:.0%}" for name, share in shares if share > 0)
 
@@ -355,10 +309,18 @@ class Targets:
         due = np.where(left, behind, -np.inf)
         # At least one task is always behind or at its share.
         bar = due.max(axis=1, keepdims=True)
-        bar = bar if self.slack is None else np.minimum(bar, 1 - self.slack)
         found = open_items & (left & (due >= bar)).take(self.task, axis=1)
         # If all tasks with a share are exhausted, whatever is left.
         return np.where(left.any(axis=1, keepdims=True), found, open_items)
+
+    def spread(self, size: FloatArray) -> FloatArray:
+        """Sizes of the items, shape (S, M), with their sum in each task in proportion to shares."""
+        tasks = self.task[:, None] == np.arange(len(self.share))
+        total = size @ tasks
+        factor = np.divide(self.share, total, out=np.zeros_like(total), where=total > 0)
+        spread = size * factor.take(self.task, axis=1)
+        # If all tasks with a share are exhausted, whatever is left.
+        return np.where(spread.any(axis=1, keepdims=True), spread, size)
 
     def _counts(self, items: BoolArray) -> IntArray:
         """Number of items of a mask, (S, M), by task: shape (S, T)."""

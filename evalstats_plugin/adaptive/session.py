@@ -12,46 +12,47 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
+from evalstats_plugin.adaptive.design import Draws
 from evalstats_plugin.adaptive.scoring import (
-    KINDS,
-    N_FITTING,
+    Abilities,
+    AbilityEstimate,
     Belief,
-    Predicted,
+    Predictions,
     Scored,
+    Shares,
     abilities,
     expected,
-    laplace,
     score,
 )
 from evalstats_plugin.adaptive.selection import (
-    INSURANCE,
+    DRAWING,
+    RANDOM,
     Candidates,
     Content,
     Exposure,
     Tables,
     Targets,
-    check_insurance,
+    check_exposure,
+    drawn_from,
     eligible,
-    is_insured,
     pick,
     preferring,
     rule_for,
     worth,
 )
-from evalstats_plugin.adaptive.several import Abilities, AbilityEstimate
 from evalstats_plugin.adaptive.stopping import (
-    LIMITS,
     Answer,
     Cost,
     Items,
@@ -76,11 +77,14 @@ SURPRISING = 0.1
 _ALARM = 0.01
 """Probability, for a model that fits the bank, of each alarm by `PersonFit`."""
 
-_MISFIT = 0.5
-"""Probability of a model that fits the bank below which a session says that this one does not."""
+_FAR = 2.6
+"""Standard errors between the score by design and that by the curves at which a note says so."""
 
-_EXTENDED = 2
-"""How many times longer than it was to be the test of such a model gets at most."""
+_NEAR = 0.5
+"""Standard errors that the estimate by the curves may lie from that by design."""
+
+NO_MONEY = "what is left of the budget does not buy the item drawn"
+"""Reason to stop."""
 
 _MOST_TRIALS = 2**53
 """Largest number of epochs that a float holds exactly."""
@@ -103,9 +107,7 @@ class Settings(TypedDict, total=False):
     batch: int
     content: Content
     exposure: Exposure
-    insurance: float
     confidence_level: float
-    against: float | None
 
 
 class PersonFit(NamedTuple):
@@ -115,9 +117,9 @@ class PersonFit(NamedTuple):
     """lz*, corrected for the estimation of ability [Sni01]_: low where answers do not fit."""
     outfit: float | None
     """Mean squared residual; near 1 where answers fit."""
-    random_z: float | None
-    """Mean score of the items drawn at random minus what the other answers predict, in standard
-    errors; None with fewer than two of them."""
+    curves_z: float | None
+    """Score by the bank's curves minus that by design, in standard errors of the latter; None
+    where items were chosen."""
     surprising: tuple[tuple[str, str], ...]
     """Task and item of right answers that had a chance below `SURPRISING`: leaked, if many."""
     leak_p: float
@@ -148,13 +150,14 @@ class SessionResult:
     ability_covariance: tuple[tuple[float, ...], ...] = ()
     """Of `abilities`."""
     full_score: ScoreEstimate
+    """By design where items were drawn, else by the bank's curves."""
+    full_score_by_curves: float
+    """By the curves, moved to within half a standard error of the score by design."""
     full_score_by_task: Mapping[str, ScoreEstimate]
     """Empty for a single task."""
     cost: float | None
-    n_random: int
-    """Items that were drawn at random."""
-    fits: float
-    """Probability that the answers are those of a model that fits the bank."""
+    n_drawn: int
+    """Items that were drawn by chance, with known probabilities."""
     person_fit: PersonFit
     notes: tuple[str, ...]
 
@@ -185,11 +188,11 @@ class AdaptiveSession(Drawable):
     bank
         Calibrated items; see `ItemBank.matched` to keep those that a harness has.
     rule
-        A name of `selection.RULE_NAMES`, or ``"auto"``.
+        A name of `selection.RULE_NAMES`. ``"auto"`` is ``"design"``: items are drawn with known
+        probabilities, and the full score is right for every model (`design`). Rules that choose
+        items tell more of the ability, and the full score is that of a model like the bank's.
     stop
-        Rules of `stopping`; the first that holds stops. Without any, all items are asked. Where the
-        answers do not fit the bank, only limits stop at once (`stopping.LIMITS`): a test that
-        is precise enough goes on for as many items again.
+        Rules of `stopping`; the first that holds stops. Without any, all items are asked.
     scoring
         ``"eap"``, ``"map"`` or ``"wle"``. Stop rules and intervals use the posterior.
     batch
@@ -197,23 +200,16 @@ class AdaptiveSession(Drawable):
     content
         Shares of the tasks; see `selection.Content`.
     exposure
-        `selection.Randomesque` or `selection.SympsonHetter`.
-    insurance
-        Share of the items that are drawn at random. They show a model that does not fit the bank,
-        and with them limits of the full score hold for such models too; with 0 they hold for models
-        like the bank's, and are narrower.
+        `selection.Randomesque` or `selection.SympsonHetter`, for rules that choose.
     confidence_level
         Of the intervals.
-    against
-        Ability of a model to compare with: chosen items tell most about which side of it this
-        model lies on, and `rule` is not used.
 
     Raises
     ------
     DesignError
         The bank has no item that may be asked.
     SelectionError
-        No such rule or scoring; a batch below 1; a share outside [0, 1).
+        No such rule or scoring; a batch below 1; exposure control of items that are drawn.
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("trace",)
@@ -228,32 +224,36 @@ class AdaptiveSession(Drawable):
         batch: int = 1,
         content: Content = None,
         exposure: Exposure = None,
-        insurance: float = INSURANCE,
         confidence_level: float = 0.95,
-        against: float | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
-        bank.require_usable()
         if batch < 1:
             raise SelectionError(f"a batch of {batch} items asks nothing: choose 1 or more")
-        check_insurance(insurance)
-        self.bank, self.insurance = bank, insurance
-        self.rule = rule_for(bank, rule)
-        self.scoring = scoring
-        self.confidence_level, self.against = confidence_level, against
+        self.rule = rule_for(rule)
+        check_exposure(self.rule, exposure)
+        bank = bank.drawable() if self.rule in DRAWING else bank
+        bank.require_usable()
+        self.bank, self.scoring, self.confidence_level = bank, scoring, confidence_level
         self.batch, self._exposure = batch, exposure
         self._trace = Trace()
         self._stop = tuple(stop)
-        self._targets = Targets.of(bank, content, rule)
+        self._targets = Targets.of(bank, content)
         self._rng = stream(rng, "adaptive test")
         self._eligible = eligible(exposure, (1, len(bank)), self._rng)
-        self._tables = Tables.of(bank)
+        self._shares = Shares.of(bank)
+        self._drawable = bank.usable.copy()
+        if self._targets is not None:
+            self._drawable &= (self._targets.share > 0)[self._targets.task]
+        self._draws: Draws | None = None
+        if self.rule in DRAWING:
+            of_drawn = self._shares.of_items(self._drawable)
+            self._draws = Draws(of_drawn, alike=self.rule == RANDOM, targets=self._targets)
+        self._drawn: dict[int, Drawn] = {}
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
-        self._random: set[int] = set()
+        self._lost = np.zeros_like(self._out)
         self._began = monotonic()
         self.cost = 0.0
         self.stopped: str | None = None
-        self._precise_after: int | None = None
         self._believe(Belief.prior(bank))
 
     def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
@@ -261,36 +261,53 @@ class AdaptiveSession(Drawable):
 
         Fewer if a limit on the number of items or the budget allows no more; none once the session
         has stopped. `among`, a mask of shape (M,), restricts the choice to items that can be asked
-        at this moment.
+        at this moment: what is drawn from fewer items than are open counts as chosen.
         """
         wanted = self._allowance(self.batch if k is None else k)
+        choose = self._choose(among) if self._draws is None else self._draw(among)
         places: list[int] = []
-        outlook = self._outlook
-        candidates = Candidates(outlook.belief, self._tables, self._rng, lambda: outlook.state)
-        while len(places) < wanted and self.stopped is None:
-            affordable = self._open() if among is None else self._open() & among
-            if not affordable.any():
-                break
-            allowed = preferring(affordable[None], self._eligible)
-            if self._targets is not None:
-                allowed = self._targets.allowed(allowed, self._out[None])
-            n_out = int(self._out.sum())
-            values = worth(candidates, self.rule, n_out, self.insurance, self.against)
-            by_chance = is_insured(self.insurance, n_out)
-            chosen = pick(values, allowed, None if by_chance else self._exposure, self._rng)
-            places.append(int(chosen[0]))
-            self._random |= {places[-1]} if by_chance else set()
-            self._out[places[-1]] = True
-            if len(places) < wanted:
-                candidates = candidates.expecting(chosen)
+        while len(places) < wanted and self.stopped is None and (place := next(choose, -1)) >= 0:
+            places.append(place)
+            self._out[place] = True
         if not places and among is None and self.stopped is None and not self._waiting():
-            left = (self.bank.usable & ~self._out).any()
-            self.stopped = "what is left of the budget buys no item" if left else EXHAUSTED
+            self.stopped = NO_MONEY if self._left.any() else EXHAUSTED
         return np.array(places, dtype=np.int64)
 
-    def record(
-        self, place: int, score: float, trials: int = 1, *, random: bool = False
-    ) -> str | None:
+    def _choose(self, among: NDArray[np.bool_] | None) -> Iterator[int]:
+        """Choose items by their worth, each in expectation of the answers to those before."""
+        outlook = self._outlook
+        candidates = Candidates(outlook.belief, Tables.of(self.bank), lambda: outlook.state)
+        while True:
+            open_items = self._open() if among is None else self._open() & among
+            if not open_items.any():
+                return
+            allowed = preferring(open_items[None], self._eligible)
+            if self._targets is not None:
+                allowed = self._targets.allowed(allowed, self._out[None])
+            chosen = pick(worth(candidates, self.rule), allowed, self._exposure, self._rng)
+            yield int(chosen[0])
+            candidates = candidates.expecting(chosen)
+
+    def _draw(self, among: NDArray[np.bool_] | None) -> Iterator[int]:
+        """Draw items by chance."""
+        draws = cast("Draws", self._draws)
+        while True:
+            open_items = self._left
+            narrow = among is not None and bool((open_items & self._drawable & ~among).any())
+            open_items = open_items if among is None else open_items & among
+            if not open_items.any():
+                return
+            ahead = draws.ahead(self.belief, self._outlook.curves, open_items[None])
+            place = drawn_from(ahead.probability, self._rng)
+            if not self._affordable()[place[0]]:
+                return
+            if not narrow and self._drawable[place[0]]:
+                draws.record(self.belief, ahead, place, self._unanswered()[None])
+                chance = float(ahead.probability[0, place[0]])
+                self._drawn[int(place[0])] = Drawn(len(draws) - 1, chance, self.n)
+            yield int(place[0])
+
+    def record(self, place: int, score: float, trials: int = 1) -> str | None:
         """Record the answer to an item; return why the session stops, or None.
 
         Parameters
@@ -301,8 +318,6 @@ class AdaptiveSession(Drawable):
             Mean over the item's epochs, in [0, 1].
         trials
             Number of epochs.
-        random
-            Whether the item was drawn at random by an earlier session; `next` knows its own.
 
         Raises
         ------
@@ -325,19 +340,20 @@ class AdaptiveSession(Drawable):
             )
         )
         self.cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
-        by_chance = random or place in self._random
-        answer = Answer(
-            *key, float(score), trials, by_chance, self._scored, self.belief.log_likelihood
-        )
+        drawn = place in self._drawn
+        answer = Answer(*key, float(score), trials, drawn, self._scored, self.belief.log_likelihood)
         self._trace.answers.append(answer)
         self.stopped = self.stopped or self._reason()
         return self.stopped
 
-    def give_back(self, place: int) -> None:
-        """Take back an item that was given out and could not be asked: it may be given again."""
+    def give_back(self, place: int, *, for_good: bool = False) -> None:
+        """Take back an item that was given out and could not be asked: it may be given again.
+
+        `for_good`: it is not, because it cannot be answered.
+        """
         if place not in self.belief.places[0]:
             self._out[place] = False
-            self._random.discard(place)
+            self._lost[place] = for_good
 
     @property
     def answers(self) -> list[Answer]:
@@ -380,8 +396,8 @@ class AdaptiveSession(Drawable):
         """
         return self._outlook.scores()
 
-    def expected(self) -> Predicted:
-        """Expected score of every item, and how well the answers fit; arrays of one session."""
+    def expected(self) -> Predictions:
+        """Expected score of every item; arrays of one session."""
         return self._outlook.predicted
 
     def result(self) -> SessionResult:
@@ -406,19 +422,27 @@ class AdaptiveSession(Drawable):
                 () if several is None else tuple(map(tuple, several.covariance[0].tolist()))
             ),
             full_score=scores.pop(ALL_TASKS),
+            full_score_by_curves=self._near_design(),
             full_score_by_task=scores,
             cost=None if self.bank.cost is None else self.cost,
-            n_random=sum(answer.random for answer in self.answers),
-            fits=float(self._outlook.predicted.fits[0]),
+            n_drawn=sum(answer.drawn for answer in self.answers),
             person_fit=self.person_fit(),
-            notes=(*self.bank.notes, *self._warnings()),
+            notes=(*self.bank.notes, *self._alarms()),
         )
+
+    def _near_design(self) -> float:
+        """Full score by the curves, as near to that by design as the latter's error allows."""
+        full, by_curves = self._outlook.full, float(self._outlook.by_curves.estimate[0, 0])
+        if self._draws is None:
+            return by_curves
+        reach = _NEAR * full.std_error[0, 0]
+        return float(np.clip(by_curves - full.estimate[0, 0], -reach, reach) + full.estimate[0, 0])
 
     def person_fit(self) -> PersonFit:
         """Compare the answers so far with what the bank makes of the model."""
         from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, mean_squares
 
-        belief, chance = self.belief, np.array([a.random for a in self.answers], dtype=np.bool_)
+        belief = self.belief
         if not self.n:
             return PersonFit(None, None, None, (), 1.0)
         state = self._outlook.state
@@ -433,9 +457,11 @@ class AdaptiveSession(Drawable):
         slope = scale[..., None] * belief.items.directions[at[0]]
         if belief.axes is None:
             pull, slope = pull[:, 0], slope[..., 0]
-        random_z = None
-        if chance.sum() > 1 and not chance.all():
-            random_z = self._random_z(chance)
+        curves_z = None
+        if self._draws is not None:
+            full = self._outlook.full
+            away = self._outlook.by_curves.estimate - full.estimate
+            curves_z = finite(float((away / np.maximum(full.std_error, 1e-12))[0, 0]))
         low = (p[0] < SURPRISING) & (belief.trials[0] == 1)
         right = low & (belief.right[0] == 1)
         count = np.ones(1)
@@ -444,7 +470,7 @@ class AdaptiveSession(Drawable):
         return PersonFit(
             finite(float(log_likelihood_z(cells, slope, pull).lz_corrected[0])),
             finite(float(mean_squares(cells, axis=1).outfit[0])),
-            random_z,
+            curves_z,
             tuple(
                 (a.task, a.item)
                 for a, found in zip(self.answers, right.tolist(), strict=True)
@@ -452,40 +478,6 @@ class AdaptiveSession(Drawable):
             ),
             float(count[int(right.sum()) :].sum()),
         )
-
-    def _random_z(self, chance: NDArray[np.bool_]) -> float:
-        """Mean of the random items' scores, against what the chosen ones predict."""
-        belief = self.belief
-        chosen = Belief.prior(self.bank).answered(
-            belief.places[:, ~chance], belief.right[:, ~chance], belief.trials[:, ~chance]
-        )
-        state = laplace(chosen)
-        curve = expected(chosen, state)
-        at, weight = belief.places[0, chance], 1 / chance.sum()
-        p, slope = curve.probability[0, at], curve.scale[0, at]
-        scores = belief.right[0, chance] / belief.trials[0, chance]
-        along = weight * (slope @ belief.items.directions[at])
-        error = weight**2 * (p * (1 - p) / belief.trials[0, chance]).sum()
-        error += along @ state.covariance[0] @ along
-        return float((scores - p).mean() / np.sqrt(error))
-
-    def _warnings(self) -> list[str]:
-        """Notes on answers that do not fit the bank, and on what no random item can show."""
-        chances = self._outlook.predicted.kinds[0]
-        notes: list[str] = []
-        if self.n and chances[:N_FITTING].sum() < _MISFIT:
-            likely = KINDS[N_FITTING + int(chances[N_FITTING:].argmax())].described
-            notes.append(
-                f"the answers do not fit the bank (probability {chances[:N_FITTING].sum():.2f} "
-                f"that they do), most like a model that is {likely}: ask more items"
-            )
-        notes += self._alarms()
-        if not self.insurance and self.n < len(self.bank):
-            notes.append(
-                "no item is drawn at random (insurance 0): a model that does not fit the bank may "
-                "go unseen; the score and its interval are those of a model like the bank's"
-            )
-        return notes
 
     def _alarms(self) -> list[str]:
         """What answers show that a model which fits the bank gives in 1 of 100 tests."""
@@ -504,19 +496,26 @@ class AdaptiveSession(Drawable):
                 f"the answers are less regular than the bank's curves (lz* {fit.lz:.1f}): look at "
                 "the items answered against expectation"
             )
-        if fit.random_z is not None and abs(fit.random_z) > -special.ndtri(_ALARM / 2):
-            side = "above" if fit.random_z > 0 else "below"
+        if fit.curves_z is not None and abs(fit.curves_z) > _FAR:
+            side = "above" if fit.curves_z > 0 else "below"
             notes.append(
-                f"the items drawn at random scored {side} what the others predict "
-                f"({fit.random_z:+z.1f} standard errors)"
+                f"the bank's curves put the score {abs(fit.curves_z):.1f} standard errors {side} "
+                "that of the items drawn: the model is unlike those of the bank, and the score "
+                "shown is that of the items drawn"
+            )
+        if self._draws is None and self.n < len(self.bank):
+            notes.append(
+                "items were chosen, not drawn: score and interval are those of a model like the "
+                "bank's (rule design holds for every model)"
             )
         return notes
 
     def to_json(self) -> str:
         """Return the answers so far as JSON lines, for `resume`."""
+        places = self._places
         lines = [
             {"task": each.task, "item": each.item, "score": each.score, "trials": each.trials}
-            | ({"random": True} if each.random else {})
+            | self._draw_of(places[each.task, each.item])
             for each in self.answers
         ]
         return "".join(json.dumps(line) + "\n" for line in lines)
@@ -538,14 +537,52 @@ class AdaptiveSession(Drawable):
             A line is not from `to_json`, or its item is not in the bank, or is there twice.
         """
         session = cls(bank, rng=rng, **settings)
-        places = {key: place for place, key in enumerate(bank.keys())}
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                place, score, trials, by_chance = _answer_in(
-                    line, places, f"line {number} of the saved session"
-                )
-                session.record(place, score, trials, random=by_chance)
+        places = dict(session._places)
+        answers = [
+            _answer_in(line, places, f"line {number} of the saved session")
+            for number, line in enumerate(lines, 1)
+            if line.strip()
+        ]
+        drawn = sorted((a for a in answers if a.draw), key=lambda a: cast("Drawn", a.draw).number)
+        for n, answer in enumerate(answers):
+            session._draw_again([a for a in drawn if cast("Drawn", a.draw).after == n])
+            session.record(answer.place, answer.score, answer.trials)
         return session
+
+    def _draw_again(self, answers: Sequence[SavedAnswer]) -> None:
+        """Record draws of an earlier run as they were, before the next answer."""
+        if self._draws is None:
+            return
+        for answer in answers:
+            draw = cast("Drawn", answer.draw)
+            ahead = self._draws.ahead(self.belief, self._outlook.curves, self._left[None])
+            self._draws.record(
+                self.belief,
+                ahead,
+                np.array([answer.place]),
+                self._unanswered()[None],
+                np.array([draw.probability]),
+            )
+            self._drawn[answer.place] = draw
+            self._out[answer.place] = True
+            # The generator stands where that of the earlier run stood.
+            self._rng.random()
+
+    def _draw_of(self, place: int) -> dict[str, object]:
+        """The draw of an item as a saved answer holds it."""
+        if place not in self._drawn:
+            return {}
+        return {"draw": self._drawn[place]._asdict()}
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], int]:
+        return {key: place for place, key in enumerate(self.bank.keys())}
+
+    def _unanswered(self) -> IntArray:
+        """Items that were given out and have no answer."""
+        out = self._out.copy()
+        out[self.belief.places[0]] = False
+        return np.flatnonzero(out)
 
     @property
     def belief(self) -> Belief:
@@ -553,24 +590,31 @@ class AdaptiveSession(Drawable):
         return self._outlook.belief
 
     def _believe(self, belief: Belief) -> None:
-        level = self.confidence_level
-        self._outlook = Outlook(belief, self._tables.shares, self.insurance > 0, level)
+        self._outlook = Outlook(
+            belief, self._shares, self._drawable, self._draws, self.confidence_level
+        )
         self._scored: Scored = score(belief, self.scoring)
 
     def _waiting(self) -> bool:
         """Whether items are out that have not been answered."""
         return int(self._out.sum()) > self.n
 
+    @property
+    def _left(self) -> NDArray[np.bool_]:
+        """Items that can still be asked."""
+        return self.bank.usable & ~self._out & ~self._lost
+
     def _open(self) -> NDArray[np.bool_]:
-        """Items that may be asked and paid for."""
-        found = self.bank.usable & ~self._out
+        """Items that can be asked and paid for."""
+        return self._left & self._affordable()
+
+    def _affordable(self) -> NDArray[np.bool_]:
+        """Items that what is left of the budget buys."""
         budgets = [rule.value for rule in self._stop if isinstance(rule, Cost)]
-        if budgets and self.bank.cost is not None:
-            waiting = self._out.copy()
-            waiting[self.belief.places[0]] = False
-            spent = self.cost + float(self.bank.cost[waiting].sum())
-            found &= self.bank.cost <= min(budgets) - spent
-        return found
+        if not budgets or self.bank.cost is None:
+            return np.ones(len(self.bank), dtype=np.bool_)
+        spent = self.cost + float(self.bank.cost[self._unanswered()].sum())
+        return np.asarray(self.bank.cost <= min(budgets) - spent)
 
     def _allowance(self, wanted: int) -> int:
         bounds = [int(rule.value) for rule in self._stop if isinstance(rule, Items)]
@@ -578,24 +622,8 @@ class AdaptiveSession(Drawable):
 
     def _reason(self) -> str | None:
         standing = self.standing()
-        for rule in self._stop:
-            reason = rule(standing)
-            if reason is None:
-                continue
-            if isinstance(rule, LIMITS) or not self._goes_on():
-                return reason
-        return None
-
-    def _goes_on(self) -> bool:
-        """Whether a test that is precise enough goes on, because its answers do not fit the bank.
-
-        For as many items again as it took until then.
-        """
-        if self._precise_after is None:
-            if float(self._outlook.predicted.fits[0]) >= _MISFIT and not self._alarms():
-                return False
-            self._precise_after = self.n
-        return self.n < _EXTENDED * self._precise_after
+        reasons = (rule(standing) for rule in self._stop)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
@@ -737,10 +765,28 @@ class AnswersFile:
         self._size += len(text.encode())
 
 
-def _answer_in(
-    line: str, places: dict[tuple[str, str], int], where: str
-) -> tuple[int, float, int, bool]:
-    """Return item, score, epochs and whether it was random, and take its item out of `places`.
+class Drawn(NamedTuple):
+    """How an item was drawn by chance."""
+
+    number: int
+    """Of the draw, from 0."""
+    probability: float
+    after: int
+    """Number of answers that were known then."""
+
+
+class SavedAnswer(NamedTuple):
+    """An answer in a file."""
+
+    place: int
+    score: float
+    trials: int
+    draw: Drawn | None
+    """None if the item was chosen."""
+
+
+def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> SavedAnswer:
+    """Return a saved answer, and take its item out of `places`.
 
     Raises
     ------
@@ -760,10 +806,19 @@ def _answer_in(
         trials = int(found["trials"])
         if not 1 <= trials <= _MOST_TRIALS:
             raise ValueError(trials)
+        problem = "has a 'draw' without number, probability or number of answers before it"
+        draw = None if found.get("draw") is None else _drawn_in(found["draw"])
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         msg = f"{where} {problem}: {line[:80]!r}; remove this line, or start anew"
         raise LogError(msg) from error
-    return place, score, trials, found.get("random") is True
+    return SavedAnswer(place, score, trials, draw)
+
+
+def _drawn_in(found: Mapping[str, Any]) -> Drawn:
+    draw = Drawn(int(found["number"]), float(found["probability"]), int(found["after"]))
+    if not (draw.number >= 0 and draw.after >= 0 and 0 < draw.probability <= 1):
+        raise ValueError(draw)
+    return draw
 
 
 def _facts_in(line: str, where: str) -> dict[str, str]:

@@ -16,19 +16,22 @@ import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank, left_out
 from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.design import Draws, full_score
 from evalstats_plugin.adaptive.scoring import (
     Anchors,
     Belief,
     FullScore,
     Scored,
+    Shares,
     anchor_points,
+    curves_of,
     laplace,
-    predict,
     project,
     score,
 )
 from evalstats_plugin.adaptive.selection import (
-    INSURANCE,
+    DRAWING,
+    RANDOM,
     RULE_NAMES,
     Candidates,
     Content,
@@ -36,6 +39,8 @@ from evalstats_plugin.adaptive.selection import (
     SympsonHetter,
     Tables,
     Targets,
+    check_exposure,
+    drawn_from,
     eligible,
     pick,
     preferring,
@@ -198,8 +203,9 @@ def _of_anchors(
     places = np.tile(anchors.places, (len(drawn.answers), 1))
     right = drawn.answers[:, anchors.places]
     belief = Belief.prior(bank, len(places)).answered(places, right, np.ones_like(right))
-    found = checkpoint(belief, Tables.of(bank), options)
     level = options.confidence_level
+    full = project(belief, Shares.of(bank), confidence_level=level)
+    found = checkpoint(belief, full, options)
     return [
         _row(WEIGHTED, len(anchors.places), right @ anchors.weights, drawn, level),
         _of_checkpoint(PROJECTED, found, drawn, level),
@@ -312,7 +318,7 @@ def exposure_control(
         raise DesignError(f"{msg}, above the limit of {most:.0%}: raise it, or ask fewer items")
     source = stream(rng, "limits of exposure")
     probability = np.ones(len(bank))
-    known = options or Options()
+    known = options or Options(rule="posterior-information")
     for number in range(_ROUNDS):
         answers = draw_models(bank, n_models, rng=source).answers
         control = known._replace(exposure=SympsonHetter(probability), fitting=True)
@@ -333,10 +339,8 @@ class Options(NamedTuple):
     content: Content = None
     exposure: Exposure = None
     confidence_level: float = 0.95
-    insurance: float = INSURANCE
-    """Share of items drawn at random."""
     fitting: bool = False
-    """Whether models are known to fit the bank: full scores then allow for no others."""
+    """Whether full scores are by the bank's curves also where items are drawn."""
 
 
 class Checkpoint(NamedTuple):
@@ -381,50 +385,64 @@ def run_sessions(
     DesignError
         A model has fewer answers to usable items than the test asks.
     """
-    bank.require_usable()
     known = options or Options()
+    rule = rule_for(known.rule)
+    check_exposure(rule, known.exposure)
+    bank = bank.drawable() if rule in DRAWING else bank
+    bank.require_usable()
     source = stream(rng, "simulated tests")
-    rule = rule_for(bank, known.rule)
-    tables, targets = Tables.of(bank), Targets.of(bank, known.content, known.rule)
+    shares, targets = Shares.of(bank), Targets.of(bank, known.content)
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
         msg = f"a model has {least} answers to items that may be asked, fewer than {max(at)}"
         raise DesignError(f"{msg}: ask for fewer, or leave the model out")
-    belief, state, found = Belief.prior(bank, len(answers)), None, list[Checkpoint]()
+    belief, found = Belief.prior(bank, len(answers)), list[Checkpoint]()
+    state = laplace(belief)
     may_be_asked = eligible(known.exposure, answers.shape, source)
     asked = np.zeros(answers.shape, dtype=np.bool_)
+    draws = None
+    if rule in DRAWING:
+        of_drawn = shares.of_items(bank.usable)
+        draws = Draws(of_drawn, alike=rule == RANDOM, targets=targets)
     while belief.places.shape[1] < max(at):
         n = belief.places.shape[1]
         size = min(known.batch, min(stop for stop in at if stop > n) - n)
-        candidates = Candidates(belief, tables, source, partial(laplace, belief, state))
-        chosen = list[IntArray]()
-        for k in range(size):
-            allowed = preferring(available & ~asked, may_be_asked)
-            allowed = allowed if targets is None else targets.allowed(allowed, asked)
-            values = worth(candidates, rule, n + k, known.insurance)
-            chosen.append(pick(values, allowed, known.exposure, source))
-            asked |= np.arange(len(bank)) == chosen[-1][:, None]
-            if k + 1 < size:
-                candidates = candidates.expecting(chosen[-1])
-        places = np.stack(chosen, axis=1)
-        right = np.take_along_axis(answers, places, axis=1)
-        belief, state = belief.answered(places, right, np.ones_like(right)), candidates.state
+        chosen = np.zeros((len(answers), 0), dtype=np.int64)
+        if draws is not None:
+            curves = curves_of(belief, state)
+            for _ in range(size):
+                ahead = draws.ahead(belief, curves, available & ~asked)
+                places = drawn_from(ahead.probability, source)
+                draws.record(belief, ahead, places, chosen)
+                chosen = np.column_stack([chosen, places])
+                np.put_along_axis(asked, chosen, values=True, axis=1)
+        else:
+            candidates = Candidates(belief, Tables.of(bank), lambda state=state: state)
+            for k in range(size):
+                allowed = preferring(available & ~asked, may_be_asked)
+                allowed = allowed if targets is None else targets.allowed(allowed, asked)
+                places = pick(worth(candidates, rule), allowed, known.exposure, source)
+                chosen = np.column_stack([chosen, places])
+                np.put_along_axis(asked, chosen, values=True, axis=1)
+                candidates = candidates.expecting(places) if k + 1 < size else candidates
+        right = np.take_along_axis(answers, chosen, axis=1)
+        belief = belief.answered(chosen, right, np.ones_like(right))
+        state = laplace(belief, state)
         if belief.places.shape[1] in at:
-            found.append(checkpoint(belief, tables, known))
+            own = None if known.fitting else draws
+            full = full_score(
+                own, belief, shares, state, bank.usable, confidence_level=known.confidence_level
+            )
+            found.append(checkpoint(belief, full, known))
     return Simulated(tuple(found), belief.places)
 
 
-def checkpoint(belief: Belief, tables: Tables, options: Options) -> Checkpoint:
-    """Estimate abilities and full scores of sessions as they are."""
-    level = options.confidence_level
-    low, high = belief.interval(level)
-    if options.fitting:
-        full = project(belief, tables.shares, confidence_level=level)
-    else:
-        insured = options.insurance > 0
-        full = predict(belief, tables.shares, insured=insured, confidence_level=level).full
-    return Checkpoint(belief.places.shape[1], score(belief, options.scoring), low, high, full)
+def checkpoint(belief: Belief, full: FullScore, options: Options) -> Checkpoint:
+    """Estimates of sessions as they are."""
+    low, high = belief.interval(options.confidence_level)
+    scored = score(belief, options.scoring)
+    return Checkpoint(belief.places.shape[1], scored, low, high, full)
 
 
 class Drawn(NamedTuple):

@@ -14,18 +14,21 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from evalstats_plugin.adaptive.design import Draws, full_score
 from evalstats_plugin.adaptive.scoring import (
     Belief,
     FullScore,
-    Predicted,
+    Predictions,
     Scored,
     Shares,
     State,
+    curves_of,
     laplace,
-    predict,
+    predictions,
+    project,
 )
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 
 
 class ScoreEstimate(NamedTuple):
@@ -42,8 +45,10 @@ class Outlook:
 
     belief: Belief
     shares: Shares
-    insured: bool
-    """See `scoring.predict`."""
+    drawable: BoolArray
+    """Items that may be drawn, shape (M,)."""
+    draws: Draws | None
+    """None where items are chosen."""
     confidence_level: float
 
     @cached_property
@@ -52,19 +57,32 @@ class Outlook:
         return laplace(self.belief)
 
     @cached_property
-    def predicted(self) -> Predicted:
-        """Scores on all items, and how well the answers fit the bank."""
-        return predict(
+    def curves(self) -> FloatArray:
+        """Expected score of each item by the bank's curves, shape (S, M)."""
+        return curves_of(self.belief, self.state)
+
+    @cached_property
+    def full(self) -> FullScore:
+        """Scores on all items."""
+        return full_score(
+            self.draws,
             self.belief,
             self.shares,
-            insured=self.insured,
+            self.state,
+            self.drawable,
             confidence_level=self.confidence_level,
         )
 
-    @property
-    def full(self) -> FullScore:
-        """Scores on all items."""
-        return self.predicted.full
+    @cached_property
+    def by_curves(self) -> FullScore:
+        """Scores on all items by the bank's curves alone: of a model like those of the bank."""
+        level = self.confidence_level
+        return project(self.belief, self.shares, state=self.state, confidence_level=level)
+
+    @cached_property
+    def predicted(self) -> Predictions:
+        """Expected scores of single items."""
+        return predictions(self.belief, self.shares, self.state, self.full)
 
     def scores(self) -> dict[str, ScoreEstimate]:
         """Scores of one session by task."""
@@ -208,16 +226,15 @@ LIMITS = (Items, Cost, Seconds)
 
 @dataclass(frozen=True)
 class Clear:
-    """It is clear whether the ability lies above or below a value, such as another model's.
+    """It is clear whether the full score lies above or below a value, such as another model's.
 
-    For each side: the likelihood averaged over the prior's abilities on that side, over its maximum
-    on the other side. At any true ability of the other side its expectation is at most 1 after any
-    number of answers, however the items were chosen, so that it ever reaches 2/α with a
-    probability of at most α/2 (Ville's inequality; universal inference [WRB20]_): whenever one
-    stops, a wrong side is called in at most α of all tests of models that fit the bank.
+    Holds for every model, whatever the bank says of it: the estimates by single draws are a
+    martingale around the full score. For each side, bets that grow where the score is beyond the
+    value: if it is not, their product has an expectation of at most 1 after any number of draws, so
+    that it ever reaches 2/α with a probability of at most α/2 (Ville's inequality; [WR24]_).
     """
 
-    ability: float
+    score: float
     confidence_level: float = 0.95
     """1 - α."""
     name: str = ""
@@ -229,22 +246,52 @@ class Clear:
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
-        belief = standing.outlook.belief
-        above, step = belief.nodes > self.ability, belief.nodes[1] - belief.nodes[0]
-        for side, here in (("above", above), ("below", ~above)):
-            # The other side with the node next to the value: the maximum may lie between.
-            other = ~here | (np.abs(belief.nodes - self.ability) <= step)
-            if not here.any() or not other.any():
-                continue
-            prior = np.exp(belief.log_prior) * here
-            likelihood = belief.log_likelihood[0]
-            top = float(likelihood.max())
-            mean = prior @ np.exp(likelihood - top) / prior.sum()
-            against = float(np.exp(likelihood[other] - top).max())
-            if mean * (1 - self.confidence_level) >= 2 * against:
-                what = self.name or f"ability {self.ability:g}"
+        outlook = standing.outlook
+        if outlook.draws is None or not len(outlook.draws):
+            return None
+        steps, low, high = outlook.draws.bets(outlook.belief)
+        # Items that cannot be drawn may be all wrong, or all right.
+        unknown = float(outlook.shares.weights[~outlook.drawable, 0].sum())
+        needed = np.log(2 / (1 - self.confidence_level))
+        above = log_wealth(steps - self.score, low - self.score)
+        below = log_wealth(self.score - unknown - steps, self.score - unknown - high)
+        for side, wealth in (("above", above), ("below", below)):
+            if wealth >= needed:
+                what = self.name or f"a score of {self.score:g}"
                 return f"{side} {what} at a level of {self.confidence_level:g}, whenever it stops"
         return None
+
+
+def log_wealth(gains: FloatArray, least: FloatArray) -> float:
+    """Log of what bets on gains above 0 have become, each by what was seen before it.
+
+    Parameters
+    ----------
+    gains : shape (n,)
+        With a mean of at most 0, given all before, unless the bets are right.
+    least : shape (n,)
+        The least that each could have been, below 0.
+
+    Notes
+    -----
+    The share bet is the mean of earlier gains over their mean square, and at most half of what
+    would ruin ([WR24]_, "aGRAPA").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(log_wealth(np.full(40, 0.3), np.full(40, -1.0)), 2)
+    5.45
+    >>> log_wealth(np.zeros(3), -np.ones(3))
+    0.0
+    """
+    before = np.arange(1, len(gains) + 1)
+    mean = np.concatenate([[0.0], np.cumsum(gains)[:-1]]) / before
+    square = np.concatenate([[0.0], np.cumsum(gains**2)[:-1]]) / before
+    prior = 0.25 * np.mean(least[:1] ** 2) / before
+    most = 0.5 / np.maximum(-least, 1e-9)
+    bet = np.clip(mean / np.maximum(square + prior, 1e-12), 0.0, most)
+    return float(np.log1p(bet * np.maximum(gains, least)).sum())
 
 
 class Answer(NamedTuple):
@@ -254,8 +301,8 @@ class Answer(NamedTuple):
     item: str
     score: float
     trials: int
-    random: bool
-    """Whether the item was drawn at random."""
+    drawn: bool
+    """Whether the item was drawn by chance, with a known probability."""
     scored: Scored
     log_likelihood: FloatArray
     """On the grid of abilities, shape (1, G)."""
@@ -269,7 +316,7 @@ class Step(NamedTuple):
     item: str
     score: float
     trials: float
-    random: bool
+    drawn: bool
     ability: float
     std_error: float
     full_score: float

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 TESTS_LEGEND = (
     "Asked: items asked, of all in the bank. (Full) score: what the model would score on all of "
-    "them, predicted from those asked{log}."
+    "them, estimated from those asked{log}."
 )
 _LOG = "; Log: what all answers in the log say"
-_TOP = "P top: probability to be among the best."
 _MOST_REASONS = 10
 """Number of tests up to which stop reasons are shown; JSON and CSV always have them."""
 
@@ -78,8 +77,7 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
 
 def _said(row: AdaptiveTest) -> list[str]:
     """Why a test stopped, and several abilities with their errors."""
-    # Of models tested together the notes say it once.
-    lines = [f"{row.model}: stopped, {row.stopped}"] if row.prob_top is None else []
+    lines = [f"{row.model}: stopped, {row.stopped}"]
     if row.abilities:
         pairs = zip(row.abilities, row.abilities_std_error, strict=True)
         each = [f"{ability:+z.2f} ± {error:.2f}" for ability, error in pairs]
@@ -89,9 +87,8 @@ def _said(row: AdaptiveTest) -> list[str]:
 
 
 def _legend(rows: Sequence[AdaptiveTest]) -> str:
-    together = any(row.prob_top is not None for row in rows)
     log = "" if all(row.observed is None for row in rows) else _LOG
-    return TESTS_LEGEND.format(log=log) + (f" {_TOP}" if together else "")
+    return TESTS_LEGEND.format(log=log)
 
 
 def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
@@ -100,14 +97,12 @@ def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table
     title = report_text.task_and_metric(rows[0])
     name, score = ("Rule", "Score") if model else ("Model", "Full score")
     logged = any(row.observed is not None for row in rows)
-    together = any(row.prob_top is not None for row in rows)
-    numbers = ["Asked", "Ability", score, *["Log"] * logged, *["P top"] * together]
+    numbers = ["Asked", "Ability", score, *["Log"] * logged]
     columns = [name, *numbers[:2], interval, score, interval, *numbers[3:], ""]
     title = f"{model}: {title}" if model else title
-    table = titled(title, columns, right=numbers, fold={name: 8})
+    table = titled(title, columns, right=numbers, fold={name: 14})
     for row in rows:
         cells = [Text(cell) for cell in _test_cells(row)[: None if logged else -1]]
-        cells += [Text(_chance(row))] if together else []
         mark = Text(",".join(str(marks[note]) for note in row.notes), style="dim")
         table.add_row(Text(row.rule if model else row.model), *cells, mark)
     return table
@@ -122,10 +117,6 @@ def _test_cells(row: AdaptiveTest) -> list[str]:
         f"[{number(row.full_score_low)}, {number(row.full_score_high)}]",
         number(row.observed),
     ]
-
-
-def _chance(row: AdaptiveTest) -> str:
-    return "–" if row.prob_top is None else f"{row.prob_top:.3f}"
 
 
 def _rules_table(rules: Sequence[RuleError]) -> Table:
@@ -153,17 +144,15 @@ def tests_markdown(results: AdaptiveTests, heading: str) -> str:
     marks = report_text.note_numbers(results.rows)
     level = percent(results.rows[0].confidence_level if results.rows else 0.95)
     titles = ["Model", "Task", "Rule", "Asked", "Ability", f"{level} interval", "Full score"]
-    together = any(row.prob_top is not None for row in results)
-    titles += [f"{level} interval", "Log", *(["P top"] if together else []), "Stopped", ""]
+    titles += [f"{level} interval", "Log", "Stopped", ""]
     cells = [
         [
             *(row.model, row.task, row.rule, *_test_cells(row)),
-            *([_chance(row)] if together else []),
             *(row.stopped, ", ".join(str(marks[note]) for note in row.notes)),
         ]
         for row in results
     ]
-    lines = report_text.markdown_table(titles, cells, right=range(3, 9 + together))
+    lines = report_text.markdown_table(titles, cells, right=range(3, 9))
     lines += ["", _legend(results.rows), ""]
     if results.by_rule:
         rules = map(_rule_cells, results.by_rule)

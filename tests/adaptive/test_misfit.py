@@ -54,7 +54,11 @@ def test_a_factor_makes_predicted_scores_better():
     )
 
     def error(which):
-        full = run_sessions(which, right[~known], (30,), Options(), rng=0).checkpoints[0].full
+        full = (
+            run_sessions(which, right[~known], (30,), Options("full-score"), rng=0)
+            .checkpoints[0]
+            .full
+        )
         truth = right[~known][:, ::2].mean(axis=1)
         return np.abs(full.estimate[:, 1] - truth).mean()
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.plan import STD_ERROR, Plan
-from evalstats_plugin.adaptive.stopping import Items, StdError
+from evalstats_plugin.adaptive.plan import SCORE_WIDTH, STD_ERROR, Plan
+from evalstats_plugin.adaptive.stopping import Items, ScoreWidth, StdError
 from evalstats_plugin.errors import DesignError, EvalStatsError
 
 BANK = ItemBank.from_arrays(
@@ -29,6 +29,8 @@ BANK = ItemBank.from_arrays(
         ({"reliability": 2}, "reliability 2 is not between 0 and 1: choose one such as 0.9"),
         ({"budget": 3}, "the bank has no costs of items: limit the number of items instead"),
         ({"goal": "compare:new"}, "no model is called 'new'"),
+        ({"goal": "compare:old", "rule": "kl"}, "a comparison needs them drawn by chance"),
+        ({"goal": "top:3"}, "no goal is called 'top:3'"),
         ({"confidence_level": 95}, "confidence_level 95 is not between 0 and 1"),
     ],
 )
@@ -42,9 +44,10 @@ def test_options_out_of_range_are_refused(
     assert message in str(raised.value)
 
 
-def test_without_a_rule_the_standard_error_ends_a_test() -> None:
-    """With another rule it does not."""
-    assert (StdError(STD_ERROR),) == Plan(bank="").rules(BANK)
+def test_without_a_rule_a_narrow_score_ends_a_test() -> None:
+    """Of an ability its standard error; with another rule neither does."""
+    assert (ScoreWidth(SCORE_WIDTH),) == Plan(bank="").rules(BANK)
+    assert (StdError(STD_ERROR),) == Plan(bank="", goal="ability").rules(BANK)
     assert (Items(3),) == Plan(bank="", max_items=3).rules(BANK)
 
 

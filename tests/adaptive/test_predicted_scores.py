@@ -62,7 +62,7 @@ def test_an_interval_is_that_of_the_predicted_score():
     assert (row.estimate, row.low, row.high) == tuple(record["full_score"].values())
     assert (row.method, row.population) == ("adaptive", "all 60 items of the bank")
     mean = f"{plain.scores.mean():.3f}"
-    assert row.notes[-1] == f"mean of the 20 items asked, chosen for their information: {mean}"
+    assert row.notes[-1] == f"mean of the 20 items asked, no simple random sample of all: {mean}"
 
 
 def test_another_level_scales_the_limits():

@@ -99,7 +99,7 @@ def test_an_unknown_scoring_is_named():
 def test_a_prior_has_the_mean_and_variance_that_it_was_given():
     mean, variance = belief().ability_prior()
 
-    np.testing.assert_allclose([mean, *variance], [0.2, 1.3**2], rtol=1e-3)
+    np.testing.assert_allclose([mean, variance], [0.2, 1.3**2], rtol=1e-3)
 
 
 @pytest.mark.parametrize("top", [-0.4, 0.3, 5.2, 9.4, 10.3])

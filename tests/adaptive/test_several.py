@@ -84,7 +84,7 @@ def test_the_next_item_is_the_one_with_the_largest_determinant():
     belief = Belief.prior(bank).answered(places, answers[:, :9], np.ones((1, 9)))
     state = laplace(belief)
 
-    gained = d_optimal(Candidates(belief, Tables.of(bank), np.random.default_rng(0), lambda: state))
+    gained = d_optimal(Candidates(belief, Tables.of(bank), lambda: state))
 
     # The curves at the state, flattened by the errors of the items, and the determinants directly.
     turn = np.linalg.inv(bank.axes)
@@ -106,7 +106,7 @@ def test_intervals_hold_the_abilities():
     truth, answers = world(bank, 40, seed=3)
     held = []
     for model in range(40):
-        session = adaptive_session(bank, stop=[Items(12)], rng=model)
+        session = adaptive_session(bank, rule="d-optimal", stop=[Items(12)], rng=model)
         while session.stopped is None:
             for place in session.next().tolist():
                 session.record(place, answers[model, place])
@@ -170,8 +170,6 @@ def test_what_needs_one_ability_is_refused():
 
     with pytest.raises(SelectionError, match="choose eap or map"):
         adaptive_session(bank, scoring="wle")
-    with pytest.raises(DesignError, match="make a bank of one ability"):
-        Plan(bank="b", goal="compare:p").rules(bank)
     with pytest.raises(DesignError, match="one bank from the logs of both"):
         merge(bank, bank)
 

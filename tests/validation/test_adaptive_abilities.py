@@ -42,7 +42,12 @@ pytestmark = [
 AT = (25, 50)
 SPLITS = range(100, 108)
 SIZES = (1, 2, 3)
-RULES = {"2pl": ("auto",), 1: ("auto",), 2: ("auto", "full-score"), 3: ("auto", "full-score")}
+RULES = {
+    "2pl": ("full-score",),
+    1: ("full-score",),
+    2: ("d-optimal", "full-score"),
+    3: ("d-optimal", "full-score"),
+}
 
 
 def held_out(scores):
@@ -54,7 +59,7 @@ def held_out(scores):
         for one in range(5):
             out = fold == one
             known = Counts(counts.right * ~out, counts.trials * ~out)
-            found = fit_factor(known, k, "auto", rng=np.random.default_rng(one))
+            found = fit_factor(known, k, "d-optimal", rng=np.random.default_rng(one))
             p = found.probability().clamp(1e-12, 1 - 1e-12)
             loss = -(counts.right * p.log() + (counts.trials - counts.right) * (1 - p).log())
             losses[k] += (loss * out).sum(1).numpy()
@@ -95,7 +100,7 @@ def split(scores, tasks, seed):
         )
         bank = item_bank(fit, matrix, rng=seed)
         for rule in rules:
-            own = Options(rule=rule, insurance=0.0)
+            own = Options(rule=rule)
             for found in run_sessions(bank, answers, AT, own, rng=seed).checkpoints:
                 estimate, low, high = (values[:, 0] for values in found.full[:3])
                 holds = (low - 1e-9 <= truth) & (truth <= high + 1e-9)

@@ -38,8 +38,8 @@ def calibrated(rng):
     return bank, unit * (theta[MODELS:] - theta[:MODELS].mean()), answers[MODELS:]
 
 
-# Models are drawn from the bank: chosen items alone, and limits by its curves.
-FITTING = {"insurance": 0.0, "fitting": True}
+# Models are drawn from the bank: limits by its curves.
+FITTING = {"fitting": True}
 
 
 def score_width(each):
@@ -124,7 +124,7 @@ def misspecified():
     rows = []
     for size in (0.0, 1.0, 2.0, 3.0):
         drawn = draw_models(bank, 500, misspecified=size, rng=rng)
-        options = Options(rule="auto", **FITTING)
+        options = Options(rule="posterior-information", **FITTING)
         run = run_sessions(bank, drawn.answers, (30,), options, rng=1).checkpoints[0]
         truth = drawn.answers.mean(axis=1)
         own = inside(run.low, run.high, drawn.abilities)

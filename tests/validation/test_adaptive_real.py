@@ -116,11 +116,10 @@ def split(scores, tasks, seed):
     answers = answers[np.isfinite(answers).all(axis=1)]
     abilities = by_all_answers(bank, answers)
     at = tuple(n for n in AT if n <= bank.usable.sum() * 0.6)
-    own = {"insurance": 0.0, "fitting": True}
-    cases = {rule: Options(rule=rule, **own) for rule in (*RULE_NAMES, "auto")}
+    cases = {rule: Options(rule=rule) for rule in RULE_NAMES}
     if tasks is not None:
         for rule in BALANCED:
-            cases[f"{rule}, balanced"] = Options(rule=rule, content="tasks", **own)
+            cases[f"{rule}, balanced"] = Options(rule=rule, content="tasks")
     truth = answers.mean(axis=1)
     rows = [
         {"rule": name, "n": found.n} | figures(found.full, found.scored.ability, abilities, truth)
@@ -156,5 +155,5 @@ def test_figures_of_real_answers(name):
     found = json.loads((STUDIES / f"adaptive_{name}.json").read_text("utf-8"))[name]
     rows = {(row["rule"], row["n"]): row for row in found}
     for n in (5, 10, 20):
-        assert rows["auto", n]["score_mae"] < rows["random", n]["score_mae"]
-        assert rows["auto", n]["rank_correlation"] > rows["random", n]["rank_correlation"]
+        assert rows["full-score", n]["score_mae"] < rows["random", n]["score_mae"]
+        assert rows["full-score", n]["rank_correlation"] > rows["random", n]["rank_correlation"]

@@ -89,6 +89,8 @@ class AdaptiveStopping:
         if task.config.log_samples is False:
             msg = "samples are not logged, and then Inspect stops none of them early"
             raise DesignError(f"{msg}: leave out --no-log-samples")
+        names = [each.name.rpartition("/")[2] for each in task.scorers or ()]
+        check_scorers(names, self.plan.metrics(self._bank), named=self.plan.metric is not None)
         session, saved = self.begin(task.task, task.model, samples)
         known = {item: place for place, (_, item) in enumerate(session.bank.keys())}
         ids = [printable_name(str(sample.id)) for sample in samples]
@@ -216,6 +218,8 @@ class _Run:
                 "slots: run with --max-samples at least the number of samples; the model's "
                 "connections are limited by --max-connections all the same"
             )
+        if self.metric is not None and self.metrics and self.metric not in self.metrics:
+            notes.append(f"scored by {self.metric}; the bank's answers are by {few(self.metrics)}")
         if any(step.trials < self.epochs for step in gate.session.answers):
             notes.append(f"some items have answers of fewer than {counted(self.epochs, 'epoch')}")
         if gate.unanswered:
@@ -260,11 +264,34 @@ def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple
         parts = value.items() if isinstance(value, Mapping) else [(None, value)]
         found |= {name if key is None else f"{name}:{key}": part for key, part in parts}
     usable = [name for name in found if name in metrics or not metrics]
+    # What there is one of needs no name.
+    usable = usable or list(found)
     if len(usable) != 1:
         asked = f", {few(metrics)} wanted" if metrics else ""
         msg = f"samples are scored by {few(list(found))}{asked}: name one as the test's metric"
         raise SelectionError(msg)
     return usable[0], as_score(found[usable[0]])
+
+
+def check_scorers(scorers: Sequence[str], metrics: Sequence[str], *, named: bool) -> None:
+    """Raise `SelectionError`, before anything is asked, if no scorer gives a metric wanted.
+
+    Parameters
+    ----------
+    scorers
+        Names of the task's scorers.
+    metrics
+        Metrics wanted, of which parts of a scorer's value are ``scorer:part``; empty for any.
+    named
+        Whether the user named the metric; else it is the bank's, and the only scorer of a task is
+        taken whatever its name.
+    """
+    there = {name.partition(":")[0] for name in metrics} & {*scorers}
+    if not scorers or len(there) == 1 or (len(scorers) == 1 and not (named and metrics)):
+        return
+    asked = f", {few(metrics)} wanted" if metrics else ""
+    msg = f"samples are scored by {few(scorers)}{asked}: name one as the test's metric"
+    raise SelectionError(msg)
 
 
 class SampleAttempt:

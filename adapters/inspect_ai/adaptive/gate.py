@@ -154,7 +154,7 @@ class Gate:
         if not scores:
             self.unanswered += 1
             # It counts towards no limit of items, and is not asked again.
-            self.session.give_back(place)
+            self.session.give_back(place, for_good=True)
             self._failed[place] = True
             return
         self.session.record(place, math.fsum(scores) / len(scores), len(scores))
@@ -236,10 +236,10 @@ class Gate:
     def _among(self) -> NDArray[np.bool_] | None:
         """Return a mask of the items that can be asked now, or None for all."""
         if not self._slots_full:
-            return ~self._failed if self._failed.any() else None
+            return None
         found = np.zeros(len(self.session.bank), dtype=np.bool_)
         found[[self._places[item] for item, _ in self._waiting]] = True
-        return found & ~self._failed
+        return found
 
     def _count_narrow(self, among: NDArray[np.bool_] | None, chosen: int) -> None:
         if self._slots_full and among is not None:

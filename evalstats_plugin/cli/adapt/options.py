@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 RULES = (
-    "auto", "information", "posterior-information", "kl", "d-optimal", "a-optimal", "full-score",
-    "random", "mixed",
+    "auto", "design", "random", "information", "posterior-information", "kl", "d-optimal",
+    "a-optimal", "full-score",
 )  # fmt: skip
 """Names of `evalstats_plugin.adaptive.selection`, which costs NumPy; a test compares."""
 
@@ -76,8 +76,8 @@ class Planning:
 
     bank: str = bank()
     stop_at: float | None = _stops(
-        "Stop once the standard error of the ability is at most this.  [default: 0.3 if no other "
-        "rule is given]",
+        "Stop once the standard error of the ability is at most this.  [default for --goal "
+        "ability: 0.3]",
         metavar="SE",
     )
     reliability: float | None = _stops(
@@ -89,7 +89,9 @@ class Planning:
         metavar="X",
     )
     score_width: float | None = _stops(
-        "Stop once the interval of the full score is at most this wide.", metavar="W"
+        "Stop once the interval of the full score is at most this wide.  [default: 0.2 if no "
+        "other rule is given]",
+        metavar="W",
     )
     max_items: int | None = _stops("Stop after this number of items.", metavar="N")
     budget: float | None = _stops(
@@ -97,28 +99,24 @@ class Planning:
     )
     max_seconds: float | None = _stops("Stop after this number of seconds.", metavar="S")
     goal: str | None = _asked(
-        "score, ability, or compare:MODEL: stop once it is clear whether the model is more able "
-        "than this one of the bank, at the confidence level whenever that is; adapt replay also "
-        "has top:K: test all models together until it is clear which K are the best.  "
-        "[default: what the bank is good for]",
+        "score; ability; or compare:MODEL: stop once it is clear whether the full score is above "
+        "that of this model of the bank, at the confidence level whenever that is.  "
+        "[default: score]",
         metavar="GOAL",
     )
     rule: str = _goes(
-        f"Item selection rule: {', '.join(RULES)}; auto chooses by what the bank holds.",
+        f"Item selection rule: {', '.join(RULES)}. With design and random, items are drawn with "
+        "known probabilities, and the score is right for every model; others choose items for "
+        "the ability of a model like those of the bank. auto is design, or what reaches the goal.",
         default="auto", type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
     scoring: str = scoring()
     batch: int | None = _goes("Number of items asked together, chosen jointly.", metavar="K")
     balance: bool = balance()
     randomesque: int | None = _goes(
-        "Exposure control: choose at random among the K best items.", metavar="K"
+        "Exposure control: choose at random among the K best items, by a rule that chooses.",
+        metavar="K",
     )
-    insurance: float = _goes(
-        "Share of the items drawn at random, which show a model that does not fit the bank; "
-        "intervals of the score then hold for such models too. With 0 they are narrower, and wrong "
-        "for these.",
-        default=0.1, metavar="SHARE",
-    )  # fmt: skip
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
     )

@@ -128,7 +128,7 @@ def replay(run: Run, *, asked: Replayed) -> None:
 
     plan = asked.plan()
     rules = RULES if asked.every_rule else ()
-    bank = plan.load(several=True)
+    bank = plan.load()
     responses = run.read()
     with progress_on_work("asking", quiet=run.output.quiet) as on_step, listening(on_step):
         results = ask_again(bank, responses.responses, plan, rules=rules)

@@ -13,7 +13,7 @@ import pytest
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import gate as adaptive_gate
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
-from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.bank import DRIFT, ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.session import AnswersFile
 
@@ -226,10 +226,10 @@ def test_waiting_samples_can_be_cancelled() -> None:
 
 def test_samples_of_which_the_bank_knows_nothing_are_stopped() -> None:
     """As are those it would not ask."""
-    bank = _bank().without(np.arange(N_ITEMS) == 3, "misfit")
-    gate = Gate(Plan(bank="").session(bank), {"item_3": 3, "item_4": 4})
+    bank = _bank().without(np.arange(N_ITEMS) == 3, DRIFT)
+    gate = Gate(Plan(bank="").session(bank), {f"item_{i}": i for i in range(N_ITEMS)})
 
-    assert "not asked: misfit" == anyio.run(gate.ask, "item_3", 1, _Sample())
+    assert "not asked: drift" == anyio.run(gate.ask, "item_3", 1, _Sample())
     assert adaptive_gate.UNKNOWN == anyio.run(gate.ask, "item_99", 1, _Sample())
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import read
+from evalstats_plugin.adapters.inspect_ai.adaptive.asking import check_scorers
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import ANSWERED
 from evalstats_plugin.adapters.inspect_ai.adaptive.run import adaptive_task, plain_error
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.session import AnswersFile
 from evalstats_plugin.cli import main
+from evalstats_plugin.errors import SelectionError
 
 TASKS = Path(__file__).with_name("adaptive_tasks.py")
 N_ITEMS = 40
@@ -169,7 +172,7 @@ def test_fewer_items_are_asked_and_the_log_is_an_ordinary_annotated_one(
     assert score["low"] < score["estimate"] < score["high"]
     assert score["low"] == shown["evalstats_full_score_ci95_lo"].value
     assert not any(name.startswith("evalstats_ci95") for name in shown)
-    assert "predicted full score" in log.metadata["evalstats_summary"]
+    assert ", full score" in log.metadata["evalstats_summary"]
     assert "plain" == log.eval.task
     assert not list((tmp_path / "logs").glob("*.answers"))
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -509,10 +512,11 @@ def test_what_makes_no_sense_is_one_message(
 
 
 def test_a_metric_that_is_not_there_is_named(bank: Path, tmp_path: Path) -> None:
-    """Known only once a sample is scored."""
+    """Before the first call of the model."""
     done = _run(bank, tmp_path, "--test-metric", "nothing")
 
     assert 2 == done.exit_code
+    assert not [path for path in tmp_path.glob("*.answers") if path.read_text()]
     assert "name one as the test's metric" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -593,3 +597,23 @@ def test_recorded_answers_are_asked_again_as_the_run_asked_them(bank: Path, full
     assert right / N_ITEMS == row["observed"]
     assert N_ASKED == row["n_items"]
     assert row["full_score_low"] <= row["observed"] <= row["full_score_high"]
+
+
+@pytest.mark.parametrize(
+    ("scorers", "metrics", "named", "refused"),
+    [
+        (["match"], ["score"], False, False),
+        (["match"], ["score"], True, True),
+        (["match"], [], False, False),
+        (["match", "model_graded"], ["match"], True, False),
+        (["match", "model_graded"], ["match:x"], False, False),
+        (["match", "model_graded"], ["score"], False, True),
+        (["match", "model_graded"], [], False, True),
+    ],
+)
+def test_the_metric_is_settled_before_anything_is_asked(
+    *, scorers: list[str], metrics: list[str], named: bool, refused: bool
+) -> None:
+    """The bank's name of it does not matter where a task has one scorer."""
+    with pytest.raises(SelectionError, match="name one") if refused else nullcontext():
+        check_scorers(scorers, metrics, named=named)
