@@ -91,7 +91,13 @@ class Options:
         )
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc": "Scores that borrow from each other",
+        "logs/ --metric acc --baseline llama": "Differences from one model",
+    },
+)
 @takes("asked", Options)
 @on_logs("hierarchical")
 def pool(run: Run, *, asked: Options) -> None:

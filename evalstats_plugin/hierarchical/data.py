@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -16,6 +16,12 @@ from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, usable
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+_WORTH = 0.25
+"""Questions with right and wrong answers that the dispersion of scores is estimated with."""
+
+_NORMAL = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution."""
 
 Covariates = Mapping[str, Mapping[str, Mapping[str, float]]]
 """For ``"models"`` and ``"tasks"``, by covariate: the value of each model, or of each task."""
@@ -64,7 +70,18 @@ class EvalCounts:
     """Shape (N, M): epochs with a score."""
     task: IntArray
     """Shape (M,): the task of each question."""
+    dispersion: FloatArray
+    """Shape (T,): variance of a question's score (of its mean over epochs), as a share of that of
+    right and wrong answers of the same mean; 1 for these."""
     notes: tuple[str, ...]
+
+    @property
+    def informative(self) -> tuple[FloatArray, FloatArray]:
+        """Right answers and trials (N, T) that tell as much as the scores do.
+
+        Their likelihood is that of a binomial distribution of this dispersion [Wed74]_.
+        """
+        return self.right / self.dispersion, self.trials / self.dispersion
 
     @property
     def scores(self) -> FloatArray:
@@ -77,7 +94,7 @@ class EvalCounts:
         own = covariates["models"].values, covariates["tasks"].values
         if by_question:
             return Counts(self.question_right, self.question_trials, self.task, *own)
-        return Counts(self.right, self.trials, np.arange(len(self.tasks)), *own)
+        return Counts(*self.informative, np.arange(len(self.tasks)), *own)
 
 
 def eval_counts(responses: ResponsesLike) -> EvalCounts:
@@ -98,6 +115,7 @@ def eval_counts(responses: ResponsesLike) -> EvalCounts:
     means = mean_over_epochs(matrix.scores)
     there = ~np.isnan(matrix.scores)
     metrics = dict.fromkeys(short_metric(name) for name in matrix.metrics.astype(str).tolist())
+    dispersion = _dispersion(means, task, len(tasks))
     return EvalCounts(
         models=matrix.models,
         tasks=tuple(tasks),
@@ -107,8 +125,42 @@ def eval_counts(responses: ResponsesLike) -> EvalCounts:
         question_right=np.nansum(matrix.scores, axis=2),
         question_trials=there.sum(axis=2).astype(np.float64),
         task=task,
-        notes=(*matrix.notes, *_notes(matrix, task)),
+        dispersion=dispersion,
+        notes=(*matrix.notes, *_notes(matrix, task, dispersion)),
     )
+
+
+def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
+    """Variance of scores over questions, as a share of p (1 − p), pooled over models of each task.
+
+    The ratio of sums of squares within cells to those that right and wrong answers of the same
+    means have, both without bias. It is estimated, so it is enlarged by the square of Student's
+    factor for its degrees of freedom, and is at most 1, as it is for scores in [0, 1].
+
+    Parameters
+    ----------
+    means : shape (N, M)
+        Scores, means over epochs; NaN where there is none.
+    """
+    from scipy import special
+
+    found = np.ones(tasks)
+    for t in range(tasks):
+        x = means[:, task == t]
+        n = (~np.isnan(x)).sum(axis=1)
+        x, n = x[n > 1], n[n > 1]
+        if np.isin(x[~np.isnan(x)], (0.0, 1.0)).all():
+            continue
+        p: FloatArray = np.nanmean(x, axis=1)
+        free = int((n - 1).sum())
+        variance = np.nanvar(x, axis=1, ddof=1)
+        most = n * p * (1 - p) + variance
+        # A question's worth of right and wrong answers keeps it above 0.
+        one = _WORTH * float(np.mean(p * (1 - p)))
+        ratio = ((n * variance).sum() + one) / (most.sum() + one)
+        quantile = float(cast("Any", special).stdtrit(free, 0.975))
+        found[t] = min(1.0, float(ratio) * (quantile / _NORMAL) ** 2)
+    return found
 
 
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:
@@ -151,12 +203,15 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     return replace(kept, notes=tuple(notes))
 
 
-def _notes(matrix: ResponseMatrix, task: IntArray) -> list[str]:
+def _notes(matrix: ResponseMatrix, task: IntArray, dispersion: FloatArray) -> list[str]:
     """Return notes on properties of the data that affect the results."""
     notes: list[str] = []
-    known = matrix.scores[~np.isnan(matrix.scores)]
-    if not np.isin(known, (0.0, 1.0)).all():
-        notes.append("partial credit counts as a fraction of a right answer: limits are cautious")
+    if (dispersion < 1).any():
+        low, high = (f"{x:.2f}" for x in (dispersion.min(), dispersion.max()))
+        notes.append(
+            f"scores vary {low if low == high else f'{low} to {high}'} times as much over "
+            "questions as right and wrong answers would: by model 'task', each tells more"
+        )
     if matrix.clusters is not None:
         notes.append("questions come in clusters, which these models ignore")
     alone = int((np.bincount(task) == 1).sum())

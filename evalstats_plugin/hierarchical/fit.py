@@ -499,7 +499,7 @@ def _predictive_checks(
     """Compare the scores of models and tasks with those of data drawn anew."""
     counts = fit.counts
     # Models with effects of questions replicate every epoch, not the mean over epochs.
-    right, trials = (counts.right, counts.trials)
+    right, trials = counts.informative
     if fit.model not in (*CLOSED_FORM, "task"):
         columns = counts.columns(fit.covariates, by_question=True)
         right, trials = (x @ columns.membership for x in (columns.right, columns.trials))
@@ -548,9 +548,12 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
     """Right answers (S, N, T) drawn from the prior."""
     counts = fit.counts
     if fit.model in CLOSED_FORM:
+        from evalstats_plugin.hierarchical.engines.posterior import replicate
+
         width = 1 if fit.model == "beta-binomial" else len(counts.tasks)
         share = rng.uniform(size=(1000, len(counts.models), width))
-        return rng.binomial(counts.trials.astype(np.int64), share).astype(np.float64)
+        wide = np.broadcast_to(share, (1000, *counts.trials.shape))
+        return replicate(rng, counts.informative[1], wide)
     from evalstats_plugin.hierarchical.engines.crossed import simulate
     from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of
 
@@ -600,12 +603,11 @@ def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
 
     from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
 
-    counts = fit.counts
-    found = shares(counts.right, counts.trials, pooled=fit.model == "beta-binomial")
-    cells = log_left_out(found, counts.right, counts.trials)[run]
+    right, trials = fit.counts.informative
+    found = shares(right, trials, pooled=fit.model == "beta-binomial")
+    cells = log_left_out(found, right, trials)[run]
     mean = found.mean
-    full = (special.xlogy(counts.right, mean) + special.xlog1py(
-        counts.trials - counts.right, -mean))[run]  # fmt: skip
+    full = (special.xlogy(right, mean) + special.xlog1py(trials - right, -mean))[run]
     return _LeftOut(cells, float((full - cells).sum()), None)
 
 

@@ -195,7 +195,7 @@ def pool(
         form where there is one, ``"mp"`` (massively parallel importance sampling) for nested evals
         (one model or one task), ``"gibbs"`` for crossed ones. Where too few particles of ``"mp"``
         are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why. For a `Model` a
-        method of `infer`, or ``"auto"``: ``"qem"``, and ``"hmc"`` for crossed plates.
+        method of `infer`, or ``"auto"``: ``"qem"``, and ``"nuts"`` for crossed plates.
     covariates
         For ``"models"`` and for ``"tasks"``: by covariate the value of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
@@ -261,9 +261,9 @@ def _fit_own(
     on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
     data = data_of_plates(counts, on, s.observed, covariates)
     if method == "auto":
-        method = "qem" if s.crossed is None else "hmc"
+        method = "qem" if s.crossed is None else "nuts"
     length: dict[str, Any] = {}
-    if options is not None and method == "hmc":
+    if options is not None and method == "nuts":
         length = {"n_particles": options.chains, "steps": options.draws}
     elif options is not None:
         length = {"options": FitOptions(draws=options.chains * options.draws)}
@@ -427,9 +427,10 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         msg = f"model {request.model!r} has no covariates: choose 'task' or 'across-task'"
         raise DesignError(msg)
     pooled = request.model == "beta-binomial"
-    found = engines_posterior.shares(counts.right, counts.trials, pooled=pooled)
+    right, trials = counts.informative
+    found = engines_posterior.shares(right, trials, pooled=pooled)
     size = (request.options.chains, request.options.draws)
-    posterior = engines_posterior.draw(found, counts.right, counts.trials, size, rng)
+    posterior = engines_posterior.draw(found, right, trials, size, rng)
     tail = tail_probability(request.confidence_level)
     limits = (found.quantile(tail), found.quantile(1 - tail))
     error = np.sqrt(found.mean * (1 - found.mean) / (found.a + found.b + 1))
@@ -447,7 +448,7 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         cells=cells,
         overall=overall,
         diagnostics={"draws": int(np.prod(posterior.accuracy.shape[:2]))},
-        log_evidence=engines_posterior.log_evidence(found, counts.right, counts.trials),
+        log_evidence=engines_posterior.log_evidence(found, right, trials),
         log_evidence_error=0.0,
     )
 
@@ -599,7 +600,7 @@ def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str
     from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
 
     run = counts.trials > 0
-    alone = engines_posterior.shares(counts.right, counts.trials, pooled=False)
+    alone = engines_posterior.shares(*counts.informative, pooled=False)
     tail = tail_probability(level)
     width = alone.quantile(1 - tail) - alone.quantile(tail)
     ratio = float(np.median(((cells.high - cells.low) / width)[run]))

@@ -66,7 +66,7 @@ def _refused(*arguments: str | Path) -> str:
 
 def test_help_names_every_model_and_engine() -> None:
     """Names with hyphens are broken at line ends."""
-    shown = "".join(CliRunner().invoke(main, ["pool", "--help"]).stdout.split())
+    shown = "".join(CliRunner().invoke(main, ["pool", "--help-all"]).stdout.split())
 
     assert ",".join(HIERARCHICAL_MODELS) in shown
     assert f"auto,{','.join(INFERENCES)}" in shown

@@ -14,6 +14,7 @@ from scipy import special, stats
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.hierarchical import fitting
+from evalstats_plugin.hierarchical.data import eval_counts
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
 from evalstats_plugin.report.hierarchical import HIERARCHICAL, shown
@@ -419,3 +420,29 @@ def test_models_that_count_epochs_are_not_compared_with_those_that_average():
     found = pool(evals(epochs=2), "per-task", rng=0)
     with pytest.raises(DesignError, match="do not predict the same"):
         found.compare("question")
+
+
+def test_right_answers_tell_what_they_told_and_partial_credit_more():
+    """Beta scores of concentration 3 vary a quarter as much as right answers."""
+    rng = np.random.default_rng(0)
+    p = np.array([[0.3], [0.6]])
+    graded = rng.beta(3 * p, 3 * (1 - p), (2, 4000))
+    for scores, dispersion in (
+        (1.0 * (rng.random((2, 400)) < p), 1.0),
+        (graded, 1 / 4),
+        (1.0 * (rng.random((4, 2, 4000)) < graded).transpose(1, 2, 0), 1 / 4 + 3 / 4 / 4),
+    ):
+        counts = eval_counts(ResponseMatrix.from_array(scores))
+        assert counts.dispersion == pytest.approx(dispersion, rel=0.05)
+        np.testing.assert_allclose(counts.informative[1], counts.trials / counts.dispersion)
+    whole = eval_counts(ResponseMatrix.from_array(np.array([[1.0, 0.0, np.nan, 1.0]])))
+    assert whole.dispersion.tolist() == [1.0]
+
+
+def test_limits_of_partial_credit_are_as_narrow_as_scores_are_close():
+    rng = np.random.default_rng(1)
+    close = 0.5 + rng.uniform(-0.1, 0.1, (1, 400))
+    row = pool(ResponseMatrix.from_array(close), "per-task", rng=0).rows[0]
+    normal = 2 * 1.96 * close.std(ddof=1) / 20
+
+    assert row.high - row.low == pytest.approx(normal, rel=0.1)

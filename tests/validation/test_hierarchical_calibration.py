@@ -91,10 +91,7 @@ def plated(method):
         mu, sd = rng.standard_normal(), rng.gamma(2.0, 0.5)
         z = mu + sd * rng.standard_normal(4)
         right = rng.binomial(12, special.expit(z)).astype(float)
-        if method == "hmc":
-            fit = infer(MODEL, {"right": right}, method, n_particles=4, steps=60, rng=rng)
-        else:
-            fit = infer(MODEL, {"right": right}, method, rng=rng)
+        fit = infer(MODEL, {"right": right}, method, rng=rng)
         truth = {"mu": mu, "sd": sd, "z": z[0]}
         draws = {"mu": fit.draws["mu"], "sd": fit.draws["sd"], "z": fit.draws["z"][:, 0]}
         return {name: rank(value, draws[name], rng) for name, value in truth.items()}
@@ -106,7 +103,6 @@ ENGINES = {
     "shared questions": (shared, 640),
     "qem": (plated("qem"), 640),
     "mp-vi": (plated("mp-vi"), 640),
-    "hmc": (plated("hmc"), 160),
     "mp-is": (plated("mp-is"), 640),
     "iwae": (plated("iwae"), 640),
     "vi": (plated("vi"), 640),

@@ -20,6 +20,7 @@ from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.hierarchical.data import Counts
+from evalstats_plugin.hierarchical.engines.posterior import replicate
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -181,5 +182,4 @@ def simulate(
     if structure.questions:
         logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]
     share = special.expit(logit)
-    trials = np.broadcast_to(np.rint(counts.trials).astype(np.int64), share.shape)
-    return rng.binomial(trials, share).astype(np.float64)
+    return replicate(rng, counts.trials, share)

@@ -728,8 +728,10 @@ def accuracy(sampler: CrossedGibbs) -> Tensor:
 def replicated(sampler: CrossedGibbs) -> Tensor:
     """Replicated right answers of each model on each task, (K, N, T)."""
     trials = sampler.data.trials.expand_as(sampler.answers.share)
-    drawn = torch.binomial(trials.contiguous(), sampler.answers.share, generator=sampler.generator)
-    return sampler.data.by_task(drawn)
+    whole = torch.maximum(trials.round(), (trials > 0).double())
+    drawn = torch.binomial(whole, sampler.answers.share, generator=sampler.generator)
+    part = drawn / whole.clamp_min(1)
+    return sampler.data.by_task(torch.where(drawn == whole, trials, part * trials))
 
 
 def cell_log_likelihood(sampler: CrossedGibbs) -> Tensor:

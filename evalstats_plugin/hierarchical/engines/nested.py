@@ -37,7 +37,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     with_arguments,
 )
 from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
-from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
+from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions, replicate
 from evalstats_plugin.stats.arrays import FloatArray
 
 INFORMATIVE = 100.0
@@ -93,7 +93,7 @@ def fit_nested(
     data = {"right": counts.right.ravel(), "trials": counts.trials.ravel()}
     if layout.covariates.shape[1]:
         data["x"] = layout.covariates
-    options = FitOptions(k=n_particles(counts.right.size), draws=size[0] * size[1])
+    options = FitOptions(k=n_particles(counts.right.size), draws=size[0] * size[1], wider=0)
     model = nested_model(counts, structure)
     fit = infer(model, data, options=options, device=device, rng=rng)
     drawn = _shuffled(fit, rng)
@@ -319,10 +319,9 @@ def _posterior_of(
     accuracy = in_chains(special.expit(cells.logit))
     kept = min(size[1], max(1, _PREDICTED // size[0]))
     some = Cells(*(in_chains(x)[:, :kept] for x in cells))
-    trials = np.rint(counts.trials).astype(np.int64)
     predictions = Predictions(
         log_marginal(counts.right, counts.trials, some),
-        rng.binomial(trials, accuracy[:, :kept]).astype(np.float64),
+        replicate(rng, counts.trials, accuracy[:, :kept]),
     )
     return Posterior(
         accuracy=accuracy,

@@ -89,6 +89,14 @@ class Shares(NamedTuple):
         return np.asarray(special.betaincinv(self.a, self.b, level), dtype=np.float64)
 
 
+def replicate(rng: np.random.Generator, trials: FloatArray, share: FloatArray) -> FloatArray:
+    """Draw right answers anew, of trials that need be no whole numbers: these stand for fewer."""
+    whole = np.maximum(np.rint(trials), trials > 0)
+    drawn = rng.binomial(np.broadcast_to(whole.astype(np.int64), share.shape), share)
+    part = drawn / np.maximum(whole, 1)
+    return np.where(drawn == whole, trials, part * trials)
+
+
 def shares(right: FloatArray, trials: FloatArray, *, pooled: bool) -> Shares:
     """Update Beta(1, 1) with right answers and trials, both (N, T).
 
@@ -141,7 +149,7 @@ def draw(
         log_likelihood = np.broadcast_to(own, shape)
     predictions = Predictions(
         np.asarray(log_likelihood, dtype=np.float64),
-        rng.binomial(np.rint(trials).astype(np.int64), accuracy).astype(np.float64),
+        replicate(rng, trials, accuracy),
     )
     return Posterior(
         accuracy=accuracy,

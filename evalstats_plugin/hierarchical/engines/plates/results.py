@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
@@ -34,7 +35,12 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     prior_values,
     with_arguments,
 )
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, inference_data, pareto_shape
+from evalstats_plugin.runtime.chains import (
+    PARETO_K_LIMIT,
+    R_HAT_LIMIT,
+    inference_data,
+    pareto_shape,
+)
 from evalstats_plugin.runtime.torch import generator_of
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import tail_probability
@@ -108,6 +114,12 @@ class PlatedFit:
     """Number of chains that the draws come from, one after the other."""
     r_hat: float | None = None
     """The largest of all latents, for Markov chains."""
+    divergent: int = 0
+    """Draws of Markov chains whose paths diverged."""
+    moved: Mapping[str, tuple[Moments, Moments]] = field(
+        default_factory=dict[str, tuple[Moments, Moments]]
+    )
+    """By latent, moments of a member that wider proposals change: as they are, and by these."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """By plate, the names of its members where they have some, such as those of models."""
 
@@ -128,10 +140,25 @@ class PlatedFit:
         if heavy and tails[heavy] > PARETO_K_LIMIT:
             found.append(
                 f"weights of {heavy!r} have heavy tails (Pareto k {tails[heavy]:.2f}, limit "
-                f"{PARETO_K_LIMIT}): estimates may be off; compare with method 'hmc'"
+                f"{PARETO_K_LIMIT}): estimates may be off; compare with method 'nuts'"
             )
-        if self.r_hat is not None and self.r_hat > 1.05:
-            found.append(f"the chains disagree (R-hat {self.r_hat:.3f}): take more steps")
+        for name, (old, new) in list(self.moved.items())[:1]:
+            found.append(
+                f"wider proposals move {name!r} from {old.mean:.3g} ± {old.std_dev:.2g} to "
+                f"{new.mean:.3g} ± {new.std_dev:.2g}: particles miss a part of the posterior; "
+                "take method 'nuts'"
+            )
+        if self.r_hat is not None and self.r_hat >= R_HAT_LIMIT:
+            found.append(
+                f"the chains disagree (R-hat {self.r_hat:.3f}, limit {R_HAT_LIMIT}): take more "
+                "steps, or another parametrisation"
+            )
+        if self.divergent:
+            count = len(next(iter(self.draws.values())))
+            found.append(
+                f"{self.divergent} of {count} draws diverged: a part of the posterior is too "
+                "narrow for the steps; take tighter priors of scales, or another parametrisation"
+            )
         return tuple(found)
 
     def moment(self, function: Callable[..., Any], over: On = None) -> FloatArray:
@@ -259,10 +286,11 @@ class PlatedFit:
         group = next(iter(s.groups))
         found: dict[str, FloatArray] = {}
         for o in model.observed:
-            parts = joint.parts(o.density, {**joint.arrays, **values}, o.name)
-            vector = bound.arrays[o.name].shape[bound.arrays[o.name].ndim - bound.ranks[o.name] :]
+            array = bound.arrays[o.name]
+            vector = array.shape[array.ndim - bound.ranks[o.name] :]
             shape = joint.shape(o.plate, group, n) + list(vector)
-            drawn = parts.sample(shape, generator)
+            given = {**joint.arrays, **values}
+            drawn = joint.sampled(o.density, given, o.name, shape, generator)
             axis = joint.structure.particle_axis[group]
             members = [s.sizes[p] for p in s.chains[o.plate]]
             drawn = drawn.movedim(axis, 0).reshape([n, *members, *vector])
@@ -270,7 +298,7 @@ class PlatedFit:
         return found
 
     def log_likelihood(self) -> dict[str, FloatArray]:
-        """Log density of each observation at each draw, (draws, members); 0 where missing."""
+        """Log density of each observation at each draw, (draws, members); NaN where missing."""
         joint, s = joint_bound(self.bound), self.bound.structure
         n = len(next(iter(self.draws.values())))
         particles = Particles(self._joint(self.bound), _no_proposals(joint))
@@ -281,36 +309,54 @@ class PlatedFit:
             table = log_factors(joint, particles, o.plate, window)[name]
             shape = [n, *(s.sizes[p] for p in s.chains[o.plate])]
             wide = table.movedim(axis, 0)
-            found[name] = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
+            values = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
+            found[name] = np.where(self._observed_cells(name), values, np.nan)
         return found
+
+    def _observed_cells(self, name: str) -> NDArray[np.bool_]:
+        """Whether there is an observation, with the shape of its plates."""
+        values = self._data(name)
+        depth = len(self.bound.structure.chains[self.bound.structure.observed[name].plate])
+        return np.asarray(~np.isnan(values.reshape(*values.shape[:depth], -1)).any(-1))
 
     def to_inference_data(self, *, rng: int = 0) -> Any:
         """Return posterior, log likelihood, predictions and data as ArviZ holds them.
 
-        ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1.
+        ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1. Data that are missing in part
+        have one dimension, ``NAME_cell``, of the cells that were observed, named by the members of
+        their plates: there is nothing else to leave out, or to compare predictions with.
         """
         s = self.bound.structure
-
-        def in_chains(values: FloatArray) -> FloatArray:
-            return values.reshape(self.chains, -1, *values.shape[1:])
-
+        coords = {p: list(self.names.get(p, range(n))) for p, n in s.sizes.items()}
         on = {x.name: x.plate for x in s.latents.values()} | s.inputs
-        on |= {name: o.plate for name, o in s.observed.items()}
-        observed = {name: self._data(name) for name in s.observed}
+        dims = {name: list(s.chains[plate]) for name, plate in on.items()}
+        cells: dict[str, NDArray[np.bool_]] = {}
+        for name, o in s.observed.items():
+            dims[name] = list(s.chains[o.plate])
+            seen = self._observed_cells(name)
+            if not seen.all():
+                cells[name], plates = seen, dims[name]
+                dims[name] = [f"{name}_cell"]
+                coords[f"{name}_cell"] = [
+                    ", ".join(str(coords[p][i]) for p, i in zip(plates, at, strict=True))
+                    for at in np.argwhere(seen).tolist()
+                ]
+
+        def kept(values: Mapping[str, FloatArray], before: int) -> dict[str, FloatArray]:
+            return {name: x[(slice(None),) * before + (cells[name],)] if name in cells else x
+                    for name, x in values.items()}  # fmt: skip
+
+        def in_chains(values: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+            return {name: x.reshape(self.chains, -1, *x.shape[1:]) for name, x in values.items()}
+
         groups = {
-            "posterior": {name: in_chains(x) for name, x in self.draws.items()},
-            "log_likelihood": {name: in_chains(x) for name, x in self.log_likelihood().items()},
-            "posterior_predictive": {
-                name: in_chains(x) for name, x in self.predictive(rng=rng).items()
-            },
-            "observed_data": observed,
+            "posterior": in_chains(self.draws),
+            "log_likelihood": in_chains(kept(self.log_likelihood(), 1)),
+            "posterior_predictive": in_chains(kept(self.predictive(rng=rng), 1)),
+            "observed_data": kept({name: self._data(name) for name in s.observed}, 0),
             "constant_data": {name: self._data(name) for name in s.inputs},
         }
-        return inference_data(
-            groups,
-            coords={p: list(self.names.get(p, range(n))) for p, n in s.sizes.items()},
-            dims={name: list(s.chains[plate]) for name, plate in on.items()},
-        )
+        return inference_data(groups, coords=coords, dims=dims)
 
     def to_frame(self, confidence_level: float = 0.95) -> pd.DataFrame:
         """Return one line per latent and member: mean, standard deviation, limits, diagnostics.
@@ -418,13 +464,9 @@ def average(
     share = _shares(sets)
     # Delta method for the log of a mean.
     error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
-    moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
-    pooled = {
-        g: pooled_weights(bound, g, sets, share)
-        for g in bound.structure.groups
-        if g not in proposals.exact
-    }
-    ess = {g: 1 / (w * w).sum(-1) for g, w in pooled.items()}
+    own = [g for g in bound.structure.groups if g not in proposals.exact]
+    moments, ess = summary(bound, sets, own)
+    pooled = {g: pooled_weights(bound, g, sets, share) for g in own}
     k_hat = {
         g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1]) for g, w in pooled.items()
     }
@@ -442,6 +484,16 @@ def average(
         bound=bound,
         sets=tuple(sets),
     )
+
+
+def summary(
+    bound: Bound, sets: list[WeighedSet], groups: Iterable[str]
+) -> tuple[dict[str, Moments], dict[str, FloatArray]]:
+    """Return moments of every latent, and effective particles of groups, per member."""
+    share = _shares(sets)
+    weights = {g: pooled_weights(bound, g, sets, share) for g in groups}
+    moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
+    return moments, {g: 1 / (w * w).sum(-1) for g, w in weights.items()}
 
 
 def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArray) -> Moments:
