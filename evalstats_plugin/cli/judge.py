@@ -2,110 +2,266 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import csv
+import io
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, takes, under
-from evalstats_plugin.cli.shell.running import Run, csv_rows, on_logs, text_of
-from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.runtime.files import number_in
+from evalstats_plugin.cli.shell.options import (
+    OF_ONE_SCORE,
+    OUTPUT,
+    POSITIVE,
+    Command,
+    Intervals,
+    LazyGroup,
+    Name,
+    file,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
+from evalstats_plugin.errors import SelectionError
 
-_labels = under("Labels")
+if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.judged import NextLabel
+    from evalstats_plugin.data.results import Results
+    from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.scores.judged import Label, Values
+
+_shown = under("What is estimated")
+
+POPULATIONS = ("new", "these")
+"""Values of `evalstats_plugin.comparisons.judged.Population`; a test compares."""
+
+LENGTH = "length"
+
+SECTIONS = {
+    "Judges": {
+        "score": (
+            f"{__name__}:score",
+            "Correct a judge's scores, and differences of models, by human labels (the default).",
+        ),
+        "label": (f"{__name__}:label", "Draw the answers that people should label next."),
+    }
+}
+
+
+class _Judge(LazyGroup):
+    """Takes anything but the name of a command for what is to be scored."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; paths or options right after the name are those of `score`."""
+        if args and args[0] not in (*self.list_commands(ctx), *ctx.help_option_names):
+            args = ["score", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Judge, sections=SECTIONS, no_args_is_help=True)
+def judge() -> None:
+    """Correct a model's grades of answers by people's labels on a part of them.
+
+    `judge PATHS --judge METRIC --labels FILE` is short for `judge score`.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Where the labels are."""
+    """What is estimated."""
 
-    judge: str = _labels(
-        "Metric of the judge, which scored all items.", required=True, metavar="METRIC"
+    baseline: str | None = _shown(
+        "Compare the others with this model instead of every pair.", metavar="MODEL"
     )
-    human: str | None = _labels(
-        "Metric of the human labels, which only some items have.", metavar="METRIC"
-    )
-    labels: str | None = _labels(
-        "Human labels from a CSV or JSONL file with the fields item and score.",
-        metavar="FILE", type=click.Path(),
+    items: Literal["new", "these"] = _shown(
+        "new: results are for new items like these; these: for the very items that the judge "
+        "scored, of which only those without a label are uncertain.",
+        default="new", type=Name("kind of items", POPULATIONS), metavar="new|these",
     )  # fmt: skip
+    feature: tuple[str, ...] = _shown(
+        "Metric of a number of the answers, such as their length, that a judge may prefer more "
+        "of; may be repeated. The length is looked up in logs that have the answers.",
+        default=(), metavar="METRIC",
+    )  # fmt: skip
+    explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
 @click.command(cls=Command)
+@takes("source", Labelled, judge={"required": True})
 @takes("asked", Options)
-@takes("intervals", Intervals, without=("method", "seed", "missing", *OF_ONE_SCORE))
+@takes("intervals", Intervals, without=("method", "missing", *OF_ONE_SCORE))
 @on_logs("intervals")
-def judge(run: Run, *, asked: Options, intervals: Intervals) -> None:
+def score(run: Run, *, source: Labelled, asked: Options, intervals: Intervals) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
 
     Prediction-powered inference (PPI++): the judge's mean, corrected by how it differs from the
-    labels. Pass the labels as a metric of the logs (--human) or from a file (--labels).
+    labels; the difference of every two models, with limits that hold for all pairs at once; how far
+    judges and people agree; and what a judge prefers. Pass the labels as a metric of the logs
+    (--human) or from a file (--labels). In a table, columns are metrics.
     """
-    from evalstats_plugin.report import text
-    from evalstats_plugin.scores.judged import HUMAN, prediction_powered
+    from evalstats_plugin.comparisons.judged import judge as judged_scores
+    from evalstats_plugin.report.judged import judged_view
+    from evalstats_plugin.scores.judged import HUMAN
 
-    if (asked.human is None) == (asked.labels is None):
-        both = "both --human and --labels are" if asked.human else "neither --human nor --labels is"
-        raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
-    labels = None if asked.labels is None else read_labels(asked.labels)
-    responses = run.read()
-    results = prediction_powered(
+    source.check(needed=True)
+    responses = _read(run, source, asked.feature)
+    labels = source.given(responses, some=bool(run.reading.models))
+    results = judged_scores(
         responses,
-        human=asked.human,
-        judge=asked.judge,
+        judge=source.judge,
+        human=source.human,
         labels=labels,
+        baseline=asked.baseline,
+        population=asked.items,
         confidence_level=intervals.confidence_level,
+        features=_features(run, responses, source, asked.feature, labels),
         measure=intervals.measures(responses, HUMAN),
+        rng=intervals.seed,
     )
     run.output.draw({"intervals": lambda: results})
-    how = {"judge": asked.judge, "confidence_level": intervals.confidence_level}
-    run.show(results, how, text.INTERVALS)
+    how = {
+        "judge": ", ".join(source.judge),
+        "items": asked.items,
+        "confidence_level": intervals.confidence_level,
+        "seed": intervals.seed,
+    }
+    run.show(results, how, judged_view(explain=asked.explain), {"items": "new", "seed": 0})
 
 
-def read_labels(path: str) -> dict[str, float]:
-    """Read labels by item id, from CSV with a heading or, by the ending .jsonl, lines of JSON.
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How many answers are drawn, and where they go."""
 
-    An empty score is an item without a label.
+    next: int = _shown(
+        "How many labels to ask for next, of all models together.",
+        default=50, type=POSITIVE, metavar="N",
+    )  # fmt: skip
+    to: str | None = file(
+        "File for the labels there are and the answers to label next (CSV): fill in the column "
+        "score, and pass it to --labels.",
+        metavar="FILE.csv",
+    )
 
-    Raises
-    ------
-    LogError
-        If the file cannot be read, lacks a field, or names an item twice.
+
+@click.command(cls=Command)
+@takes("source", Labelled, judge={"required": True})
+@takes("draw", Draw)
+@takes("intervals", Intervals, only=("limits", "seed"))
+@on_logs()
+def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> None:
+    """Draw the answers that people should label next, with known probabilities.
+
+    Answers are drawn more often where the judge is unsure: where it is off by the labels so far, or
+    its score is between the bounds, or several judges differ. The file records with which
+    probability, and `judge score` weighs labels by it. All models' answers to an item are drawn
+    together. The same seed draws the same answers.
     """
-    labels: dict[str, float] = {}
-    for number, row in _rows(path):
-        where = f"{path}, record {number}"
-        if "item" not in row or "score" not in row:
-            there = ", ".join(map(repr, row)) or "none"
-            msg = f"{where} has the fields {there}: each needs the fields 'item' and 'score'"
-            raise LogError(msg)
-        item, score = str(row["item"]), row["score"]
-        if score in (None, ""):
-            continue
-        if item in labels:
-            raise LogError(f"{where}: item {item!r} has a second label: keep one of them")
-        try:
-            labels[item] = number_in(score) if isinstance(score, str) else float(score)
-        except (TypeError, ValueError):
-            msg = f"{where}: score {score!r} is not a number: leave it empty if there is none"
-            raise LogError(msg) from None
-    return labels
+    from evalstats_plugin.comparisons.judged import next_labels
+    from evalstats_plugin.report.judged import NEXT
+    from evalstats_plugin.runtime.writing import check_output_path, write_bytes
+    from evalstats_plugin.scores.judged import HUMAN
+
+    source.check(needed=False)
+    if draw.to is not None:
+        check_output_path(draw.to, (".csv",), asked="--to")
+    responses = _read(run, source, ())
+    labels = source.given(responses, some=bool(run.reading.models))
+    found = next_labels(
+        responses,
+        draw.next,
+        judge=source.judge,
+        human=source.human,
+        labels=labels,
+        measure=intervals.measures(responses, HUMAN),
+        rng=intervals.seed,
+    )
+    if draw.to is not None:
+        write_bytes(Path(draw.to), _as_csv(found).encode())
+    run.show(found, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
 
 
-def _rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if Path(path).suffix != ".jsonl":
-        yield from enumerate(csv_rows(path, "labels"), 1)
-        return
-    lines = text_of(path, "labels").splitlines()
-    for number, line in enumerate(filter(str.strip, lines), 1):
-        try:
-            row: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise LogError(f"{path}, record {number}: not JSON: {error}") from error
-        if not isinstance(row, dict):
-            msg = f"{path}, record {number}: {line[:40]} is no object with 'item' and 'score'"
-            raise LogError(msg)
-        yield number, row  # pyright: ignore[reportUnknownVariableType] - checked on use
+def _as_csv(found: Results[NextLabel]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["item", "model", "task", "score", "probability"])
+    for row in found:
+        score = "" if row.score is None else f"{row.score!r}"
+        rows.writerow([row.item, row.model, row.task, score, f"{row.probability:.9g}"])
+    return text.getvalue()
+
+
+def _read(run: Run, source: Labelled, features: Sequence[str]) -> ResponseSet:
+    """Read what the paths name; of one table with such columns, these as metrics."""
+    wanted = [*source.judge, *([] if source.human is None else [source.human]), *features]
+    if not run.reading.columns and len(run.paths) == 1:
+        heading = _heading(Path(run.paths[0]))
+        if heading and set(source.judge) <= set(heading):
+            columns = tuple(("score", name) for name in wanted if name in heading)
+            run = replace(run, reading=replace(run.reading, columns=(columns,)))
+    return run.read()
+
+
+def _heading(path: Path) -> list[str]:
+    """Names of the columns of a small table of text; none of other files."""
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return []
+    with path.open("rb") as opened:
+        line = opened.readline(10_000).decode("utf-8-sig", "replace").strip("\r\n")
+    mark = max(",;\t", key=line.count)
+    names: list[str] = []
+    with suppress(csv.Error):
+        names += next(csv.reader([line], delimiter=mark), [""])
+    return names
+
+
+def _features(
+    run: Run,
+    responses: ResponseSet,
+    source: Labelled,
+    names: Sequence[str],
+    labels: Sequence[Label] | None,
+) -> dict[str, Values]:
+    """Numbers of the answers: metrics that were asked for, and the length where logs have it."""
+    from evalstats_plugin.data.responses import Selection
+    from evalstats_plugin.errors import few, no_such
+
+    found: dict[str, Values] = {}
+    for name in names:
+        wanted = Selection(metrics=(name,))
+        own = [r for r in responses if len(r.item_ids) and wanted.wants_metric(r.metric)]
+        if not own:
+            known = list(dict.fromkeys(r.metric for r in responses))
+            raise SelectionError(no_such("metric with item scores", name, known, few(known)))
+        found[name] = {
+            (r.model, r.task, str(item)): float(value)
+            for r in own
+            for item, value in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
+        }
+    if LENGTH not in found and (lengths := _lengths(run, responses, source, labels)):
+        found[LENGTH] = lengths
+    return found
+
+
+def _lengths(
+    run: Run, responses: ResponseSet, source: Labelled, labels: Sequence[Label] | None
+) -> Values:
+    """Characters of the labelled answers, of logs that have them."""
+    import numpy as np
+
+    from evalstats_plugin.data.responses import TABULAR, Selection
+    from evalstats_plugin.logs.texts import item_texts
+
+    wanted = Selection(metrics=(source.human or source.judge[0],))
+    of_logs = [r for r in responses if wanted.wants_metric(r.metric) and len(r.item_ids)]
+    of_logs = [r for r in of_logs if r.source.harness != TABULAR]
+    items: dict[str, set[str]] = {}
+    given = {one.item for one in labels or ()}
+    for r in of_logs:
+        own = {str(item) for item in r.item_ids[~np.isnan(r.item_means)].tolist()}
+        items.setdefault(r.task, set()).update(own if labels is None else own & given)
+    texts = item_texts(of_logs, items, run.plugins, longest=None)
+    found = {place: float(len(text.answer)) for place, text in texts.items() if text.answer}
+    return found if len(set(found.values())) > 1 else {}

@@ -229,7 +229,7 @@ def _of_adaptive(responses: Responses) -> Cell:
     there = np.isfinite(means)
     n = int(there.sum())
     kind = "" if responses.predicted and responses.predicted.estimate is not None else ", no score"
-    asked = f"mean of the {counted(n, 'item')} asked, chosen for their information{kind}"
+    asked = f"mean of the {counted(n, 'item')} asked, no simple random sample of all{kind}"
     notes = (f"{asked}: {means[there].mean():.3f}",) if n else ()
     return Cell(responses=responses, kind=None, n=n, notes=(*responses.notes, *notes))
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.cli.judge import read_labels
+from evalstats_plugin.cli.shell.running import read_labels
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.scores.control_variate import control_variate
+from evalstats_plugin.scores.judged import Label
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
@@ -57,7 +58,7 @@ def test_labels_and_a_judge(run: Run, tmp_path: Path) -> None:
 
     assert 60 == logged["results"][0]["n_items"]
     assert ("ppi++", "human", 12) == (row["method"], row["metric"], row["n_items"])
-    assert "12 human labels, a random part of 60 items scored by acc" in row["notes"][-1]
+    assert (12, 60, "acc,none") == (row["n_items"], row["n_judged"], row["judge"])
     table = run(*arguments, "--labels", labels).stdout
     assert max(len(line) for line in table.splitlines()) <= 80
 
@@ -67,7 +68,7 @@ def test_labels_may_be_lines_of_json(tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text('{"item": 3, "score": 0.5}\n\n{"item": "x", "score": null, "by": "me"}\n')
 
-    assert {"3": 0.5} == read_labels(str(file))
+    assert [Label("3", 0.5)] == read_labels(str(file))
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,117 @@ def test_conflicting_options_are_refused(
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def _verdicts(folder: Path) -> Path:
+    """Write a table of two models' answers: two judges, labels of some, lengths."""
+    rng = np.random.default_rng(3)
+    rows = ["model,task,item,gpt,claude,label,length"]
+    for model, ability in (("llama", 0.0), ("qwen", 1.5)):
+        latent = ability + rng.normal(size=120)
+        length = rng.normal(size=120)
+        gpt = latent + 0.3 * rng.normal(size=120) + 0.8 * length > 0
+        claude = np.where(rng.random(120) < 0.85, latent > 0, latent <= 0)
+        rows += [
+            f"{model},chat,{j},{int(gpt[j])},{int(claude[j])},"
+            f"{int(latent[j] > 0) if j < 50 else ''},{200 + 40 * length[j]:.0f}"
+            for j in range(120)
+        ]
+    file = folder / "verdicts.csv"
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def test_a_table_of_verdicts_is_read_as_it_is(run: Run, tmp_path: Path) -> None:
+    """Columns are metrics; scores, the difference, agreement and bias stand in 80 columns."""
+    table = _verdicts(tmp_path)
+    asked = ("judge", table, "--judge", "gpt", "--judge", "claude", "--human", "label")
+    done = run(*asked, "--feature", "length", "--explain")
+    found = json.loads(run(*asked, "--feature", "length", "--format", "json").stdout)
+
+    assert 0 == done.returncode
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    for text in ("qwen is better than llama", "chat: agreement", "human – gpt", "bias of claude"):
+        assert text in done.stdout
+    assert ["llama", "qwen"] == [row["model"] for row in found["results"]]
+    assert 1 == len(found["differences"])
+    assert 3 == len(found["agreement"])
+    assert {"length", "score", "llama", "qwen"} == {row["feature"] for row in found["bias"]}
+    assert 0 == run(*asked, "--format", "markdown").returncode
+    assert 0 == run(*asked, "--format", "csv", "--items", "these").returncode
+
+
+def test_labels_are_asked_for_filled_in_and_used(run: Run, tmp_path: Path) -> None:
+    """From a plan without labels to corrected scores, with the probabilities of the plan."""
+    table, plan = _verdicts(tmp_path), tmp_path / "plan.csv"
+    asked = ("judge", "label", table, "--judge", "gpt", "--next", "40", "--to", plan)
+    done = run(*asked)
+    head, *rows = plan.read_text().splitlines()
+
+    assert 0 == done.returncode
+    assert "40 answers to label of 20 items, by each of 2 models; 0 have a label." in done.stdout
+    assert "item,model,task,score,probability" == head
+    assert 40 == len(rows)
+    plan.write_text("\n".join([head, *(row.replace(",,", ",yes,") for row in rows[:20]),
+                               *(row.replace(",,", ",no,") for row in rows[20:])]))  # fmt: skip
+    found = run("judge", table, "--judge", "gpt", "--labels", plan, "--format", "json")
+    assert [20, 20] == [row["n_items"] for row in json.loads(found.stdout)["results"]]
+    again = run(*asked[:-1], tmp_path / "more.csv", "--labels", plan)
+    assert "40 answers to label of 20 items, by each of 2 models; 40 have a label." in again.stdout
+
+
+def test_other_commands_say_what_a_judge_is_worth(run: Run, tmp_path: Path) -> None:
+    """Beside the judge's own scores: report, its page, table, and annotated logs."""
+    labels, page, copies = (tmp_path / name for name in ("l.csv", "p.html", "copies"))
+    labels.write_text("item,score\n" + "".join(f"{i},{i % 2}\n" for i in range(0, 60, 3)))
+    given = (LOGS / "models__m2", "-t", "es_bin", "--judge", "acc", "--labels", labels)
+    said = "by 20 human labels (ppi++)"
+    report = run("report", *given, "-m", "acc", "--html", page)
+    table = run("table", *given, "-m", "acc")
+    annotated = run("annotate", *given, "-o", copies)
+
+    assert [0, 0, 0] == [done.returncode for done in (report, table, annotated)]
+    for text in (report.stdout, table.stdout):
+        assert said in " ".join(text.split())
+    assert said in page.read_text()
+    assert any("judged 0." in path.read_text() for path in copies.rglob("results*.json"))
+
+
+def test_an_inspect_log_of_a_model_that_grades_is_read_as_it_is(run: Run, tmp_path: Path) -> None:
+    """Labels name their models; the one without any is left out, and the note says so."""
+    logs = LOGS.parents[2] / "inspect_ai" / "0.3.285" / "models"
+    rows = [f"{i},mockllm/{m},{(i + len(m)) % 2}" for m in ("alpha", "gamma") for i in range(1, 25)]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(["item,model,score", *rows]))
+    given = ("--judge", "rubric:correct", "--labels", labels)
+    done = run("judge", logs, "-t", "rubric_task", *given)
+
+    assert 0 == done.returncode
+    assert "without human labels, left out: mockllm/beta, mockllm/delta" in done.stdout
+    assert "alpha" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("item,score\n1,1", "say in a column 'model' which one each label is of"),
+        ("item,model,score\n1,lama,1", "no model that the judge scored is called 'lama'"),
+        ("item,model,score\n900,llama,1", "has 1 human label; label at least 5 items"),
+        ("item,model,score\n" + "\n".join(f"{i},llama,7" for i in range(6)), "beyond the scale"),
+        ("item,model,score\n" + "\n".join(f"x{i},llama,1" for i in range(6)), "none of them the"),
+        ("item,model,score\n1,llama,great", "score 'great' is not a number"),
+        ("item,model,score,probability\n1,llama,1,often", "probability 'often' is not a number"),
+    ],
+)
+def test_labels_that_fit_nothing_end_with_exit_code_2(
+    run: Run, tmp_path: Path, rows: str, message: str
+) -> None:
+    """One line that says what to do."""
+    labels = tmp_path / "labels.csv"
+    labels.write_text(rows)
+    bounds = ("--bounds", "human=0,1")
+    done = run("judge", _verdicts(tmp_path), "--judge", "gpt", "--labels", labels, *bounds)
+
+    assert 2 == done.returncode
+    assert message in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines())

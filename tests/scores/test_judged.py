@@ -9,10 +9,10 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source
+from evalstats_plugin.comparisons.judged import JudgedScores, judge
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.scores.judged import METHOD, prediction_powered
-from evalstats_plugin.scores.rows import Intervals
+from evalstats_plugin.scores.judged import METHOD
 from evalstats_plugin.stats.survey import ppi
 
 
@@ -35,27 +35,27 @@ def _both(n: int = 40) -> list[Responses]:
     return [_responses("human,strict", labels), _responses("llm_judge", judged)]
 
 
-def _run(responses: list[Responses], **more: object) -> Intervals:
+def _run(responses: list[Responses], **more: object) -> JudgedScores:
     given: dict[str, object] = {"human": "human", "judge": "llm_judge", **more}
-    return prediction_powered(responses, **given)  # pyright: ignore[reportArgumentType]
+    return judge(responses, **given)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_judge_sharpens_few_labels() -> None:
     """The numbers of the formula, around the truth, and what they rest on."""
     truth, labels, judged = _data()
-    found = ppi(labels, judged, bounds=(0, 1), confidence_level=0.95)
+    found = ppi([labels], [judged], bounds=(0, 1), confidence_level=0.95)
     (row,) = _run(_both())
 
     assert (METHOD, 40, "human,strict") == (row.method, row.n_items, row.metric)
-    assert (float(found.estimate), *map(float, found.interval)) == pytest.approx(
+    assert (found.estimate[0], *(limit[0] for limit in found.interval)) == pytest.approx(
         (row.estimate, row.low, row.high), abs=1e-12
     )
     assert row.low <= truth.mean() <= row.high  # pyright: ignore[reportOptionalOperand]
-    assert len(row.notes) == 1
-    assert row.notes[0].startswith(
-        "40 human labels, a random part of 400 items scored by llm_judge, whose weight is λ = 0."
-    )
-    assert "worth ×" in row.notes[0]
+    assert (40, 400, "llm_judge", ()) == (row.n_items, row.n_judged, row.judge, row.notes)
+    assert row.judged == pytest.approx(judged.mean(), abs=1e-12)
+    assert 0 < (row.weight or 0) < 1 < (row.worth or 0)
+    assert 50 == row.n_more
+    assert (row.half_width_more or 0) < (row.high - row.low) / 2  # pyright: ignore[reportOptionalOperand]
 
 
 def test_labels_may_come_from_elsewhere() -> None:
@@ -63,9 +63,11 @@ def test_labels_may_come_from_elsewhere() -> None:
     _, labels, judged = _data()
     known = {str(i): float(x) for i, x in enumerate(labels) if not np.isnan(x)}
     (metric,) = _run(_both())
-    (row,) = prediction_powered([_responses("llm_judge", judged)], judge="llm_judge", labels=known)
+    (row,) = judge([_responses("llm_judge", judged)], judge="llm_judge", labels=known)
 
-    assert (metric.estimate, metric.low, metric.high) == (row.estimate, row.low, row.high)
+    assert (metric.estimate, metric.low, metric.high) == pytest.approx(
+        (row.estimate, row.low, row.high), abs=1e-12
+    )
     assert "human" == row.metric
 
 
@@ -146,7 +148,7 @@ def test_labels_of_one_model_do_not_serve_two() -> None:
     two = [_responses("llm_judge", judged, model=m) for m in "ab"]
 
     with pytest.raises(DesignError, match="one model's answers"):
-        prediction_powered(two, judge="llm_judge", labels={"1": 1.0})
+        judge(two, judge="llm_judge", labels={"1": 1.0})
 
 
 def test_human_and_judge_must_meet() -> None:

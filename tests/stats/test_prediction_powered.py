@@ -36,18 +36,92 @@ def as_items(counts, n_unlabelled, passed):
     return np.hstack([labels, unlabelled]), np.hstack([judged, rest])
 
 
-def test_it_is_ppi_plus_plus():
-    """Angelopoulos, Duchi, Zrnic 2023: the mean and its power-tuned weight, written as there."""
+def test_it_is_ppi_plus_plus_with_cross_fitting():
+    """Angelopoulos, Duchi, Zrnic 2023, eq. 9 in terms of all items; each slope without the item."""
     labels, judged = drawn(30, 500)
-    y, f, rest = labels[:30], judged[:30], judged[30:]
-    weight = np.cov(y, f)[0, 1] / ((1 + 30 / 470) * f.var(ddof=1))
-    expected = weight * rest.mean() + (y - weight * f).mean()
-    found = survey.ppi(labels, judged, **UNIT)
+    y, f = labels[:30], judged[:30]
+    without = np.arange(30)[:, None] != np.arange(30)
+    slopes = np.array([np.polyfit(f[keep], y[keep], 1)[0] for keep in without])
+    rest = y - slopes * (f - judged.mean())
+    found = survey.ppi([labels], [judged], **UNIT)
 
-    assert float(found.power) == pytest.approx(weight, rel=1e-12)
-    assert float(found.estimate) == pytest.approx(expected, rel=1e-12)
+    assert float(found.power[0]) == pytest.approx(slopes.mean(), rel=1e-9)
+    assert float(found.estimate[0]) == pytest.approx(rest.mean(), rel=1e-9)
     assert (30, 500) == (found.n, found.population)
     assert found.gain > 1.3
+
+
+def test_it_agrees_with_ppi_py_but_for_the_cross_fitting():
+    """ppi-python 0.2.3, `ppi_mean_pointestimate` and `ppi_mean_ci`, on 25 labels of 60 items."""
+    rng = np.random.default_rng(7)
+    quality = rng.normal(size=60)
+    labels = (quality > -0.3) * 1.0
+    judged = (1 / (1 + np.exp(-(2 * quality + rng.normal(size=60))))).round(3)
+    expected, low, high = 0.58499607, 0.42911391, 0.74087823
+    known = np.where(np.arange(60) < 25, labels, np.nan)
+    y, f, rest = labels[:25], judged[:25], judged[25:]
+    weight = np.cov(y, f, ddof=0)[0, 1] / ((1 + 25 / 35) * judged.var(ddof=1))
+    error = np.sqrt((weight * rest).var() / 35 + (y - weight * f).var() / 25)
+    found = survey.ppi([known], [judged], **UNIT)
+
+    # The published formulas, which the study compares with ours.
+    estimate = weight * rest.mean() + (y - weight * f).mean()
+    half = stats.norm.ppf(0.975) * error
+    assert (estimate, estimate - half, estimate + half) == pytest.approx(
+        (expected, low, high), abs=1e-8
+    )
+    assert float(found.estimate[0]) == pytest.approx(expected, abs=0.01)
+    assert found.interval.high[0] - found.interval.low[0] > high - low
+
+
+def test_slopes_without_a_cluster_are_those_of_the_other_items():
+    """Of the other clusters alone, and corrected for the items that are not sampled."""
+    rng = np.random.default_rng(4)
+    y, f = rng.normal(size=(2, 2, 24))
+    clusters = np.arange(24) // 4
+    y[:, 20:] = np.nan
+    found = survey.cross_fitted(y, f, clusters=clusters, finite=True)
+    others = slice(4, 20)
+    slope = np.polyfit(f[0, others], y[0, others], 1)[0]
+    mean = np.nanmean(found.scores[0])
+    own = y[0, 0] - slope * (f[0, 0] - f[0].mean())
+
+    assert found.scores[0, 0] == pytest.approx(mean + np.sqrt(4 / 24) * (own - mean), rel=1e-9)
+
+
+def test_models_that_are_compared_have_the_slope_of_their_differences():
+    """Of two models, PPI's slope for the mean difference; one for both, without the item."""
+    rng = np.random.default_rng(4)
+    y, f = rng.normal(size=(2, 2, 24))
+    y[:, 20:] = np.nan
+    found = survey.cross_fitted(y, f, shared=True, finite=True)
+    x, d = (np.diff(v[:, :20], axis=0)[0] for v in (f, y))
+    slopes = [np.polyfit(np.delete(x, j), np.delete(d, j), 1)[0] for j in range(20)]
+    rest = d - np.array(slopes) * (x - np.diff(f.mean(axis=1)))
+
+    assert found.slope[0] == found.slope[1] == pytest.approx(np.mean(slopes), rel=1e-9)
+    assert np.nanmean(np.diff(found.scores, axis=0)) == pytest.approx(rest.mean(), rel=1e-9)
+
+
+def test_labels_of_all_items_are_left_as_they_are():
+    """Whatever the judge says."""
+    y, f = np.random.default_rng(4).normal(size=(2, 2, 24))
+
+    assert np.allclose(survey.cross_fitted(y, f).scores, y, rtol=0, atol=1e-12)
+
+
+def test_probabilities_make_up_for_answers_that_were_looked_at_more_often():
+    """Hájek's mean: weights of 1 / probability; the plain mean is far off."""
+    rng = np.random.default_rng(2)
+    truth = 1.0 * (np.arange(4000) % 4 == 0)
+    chance = np.where(truth > 0, 0.4, 0.05)
+    labels = np.where(rng.random(4000) < chance, truth, np.nan)
+    flat = np.zeros(4000)
+    weighted = survey.ppi([labels], [flat], probabilities=[chance], **UNIT)
+    plain = survey.ppi([labels], [flat], **UNIT)
+
+    assert abs(weighted.estimate[0] - 0.25) < 0.06 < plain.estimate[0] - 0.5
+    assert weighted.interval.low[0] < 0.25 < weighted.interval.high[0]
 
 
 @pytest.mark.parametrize("truth", [0.8, 0.95, 0.98])
@@ -75,39 +149,39 @@ def test_twenty_labels_of_a_strong_model_cover(truth):
 def test_a_judge_that_says_always_the_same_changes_nothing():
     """The labels alone, and weight 0."""
     labels, judged = drawn(30, 500)
-    found = survey.ppi(labels, np.ones_like(judged), **UNIT)
+    found = survey.ppi([labels], [np.ones_like(judged)], **UNIT)
 
-    assert 0.0 == float(found.power)
-    assert float(labels[:30].mean()) == float(found.estimate)
-    assert float(found.gain) == pytest.approx(1, rel=1e-12)
+    assert 0.0 == float(found.power[0])
+    assert float(labels[:30].mean()) == float(found.estimate[0])
+    assert float(found.gain[0]) == pytest.approx(1, rel=1e-12)
 
 
 def test_labels_of_all_items_leave_nothing_to_the_judge():
     """Weight 0, the mean of the labels."""
     labels, judged = drawn(200, 200)
-    found = survey.ppi(labels, judged, **UNIT)
+    found = survey.ppi([labels], [judged], **UNIT)
 
-    assert 0.0 == float(found.power)
-    assert float(labels.mean()) == pytest.approx(float(found.estimate), abs=1e-12)
+    assert 0.0 == float(found.power[0])
+    assert float(labels.mean()) == pytest.approx(float(found.estimate[0]), abs=1e-12)
 
 
 def test_scales_of_labels_and_judge_do_not_matter():
     """Grades from 1 to 5 and points of 100; without bounds only the interval's shape differs."""
     labels, judged = drawn(40, 300)
-    one = survey.ppi(labels, judged, **UNIT)
-    other = survey.ppi(1 + 4 * labels, 100 - 100 * judged, bounds=(1, 5), confidence_level=0.95)
-    unbounded = survey.ppi(1 + 4 * labels, judged, bounds=None, confidence_level=0.95)
+    one = survey.ppi([labels], [judged], **UNIT)
+    other = survey.ppi([1 + 4 * labels], [100 - 100 * judged], bounds=(1, 5), confidence_level=0.95)
+    unbounded = survey.ppi([1 + 4 * labels], [judged], bounds=None, confidence_level=0.95)
 
-    assert float(other.estimate) == pytest.approx(1 + 4 * float(one.estimate), rel=1e-12)
+    assert float(other.estimate[0]) == pytest.approx(1 + 4 * float(one.estimate[0]), rel=1e-12)
     assert np.allclose(other.interval, 1 + 4 * np.array(one.interval), rtol=1e-12, atol=0)
-    assert float(other.std_error) == pytest.approx(4 * float(one.std_error), rel=1e-12)
-    assert float(other.power) == pytest.approx(-4 / 100 * float(one.power), rel=1e-12)
-    assert float(unbounded.estimate) == pytest.approx(float(other.estimate), rel=1e-12)
+    assert float(other.std_error[0]) == pytest.approx(4 * float(one.std_error[0]), rel=1e-12)
+    assert float(other.power[0]) == pytest.approx(-4 / 100 * float(one.power[0]), rel=1e-12)
+    assert float(unbounded.estimate[0]) == pytest.approx(float(other.estimate[0]), rel=1e-12)
     low, high = unbounded.interval
-    assert float(low + high) == pytest.approx(2 * float(unbounded.estimate), rel=1e-12)
+    assert float((low + high)[0]) == pytest.approx(2 * float(unbounded.estimate[0]), rel=1e-12)
 
 
 def test_labels_out_of_bounds_are_refused():
     """By name."""
     with pytest.raises(ValueError, match="labels must lie within"):
-        survey.ppi([2.0] * 5, [1.0] * 5, **UNIT)
+        survey.ppi([[2.0] * 5], [[1.0] * 5], **UNIT)
