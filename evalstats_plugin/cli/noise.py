@@ -1,0 +1,41 @@
+"""``evalstats-plugin noise``: by how much a score moves when nothing changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import click
+
+from evalstats_plugin.cli.shell.options import Command, level, takes
+from evalstats_plugin.cli.shell.running import Run, on_logs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How sure the least difference is."""
+
+    confidence_level: float = level()
+
+
+@click.command(
+    cls=Command,
+    examples={
+        "logs/": "Repeated runs, or runs with several epochs, of any models",
+        "logs/ --task gsm8k --metric acc": "One task under one metric",
+    },
+)
+@takes("asked", Options)
+@on_logs()
+def noise(run: Run, *, asked: Options) -> None:
+    """Say by how much two runs of the same model differ, and what would help.
+
+    PATHS hold logs with several epochs, or several runs of one model on one task, all of which are
+    used. The variance of an answer is taken apart into items, repeats in one run, and runs.
+    """
+    from evalstats_plugin.report.noise import NOISE
+    from evalstats_plugin.scores.noise import noise as of_runs
+
+    reading = replace(run.reading, runs="all")
+    responses = replace(run, reading=reading).read(repeats=True)
+    results = of_runs(responses, confidence_level=asked.confidence_level)
+    run.show(results, {"confidence_level": asked.confidence_level}, NOISE)

@@ -1,0 +1,236 @@
+"""How much a score moves when nothing changes: items, repeats and runs of one model taken apart.
+
+An answer's variance has three parts: between items, between repeats of an item in one run, and
+between runs of an item (another day, server or judge). Two runs on the same items differ by the
+last two alone, so that their difference has a variance of its own, smaller than that of two
+samples of items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.matrix import stack_epochs
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results, finite, grouped
+from evalstats_plugin.data.runs import run_of, undated, without_copies
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.scores.epochs import variance_parts
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.clustered import epoch_noise
+from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.means import moments, t_quantile
+
+SHIFTED = 0.05
+"""P-value up to which a note says that runs differ by more than their answers."""
+
+_SAME = 1e-9
+"""Scores that differ by no more are equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseRow:
+    """How much one model's score on one task moves from run to run.
+
+    Shares are of the variance of a single answer; None where the logs cannot tell.
+    """
+
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "n_runs", "n_repeats", "estimate",
+        "least_difference", "share_flipped", "std_error", "std_error_more_repeats",
+        "std_error_more_items",
+    )  # fmt: skip
+
+    model: str
+    task: str
+    metric: str
+    n_items: int
+    """Items that every run answered."""
+    n_runs: int
+    n_repeats: int
+    """Answers to an item in one run."""
+    estimate: float | None
+    share_items: float | None
+    share_repeats: float | None
+    """Chance in one run; with one answer in each run, together with what runs differ by."""
+    share_runs: float | None
+    run_std: float | None
+    """Standard deviation of a run's score on the same items."""
+    least_difference: float | None
+    """Difference of two runs of the same model that chance reaches with probability 1 - level;
+    None where no answer changed."""
+    share_flipped: float | None
+    """Probability that two answers to an item have different scores."""
+    shift_p_value: float | None
+    """Of runs with one mean, given how their items vary; None for one run."""
+    std_error: float | None
+    """Of the score as one of a sample of items, all answers taken together."""
+    std_error_more_repeats: float | None
+    """With twice as many answers to each item."""
+    std_error_more_items: float | None
+    """With twice as many items."""
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def buy(self) -> str:
+        """``"repeats"`` where they gain as much as items, to a twentieth, else ``"items"``."""
+        repeats, items = self.std_error_more_repeats, self.std_error_more_items
+        return "repeats" if repeats and items and repeats <= 1.05 * items else "items"
+
+
+def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Results[NoiseRow]:
+    """Say by how much two runs of the same model differ, and what more items or repeats gain.
+
+    Parameters
+    ----------
+    responses
+        Means of item scores, with several epochs, or several runs of one model on one task, which
+        ``read(..., runs="all")`` keeps apart.
+    confidence_level
+        Of the least difference that means anything.
+
+    Returns
+    -------
+    A row for each model, task and metric. Variance components are those of the analysis of
+    variance [SCM92]_; the least difference is √2 times Student's quantile times a run's standard
+    deviation; standard errors are those of `variance_parts`, by which `power` plans.
+
+    Raises
+    ------
+    DesignError
+        Where nothing was answered twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evalstats_plugin import ResponseMatrix
+    >>> rng = np.random.default_rng(0)
+    >>> right = rng.random((1, 200, 4)) < rng.uniform(0.2, 1.0, (1, 200, 1))
+    >>> (row,) = noise(ResponseMatrix.from_array(right * 1.0, models=["m"], metric="acc"))
+    >>> print(f"{row.least_difference:.3f} {row.share_flipped:.2f} {row.buy}")
+    0.044 0.41 items
+    """
+    tail_probability(confidence_level)
+    listed, notes = as_list(responses)
+    kept, about_copies = without_copies(listed)
+    usable = [undated(r.as_epochs) for r in kept]
+    usable = [r for r in usable if len(r.item_ids) and r.aggregation == "mean"]
+    rows: list[NoiseRow] = []
+    once: list[str] = []
+    for each in grouped(usable, lambda r: (r.model, r.task, r.metric)).values():
+        # A run of a task in two groups is one.
+        runs = [own[0] for own in grouped(each, run_of).values()]
+        (together,) = stack_epochs(runs)
+        answers = _of_all_runs(together, len(runs))
+        if len(answers) < 2 or not (len(runs) > 1 or _has_repeats(answers)):
+            once.append(f"{runs[0].task} by {runs[0].model}")
+            continue
+        rows.append(_row(together, answers, confidence_level))
+    if not rows:
+        raise DesignError(
+            "no model answered two items or more twice: log several epochs, or give several runs "
+            "of one model on one task"
+        )
+    alone = few(list(dict.fromkeys(once)))
+    told = [f"answered once, nothing said of their noise: {alone}"] if once else []
+    return Results(tuple(rows), (*notes, *about_copies, *told))
+
+
+def _of_all_runs(together: Responses, n_runs: int) -> FloatArray:
+    """Answers to the n items that every run has, shape (n, K, R), NaN where one is missing."""
+    answers = together.scores.reshape(len(together.item_ids), n_runs, -1)
+    n_answers = (~np.isnan(answers)).sum(axis=2)
+    return answers[n_answers.min(axis=1, initial=1) > 0]
+
+
+def _has_repeats(answers: FloatArray) -> bool:
+    return bool(((~np.isnan(answers)).sum(axis=2) > 1).any())
+
+
+def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
+    special: Any = import_module("scipy.special")
+    n, n_runs, n_repeats = answers.shape
+    variance, of_mean = epoch_noise(answers.reshape(-1, n_repeats))
+    # Of an answer in one run, and of the mean of an item there; NaN without repeats.
+    within, of_repeats = (float(moments(x).mean) for x in (variance, of_mean))
+    means: FloatArray = moments(answers).mean
+    df = int(np.maximum((~np.isnan(answers)).sum(axis=2) - 1, 0).sum())
+    p_value, notes = None, list[str]()
+    if n_runs > 1:
+        rest = means - means.mean(axis=1, keepdims=True) - means.mean(axis=0) + means.mean()
+        df = (n - 1) * (n_runs - 1)
+        of_run = float((rest**2).sum() / df)
+        between_runs = n * np.square(means.mean(axis=0) - means.mean()).sum() / (n_runs - 1)
+        ratio = between_runs / of_run if of_run > 0 else 0.0
+        p_value = float(special.fdtrc(n_runs - 1, df, float(ratio)))
+        if of_run > 0 and p_value <= SHIFTED:
+            notes.append(
+                f"its runs differ by more than their answers do (p {p_value:.2g}): something else "
+                "changed"
+            )
+    else:
+        of_run = of_repeats
+    std = float(np.sqrt(of_run / n))
+    flipped = _flipped(answers.reshape(n, -1))
+    if flipped == 0:
+        most = 1 - (1 - level) ** (1 / n)
+        notes.append(
+            f"no answer changed: fewer than {100 * most:.1f} % of items flip ({100 * level:g} %)"
+        )
+    if n_lacking := len(together.item_ids) - n:
+        notes.append(f"{counted(n_lacking, 'item')} not answered in every run: left out")
+    t = float(t_quantile(np.asarray(float(max(df, 1))), confidence_level=level))
+    (parts,) = variance_parts([together])
+    if n_runs > 1 and np.isfinite(within):
+        # Items, repeats, and runs of an item beyond what their repeats explain.
+        of_items = float(means.mean(axis=1).var(ddof=1)) - of_run / n_runs
+        each = np.maximum([of_items, within, of_run - of_repeats], 0.0)
+        shares = [finite(x) for x in each / each.sum()] if each.any() else [None] * 3
+    else:
+        chance = parts.share_within
+        shares = [None if chance is None else 1 - chance, chance, None]
+    return NoiseRow(
+        model=together.model,
+        task=together.task,
+        metric=together.metric,
+        n_items=n,
+        n_runs=n_runs,
+        n_repeats=n_repeats,
+        estimate=finite(float(means.mean())),
+        share_items=shares[0],
+        share_repeats=shares[1],
+        share_runs=shares[2],
+        run_std=finite(std),
+        least_difference=finite(t * np.sqrt(2) * std) if flipped else None,
+        share_flipped=finite(flipped),
+        shift_p_value=p_value,
+        std_error=parts.std_error,
+        std_error_more_repeats=parts.std_error_more_epochs,
+        std_error_more_items=parts.std_error_more_items,
+        confidence_level=level,
+        notes=tuple(notes),
+    )
+
+
+def _flipped(scores: FloatArray) -> float:
+    """Mean over items of the share of pairs of answers with different scores."""
+    ranked = np.sort(scores, axis=1)  # NaN last, each apart from the others
+    m = (~np.isnan(ranked)).sum(axis=1)
+    new = np.ones(ranked.shape, dtype=np.bool_)
+    new[:, 1:] = ~(np.abs(np.diff(ranked, axis=1)) <= _SAME)
+    # Pairs of equal answers: with j equal ones before it, an answer adds j.
+    run = np.zeros(len(ranked))
+    equal = np.zeros(len(ranked))
+    for column in range(ranked.shape[1]):
+        run = np.where(new[:, column], 0.0, run + 1)
+        equal += run
+    pairs = m * (m - 1) / 2
+    some = pairs > 0
+    shares: FloatArray = 1 - equal[some] / pairs[some]
+    return float(shares.mean()) if some.any() else np.nan
