@@ -20,12 +20,13 @@ from evalstats_plugin.ranking.thurstone.design import (
     Inverse,
     Prior,
     Sites,
+    Slopes,
     bounds,
     information,
     inverse_of,
+    slopes,
     variances,
 )
-from evalstats_plugin.ranking.thurstone.truncated import Slopes, slopes
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.newton import Convergence, newton
 

@@ -35,6 +35,7 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     laplace,
 )
 from evalstats_plugin.ranking.thurstone.design import (
+    LOG_ROOT_2PI,
     Answers,
     Prior,
     Sites,
@@ -43,6 +44,8 @@ from evalstats_plugin.ranking.thurstone.design import (
     difference_rows,
     entries,
     inverse_of,
+    log_ndtr,
+    log_probability,
     prior_of,
     sites_of,
     usable_contests,
@@ -54,11 +57,6 @@ from evalstats_plugin.ranking.thurstone.exact import (
     Normal,
     integrate,
     symmetry_of,
-)
-from evalstats_plugin.ranking.thurstone.truncated import (
-    LOG_ROOT_2PI,
-    log_ndtr,
-    log_probability,
 )
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.ranking.thurstone.truncated import (
+from evalstats_plugin.ranking.thurstone.design import (
     log_probability,
     slopes,
 )
