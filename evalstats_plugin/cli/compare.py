@@ -35,7 +35,7 @@ Probabilities = Literal["alone", "shrunk"]
 _MOST_ITEMS = 10
 """Items shown to people; JSON and CSV have all."""
 
-_WHAT = "What is compared"
+_WHAT = "Comparison"
 _compared = under(_WHAT)
 
 
@@ -77,17 +77,25 @@ class Options:
         default=False,
     )
     details: bool = under(OUTPUT)(
-        "Also print standard errors, correlations of question scores, wins, ties and losses, which "
-        "CSV and JSON always have.",
+        "Print every pair on every task with limits, p and P(better); standard errors, "
+        "correlations of question scores, wins, ties and losses. CSV and JSON always have them.",
         default=False,
     )
     all_pairs: bool = under(OUTPUT)(
-        "Print every pair; those of more than 10 models are summed up as possible ranks otherwise.",
+        "Print every pair; of more than 5 models only those that are apart are otherwise, of more "
+        "than 10 possible ranks.",
         default=False,
     )
+    explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --models llama,qwen": "Is one of two models better",
+        "logs/ --baseline llama --format markdown": "Each model beside a baseline, for a page",
+    },
+)
 @takes("asked", Options)
 @takes("intervals", Intervals, without=OF_ONE_SCORE)
 @on_logs("comparisons")
@@ -96,10 +104,9 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
     PATHS are results files, folders or patterns; together they hold two models or more.
 
-    The intervals are confidence intervals that hold for all pairs of a family at once, and belong
-    to p, adj. and the verdict: better or worse where 0 is outside the interval, unclear where it is
-    inside. Unclear is no proof that models are equal. A single pair has a Bayesian credible
-    interval if its method has a prior. P(better) looks at one pair alone, or is shrunk over all.
+    The answer comes first: over all tasks where they have a score together, then task by task.
+    Limits and p hold for all pairs of a family at once and agree: a model is better or worse where
+    0 is outside the limits. That models cannot be told apart is no proof that they are equal.
     """
     from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
     from evalstats_plugin.comparisons.compare import compare as compare_models
@@ -136,8 +143,25 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
         rng=intervals.seed,
     )
     run.output.draw({"comparisons": lambda: results})
+    about, usual = _about(asked, intervals), _about(Options(), Intervals())
+    usual.pop("seed")
+    if not (two and every):
+        view = comparisons.comparisons_view(
+            all_pairs=asked.all_pairs, details=asked.details, explain=asked.explain
+        )
+        run.show(results, about, view, usual)
+        return
+    from evalstats_plugin.logs.texts import compare_items
+
+    most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
+    found = compare_items(every, *two, most=most, plugins=run.plugins)
+    run.show(found, about, comparisons.items_view(results), usual)
+
+
+def _about(asked: Options, intervals: Intervals) -> dict[str, object]:
+    """Return how a comparison is made, in the order in which it is printed."""
     seed = (how := intervals.how()).pop("seed")
-    about = {
+    return {
         "baseline": asked.baseline,
         **how,
         "correction": asked.correction,
@@ -146,15 +170,6 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
         "probabilities": asked.probabilities,
         "seed": seed,
     }
-    if not (two and every):
-        view = comparisons.comparisons_view(all_pairs=asked.all_pairs, details=asked.details)
-        run.show(results, about, view)
-        return
-    from evalstats_plugin.logs.texts import compare_items
-
-    most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
-    found = compare_items(every, *two, most=most, plugins=run.plugins)
-    run.show(found, about, comparisons.items_view(results))
 
 
 def _two_of(responses: ResponseSet, asked: Sequence[str], baseline: str | None) -> tuple[str, str]:

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -30,12 +31,15 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.cli.shell.running import Run, named, on_logs
-from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.files import plain_bytes
 
 if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.gating import Gate
     from evalstats_plugin.data.responses import Responses
     from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.plugins import Plugins
+    from evalstats_plugin.scores.rows import ItemComparisons
 
 _decided = under("What is decided")
 
@@ -61,7 +65,10 @@ def parse_items(text: str) -> tuple[str, int]:
     return task, int(number)
 
 
-FREE = ("junit", "format", "quiet")
+_MOST_CANDIDATES, _MOST_LOST = 3, 5
+"""Candidates, and items of each, that a comment shows."""
+
+FREE = ("junit", "badge", "format", "quiet")
 """Options that decide nothing."""
 
 
@@ -173,9 +180,18 @@ class Options:
         default=(), multiple=True, metavar="TASK=N", type=Parsed(parse_items),
     )  # fmt: skip
     junit: str | None = file("Also write JUnit XML, which CI systems show.")
+    badge: str | None = file(
+        "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
+    )
 
 
-@click.command(cls=Deciding)
+@click.command(
+    cls=Deciding,
+    examples={
+        "logs/ --baseline llama --margin 0.02": "May qwen replace llama",
+        "logs/ --baseline llama --margin 0.02 --format markdown": "As a comment for a pull request",
+    },
+)
 @takes("asked", Options)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 @on_logs()
@@ -200,6 +216,8 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
         asked.protocol.check_kept(ctx)
     if asked.junit is not None:
         check_output_path(asked.junit, (".xml",), asked="--junit")
+    if asked.badge is not None:
+        check_output_path(asked.badge, (".svg", ".json"), asked="--badge")
     method = intervals.chosen(run.plugins, PAIRED)
     responses = _baseline_and_candidates(run, asked)
     results = decide(
@@ -224,9 +242,17 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
         how = {"protocol": asked.protocol.path, **how}
     if asked.junit is not None:
         write_bytes(Path(asked.junit), gating.gate_junit(results).encode())
+    if asked.badge is not None:
+        badge = Path(asked.badge)
+        form: Literal["svg", "json"] = "svg" if badge.suffix.lower() == ".svg" else "json"
+        write_bytes(badge, gating.gate_badge(results, form).encode())
+    view = gating.GATE
+    if run.output.form == "markdown":
+        lost = _items_lost(responses, results, run.plugins)
+        view = view._replace(to_markdown=partial(gating.gate_markdown, lost=lost))
     # Of a log that was left out (exit code 1 elsewhere), the decision says that it is missing.
     with suppress(click.exceptions.Exit):
-        run.show(results, how, gating.GATE)
+        run.show(results, how, view)
     raise click.exceptions.Exit(EXIT_CODES[results.decision])
 
 
@@ -265,6 +291,26 @@ def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
     if asked.protocol is not None:
         _check_one_run_of_each(others, pinned=bool(models))
     return replace(found, responses=(*own, *others), notes=tuple(dict.fromkeys(notes)))
+
+
+def _items_lost(responses: ResponseSet, results: Gate, plugins: Plugins) -> list[ItemComparisons]:
+    """Return of each candidate that does not pass the items on which it did worse."""
+    from evalstats_plugin.logs.texts import compare_items
+
+    candidates = dict.fromkeys(
+        row.model for row in results if row.decision != "pass" and row.difference is not None
+    )
+    lost: list[ItemComparisons] = []
+    for model in list(candidates)[:_MOST_CANDIDATES]:
+        both = [r for r in responses if r.model in (results.baseline, model)]
+        # Groups and metrics without item scores have no items to show.
+        with suppress(DesignError):
+            lost.append(
+                compare_items(
+                    both, results.baseline, model, most=_MOST_LOST, only="worse", plugins=plugins
+                )
+            )
+    return lost
 
 
 def _check_one_run_of_each(candidates: list[Responses], *, pinned: bool) -> None:

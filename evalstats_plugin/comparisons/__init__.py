@@ -5,6 +5,7 @@
 * `paired`, `unpaired`, `tasks`, `metrics`, `sequential`: an analysis each; `stored`: the paired
   one for a store on disk
 * `ranks`: sets of possible ranks; `leaderboard`: a table of models and tasks
+* `judged`: judges corrected by people's labels, and what to label next
 * `gating`: may a model be released?
 * `power`: how many items, epochs or models are needed, from a pilot's logs or assumptions
 * `rows`: the records that are returned

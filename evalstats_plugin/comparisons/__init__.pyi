@@ -2,6 +2,8 @@
 
 from evalstats_plugin.comparisons.gating import Gate as Gate
 from evalstats_plugin.comparisons.gating import GateRow as GateRow
+from evalstats_plugin.comparisons.judged import JudgedScores as JudgedScores
+from evalstats_plugin.comparisons.judged import NextLabel as NextLabel
 from evalstats_plugin.comparisons.leaderboard import ScoreTable as ScoreTable
 from evalstats_plugin.comparisons.leaderboard import TableCell as TableCell
 from evalstats_plugin.comparisons.power import PowerAssumptions as PowerAssumptions

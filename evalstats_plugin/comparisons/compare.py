@@ -34,7 +34,12 @@ from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
 from evalstats_plugin.comparisons.rows import SEQUENTIAL, Comparisons
 from evalstats_plugin.comparisons.stored import stored_comparisons
-from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
+from evalstats_plugin.comparisons.tasks import (
+    across_tasks,
+    group_comparisons,
+    mark_parts,
+    overall_comparisons,
+)
 from evalstats_plugin.comparisons.unpaired import predicted, unpaired
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, under
 from evalstats_plugin.data.measure import Measures
@@ -100,11 +105,17 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         notes += left_out
     if any(r.groups for r in together):
         tables += group_comparisons(together, request)
+    overall, left_out = (
+        overall_comparisons([*together, *apart], request) if request.overall else ([], [])
+    )
+    notes += left_out
     if apart or composite:
         # In the order of the logs, groups last.
         keys = dict.fromkeys((r.task, r.metric) for r in responses)
         place = {key: i for i, key in enumerate(keys)}
         tables.sort(key=lambda t: place.get((t.pairing.task, t.pairing.metric), len(place)))
+    tables = [*overall, *tables]
+    mark_parts(tables)
     return tables, notes
 
 
@@ -218,6 +229,7 @@ def compare(
     missing: Missing = "drop",
     prior: float | None = None,
     probabilities: Probabilities = "alone",
+    overall: bool = True,
     rng: Rng = None,
 ) -> Comparisons:
     """Compare models: every two of them, or each with a baseline.
@@ -266,6 +278,10 @@ def compare(
         P(better) of each pair ``"alone"``, or ``"shrunk"`` over all pairs of a table: where models
         are nearly alike the one that looks better is in part the luckier. A single pair is always
         looked at alone.
+    overall
+        In the paired design also compare by the mean of all tasks on one scale, which are fixed
+        (each counts the same, a group that is scored being one), and, of three tasks or more, take
+        them as a random sample: "tasks like these". Each of the two is a family of its own.
     rng
         Generator or seed, for methods that draw: bootstraps, and metrics that are not means.
 
@@ -305,6 +321,7 @@ def compare(
         missing=missing,
         prior=prior,
         probabilities=probabilities,
+        overall=overall,
     )
     if missing != "drop" and (design != "paired" or isinstance(responses, ResponseStore)):
         raise DesignError(
@@ -317,10 +334,23 @@ def compare(
         tables, left_out = stored_comparisons(under(responses, measure), design, request)
     else:
         listed, notes = as_list(responses, measure)
+        listed = _in_one_order(listed)
         check_baseline(baseline, [r.model for r in listed])
         _check_size(listed, design, baseline)
         tables, left_out = _with_adaptive(analysis, design, listed, request)
     return Comparisons(tuple(settle(tables, request)), (*notes, *left_out), seed)
+
+
+def _in_one_order(responses: Sequence[Responses]) -> list[Responses]:
+    """Return responses task by task, the models of each in the order in which they came first.
+
+    So the two models of a pair stand in one order in every row: of a task, a group, or over all.
+    """
+    tasks, models = (
+        {name: i for i, name in enumerate(dict.fromkeys(names))}
+        for names in ((r.task for r in responses), (r.model for r in responses))
+    )
+    return sorted(responses, key=lambda r: (tasks[r.task], models[r.model]))
 
 
 def _with_adaptive(

@@ -71,6 +71,8 @@ class Request:
     missing: Missing = "drop"
     prior: float | None = None
     """Prior weight of each outcome, for methods that have one; None for their own."""
+    overall: bool = True
+    """Whether models are also compared over all tasks together."""
     probabilities: Probabilities = "alone"
     """Whether P(better) looks at each pair alone or is shrunk over all of them."""
 
@@ -281,6 +283,10 @@ class Pairs(Compared, ABC):
         low, high = self.bounds or (-np.inf, np.inf)
         return low - high, high - low
 
+    def least_far(self) -> FloatArray | None:
+        """How far differences go at least, shape (P,); None where those that are there show it."""
+        return None
+
     def cluster_sums(self, differences: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
         if self.clusters is None:
@@ -365,6 +371,20 @@ class Pairing(Pairs):
         sums = self._products(there, scores) - self._products(scores, there)
         n = self.n_items
         return sums / np.where(n > 0, n, np.nan)
+
+    def scores_of_pairs(self) -> tuple[FloatArray, FloatArray]:
+        """Mean scores of a and of b on the items of both, shape (P,); without any, on their own."""
+        seen = (~np.isnan(self.scores)).astype(np.float64)
+        scores, n = np.where(seen > 0, self.scores, 0.0), self.n_items
+        means = self.means()
+        a, b = (
+            np.where(n > 0, total / np.maximum(n, 1), means[own])
+            for total, own in (
+                (self._products(scores, seen), self.a),
+                (self._products(seen, scores), self.b),
+            )
+        )
+        return a, b
 
     def _products(self, of_a: FloatArray, of_b: FloatArray) -> FloatArray:
         """Sums over the items of what `of_a` has of a times what `of_b` has of b, shape (P,)."""

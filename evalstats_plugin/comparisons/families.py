@@ -127,8 +127,8 @@ class Table:
     whatever: Callable[[IntArray, int], Whatever] | None = None
     """Of some of the pairs that were asked for, among so many tests; None if no score is missing.
     """
-    members: frozenset[str] = frozenset()
-    """Tasks of a group."""
+    members: frozenset[tuple[str, str]] = frozenset()
+    """Tasks of a group, or of the overall score, with their metrics."""
     apart: bool = False
     """A family of its own, whatever was asked for: one of two answers to one question."""
 
@@ -274,7 +274,7 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
             group = tables[i]
             if not group.members or group.apart or i not in left:
                 continue
-            inside = [j for j in left if j != i and _is_within(tables[j], group)]
+            inside = [j for j in left if j != i and is_within(tables[j], group)]
             name = f"{group.pairing.task}, {_size([tables[j] for j in inside] or [group])}"
             found.append(_Family(name, (i, *inside), group=i))
             left = [j for j in left if j != i and j not in inside]
@@ -293,12 +293,10 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
     return found
 
 
-def _is_within(table: Table, group: Table) -> bool:
-    metric, own = (one.pairing.metric.removesuffix(",none") for one in (group, table))
-    if metric != own or table.null != group.null:
-        return False
-    inside = table.members or {table.pairing.task}
-    return inside <= group.members
+def is_within(table: Table, group: Table) -> bool:
+    """Whether a task or group counts in a group, under the metric that it has there."""
+    own = {(table.pairing.task, table.pairing.metric.removesuffix(",none"))}
+    return table.null == group.null and (table.members or own) <= group.members
 
 
 def _size(tables: Sequence[Table]) -> str:
@@ -337,18 +335,19 @@ def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[
 
 
 def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval]:
-    """Limits that hold for all pairs of each table at once; of mean differences, together."""
-    from evalstats_plugin.stats.differences import limits_of_all
+    """Limits that hold for all pairs of each table at once; of counts, together."""
+    from evalstats_plugin.stats.differences import Counts, limits_of_all
 
     limits: dict[int, Interval] = {}
     pairs: list[MeanDifferences] = []
     z: dict[int, float] = {}
     for i, (table, own) in enumerate(zip(tables, tested, strict=True)):
-        if isinstance(table.judged, Each):
-            limits[i] = table.judged.limits(own.share)
+        judged = table.judged
+        if isinstance(judged, Each) or not isinstance(judged.pairs, Counts):
+            limits[i] = judged.limits(own.share)
         else:
-            pairs.append(table.judged.pairs)
-            z[i] = table.judged.critical(own.share)
+            pairs.append(judged.pairs)
+            z[i] = judged.critical(own.share) * judged.stretch
     limits |= zip(z, limits_of_all(pairs, list(z.values())), strict=True)
     return [limits[i] for i in range(len(tables))]
 
@@ -360,7 +359,7 @@ def _settled(table: Table, tested: _Tested, limits: Interval, request: Request) 
     own = np.where(np.isnan(table.found.p_value), own, np.fmax(own, table.found.p_value))
     low, high = _agreeing(table, limits, own, 1 - request.confidence_level)
     first = judged.first(share, lower_is_better=table.pairing.higher_is_better is False)
-    z = None if isinstance(judged, Each) else judged.critical(share)
+    z = None if isinstance(judged, Each) else judged.critical(share) * judged.stretch
     return Adjusted(own, low, high, tested.family, judged.procedure, first, z)
 
 

@@ -237,6 +237,7 @@ def gate(
             confidence_level=level,
             method=method,
             family="run",
+            overall=False,
             rng=rng,
         )
 

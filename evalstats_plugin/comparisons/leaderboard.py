@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,18 +12,18 @@ from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
+from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, in_overall
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, check_known, few
+from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.runtime.memory import budget, size_in_words
 from evalstats_plugin.scores.cells import (
     Cell,
     check_confidence_level,
-    make_cell,
     task_and_metric,
 )
 from evalstats_plugin.scores.intervals import intervals
@@ -37,9 +36,7 @@ Weights = Literal["columns", "tasks", "items"]
 every task, also those inside groups, or every item."""
 
 OVERALL = "overall"
-
-ColumnKey = tuple[Literal["overall", "group", "task"], str]
-"""Kind and name of a column: a group may have the name of a task."""
+"""Name of the column of all tasks."""
 
 _WEIGHTING: Mapping[Weights, Literal["micro", "macro", "parts"]] = {
     "columns": "parts",
@@ -231,7 +228,7 @@ def table(
     check_known("weighting", weights, _WEIGHTING)
     listed, notes = as_list(responses, measure)
     wanted = Selection(metrics=_listed(metric))
-    cells, chosen_notes = _headlines(one_of_each(listed), wanted)
+    cells, chosen_notes = headlines(one_of_each(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         raise DesignError(msg)
@@ -241,7 +238,7 @@ def table(
         rng=rng,
     )
     shown = _Columns.of(cells, list(scored), subtasks, _listed(columns))
-    joint, apart, why = _in_overall(cells, shown, weights)
+    joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights], OVERALL)
     seed = rng if isinstance(rng, int) else None
     overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
@@ -257,14 +254,16 @@ def table(
             family="auto",
             rng=comparison_stream(rng),
         )
-        needed, most = _pair_bytes([*joint, *apart]), budget()
+        every = [cell.responses for cell in cells]
+        needed, most = _pair_bytes([*every, *joint]), budget()
         if most is None or needed <= most:
-            ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
+            ranks, pairs, more = ranks_with_groups(every, request, joint)
         else:
             n = len(models)
             ranks, more = ranks_by_blocks(
-                [*joint, *apart],
+                every,
                 request,
+                [replace(r, groups=r.groups[:1]) for r in joint],
                 most_pairs=min(most // (4 * _PAIR_BYTES), MOST_AT_ONCE),
             )
             more = [
@@ -274,20 +273,17 @@ def table(
                 *more,
             ]
         chosen_notes = [*chosen_notes, *more]
-    of_all = (joint[0].groups[0].name, "group") if joint else None
     by_model = {
-        ("overall" if (task, kind) == of_all else kind, task, one.model): one
+        (kind, task, one.model): one
         for (task, kind), of_column in ranks.items()
         for one in of_column
     }
-    pairs = [
-        replace(p, task=OVERALL, kind="overall") if (p.task, p.kind) == of_all else p for p in pairs
-    ]
+    pairs = [replace(p, task=OVERALL) if p.kind == "overall" else p for p in pairs]
     rows = [_cell(row, "overall", by_model) for row in overall]
     rows += [_cell(row, kind, by_model) for (kind, _), own in shown.rows.items() for row in own]
     rows = [replace(cell, task=OVERALL) if cell.kind == "overall" else cell for cell in rows]
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
-    of_overall = tuple(dict.fromkeys(shown.key(r.task) for r in joint))
+    of_overall = tuple(dict.fromkeys(column_of(r.task, shown.inside) for r in joint))
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall
     )
@@ -304,34 +300,6 @@ def _pair_bytes(responses: Sequence[Responses]) -> int:
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _headlines(latest: Sequence[Responses], wanted: Selection) -> tuple[list[Cell], list[str]]:
-    """Return of each task the metric that is preferred, or the first, in one cell for each model.
-
-    Only means of item scores are looked at; other values of the same answers are left out.
-    """
-    metrics: dict[str, dict[str, int]] = {}
-    of: dict[tuple[str, str], dict[str, Cell]] = {}
-    for r in latest:
-        task, metric = task_and_metric(r)
-        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()))):
-            place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
-            metrics.setdefault(task, {}).setdefault(metric, place)
-            of.setdefault((task, metric), {}).setdefault(r.model, cell)
-    first = {task: min(own, key=own.__getitem__) for task, own in metrics.items()}
-    cells = [cell for task, metric in first.items() for cell in of[task, metric].values()]
-    several = [f"{task}: {first[task]}" for task, own in metrics.items() if len(own) > 1]
-    which = "preferred" if wanted.metrics else "first"
-    notes = [f"of several metrics the {which} is shown ({few(several)})"] if several else []
-    without = dict.fromkeys(r.task for r in latest if r.task not in metrics)
-    if without:
-        notes.append(f"no mean of item scores: {few(list(without))}")
-    return cells, notes
-
-
-def _has_mean(cell: Cell) -> bool:
-    return cell.kind in ("binary", "bounded", "real") and cell.n > 0
 
 
 @dataclass(frozen=True)
@@ -377,49 +345,6 @@ class _Columns:
             hidden = {("task", task) for task in inside if task not in alone}
             rows = {key: own for key, own in rows.items() if key not in hidden}
         return cls(rows, inside)
-
-    def key(self, task: str) -> ColumnKey:
-        """Return the column in which a task counts for the overall score."""
-        groups = self.inside.get(task)
-        return ("group", groups[0].name) if groups else ("task", task)
-
-
-def _in_overall(
-    cells: Sequence[Cell], shown: _Columns, weights: Weights
-) -> tuple[list[Responses], list[Responses], list[str]]:
-    """Return the responses of the overall score, as parts of one group; the others; and why not."""
-    limits = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
-    every = [c.responses for c in cells]
-    scales = Counter(span for span in limits if span)
-    common = max(scales, key=scales.__getitem__, default=None)
-    # A column is in the overall score with all its tasks, or not at all.
-    column = {r.task: shown.key(r.task) for r in every}
-    odd = {
-        column[r.task]
-        for r, span in zip(every, limits, strict=True)
-        if r.measure.higher_is_better is False or span is None or span != common
-    }
-    tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
-    if len({column[task] for task in tasks} if weights == "columns" else tasks) < 2:
-        return [], every, []
-    name = OVERALL
-    while any(g.name == name for r in every for g in r.groups):
-        name += " of all"
-    group = Group(name, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
-    joint = [
-        replace(
-            r.measured(metric="score"),
-            groups=(
-                group,
-                *(replace(g, depth=g.depth + 1) for g in shown.inside.get(r.task, ())),
-            ),
-        )
-        for r in every
-        if r.task in tasks
-    ]
-    why = "not part of the overall score, because of another scale or direction: "
-    why += few([name for _, name in odd])
-    return joint, [r for r in every if r.task not in tasks], [why] if odd else []
 
 
 def _overall_scores(

@@ -29,6 +29,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, PluginError, counted, few
 from evalstats_plugin.scores.cells import RATIOS, by_task
@@ -74,7 +75,7 @@ def compare_composite(
 
 def _compared(joined: Joined, request: Request) -> Table:
     seed = seed_for(request.rng, "seed of metrics")
-    found, n_items = _found(joined, request, seed)
+    found, n_items, (score_a, score_b) = _found(joined, request, seed)
     n_either = (joined.there[joined.a] | joined.there[joined.b]).sum(axis=1).tolist()
     n_both = n_items[: len(joined.a)].tolist()
     notes = [_notes(joined, found, i, n) for i, n in enumerate(zip(n_both, n_either, strict=True))]
@@ -83,23 +84,30 @@ def _compared(joined: Joined, request: Request) -> Table:
         one = found
         if level != request.confidence_level:
             # The same draws at every level.
-            one, _ = _found(joined, replace(request, confidence_level=level), seed)
+            one, *_ = _found(joined, replace(request, confidence_level=level), seed)
         return Interval(one.low, one.high)
 
     return Table(
         pairing=joined,
         found=found,
         judge=lambda: Each(found.p_value, interval),
-        columns={"n_items": n_both, "notes": notes},
+        columns={
+            "n_items": n_both,
+            "notes": notes,
+            "score_a": finite_values(score_a[: len(joined.a)]),
+            "score_b": finite_values(score_b[: len(joined.a)]),
+        },
     )
 
 
-def _found(joined: Joined, request: Request, seed: int) -> tuple[Found, IntArray]:
-    """Return what was found of each pair, and the number of items of both models."""
+def _found(
+    joined: Joined, request: Request, seed: int
+) -> tuple[Found, IntArray, tuple[FloatArray, FloatArray]]:
+    """Return what was found of each pair, the number of items of both models, and their scores."""
     method = _choose(joined, request)
     request = replace(request, rng=stream(seed, "resamples of metrics"))
     a, b = joined.family.a, joined.family.b
-    low, high, p_value, prob, difference = np.full((5, len(a)), np.nan)
+    low, high, p_value, prob, difference, score_a, score_b = np.full((7, len(a)), np.nan)
     found = Found(method.name, low, high, p_value, prob, difference)
     n_items = np.zeros(len(a), dtype=np.int64)
     common = joined.there[a] & joined.there[b]
@@ -110,9 +118,10 @@ def _found(joined: Joined, request: Request, seed: int) -> tuple[Found, IntArray
         n_items[where] = items.sum()
         if items.any():
             one = _solved(joined, items, (a[where], b[where]), method, request)
-            for column, values in zip((low, high, p_value, prob, difference), one, strict=True):
+            columns = (low, high, p_value, prob, difference, score_a, score_b)
+            for column, values in zip(columns, one, strict=True):
                 column[where] = values
-    return found, n_items
+    return found, n_items, (score_a, score_b)
 
 
 def _choose(joined: Joined, request: Request) -> Method:
@@ -148,13 +157,14 @@ def _solved(
     method: Method,
     request: Request,
 ) -> tuple[FloatArray, ...]:
-    """Limits, p-value, P(b higher) and difference of the pairs whose common items are `items`.
+    """Limits, p-value, P(b higher), difference and scores of the pairs of common items `items`.
 
     `items` is a mask of shape (M,), the rest has shape (P,).
     """
     statistics, counts = joined.units(items)
     values = joined.value(np.einsum("nus,u->ns", statistics, counts * 1.0))
-    difference = values[pairs[1]] - values[pairs[0]]
+    score_a, score_b = values[pairs[0]], values[pairs[1]]
+    difference = score_b - score_a
     if method.name == "sums-jackknife-t":
         low, high, prob = _by_jackknife(joined, items, pairs, request.confidence_level)
         p_value = two_sided(prob)
@@ -167,7 +177,8 @@ def _solved(
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
         p_value, prob = np.where(alike, 1.0, p_value), np.where(alike, 0.5, prob)
     unknown = np.isnan(difference)
-    return *(np.where(unknown, np.nan, x) for x in (low, high, p_value, prob)), difference
+    solved = (np.where(unknown, np.nan, x) for x in (low, high, p_value, prob))
+    return *solved, difference, score_a, score_b
 
 
 def _by_jackknife(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -110,7 +110,8 @@ def _table(
     )
     if isinstance(pairing, Pairing) and pairing.open is not None:
         columns["n_missing"] = pairing.n_open().tolist()
-        table.whatever = partial(_whatever, pairing, request)
+        ends_of = partial(_ends_of, pairing)
+        table.whatever = partial(whatever, ends_of, pairing.n_of_task, request)
     return table
 
 
@@ -140,7 +141,10 @@ def draws_for(n_pairs: int, n_units: int) -> int:
 
 
 def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequence[Any]]:
-    """Standard errors, correlations, wins, ties and losses of b, of the pairs shown [Mil24]_."""
+    """Scores, standard errors, correlations, wins, ties and losses of b, of the pairs shown.
+
+    The columns that Miller recommends [Mil24]_.
+    """
     from evalstats_plugin.stats.differences import Counts
 
     n = len(pairing.a)
@@ -153,8 +157,10 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
         size, up, down, *rest = np.concatenate(parts, axis=1)
         moments = np.stack(rest)
     wins, losses = (down, up) if pairing.higher_is_better is False else (up, down)
-    error, correlation = moments[:, :n]
+    error, correlation, score_a, score_b = moments[:, :n]
     return {
+        "score_a": finite_values(score_a),
+        "score_b": finite_values(score_b),
         "std_error": finite_values(error),
         "correlation": finite_values(correlation),
         "n_wins": wins[:n].astype(int).tolist(),
@@ -166,16 +172,17 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
 def _moments_of_counts(
     both: FloatArray, only_a: FloatArray, only_b: FloatArray, n: FloatArray
 ) -> FloatArray:
-    """Standard errors of the differences, and correlations of the two models' scores."""
+    """Standard errors of the differences, correlations of the two models' scores, and these."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (only_b - only_a) / n
         error = np.sqrt(((only_a + only_b) / n - mean**2) / (n - 1))
         a, b = (both + only_a) / n, (both + only_b) / n
-        return np.stack([error, (both / n - a * b) / np.sqrt(a * (1 - a) * b * (1 - b))])
+        correlation = (both / n - a * b) / np.sqrt(a * (1 - a) * b * (1 - b))
+        return np.stack([error, correlation, a, b])
 
 
 def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
-    """Items, those up and down, standard errors (clustered), and correlations: shape (5, K)."""
+    """Items, those up and down, standard errors (clustered), correlations, scores: (7, K)."""
     from evalstats_plugin.stats.clustered import cluster_moments
     from evalstats_plugin.stats.means import moments
 
@@ -184,9 +191,9 @@ def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
     seen = ~np.isnan(x)
     n, _, std = moments(x)
     with np.errstate(invalid="ignore", divide="ignore"):
+        means = [np.where(seen, y, 0.0).sum(axis=1) / n for y in (a, b)]
         of_a, of_b = (
-            np.where(seen, y - np.where(seen, y, 0.0).sum(axis=1, keepdims=True) / n[:, None], 0.0)
-            for y in (a, b)
+            np.where(seen, y - mean[:, None], 0.0) for y, mean in zip((a, b), means, strict=True)
         )
         error = std / np.sqrt(n)
         correlation = (of_a * of_b).sum(axis=1) / np.sqrt(
@@ -194,13 +201,34 @@ def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
         )
     if pairing.clusters is not None:
         error = cluster_moments(*pairing.cluster_sums(x)).cr1
-    return np.stack([n, (x > 0).sum(axis=1), (x < 0).sum(axis=1), error, correlation])
+    return np.stack([n, (x > 0).sum(axis=1), (x < 0).sum(axis=1), error, correlation, *means])
 
 
-def _whatever(pairing: Pairing, request: Request, pairs: IntArray, n_tests: int) -> Whatever:
+class End(NamedTuple):
+    """Some pairs, with the worst or the best possible scores in place of those missing."""
+
+    alone: MeanDifferences
+    mean: FloatArray
+    error: FloatArray
+    """Standard error."""
+
+
+def whatever(
+    ends_of: Callable[[IntArray], tuple[End, End]],
+    n_items: int,
+    request: Request,
+    pairs: IntArray,
+    n_tests: int,
+) -> Whatever:
     """Limits and p-values of some pairs whatever their missing scores would have been.
 
     Imbens and Manski's, each pair at its share of alpha.
+
+    Parameters
+    ----------
+    ends_of
+        With the worst and with the best scores of b, and the reverse of a, in place of those
+        missing.
     """
     special: Any = import_module("scipy.special")
 
@@ -208,19 +236,18 @@ def _whatever(pairing: Pairing, request: Request, pairs: IntArray, n_tests: int)
 
     level = 1 - (1 - request.confidence_level) / n_tests
     found = Whatever(*np.full((3, len(pairs)), np.nan))
-    step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
+    step = max(BLOCK_SIZE // max(n_items, 1), 1)
     for start in range(0, len(pairs), step):
         part = slice(start, start + step)
-        ends = pairing.at_ends(pairs[part])
-        means, errors = zip(*(_mean_and_error(end) for end in ends), strict=True)
-        error = np.maximum(*errors)
-        levels = imbens_manski_level(means[1] - means[0], error, confidence_level=level)
-        least, most = (mean_differences(end) for end in ends)
+        worst, best = ends_of(pairs[part])
+        (least, most), width = (worst.alone, best.alone), best.mean - worst.mean
+        error = np.maximum(worst.error, best.error)
+        levels = imbens_manski_level(width, error, confidence_level=level)
         z = special.ndtri((1 + levels) / 2)
         low, high = least.limits(z).low, most.limits(z).high
         # The end that is nearer to no difference, one side; the other side is beyond the other.
         near = np.where(least.estimate > 0, least.deviate, -most.deviate)
-        beyond: FloatArray = special.ndtr(-near - (means[1] - means[0]) / error)
+        beyond: FloatArray = special.ndtr(-near - width / error)
         ahead = (least.estimate > 0) | (most.estimate < 0)
         p_value = np.where(ahead, special.ndtr(-near) + beyond, 1.0)
         clear = (low > 0) | (high < 0)
@@ -231,6 +258,13 @@ def _whatever(pairing: Pairing, request: Request, pairs: IntArray, n_tests: int)
             getattr(found, name)[part] = values
     found.p_values[:] = np.minimum(n_tests * found.p_values, 1.0)
     return found
+
+
+def _ends_of(pairing: Pairing, pairs: IntArray) -> tuple[End, End]:
+    worst, best = (
+        End(mean_differences(end), *_mean_and_error(end)) for end in pairing.at_ends(pairs)
+    )
+    return worst, best
 
 
 def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:

@@ -25,7 +25,12 @@ from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
-from evalstats_plugin.comparisons.tasks import group_comparisons, groups_by_blocks
+from evalstats_plugin.comparisons.tasks import (
+    group_comparisons,
+    groups_by_blocks,
+    overall_strata,
+    overall_table,
+)
 from evalstats_plugin.comparisons.units import mean_differences
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.methods import table_of
@@ -93,16 +98,19 @@ def rank_sets(
 
 
 def ranks_with_groups(
-    responses: Sequence[Responses], request: Request
+    responses: Sequence[Responses], request: Request, overall: Sequence[Responses] = ()
 ) -> tuple[dict[tuple[str, str], list[RankSet]], list[ColumnPairs], list[str]]:
-    """Rank the models of each task and of each group that has a score, by name and kind.
+    """Rank the models of each task, of each group that has a score, and by the overall score.
 
-    The verdicts are those of `compare`, whose single pairs are left out where they take most of
+    `overall` has the responses that the last is of. Ranks are by name and kind of a column. The
+    verdicts are those of `compare`, whose single pairs are left out where they take most of
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
     pairs, left_out = pairings(responses, None)
     tables = paired_tables(pairs, request)
     tables += group_comparisons(responses, request)
+    if strata := overall_strata(overall, request):
+        tables.append(overall_table(strata, request))
     shown = adjusted(tables, request)
     found = {
         (table.pairing.task, table.same.get("kind", "task")): _ranks(table, one, request)
@@ -113,7 +121,11 @@ def ranks_with_groups(
 
 
 def ranks_by_blocks(
-    responses: Sequence[Responses], request: Request, *, most_pairs: int
+    responses: Sequence[Responses],
+    request: Request,
+    overall: Sequence[Responses] = (),
+    *,
+    most_pairs: int,
 ) -> tuple[dict[tuple[str, str], list[RankSet]], list[str]]:
     """Rank very many models without a table of all their pairs, `most_pairs` at a time.
 
@@ -124,6 +136,7 @@ def ranks_by_blocks(
     tasks, notes = pairings(responses, None, without_pairs=True)
     columns = [(one, "task", partial(_of_pairs, one)) for one in tasks]
     columns += [(one, "group", of) for one, of in groups_by_blocks(responses, request)]
+    columns += [(one, "overall", of) for one, of in groups_by_blocks(overall, request)]
     sizes = [len(one.models) for one, _, _ in columns]
     n_tests = sum(n * (n - 1) // 2 for n in sizes)
     tail = (1 - request.confidence_level) / 2 / max(n_tests, 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from importlib import import_module
+from typing import Any, ClassVar, Literal
 
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.results import INSIDE, Results
@@ -88,7 +89,13 @@ class Comparison:
     """Where these limits hold 0 and the others do not: the share of the missing scores, about, that
     must go against the model that is ahead for the verdict to fall; the rest as those there are."""
     kind: str = "task"
-    """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
+    """``"task"``, ``"group"``, ``"overall"`` for the mean of all tasks, or ``"tasks"``: the tasks
+    themselves are the sample."""
+    part_of: str = ""
+    """The innermost row that this one counts in: a group, or the overall score."""
+    score_a: float | None = None
+    """Score of a on the items that both answered; `difference` is `score_b` less it."""
+    score_b: float | None = None
     effect: str = "difference"
     """What `difference` and its limits are: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
     measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
@@ -216,7 +223,26 @@ class PowerRow:
     notes: tuple[str, ...] = ()
 
 
-Comparisons = Results[Comparison]
+@dataclass(frozen=True)
+class Comparisons(Results[Comparison]):
+    """Comparisons of models: printed, or in a notebook, the answer and a table of each question."""
+
+    @property
+    def answer(self) -> str:
+        """Who is better, in sentences, over all tasks where they have a score together."""
+        return " ".join(self._report().answer(self.rows))
+
+    def __str__(self) -> str:
+        return self._report().comparisons_text(self)
+
+    def _repr_html_(self) -> str:
+        return self._report().comparisons_html(self)
+
+    @staticmethod
+    def _report() -> Any:
+        # Loaded on use: results know nothing of how they are shown, but for this door.
+        return import_module("evalstats_plugin.report.comparisons")
+
 
 RankSets = Results[RankSet]
 

@@ -68,6 +68,8 @@ def stored_comparisons(
         raise SelectionError(msg)
     check_baseline(request.baseline, store.models)
     pairs, notes = _pairings(store, request)
+    if request.overall and len(pairs) > 1:
+        notes.append(f"no comparison over all tasks of a store: {IN_MEMORY}")
     return paired_tables(pairs, request), notes
 
 

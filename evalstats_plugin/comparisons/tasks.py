@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,21 +23,37 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     pairings,
 )
-from evalstats_plugin.comparisons.families import Found, Judged, Table, found_of
+from evalstats_plugin.comparisons.families import Found, Judged, Table, found_of, is_within
 from evalstats_plugin.comparisons.methods import ENGINE
-from evalstats_plugin.comparisons.paired import draws_for
+from evalstats_plugin.comparisons.paired import End, draws_for, whatever
 from evalstats_plugin.comparisons.units import Strata
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import Group, Responses, mean_of_tasks, task_shares
-from evalstats_plugin.data.results import grouped
+from evalstats_plugin.data.responses import (
+    Group,
+    Responses,
+    Selection,
+    Weighting,
+    mean_of_tasks,
+    task_shares,
+)
+from evalstats_plugin.data.results import finite_values, grouped
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
-from evalstats_plugin.scores.cells import make_cell, task_and_metric
+from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.differences import MeanDifferences
+
+LEAST_TASKS = 3
+"""Tasks from which a default answer also takes them as a random sample."""
+
+MOST_DIFFERENCES = 2**22
+"""Pairs times items up to which a comparison of tasks also has one over all of them: seconds."""
+
+ColumnKey = tuple[Literal["overall", "group", "task"], str]
+"""Kind and name of a column of scores: a group may have the name of a task."""
 
 
 def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Table]:
@@ -59,6 +77,187 @@ def groups_by_blocks(
     return [(strata.whole, strata.of_pairs) for strata in found if strata is not None]
 
 
+def overall_comparisons(
+    responses: Sequence[Responses], request: Request
+) -> tuple[list[Table], list[str]]:
+    """Compare models by the mean of all tasks on one scale, a scored group counting as one.
+
+    Of each task its first metric counts that is a mean; only models that have all the tasks are
+    compared. It is a family of its own: the question that is asked first. Where no task is in a
+    group, a second table has the tasks as a random sample, "on other tasks like these". Return
+    also notes on what was left out.
+    """
+    cells, _ = headlines(one_of_each(responses))
+    n_models = Counter(c.responses.task for c in cells)
+    cells = [c for c in cells if n_models[c.responses.task] > 1]
+    inside = {
+        r.task: r.groups
+        for r in (c.responses for c in cells)
+        if r.groups and r.groups[0].logged is not None
+    }
+    parts, notes = in_overall(cells, inside, "parts")
+    if why := _too_large(parts, request):
+        return [], [why]
+    strata = overall_strata(parts, request)
+    if strata is None:
+        has = "" if request.baseline is None else ", the baseline one of the two"
+        lacking = f"no comparison over all tasks: no two models have every one of them{has}"
+        return [], [lacking] if parts else []
+    models = list(dict.fromkeys(r.model for r in parts))
+    if rest := [m for m in models if m not in strata.whole.models]:
+        notes.append(f"{strata.whole.task}: left out, not on all of them: {few(rest)}")
+    tasks = {r.task for r in parts}
+    members = frozenset(task_and_metric(c.responses) for c in cells if c.responses.task in tasks)
+    tables = [replace(overall_table(strata, request), members=members)]
+    # Of other tasks nothing holds whatever the missing scores would have been.
+    if not inside and len(strata.tasks) >= LEAST_TASKS and request.missing != "bounds":
+        sample = _sample(strata.tasks, strata.whole.models)
+        table = _table(sample, strata.tasks, "")
+        best = is_chosen_from_data(request.baseline, models)
+        chosen = against_best(table, table.means()) if best else _against(table, request.baseline)
+        if chosen is not None:
+            tables.append(_across_table(chosen, sample, request))
+    return tables, notes
+
+
+def _too_large(parts: Sequence[Responses], request: Request) -> str:
+    """Return why so many pairs are not compared over all tasks; "" if they are."""
+    n, n_items = len({r.model for r in parts}), Counter(r.model for r in parts)
+    for r in parts:
+        n_items[r.model] += len(r.item_ids) - 1
+    items = max(n_items.values(), default=0)
+    every_two = is_chosen_from_data(request.baseline, n_items) or request.baseline is None
+    n_pairs = n * (n - 1) // 2 if every_two else n - 1
+    if n_pairs * items <= MOST_DIFFERENCES:
+        return ""
+    return (
+        f"no comparison over all tasks: {n_pairs:,} pairs on {items:,} items take long; name a "
+        "baseline (--baseline), or rank the models by their overall score (`evalstats-plugin "
+        "table`, in Python `table`)"
+    )
+
+
+def overall_strata(parts: Sequence[Responses], request: Request) -> _Strata | None:
+    """Join the models that have all tasks of the overall score; None where fewer than two have."""
+    return _joined(parts, parts[0].groups[0], request) if parts else None
+
+
+def overall_table(strata: _Strata, request: Request) -> Table:
+    """Compare models by the overall score, a family of its own."""
+    return replace(_group_table(strata, request, kind="overall"), apart=True)
+
+
+def mark_parts(tables: Sequence[Table]) -> None:
+    """Write into the rows of each table which group, or overall score, they count in."""
+    wholes = sorted((t for t in tables if t.members), key=lambda t: len(t.members))
+    inside = [t for t in tables if not t.members]
+    for whole in wholes:
+        for table in inside:
+            if "part_of" not in table.same and is_within(table, whole):
+                table.same["part_of"] = whole.pairing.task
+        # Of two groups of the same tasks the later holds the earlier one.
+        inside.append(whole)
+
+
+def headlines(
+    latest: Sequence[Responses], wanted: Selection | None = None
+) -> tuple[list[Cell], list[str]]:
+    """Return of each task the metric that is preferred, or the first, in one cell for each model.
+
+    Only means of item scores are looked at; other values of the same answers are left out.
+    """
+    wanted = wanted or Selection()
+    metrics: dict[str, dict[str, int]] = {}
+    of: dict[tuple[str, str], dict[str, Cell]] = {}
+    for r in latest:
+        task, metric = task_and_metric(r)
+        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()))):
+            place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
+            metrics.setdefault(task, {}).setdefault(metric, place)
+            of.setdefault((task, metric), {}).setdefault(r.model, cell)
+    first = {task: min(own, key=own.__getitem__) for task, own in metrics.items()}
+    cells = [cell for task, metric in first.items() for cell in of[task, metric].values()]
+    several = [f"{task}: {first[task]}" for task, own in metrics.items() if len(own) > 1]
+    which = "preferred" if wanted.metrics else "first"
+    notes = [f"of several metrics the {which} is shown ({few(several)})"] if several else []
+    without = dict.fromkeys(r.task for r in latest if r.task not in metrics)
+    if without:
+        notes.append(f"no mean of item scores: {few(list(without))}")
+    return cells, notes
+
+
+def _has_mean(cell: Cell) -> bool:
+    return cell.kind in ("binary", "bounded", "real") and cell.n > 0
+
+
+def in_overall(
+    cells: Sequence[Cell],
+    inside: Mapping[str, tuple[Group, ...]],
+    weighting: Weighting,
+    name: str = "",
+) -> tuple[list[Responses], list[str]]:
+    """Return the responses of the overall score, as parts of one group; why others are not in it.
+
+    Parameters
+    ----------
+    cells
+        The headlines of each model.
+    inside
+        By task that counts with the outermost group around it, the groups around it.
+    weighting
+        Of the tasks.
+    name
+        Of the group; how many tasks it has where left out.
+    """
+    every = [c.responses for c in cells]
+    scales = [None if c.kind == "real" else (c.bounds or (0.0, 1.0), _is_error(c)) for c in cells]
+    counts = Counter(scale for scale in scales if scale)
+    common = max(counts, key=counts.__getitem__, default=None)
+    # A column is in the overall score with all its tasks, or not at all.
+    column = {r.task: column_of(r.task, inside) for r in every}
+    odd = {
+        column[r.task]
+        for r, scale in zip(every, scales, strict=True)
+        if scale is None or scale != common
+    }
+    tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
+    if len({column[task] for task in tasks} if weighting == "parts" else tasks) < 2:
+        return [], []
+    name = name or _how_many(len(tasks), len({r.task for r in every}))
+    while any(g.name == name for r in every for g in r.groups):
+        name += " of all"
+    group = Group(name, 0, weighting, len(tasks), logged=0.0)
+    metrics = {task_and_metric(r)[1] for r in every if r.task in tasks}
+    joint = [
+        replace(
+            r if len(metrics) == 1 else r.measured(metric="score"),
+            groups=(
+                group,
+                *(replace(g, depth=g.depth + 1) for g in inside.get(r.task, ())),
+            ),
+        )
+        for r in every
+        if r.task in tasks
+    ]
+    why = "not part of the overall score, because of another scale or direction: "
+    why += few([name for _, name in odd])
+    return joint, [why] if odd else []
+
+
+def _is_error(cell: Cell) -> bool:
+    return cell.responses.measure.higher_is_better is False
+
+
+def _how_many(n_tasks: int, n_all: int) -> str:
+    return f"all {n_tasks} tasks" if n_tasks == n_all else f"{n_tasks} of {n_all} tasks"
+
+
+def column_of(task: str, inside: Mapping[str, tuple[Group, ...]]) -> ColumnKey:
+    """Return the column in which a task counts for the overall score."""
+    groups = inside.get(task)
+    return ("group", groups[0].name) if groups else ("task", task)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Strata:
     """Models that answered all tasks of a group."""
@@ -74,6 +273,30 @@ class _Strata:
         """Shares of the tasks, from how many items each has, shape (..., T)."""
         return task_shares(self.around, n_items)
 
+    def scores_of_pairs(self, n: int) -> FloatArray:
+        """Return the scores of a and of b, of the first n pairs, shape (2, n)."""
+        n_items = np.stack([one.n_items[:n] for one in self.tasks], axis=1).astype(np.float64)
+        means = np.stack([[x[:n] for x in one.scores_of_pairs()] for one in self.tasks], axis=2)
+        scores: FloatArray = (self.weights(n_items) * means).sum(axis=2)
+        return scores
+
+    def at_ends(self, pairs: IntArray) -> tuple[End, End]:
+        """Some pairs with the worst and with the best of b, and the reverse of a, where open."""
+        from evalstats_plugin.stats.differences import Differences
+        from evalstats_plugin.stats.means import moments
+
+        span = self.whole.span[1]
+
+        def end(tasks: Sequence[Pairing]) -> End:
+            units = Strata(tasks, self.weights)
+            n, _, std = moments(units.differences(slice(None))[0])
+            error = np.hypot(np.nan_to_num(std / np.sqrt(n)), span / 2 / n)
+            alone = Differences(units.differences, n_pairs=len(pairs), span=span)
+            return End(alone, units.means(), error)
+
+        worst, best = zip(*(one.at_ends(pairs) for one in self.tasks), strict=True)
+        return end(worst), end(best)
+
     def of_pairs(self, a: IntArray, b: IntArray) -> MeanDifferences:
         """Return the distributions of the differences of some pairs."""
         from evalstats_plugin.stats.differences import Differences
@@ -83,7 +306,8 @@ class _Strata:
 
 
 def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
-    """Return the groups that have a score, and the latest responses to each of their tasks."""
+    """Return the groups that have a score, and the latest responses to each task, in order."""
+    place_of = {id(r): i for i, r in enumerate(responses)}
     # By the names of the groups from the outermost to this one, and the metric.
     found: dict[tuple[Any, ...], dict[tuple[str, str], tuple[Group, Responses]]] = {}
     for r in sorted(responses, key=run_of):
@@ -93,7 +317,11 @@ def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses
                 metric = task_and_metric(r)[1]
                 found.setdefault((names, metric), {})[r.model, r.task] = (group, r)
     return [
-        (next(iter(place.values()))[0], [r for _, r in place.values()]) for place in found.values()
+        (
+            next(iter(latest.values()))[0],
+            sorted((r for _, r in latest.values()), key=lambda r: place_of[id(r)]),
+        )
+        for latest in found.values()
     ]
 
 
@@ -107,13 +335,14 @@ def _joined(
     """Join the models that have the whole group; None where fewer than two can be compared."""
     of_model = grouped(responses, lambda r: r.model)
     complete = [m for m, own in of_model.items() if _is_complete(own, group)]
-    chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: (r.task, r.model))
+    chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: r.task)
     best = is_chosen_from_data(request.baseline, of_model)
     baseline = None if best else request.baseline
     if len(complete) < 2 or baseline not in (None, *complete):
         return None
     try:
-        tasks, _ = pairings(chosen, None, without_pairs=without_pairs)
+        missing = "zero" if request.missing == "zero" else "drop"
+        tasks, _ = pairings(chosen, None, missing, without_pairs=without_pairs)
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
@@ -166,7 +395,7 @@ def _all_items(
     )
 
 
-def _group_table(strata: _Strata, request: Request) -> Table:
+def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Table:
     from evalstats_plugin.stats.differences import Differences
     from evalstats_plugin.stats.simultaneous import AllPairs
 
@@ -178,14 +407,26 @@ def _group_table(strata: _Strata, request: Request) -> Table:
     found.difference = units.means()
     n_draws = draws_for(n_pairs, whole.scores.shape[1])
     n_items: IntArray = whole.n_items
-    return Table(
+    scores = strata.scores_of_pairs(len(whole.a))
+    table = Table(
         pairing=whole,
         found=found,
         judge=lambda: AllPairs(alone, units.common(), family.a, family.b, n_draws=n_draws),
-        columns={"n_items": n_items.tolist(), "notes": _group_notes(strata, found)},
-        same={"kind": "group"},
-        members=frozenset(one.task for one in strata.tasks),
+        columns={
+            "n_items": n_items.tolist(),
+            "notes": _group_notes(strata, found),
+            "score_a": finite_values(scores[0]),
+            "score_b": finite_values(scores[1]),
+        },
+        same={"kind": kind},
+        members=frozenset((one.task, one.metric.removesuffix(",none")) for one in strata.tasks),
     )
+    if any(one.open is not None for one in strata.tasks):
+        n_missing = sum(one.n_open()[: len(whole.a)] for one in strata.tasks)
+        table.columns["n_missing"] = np.asarray(n_missing).tolist()
+        n_units = sum(one.n_of_task for one in strata.tasks)
+        table.whatever = partial(whatever, strata.at_ends, n_units, request)
+    return table
 
 
 def _group_notes(strata: _Strata, found: Found) -> list[tuple[str, ...]]:

@@ -32,7 +32,7 @@ def mean_differences(pairs: Pairs) -> MeanDifferences:
         differences = pairs.differences(part.start, part.stop)
         return (differences, None) if pairs.clusters is None else pairs.cluster_sums(differences)
 
-    return Differences(read, n_pairs=len(pairs.a), span=span)
+    return Differences(read, n_pairs=len(pairs.a), span=span, least_far=pairs.least_far())
 
 
 def common_units(pairs: Pairs) -> Units:

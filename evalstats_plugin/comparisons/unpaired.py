@@ -27,6 +27,7 @@ from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster_names
@@ -157,11 +158,17 @@ def _table(samples: _Samples, request: Request) -> Table:
         prob = prob_of_p(p_values, estimates, null)
     found = Found(name, low, high, p_values, prob, estimates)
     n_items = np.minimum(samples.sizes[samples.a], samples.sizes[samples.b])
+    scores = np.array([cell.estimate for cell in samples.cells])
     return Table(
         pairing=samples,
         found=found,
         judge=lambda: Each(p_values, interval),
-        columns={"n_items": n_items.tolist(), "notes": _notes(samples, low, high)},
+        columns={
+            "n_items": n_items.tolist(),
+            "notes": _notes(samples, low, high),
+            "score_a": finite_values(scores[samples.a]),
+            "score_b": finite_values(scores[samples.b]),
+        },
         same={"effect": effect},
     )
 

@@ -8,12 +8,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from html import escape
+from io import StringIO
 from itertools import groupby
 from typing import Any, TextIO
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -29,16 +33,17 @@ from evalstats_plugin.comparisons.rows import (
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.answers import answer, answer_tables, limits, p_value, size
 from evalstats_plugin.report.text import (
-    ROUNDING,
     View,
+    elided,
     number,
     percent,
     print_all,
     task_and_metric,
     titled,
 )
-from evalstats_plugin.runtime.untrusted import printable
+from evalstats_plugin.runtime.untrusted import printable, visible
 from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
@@ -98,25 +103,76 @@ def print_comparisons(
     width: int | None,
     all_pairs: bool = True,
     details: bool = False,
+    explain: bool = False,
 ) -> None:
-    """Print one table per task and metric, then the notes and a legend.
+    """Print of each question the answer and a table, then the notes.
 
     Without `all_pairs`, more than `MOST_PAIRS` of a task are summed up in a table of ranks. With
-    `details`, a second table of each task has standard errors, correlations, wins and losses.
+    `details`, each task has a table of every pair with limits, p and P(better), and another of
+    standard errors, correlations, wins and losses. With `explain` a legend says what all means.
     """
+    columns = width or shutil.get_terminal_size((80, 24)).columns
     of_tasks = [list(rows) for _, rows in groupby(results, lambda row: (row.task, row.metric))]
     ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
+    closing = [heading]
+    shown: list[RenderableType] = []
+    notes = report_text.note_lines(results)
     if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
-        tables, closing = _rank_tables(ranks, width or 80), [_rank_legend(results)]
+        shown.append(Text(" ".join(answer(results.rows)), style="bold"))
+        shown += _rank_tables(ranks, columns)
+        closing.insert(0, _rank_legend(results))
         notes = [f"* {note}" for note in results.notes]
-    else:
+    elif details:
         marks = report_text.note_numbers(results.rows)
-        tables, closing = [_comparison_table(rows, marks) for rows in of_tasks], [_legend(results)]
-        notes = report_text.note_lines(results)
+        shown.append(Text(" ".join(answer(results.rows)), style="bold"))
+        shown += [_comparison_table(rows, marks, columns) for rows in of_tasks]
+    else:
+        told = replace(results, rows=tuple(map(_without_details, results.rows)))
+        marks, notes = report_text.note_numbers(told.rows), report_text.note_lines(told)
+        shown += answer_tables(results.rows, marks, columns, all_pairs=all_pairs)
+        if not explain:
+            closing.insert(0, "Every limit and p: --details. What the words mean: --explain")
     if details:
-        tables += [_details_table(rows) for rows in of_tasks]
-        closing.insert(-1, DETAILS)
-    print_all(tables, notes, [*closing, heading], file=file, width=width)
+        shown += [_details_table(rows, columns) for rows in of_tasks]
+        closing.insert(0, DETAILS)
+    if explain or details:
+        closing.insert(0, _legend(results))
+    print_all(shown, notes, closing, file=file, width=width)
+
+
+def comparisons_text(results: Comparisons) -> str:
+    """Return of each question the answer and a table, in lines of 80 characters, then the notes."""
+    told = replace(results, rows=tuple(map(_without_details, results.rows)))
+    marks = report_text.note_numbers(told.rows)
+    file = StringIO()
+    print_all(
+        answer_tables(results.rows, marks, 80, all_pairs=False),
+        report_text.note_lines(told),
+        [],
+        file=file,
+        width=80,
+    )
+    return file.getvalue().rstrip("\n")
+
+
+def comparisons_html(results: Comparisons) -> str:
+    """Return the answer and the table of all rows, as a notebook shows them."""
+    first = escape(visible(" ".join(answer(results.rows))))
+    return f"<p><strong>{first}</strong></p>{report_text.rows_html(results)}"
+
+
+_OF_DETAILS = (
+    "if one more item in ",
+    "tasks as random units",
+    "macro mean of ",
+    "micro mean of ",
+)
+"""Beginnings of notes on every row of its kind, which only a table of details shows."""
+
+
+def _without_details(row: Comparison) -> Comparison:
+    notes = tuple(note for note in row.notes if not note.startswith(_OF_DETAILS))
+    return row if len(notes) == len(row.notes) else replace(row, notes=notes)
 
 
 def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[Table]:
@@ -169,7 +225,7 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     cells = [
         [
             *(row.task, report_text.short_metric(row.metric), row.model_b, row.model_a),
-            *(str(row.n_items), size(row, row.difference), difference_interval(row)),
+            *(str(row.n_items), size(row, row.difference), limits(row)),
             *(p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method),
             ", ".join(str(marks[n]) for n in row.notes),
         ]
@@ -177,7 +233,8 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     ]
     lines = report_text.markdown_table(header, cells, right=range(4, 9))
     said = report_text.markdown_notes(results)
-    return "\n".join([*lines, "", *orders, *said, "", _legend(results), "", heading, ""])
+    first = report_text.markdown_text(" ".join(answer(results.rows)))
+    return "\n".join([first, "", *lines, "", *orders, *said, "", _legend(results), "", heading, ""])
 
 
 def print_items(
@@ -193,7 +250,7 @@ def print_items(
     outcomes = {(c.task, c.metric): outcome_line(c) for c in results.counts}
     tables: list[Table] = []
     for (task, metric), rows in groupby(comparisons, lambda row: (row.task, row.metric)):
-        table = _comparison_table(list(rows), marks)
+        table = _comparison_table(list(rows), marks, width or 80)
         if line := outcomes.get((task, metric)):
             table.caption = Text(line, justify="left")
         tables.append(table)
@@ -269,8 +326,8 @@ def _item_table(results: ItemComparisons, width: int) -> Table:
     for task, item, row in zip(tasks, items, results, strict=True):
         scores = [_score(row.score_a), _score(row.score_b)]
         texts = {"": row.question, "target: ": row.target}
-        for name, score, answer in zip((a, b), scores, (row.answer_a, row.answer_b), strict=True):
-            texts[f"{name} ({score}): " if scored else f"{name}: "] = answer
+        for name, score, reply in zip((a, b), scores, (row.answer_a, row.answer_b), strict=True):
+            texts[f"{name} ({score}): " if scored else f"{name}: "] = reply
         lines = "\n".join(f"{name}{_one_line(text)}" for name, text in texts.items() if text)
         table.add_row(
             *([task] if several else []),
@@ -308,7 +365,7 @@ def _items_legend(results: ItemComparisons) -> str:
     )
 
 
-def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
+def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int], width: int) -> Table:
     first = rows[0]
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
@@ -322,14 +379,19 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     interval = f"{percent(first.confidence_level)} interval"
     columns = [*names, *sized, measure, interval, "p, adj.", "P(better)", "Verdict", ""]
     right = ("n", measure, "p, adj.", "P(better)")
-    table = titled(title, columns, right=right, fold=dict.fromkeys(names, 8))
-    for row in rows:
+    table = titled(title, columns, right=right)
+    longest = (width - 62) // len(names)
+    models, others = (
+        elided(list(own), max(longest, 10))
+        for own in zip(*((row.model_b, row.model_a) for row in rows), strict=True)
+    )
+    for row, model, other in zip(rows, models, others, strict=True):
         table.add_row(
-            Text(row.model_b),
-            *([Text(row.model_a)] if len(baselines) > 1 else []),
+            Text(model),
+            *([Text(other)] if len(baselines) > 1 else []),
             *([str(row.n_items)] if len(sizes) > 1 else []),
             size(row, row.difference),
-            difference_interval(row),
+            limits(row),
             p_value(row.p_adjusted),
             probability(row.prob_better),
             Text(row.verdict, style=_STYLES[row.verdict]),
@@ -341,16 +403,19 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     return table
 
 
-def _details_table(rows: Sequence[Comparison]) -> Table:
+def _details_table(rows: Sequence[Comparison], width: int) -> Table:
     """Return differences with their standard errors, correlations and counts [Mil24]_."""
     title = f"{task_and_metric(rows[0])}, question by question"
     numbers = ["Diff.", "Std. error", "Corr.", "n", "Wins", "Ties", "Losses"]
-    table = titled(title, ["Model", "Against", *numbers], right=numbers,
-                   fold={"Model": 8, "Against": 8})  # fmt: skip
-    for row in rows:
+    table = titled(title, ["Model", "Against", *numbers], right=numbers)
+    models, others = (
+        elided(list(own), max((width - 50) // 2, 10))
+        for own in zip(*((row.model_b, row.model_a) for row in rows), strict=True)
+    )
+    for row, model, other in zip(rows, models, others, strict=True):
         table.add_row(
-            Text(row.model_b),
-            Text(row.model_a),
+            Text(model),
+            Text(other),
             size(row, row.difference),
             _plain_number(row.std_error, 4),
             _plain_number(row.correlation, 2),
@@ -409,32 +474,6 @@ def order_line(rows: Sequence[Comparison]) -> str:
         f"In order, with letters: {order}. Models that share a letter cannot be told apart. "
         f"May be the best: {few(best, MOST_NAMED)}."
     )
-
-
-def size(row: Comparison, value: float | None) -> str:
-    """Format a difference with its sign; ratios have none."""
-    text = number(value)
-    positive = value is not None and value > ROUNDING
-    return f"+{text}" if row.effect == "difference" and positive else text
-
-
-def difference_interval(row: Comparison) -> str:
-    """Format the interval of a difference; a dash for none."""
-    if row.low is None or row.high is None:
-        return "–"
-    # A limit at no difference is not in the interval of a pair that was found.
-    null = 0.0 if row.effect == "difference" else 1.0
-    found = row.verdict != "unclear"
-    left = "(" if found and row.low == null else "["
-    right = ")" if found and row.high == null else "]"
-    return f"{left}{size(row, row.low)}, {size(row, row.high)}{right}"
-
-
-def p_value(value: float | None) -> str:
-    """Format a p-value with four decimals, never as zero."""
-    if value is None:
-        return "–"
-    return f"{value:.4f}" if value >= 0.00005 else "<0.0001"
 
 
 def probability(value: float | None) -> str:
@@ -747,10 +786,17 @@ def _note_lines(results: PowerRows) -> list[str]:
     return report_text.note_lines(Results(rows, results.notes))
 
 
-def comparisons_view(*, all_pairs: bool = True, details: bool = False) -> View:
+def comparisons_json(results: Comparisons, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: the comparisons, and the answer in sentences."""
+    return report_text.to_json(results, about, answer=answer(results.rows))
+
+
+def comparisons_view(
+    *, all_pairs: bool = True, details: bool = False, explain: bool = False
+) -> View:
     """Return the view of comparisons; without `all_pairs` many are summed up on the terminal."""
-    shown = partial(print_comparisons, all_pairs=all_pairs, details=details)
-    return View(shown, comparisons_markdown)
+    shown = partial(print_comparisons, all_pairs=all_pairs, details=details, explain=explain)
+    return View(shown, comparisons_markdown, comparisons_json)
 
 
 def items_view(comparisons: Comparisons) -> View:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 from xml.etree import ElementTree as ET
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,31 +27,62 @@ from evalstats_plugin.report.text import (
     titled,
 )
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
+from evalstats_plugin.scores.rows import ItemComparisons
 
 WORDS: Mapping[Decision, str] = {
     "pass": "PASS", "regressed": "REGRESSED", "inconclusive": "INCONCLUSIVE",
 }  # fmt: skip
 _STYLES: Mapping[Decision, str] = {"pass": "green", "regressed": "red", "inconclusive": "yellow"}
+_COLOURS: Mapping[Decision, str] = {
+    "pass": "#2a7d32", "regressed": "#b3261e", "inconclusive": "#8a5a00",
+}  # fmt: skip
+"""Of badges; white text on each has a contrast of 4.5 or more."""
 
 _MOST_NAMED = 3
 """Tasks that a sentence names; the table has all."""
+
+_MOST_ROWS = 10
+"""Rows up to which also those that pass are shown."""
+
+_LONGEST = 40
+"""Rows of a comment that are not folded away."""
+
+_QUESTION = 80
+"""Characters of a question in a comment."""
 
 _SHORT = 12
 """Digits of the hash of a protocol that people see."""
 
 
 def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print the decision, a table for each candidate and metric, the notes and a legend."""
-    marks = report_text.note_numbers(results.rows)
-    by_candidate = groupby(results, key=lambda row: (row.model, row.metric))
-    tables = [
-        _table(f"{model} against {results.baseline}, {short_metric(metric)}", list(rows), marks)
-        for (model, metric), rows in by_candidate
+    """Print the decision, a table for each candidate and metric, the notes and a legend.
+
+    Of many rows those that pass are counted.
+    """
+    rows, passed = _first_and_rest(results)
+    marks = report_text.note_numbers(rows)
+    by_candidate = groupby(rows, key=lambda row: (row.model, row.metric))
+    tables: list[RenderableType] = [
+        _table(f"{model} against {results.baseline}, {short_metric(metric)}", list(some), marks)
+        for (model, metric), some in by_candidate
     ]
+    if passed:
+        pair = counted(len(passed), "comparison")
+        tables.append(Text(f"{pair} that pass{'es' * (len(passed) == 1)}: --format csv has all."))
     closing = [_legend(results), heading]
-    notes = report_text.note_lines(results)
+    notes = report_text.note_lines(replace(results, rows=tuple(rows)))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
     print_all([decided, *tables], notes, closing, file=file, width=width)
+
+
+def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
+    """Return the rows that are shown, and of many those that pass."""
+    if len(results) <= _MOST_ROWS:
+        return list(results), []
+    return (
+        [row for row in results if row.decision != "pass"],
+        [row for row in results if row.decision == "pass"],
+    )
 
 
 def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Table:
@@ -83,22 +117,74 @@ def _cells(row: GateRow, marks: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def gate_markdown(results: Gate, heading: str) -> str:
-    """Return the decision, a table, the notes and how it was made: also a comment in a review."""
-    level = results.rows[0].confidence_level if results.rows else results.confidence_level
-    header = ["Candidate", "Task", "Metric", "n", "Difference", f"{percent(level)} interval"]
-    header += ["Decision", "Items needed", ""]
-    marks = report_text.note_numbers(results.rows)
-    rows: list[list[str]] = []
-    for row in results:
-        task, *cells = _cells(row, marks)
-        rows.append([row.model, task, short_metric(row.metric), *cells])
+def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] = ()) -> str:
+    """Return the decision, a table, and folded away how it was made: a comment in a review.
+
+    Of many rows those that do not pass stand first, and the others are folded away.
+
+    Parameters
+    ----------
+    lost
+        Of a candidate each the items on which it did worse than the baseline.
+    """
     word, _, rest = sentence(results).partition(": ")
-    lines = [f"**{word}**: {markdown_text(rest)}", ""]
-    lines += report_text.markdown_table(header, rows, right=(3, 4, 7))
-    legend = markdown_text(_legend(results))
-    lines += ["", *report_text.markdown_notes(results), "", legend, "", heading, ""]
-    return "\n".join(lines)
+    marks = report_text.note_numbers(results.rows)
+    blocks = [f"**{word}**: {markdown_text(rest)}"]
+    rows, passed = _first_and_rest(results)
+    if rows:
+        blocks.append(_markdown_table(rows[:_LONGEST], marks))
+    if more := rows[_LONGEST:]:
+        blocks.append(_folded(f"{counted(len(more), 'more row')}", [_markdown_table(more, marks)]))
+    blocks += [each for items in lost for each in _items_lost(items)]
+    if passed:
+        summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
+        blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
+    notes = "\n".join(report_text.markdown_notes(results))
+    how = [markdown_text(_legend(results)), *([notes] if notes else []), heading]
+    return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
+
+
+def _markdown_table(rows: Sequence[GateRow], marks: Mapping[str, int]) -> str:
+    needs = any(row.items_needed for row in rows)
+    header = ["Candidate", "Task", "Metric", "n", "Difference"]
+    header += [f"{percent(rows[0].confidence_level)} interval", "Decision"]
+    header += [*["Items needed"] * needs, ""]
+    cells: list[list[str]] = []
+    for row in rows:
+        task, *others, needed, notes = _cells(row, marks)
+        last = [needed, notes] if needs else [notes]
+        cells.append([row.model, task, short_metric(row.metric), *others, *last])
+    right = (3, 4, 7) if needs else (3, 4)
+    return "\n".join(report_text.markdown_table(header, cells, right=right))
+
+
+def _items_lost(lost: ItemComparisons) -> list[str]:
+    """Return a sentence and a table of the items on which a candidate did worse."""
+    if not lost.rows:
+        return []
+    first = lost.rows[0]
+    n, shown = lost.n_flipped, len(lost.rows)
+    said = f"{first.model_b} does worse than {first.model_a} on {counted(n, 'item')}"
+    said += f"; the {shown} that tell most:" if shown < n else ":"
+    header = ["Task", "Item", first.model_a, first.model_b, "Question", "Place in the logs"]
+    rows = [
+        [
+            f"{row.task} {short_metric(row.metric)}", row.item,
+            f"{row.score_a:.3g}", f"{row.score_b:.3g}", _short_text(row.question), row.where,
+        ]
+        for row in lost
+    ]  # fmt: skip
+    table = report_text.markdown_table(header, rows, right=(2, 3))
+    return [markdown_text(said), "\n".join(table)]
+
+
+def _short_text(text: str) -> str:
+    line = " ".join(visible(text).split())
+    return line if len(line) <= _QUESTION else f"{line[: _QUESTION - 1]}…"
+
+
+def _folded(summary: str, blocks: Sequence[str]) -> str:
+    return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
 def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
@@ -106,6 +192,27 @@ def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
     more = {"protocol_sha256": results.protocol} if results.protocol else {}
     return report_text.to_json(
         results, about, decision=results.decision, sentence=sentence(results), **more
+    )
+
+
+def gate_badge(results: Gate, form: Literal["svg", "json"]) -> str:
+    """Return the decision as an image, or as the JSON that shields.io draws one from."""
+    word = WORDS[results.decision].lower()
+    colour = _COLOURS[results.decision]
+    if form == "json":
+        badge = {"schemaVersion": 1, "label": "evals", "message": word, "color": colour}
+        return json.dumps(badge) + "\n"
+    left, right = 40, 12 + 7 * len(word)
+    texts = "".join(
+        f'<text x="{x}" y="14" fill="#fff" text-anchor="middle">{text}</text>'
+        for x, text in ((left / 2, "evals"), (left + right / 2, word))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
+        f'aria-label="evals: {word}"><title>evals: {word}</title>'
+        f'<rect width="{left + right}" height="20" rx="3" fill="{colour}"/>'
+        f'<path d="M3 0h{left - 3}v20H3a3 3 0 0 1-3-3V3a3 3 0 0 1 3-3z" fill="#444"/>'
+        f'<g font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">{texts}</g></svg>\n'
     )
 
 
@@ -158,18 +265,20 @@ def sentence(results: Gate) -> str:
         if not rows:
             return f"{word}: no drop is shown, but logs were left out."
         return (
-            f"{word}: {drop} of {models} against {results.baseline} is neither shown nor excluded "
+            f"{word}: {drop} of {models} against {results.baseline} is neither found nor ruled out "
             f"in {len(rows)} of {of_all}: {named}."
         )
     if results.non_inferior:
         return (
-            f"{word}: {drop} of {models} against {results.baseline} is excluded in all of {of_all}."
+            f"{word}: {drop} of {models} against {results.baseline} is ruled out in all of "
+            f"{of_all}."
         )
-    said = f"{word}: {drop} of {models} against {results.baseline} is shown in none of {of_all}."
+    found = "no regression" if drop == "a drop" else f"no regression of more than {_short(results)}"
+    said = f"{word}: {found} of {models} against {results.baseline} found in {of_all}."
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said
-    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not excluded."
+    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not ruled out."
 
 
 def _short(results: Gate) -> str:

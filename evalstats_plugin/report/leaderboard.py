@@ -18,7 +18,7 @@ from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTa
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import (
-    Column,
+    Titled,
     View,
     elided,
     latex_row,
@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def lead(self) -> ColumnKey | None:
-        """Column whose ranks are shown: the overall score, or the only one."""
+        """Titled whose ranks are shown: the overall score, or the only one."""
         columns = list(self.table.by_column)
         is_first = bool(columns) and (columns[0][0] == OVERALL or len(columns) == 1)
         return columns[0] if is_first else None
@@ -170,7 +170,7 @@ def print_table(
     write = layout.format(layout.lead)
     models = [(model, cell) for _, model, cell in layout.groups()]
     names = ("Model", elided([name for name, _ in models], _LONGEST_MODEL))
-    first: list[Column] = []
+    first: list[Titled] = []
     if layout.lead is not None:
         scores = [
             f"{write(cell.estimate if cell else None)} {_limits(cell, write)}" for _, cell in models
@@ -178,7 +178,7 @@ def print_table(
         letters = [cell.letters if cell else "" for _, cell in models]
         first = [("Rank", [_rank(cell) for _, cell in models]), names, (layout.lead_head(), scores)]
         first += [("Ties", letters)] if layout.has_ties else []
-    columns: list[Column] = []
+    columns: list[Titled] = []
     for key, title in zip(layout.others, layout.titles, strict=True):
         own, short = layout.cells(key), layout.format(key)
         columns.append((title, [_marked(own.get(model), short) for _, model, _ in layout.groups()]))

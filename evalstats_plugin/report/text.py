@@ -1,6 +1,7 @@
 """Tables of scores, and what all reports share: numbers, notes, Markdown, JSON and CSV.
 
 * `print_intervals`, `intervals_markdown`: scores with their intervals
+* `print_findings`, `findings_markdown`: what is wrong with logs
 * `print_all`, `titled`: tables and notes on the terminal; `markdown_table`: in documents
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
 * `rows_markdown`, `rows_latex`, `rows_html`, `rows_style`: the columns that people look at
@@ -15,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from html import escape
 from itertools import groupby
 from types import MappingProxyType
@@ -26,10 +27,10 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
 from evalstats_plugin.runtime.untrusted import (
     csv_text,
@@ -40,6 +41,7 @@ from evalstats_plugin.runtime.untrusted import (
     terminal,
     visible,
 )
+from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def print_intervals(results: Intervals, file: TextIO, *, heading: str, width: in
 def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
     interval = f"{percent(rows[0].confidence_level)} interval"
     columns = ("Task", "Metric", "n", "Estimate", interval, "Method", "")
-    widths = {"Task": 8, "Metric": 6, "Method": 6}
+    widths = {"Task": 10, "Metric": 8, "Method": 9}
     table = titled(model, columns, right=("n", "Estimate"), fold=widths)
     previous = None
     for row in rows:
@@ -78,7 +80,8 @@ def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) ->
         )
         if row.naive_low is not None and row.naive_high is not None:
             naive = f"[{number(row.naive_low)}, {number(row.naive_high)}]"
-            table.add_row("", "naive", "", "", naive, clusters(row), "", style="dim")
+            of_clusters = clusters(row).replace(", ", "\n")
+            table.add_row("", "naive", "", "", naive, of_clusters, "", style="dim")
     return table
 
 
@@ -134,6 +137,14 @@ def _width(cell: RenderableType) -> int:
     return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
 
 
+def _widest_cell(column: Column) -> int:
+    return max(map(_width, (column.header, *column.cells)), default=0)
+
+
+def _longest_word(cell: RenderableType) -> int:
+    return max(map(cell_len, _text(cell).plain.split()), default=0)
+
+
 class _Line:
     """A text that usually fits on its line: faster to lay out than one that may be wrapped."""
 
@@ -156,37 +167,83 @@ class _Line:
 class _Table(Table):
     """A table that prints strings as they are, never as markup.
 
-    Where its numbers do not fit into the lines, each row is printed below its titles.
+    Long names lose their middles where the line is too short for them. Where numbers do not fit
+    even so, each row is printed below its titles.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or the rows below each other."""
-        if self._least_width() <= (self.width or options.max_width):
+        width = self.width or options.max_width
+        # Rich gives an empty column a character and a gap.
+        while self.columns and not _widest_cell(self.columns[-1]):
+            del self.columns[-1]
+        if self._least_width() <= width:
+            self._shorten_names(width)
             yield from super().__rich_console__(console, options)
             return
         if self.title and str(self.title):
             yield Text(str(self.title), style="bold")
+        labels = [_text(column.header).plain or "Notes" for column in self.columns]
+        numbers = [cell for column in self.columns if column.no_wrap for cell in column.cells]
+        longest = max(map(_longest_word, numbers), default=0)
+        labels = elided(labels, max(width - 1 - longest, _LEAST_LABEL))
+        for i, column in enumerate(self.columns):
+            if column.min_width:
+                self._shorten_column(i, width - 1 - max(map(cell_len, labels)))
         for row in zip(*(column.cells for column in self.columns), strict=True):
             grid = Table.grid(padding=(0, 1))
             grid.add_column(no_wrap=True)
             grid.add_column(overflow="fold")
-            for column, cell in zip(self.columns, row, strict=True):
+            for label, cell in zip(labels, row, strict=True):
                 text = _text(cell)
                 if text.plain.strip():
-                    grid.add_row(Text(_text(column.header).plain or "Notes"), text)
+                    grid.add_row(Text(label), text)
             yield grid
             yield Segment("\n")
 
+    @property
+    def _gaps(self) -> int:
+        _, right, _, left = self.padding
+        return (len(self.columns) - 1) * (1 + left + right)
+
     def _least_width(self) -> int:
         """Return the characters of columns that are not wrapped, and the least of the others."""
-        _, right, _, left = self.padding
-        gaps = (len(self.columns) - 1) * (1 + left + right)
-        return gaps + sum(
-            max(map(_width, (column.header, *column.cells)), default=0)
-            if column.no_wrap
-            else column.min_width or 1
+        return self._gaps + sum(
+            _widest_cell(column) if column.no_wrap else column.min_width or 1
             for column in self.columns
         )
+
+    def _shorten_names(self, width: int) -> None:
+        """Take the middles out of the longest names, column by column, until the lines fit."""
+        names = [i for i, c in enumerate(self.columns) if not c.no_wrap and c.min_width]
+        widths = [_widest_cell(c) if c.no_wrap or c.min_width else 1 for c in self.columns]
+        over = self._gaps + sum(widths) - width
+        while over > 0 and (wide := [i for i in names if widths[i] > self._least(i)]):
+            widest = max(wide, key=lambda i: widths[i])
+            widths[widest] -= 1
+            over -= 1
+        for i in names:
+            self._shorten_column(i, widths[i])
+
+    def _shorten_column(self, i: int, width: int) -> None:
+        """Take the middles out of a column's names that are longer than so many characters."""
+        column = self.columns[i]
+        texts = [_text(cell) for cell in column.cells]
+        lines = dict.fromkeys(line for text in texts for line in text.plain.split("\n"))
+        short: dict[str, str] = {}
+        # Names of one depth differ in more than how far they are indented.
+        for indent, own in grouped(lines, lambda x: len(x) - len(x.lstrip())).items():
+            names = elided([line[indent:] for line in own], max(width - indent, 3))
+            short |= {a: " " * indent + b for a, b in zip(own, names, strict=True)}
+        cells: list[RenderableType] = [
+            Text("\n".join(short[line] for line in text.plain.split("\n")), style=text.style)
+            for text in texts
+        ]
+        self.columns[i] = replace(column, _cells=cells)
+
+    def _least(self, i: int) -> int:
+        column = self.columns[i]
+        return max(column.min_width or 1, _width(column.header))
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row; strings are printed as they are."""
@@ -216,7 +273,8 @@ def titled(
     right
         Those that are aligned right.
     fold
-        Those that go on on the next line, with their least width.
+        Those that may be shortened: names, with their least width, lose their middles; texts
+        (None) go on on the next line.
     """
     table = _Table(
         title=Text(title, style="bold"),
@@ -361,7 +419,10 @@ def _cut(name: str, longest: int, end: int) -> str:
     return f"{name[: longest - 1 - end]}…{name[len(name) - end :]}"
 
 
-Column = tuple[str, Sequence[str]]
+_LEAST_LABEL = 10
+"""Least characters of titles beside the cells of a row."""
+
+Titled = tuple[str, Sequence[str]]
 """The title of a column and its cells."""
 
 _GAP = 2
@@ -369,10 +430,10 @@ _GAP = 2
 
 
 def side_by_side(
-    columns: Sequence[Column],
+    columns: Sequence[Titled],
     *,
-    names: Column,
-    first: Sequence[Column] = (),
+    names: Titled,
+    first: Sequence[Titled] = (),
     width: int,
     longest_title: int,
     most_lines: float = math.inf,
@@ -399,7 +460,7 @@ def side_by_side(
     tables, hidden
         The tables, and how many columns are left out.
     """
-    blocks: list[tuple[Sequence[Column], list[Column]]] = [(first or [names], [])]
+    blocks: list[tuple[Sequence[Titled], list[Titled]]] = [(first or [names], [])]
     left = width - _widest(*blocks[0][0]) + _GAP
     titles = elided([title for title, _ in columns], longest_title)
     for title, (_, cells) in zip(titles, columns, strict=True):
@@ -426,7 +487,7 @@ def side_by_side(
     return tables, len(columns) - sum(len(block) for _, block in blocks)
 
 
-def _widest(*columns: Column) -> int:
+def _widest(*columns: Titled) -> int:
     """Return the characters that columns need, each with the gap after it."""
     return sum(max(map(cell_len, (title, *cells))) + _GAP for title, cells in columns)
 
@@ -718,7 +779,7 @@ def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
     header, *rows = lines
     names = header[: 2 if header[1] == "Task" else 1]
     right = [name for k, name in enumerate(header) if k not in left]
-    table = titled(title, header, right=right, fold=dict.fromkeys(names, 6))
+    table = titled(title, header, right=right, fold=dict.fromkeys(names, 10))
     for line in rows:
         table.add_row(*(Text(cell) for cell in line))
     return table
@@ -749,3 +810,54 @@ def plain(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Format a score as a percentage."""
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+MOST_LOGS = 2
+"""Logs of a finding up to which a table names them; JSON always does."""
+
+_OF_FINDINGS = ("Task", "Models", "Found")
+
+
+def print_findings(results: Findings, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print a table for each problem."""
+    tables = [
+        _of_problem(name, list(found)) for name, found in groupby(results, lambda f: f.problem)
+    ]
+    notes = [f"* {note}" for note in results.notes]
+    print_all(tables, notes, [_verdict(results), heading], file=file, width=width)
+
+
+def _of_problem(problem: str, found: Sequence[Finding]) -> Table:
+    # Paths have no spaces to break at and must not be cut.
+    table = titled(
+        f"{problem}: {PROBLEMS[problem]}", _OF_FINDINGS, fold=dict.fromkeys(_OF_FINDINGS)
+    )
+    for finding in found:
+        table.add_row(*_of_finding(finding))
+    return table
+
+
+def _of_finding(finding: Finding) -> tuple[str, str, str]:
+    logs = finding.logs if len(finding.logs) <= MOST_LOGS else ()
+    about = [log for log in logs if log not in finding.detail]
+    return (
+        finding.task or "",
+        few(finding.models, 3),
+        "\n".join([finding.detail, *about]),
+    )
+
+
+def _verdict(results: Findings) -> str:
+    n = len(results)
+    return f"{n} finding{'' if n == 1 else 's'}." if n else "Nothing found that is wrong."
+
+
+def findings_markdown(results: Findings, heading: str) -> str:
+    """Return one Markdown table, and how it was made."""
+    rows = [(finding.problem, *_of_finding(finding)) for finding in results]
+    lines = markdown_table(("Problem", *_OF_FINDINGS), rows, right=()) if rows else []
+    notes = markdown_list(results.notes)
+    return "\n".join([*lines, "", _verdict(results), "", *notes, "", heading, ""])
+
+
+FINDINGS = View(print_findings, findings_markdown)

@@ -305,3 +305,50 @@ def _all_from(chosen: FloatArray, epochs: FloatArray, k: int) -> FloatArray:
         for drawn in range(k):
             probability *= np.maximum(chosen - drawn, 0) / (epochs - drawn)
     return np.where(epochs >= k, probability, np.nan)
+
+
+class Regression(NamedTuple):
+    """Least squares, with errors that hold whatever items of a cluster have in common."""
+
+    coefficients: FloatArray
+    """Shape (K,)."""
+    std_errors: FloatArray
+    """Shape (K,); NaN for one cluster."""
+    residual_std: float
+    df: float
+    """Clusters less coefficients, at least one."""
+
+
+def clustered_regression(y: ArrayLike, x: ArrayLike, clusters: NDArray[Any]) -> Regression:
+    """Regress y on the columns of x, with the jackknife over clusters (CR3) [BM02]_.
+
+    Parameters
+    ----------
+    y : shape (n,)
+    x : shape (n, K)
+        With a column of ones, where there is an intercept.
+    clusters : shape (n,)
+        Names or numbers; one for each item where none is in a cluster.
+
+    Examples
+    --------
+    >>> fit = clustered_regression([1, 2, 3, 4.2], [[1, 0], [1, 1], [1, 2], [1, 3]], np.arange(4))
+    >>> fit.coefficients.round(2).tolist()
+    [0.96, 1.06]
+    """
+    values, columns = np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64)
+    names, which = np.unique(clusters, return_inverse=True)
+    gram, cross = columns.T @ columns, columns.T @ values
+    inverse = np.linalg.pinv(gram, hermitian=True)
+    coefficients = inverse @ cross
+    residual = values - columns @ coefficients
+    count, k = len(names), columns.shape[1]
+    of_gram, of_cross = np.zeros((count, k, k)), np.zeros((count, k))
+    np.add.at(of_gram, which, columns[:, :, None] * columns[:, None, :])
+    np.add.at(of_cross, which, columns * values[:, None])
+    without = np.linalg.pinv(gram - of_gram, hermitian=True) @ (cross - of_cross)[:, :, None]
+    apart = without[:, :, 0] - coefficients
+    errors = np.sqrt((count - 1) / count * (apart**2).sum(axis=0))
+    errors = errors if count > 1 else np.full(k, np.nan)
+    spread = float(np.sqrt((residual**2).sum() / max(len(values) - k, 1)))
+    return Regression(coefficients, errors, spread, float(max(count - k, 1)))

@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 
 HALF = 0.5
@@ -66,6 +67,11 @@ class MeanDifferences(ABC):
     span: float
     """Largest possible difference; infinite where unknown."""
 
+    @cached_property
+    def _kept(self) -> dict[float, Interval]:
+        """Limits by their deviate, where one is for all pairs."""
+        return {}
+
     @property
     @abstractmethod
     def deviate(self) -> FloatArray:
@@ -75,6 +81,16 @@ class MeanDifferences(ABC):
     @abstractmethod
     def far(self) -> FloatArray:
         """F, in the unit of the differences; NaN where nothing differs."""
+
+    @property
+    @abstractmethod
+    def n_units(self) -> FloatArray:
+        """How many items, or other units, the two share."""
+
+    @property
+    @abstractmethod
+    def of_one_size(self) -> tuple[BoolArray, Counts]:
+        """Pairs whose differences have one size, as a mask and by how often each occurs."""
 
     @property
     def p_value(self) -> FloatArray:
@@ -99,9 +115,16 @@ class MeanDifferences(ABC):
         Interval
             NaN where the two share nothing, or where nothing differs and the span is unknown.
         """
+        # Those of single pairs are asked for twice: shown, and stretched for all pairs.
+        kept = self._kept
+        if isinstance(z, float) and z in kept:
+            return kept[z]
         low, high = self.quantiles(np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape))
         low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
-        return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
+        limits = Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
+        if isinstance(z, float):
+            kept[z] = limits
+        return limits
 
     def one_more(self, z: ArrayLike, *, size: float | None = None) -> Interval:
         """Limits that allow for one more item against them, in place of the halves.
@@ -166,6 +189,12 @@ class Counts(MeanDifferences):
             self.estimate = self.unit * (self.up - self.down) / self.n
         self._w = np.where(self.n > 0, _deviate_of_counts(self.up, self.down), np.nan)
 
+    @staticmethod
+    def deviates(m: int) -> FloatArray:
+        """Sizes of the deviates of all counts, shape (m + 1, m + 1): i differ, j of them up."""
+        i, j = np.indices((m + 1, m + 1)).astype(np.float64)
+        return np.abs(_deviate_of_counts(np.minimum(i, j), np.maximum(i - j, 0.0)))
+
     @property
     def deviate(self) -> FloatArray:
         """Φ⁻¹ of P(M > 0): positive where b is ahead."""
@@ -175,6 +204,16 @@ class Counts(MeanDifferences):
     def far(self) -> FloatArray:
         """F, in the unit of the differences; NaN where nothing differs."""
         return np.where(self.up + self.down > 0, self.unit, np.nan)
+
+    @property
+    def n_units(self) -> FloatArray:
+        """How many items the two share."""
+        return self.n
+
+    @property
+    def of_one_size(self) -> tuple[BoolArray, Counts]:
+        """All pairs."""
+        return np.ones(self.n.shape, dtype=np.bool_), self
 
     def quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return quantiles of M at ∓z, neither extended nor clipped."""
@@ -309,6 +348,8 @@ class Differences(MeanDifferences):
         P, where `x` is a function.
     span
         Largest possible difference of an item: clips limits, and is F where nothing differs.
+    least_far : shape (P,)
+        What F is at least: differences that were predicted in part do not show how far they go.
 
     Examples
     --------
@@ -325,7 +366,9 @@ class Differences(MeanDifferences):
         sizes: FloatArray | None = None,
         n_pairs: int | None = None,
         span: float = np.inf,
+        least_far: FloatArray | None = None,
     ) -> None:
+        self._least = least_far
         if callable(x):
             self._read, count = x, n_pairs or 0
         else:
@@ -338,6 +381,7 @@ class Differences(MeanDifferences):
             self._read = read
         self.span = span
         self.estimate, self._n, self._scale, self._far, self._w = np.full((5, count), np.nan)
+        self._units = np.zeros(count)
         self._up, self._down = np.zeros((2, count))
         self._plain = np.zeros(count, dtype=np.bool_)
         for part in _slices(count, self._read):
@@ -359,6 +403,16 @@ class Differences(MeanDifferences):
         """F, in the unit of the differences; NaN where nothing differs."""
         return np.where(self._scale > 0, self._far * self._scale, np.nan)
 
+    @property
+    def n_units(self) -> FloatArray:
+        """How many items, or units of several, the two share."""
+        return self._units
+
+    @property
+    def of_one_size(self) -> tuple[BoolArray, Counts]:
+        """Pairs whose differences have one size, as a mask and by how often each occurs."""
+        return self._plain, self._counts()
+
     def _look(self, part: slice) -> None:
         """Take what limits do not change: estimates, F, and P(M > 0)."""
         x, sizes = _complete(*self._read(part))
@@ -367,8 +421,11 @@ class Differences(MeanDifferences):
         self.estimate[part], self._n[part], self._scale[part] = x.sum(axis=1), n, scale
         unit = x / np.where(scale > 0, scale, 1.0)[:, None]
         far = distance(unit)
+        if self._least is not None:
+            far = np.maximum(far, self._least[part] / np.where(scale > 0, scale, np.inf))
         self._far[part] = far
-        plain = (far >= 1 - SAME) | (scale == 0)
+        self._units[part] = n if sizes is None else (sizes > 0).sum(axis=1)
+        plain = (np.abs(far - 1) <= SAME) | (scale == 0)
         if sizes is not None:
             plain &= ((sizes == 0) | (sizes == 1)).all(axis=1)
         plain &= (n > 0) & ((scale > 0) | np.isfinite(self.span))
@@ -584,6 +641,8 @@ class _Rows:
         """Φ⁻¹(P(M ≤ d)): t from K'(t) = 0 by Newton's method within a bracket."""
         t, w = np.zeros(len(d)), np.zeros(len(d))
         index = np.nonzero(self.far > 0)[0]
+        if not len(index):
+            return w
         rows, at = (self, d) if len(index) == len(d) else (self.take(index), d[index])
         with np.errstate(all="ignore"):
             low, high = rows.ends(at)
@@ -612,6 +671,8 @@ class _Rows:
         """
         found = np.full(len(target), np.nan)
         index = np.nonzero(self.far > 0)[0]
+        if not len(index):
+            return found
         rows = self if len(index) == len(target) else self.take(index)
         goal = target[index]
         with np.errstate(all="ignore"):

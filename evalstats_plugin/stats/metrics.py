@@ -3,6 +3,7 @@
 * confusion tables (..., K, K), rows gold and columns predicted: `one_hot`, `CONFUSION_METRICS`
 * area under the ROC curve of a 0/1 label and a score: `auc`
 * text metrics of a whole corpus: `corpus_counts`, `CORPUS_METRICS`
+* two raters: `agreement` (kappa, AC1), with `quadratic_weights`
 
 Confusion and corpus metrics are functions of sums over units. A unit is an item, or a cluster of
 items, that adds S numbers to the sums: its cell of the confusion table, its n-grams, its words.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -231,3 +232,56 @@ def ter(sums: FloatArray) -> FloatArray:
 CORPUS_METRICS: Mapping[str, Callable[[FloatArray], FloatArray]] = MappingProxyType(
     {"bleu": bleu, "chrf": chrf, "chrf++": chrf, "ter": ter}
 )
+
+
+class Agreement(NamedTuple):
+    """How far two raters agree; arrays of one shape, NaN where it is undefined."""
+
+    raw: FloatArray
+    """Share of items with the same score; near ones count in part where there are weights."""
+    kappa: FloatArray
+    """Cohen's, beyond what two raters agree on who draw by their own frequencies [Coh60]_."""
+    ac1: FloatArray
+    """Gwet's: beyond what they agree on by chance on items that are hard to tell [Gwe08]_."""
+
+
+def agreement(tables: ArrayLike, weights: ArrayLike | None = None) -> Agreement:
+    """Agreement of two raters, from how often one gave category i and the other j.
+
+    Parameters
+    ----------
+    tables : shape (..., q, q)
+        Counts or shares.
+    weights : shape (q, q)
+        How much of an agreement i and j are: 1 on the diagonal. Without, nothing beside it is one;
+        with `quadratic_weights` kappa is [Coh68]_'s and ac1 is AC2.
+
+    Examples
+    --------
+    >>> found = agreement([[118, 5], [2, 0]])
+    >>> print(f"{found.raw:.3f} {found.kappa:.3f} {found.ac1:.3f}")
+    0.944 -0.023 0.941
+    """
+    counts = np.asarray(tables, dtype=np.float64)
+    q = counts.shape[-1]
+    w = np.eye(q) if weights is None else np.asarray(weights, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = counts / counts.sum(axis=(-2, -1), keepdims=True)
+        first, second = p.sum(axis=-1), p.sum(axis=-2)
+        raw = (w * p).sum(axis=(-2, -1))
+        by_chance = np.einsum("...i,ij,...j->...", first, w, second)
+        mean = (first + second) / 2
+        of_hard = w.sum() / (q * (q - 1)) * (mean * (1 - mean)).sum(axis=-1) if q > 1 else np.nan
+        kappa = np.where(by_chance < 1, (raw - by_chance) / (1 - by_chance), np.nan)
+        return Agreement(raw, kappa, np.asarray((raw - of_hard) / (1 - of_hard)))
+
+
+def quadratic_weights(categories: ArrayLike) -> FloatArray:
+    """Weights of near agreements on an ordinal scale, 1 - (distance / range)², shape (q, q).
+
+    >>> quadratic_weights([1, 2, 3])[0].tolist()
+    [1.0, 0.75, 0.0]
+    """
+    at = np.asarray(categories, dtype=np.float64)
+    span = float(at.max() - at.min()) or 1.0
+    return 1 - ((at[:, None] - at[None, :]) / span) ** 2

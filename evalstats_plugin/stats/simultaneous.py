@@ -1,16 +1,25 @@
 """All pairs of models at once: limits and p-values that hold for the whole family and agree.
 
-`AllPairs` leaves every pair its own distribution of `stats.differences` and adds one critical
-value c to all: limits are quantiles at ∓c, and a pair is found where its own normal deviate is
-beyond c. c and the adjusted p-values are those of the largest of as many standard normal variables,
-correlated as the pairs are by the items and the models that they share. So an adjusted p-value is
-never below the pair's own, and a model more never makes a pair clearer, but for the error of the
-draws; Šidák's inequality bounds them from above [Sid67]_.
+`AllPairs` leaves every pair its own distribution of `stats.differences` and judges all by one
+critical value c, that of the largest of as many standard normal variables, correlated as the pairs
+are by the items and the models that they share. On its scale a pair stands
+
+* whose differences have one size (0/1 scores): at its own normal deviate W. Where units are few,
+  W/ρ: under common sign flips of the units the largest W reaches ρ c with probability .05, as
+  counts are less alike than normal variables
+* any other: where Student's t does whose 95 % limits are the pair's own, with as many units. W
+  itself is bounded, at 3.6 for ten units; limits at c are the pair's 95 % limits, stretched as
+  Student's are
+
+A pair is found where it stands at c or beyond, and its limits leave 0 out exactly there. So an
+adjusted p-value is never below the pair's own, and a model more never makes a pair clearer, but for
+the error of the draws; Šidák's inequality bounds them from above [Sid67]_.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.differences import MeanDifferences
-from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.differences import Counts, MeanDifferences
+from evalstats_plugin.stats.interval import Interval, normal_quantile
 from evalstats_plugin.stats.streams import child, stream
 
 BLOCK_SIZE = 2**18
@@ -27,6 +36,22 @@ BLOCK_SIZE = 2**18
 
 MIDDLE, UPPER = 0.5, 0.05
 """Shares of the largest draws between which the number of independent pairs is seen to rise."""
+
+BASE = normal_quantile(0.95)
+"""Normal deviate of the 95 % limits of a pair alone, which those of all pairs are stretched from.
+"""
+
+FEW = 100
+"""Units up to which counts are looked at under flips; with more they are as normal variables."""
+
+FLIPS, LEAST_FLIPS = 2**22, 999
+"""Deviates of pairs in flips, in all, and the least flips."""
+
+MOST_ROWS = 300
+"""Models or pairs up to which the root of a covariance costs less than weights of many units."""
+
+MOST_ALIKE = 20
+"""Models told apart one by one whose scores are each other's in another order of units."""
 
 KEPT = 2**24
 """Random numbers of a stream that are kept for further tables, which start with the same ones."""
@@ -86,14 +111,51 @@ class AllPairs:
         self, pairs: MeanDifferences, units: Units | None, a: IntArray, b: IntArray, *, n_draws: int
     ) -> None:
         self.pairs, self.a, self.b, self.n_draws = pairs, a, b, n_draws
-        self.difference, self.deviate = pairs.estimate, pairs.deviate
+        self.difference = pairs.estimate
         self.n_models = 2 if units is None else len(units.sums)
-        self._size = np.abs(np.nan_to_num(self.deviate))
-        self._n = max(int((~np.isnan(self.deviate)).sum()), 1)
+        self._n = max(int((~np.isnan(pairs.deviate)).sum()), 1)
         self._leads = None
         if units is not None and self._n > 1:
             self._leads = _Leads(units, a, b, pairs, n_draws)
         self._maximum = _Maximum(self._leads.maxima if self._leads else None, self._n)
+
+    @cached_property
+    def stretch(self) -> float:
+        """ρ: how much farther out counts of few units are at once than normal variables."""
+        plain, counts = self.pairs.of_one_size
+        few = self.pairs.n_units.max(initial=0.0) <= FEW
+        if self._leads is None or not few or plain.sum() < 2:
+            return 1.0
+        largest = self._leads.largest_of_flips(np.flatnonzero(plain), counts)
+        reached = float(np.quantile(largest, 0.95, method="higher"))
+        # Beyond what is reached by more than limits err: a pair that stands there is not found.
+        return max(reached * 1.001 / self.critical(0.05), 1.0)
+
+    @cached_property
+    def deviate(self) -> FloatArray:
+        """Where each pair stands on the scale of c, shape (P,)."""
+        plain, _ = self.pairs.of_one_size
+        z: FloatArray = self.pairs.deviate / self.stretch
+        other = ~plain & (self.pairs.n_units > 1) & (self._n > 1)
+        if not other.any():
+            return z
+        low, high = self._alone
+        df, estimate = self.pairs.n_units[other] - 1, self.difference[other]
+        half = np.where(estimate > 0, estimate - low[other], high[other] - estimate)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = _student(BASE, df) * np.abs(estimate) / half
+        size = -special.ndtri(np.maximum(special.stdtr(df, -t), 1e-300))
+        z[other] = np.copysign(np.where(estimate == 0, 0.0, size), estimate)
+        return z
+
+    @cached_property
+    def _alone(self) -> Interval:
+        """Limits of each pair alone, 95 %."""
+        return self.pairs.limits(BASE)
+
+    @cached_property
+    def _size(self) -> FloatArray:
+        return np.abs(np.nan_to_num(self.deviate))
 
     @property
     def procedure(self) -> str:
@@ -114,7 +176,19 @@ class AllPairs:
 
     def limits(self, alpha: float) -> Interval:
         """Return intervals that hold all differences at once with probability 1 - alpha."""
-        return self.pairs.limits(self.critical(alpha))
+        c = self.critical(alpha)
+        plain, counts = self.pairs.of_one_size
+        other = ~plain & (self.pairs.n_units > 1) & (self._n > 1)
+        if not other.any():
+            return self.pairs.limits(c * self.stretch)
+        span, df = self.pairs.span, np.maximum(self.pairs.n_units - 1, 1)
+        more = _student(c, df) / _student(BASE, df)
+        low, high = (self.difference + (limit - self.difference) * more for limit in self._alone)
+        low, high = np.maximum(low, -span), np.minimum(high, span)
+        low[plain], high[plain] = counts.limits(c * self.stretch)
+        if (single := ~plain & ~other).any():
+            low[single], high[single] = (limit[single] for limit in self.pairs.limits(c))
+        return Interval(low, high)
 
     def step_down(self) -> FloatArray:
         """Return step-down p-values, which find more and have no limits of their own [WY93]_."""
@@ -156,6 +230,12 @@ class AllPairs:
         most = lead.max(axis=1)
         reached = (self._leads.signed >= most[:, None]).sum(axis=1)
         return (most <= 0) | ((1 + reached) / (self.n_draws + 1) > alpha)
+
+
+def _student(z: float, df: FloatArray) -> FloatArray:
+    """Student's quantile that is exceeded as often as a normal variable exceeds z."""
+    quantile: FloatArray = np.asarray(special.stdtrit(df, special.ndtr(-z)))
+    return -quantile
 
 
 class _Maximum:
@@ -219,7 +299,9 @@ class _Leads:
     """Draws of all pairs' standardised mean differences, were all true differences as estimated.
 
     Units have normal weights, common to all pairs. One unit more, on which models vary by
-    themselves as far as F says, stands for what few units do not show.
+    themselves as far as F says, stands for what few units do not show. Of many units and few models
+    (or pairs, where models lack items) the sums are drawn, which are normal with the same
+    covariance.
     """
 
     def __init__(
@@ -231,30 +313,56 @@ class _Leads:
         order = np.argsort(of_units, kind="stable")
         ranks = np.argsort(np.argsort(of_models, kind="stable"), kind="stable")
         n, n_units = units.sums.shape
-        self._order = order
-        self._own = _normal(n, n_draws, "models by themselves")[ranks]
+        self._order, self._n_draws = order, n_draws
+        self._of_pairs: Floats | None = None
+        drawn = _normal(n, n_draws, "models by themselves")[ranks]
+        drawn *= sign
         self._far = float(np.nanmedian(pairs.far)) if np.isfinite(pairs.far).any() else 0.0
-        self._own *= sign * self._far / np.sqrt(2)
-        self._weights = _normal(n_units, n_draws, "weights of units")
+        self._own = drawn * np.float32(self._far / np.sqrt(2))
         if complete:
             means = units.sums.sum(axis=1, keepdims=True) / units.sizes.sum()
             rest = units.sums - means * units.sizes
-            self._totals = rest[:, order].astype(np.float32) @ self._weights + self._own
             gram = rest @ rest.T
+            if max(n, FEW) < n_units and n <= MOST_ROWS:
+                root = _root(gram + self._far**2 / 2 * np.eye(n))
+                self._totals = root.astype(np.float32) @ drawn
+            else:
+                self._totals = rest[:, order].astype(np.float32) @ self._weights + self._own
             square = np.diag(gram)
             spread = square[a] + square[b] - 2 * gram[a, b]
             spread = np.where(spread < 1e-10 * (square[a] + square[b]), 0.0, spread)
         else:
             self._totals = None
-            spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
+            if max(len(a), FEW) < n_units and len(a) <= MOST_ROWS:
+                rest = self._rest(np.arange(len(a)))
+                spread = (rest**2).sum(axis=1)
+                self._of_pairs = self._drawn_pairs(rest @ rest.T, sign, ranks)
+            else:
+                spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
         spread = spread + self._far**2
         known = (spread > 0) & ~np.isnan(pairs.deviate)
         self._inverse = np.where(known, 1 / np.sqrt(np.where(known, spread, 1.0)), 0.0)
         self._inverse = self._inverse.astype(np.float32)
         self.maxima, self.signed = self._largest(n, n_draws)
 
+    def _drawn_pairs(self, gram: FloatArray, sign: float, ranks: IntArray) -> Floats:
+        """Draws of all pairs, shape (P, B), whose units have these products, shape (P, P)."""
+        first, second = ranks[self._a], ranks[self._b]
+        order = np.lexsort([np.maximum(first, second), np.minimum(first, second)])
+        drawn = _normal(len(order), self._n_draws, "pairs by themselves")[np.argsort(order)]
+        # Which model comes first turns the sign of all that is of the pair.
+        drawn *= (sign * np.sign(second - first))[:, None]
+        models = np.eye(len(ranks))
+        one_more = (models[self._b] - models[self._a]) * (self._far / np.sqrt(2))
+        return _root(gram + one_more @ one_more.T).astype(np.float32) @ drawn
+
+    @cached_property
+    def _weights(self) -> Floats:
+        """Shape (U, B)."""
+        return _normal(len(self._order), self._n_draws, "weights of units")
+
     def _rests(self) -> Iterator[FloatArray]:
-        step = max(BLOCK_SIZE // max(len(self._weights), 1), 1)
+        step = max(BLOCK_SIZE // max(len(self._order), 1), 1)
         for start in range(0, len(self._a), step):
             yield self._rest(np.arange(start, min(start + step, len(self._a))))
 
@@ -269,10 +377,33 @@ class _Leads:
         first, second = self._a[pairs], self._b[pairs]
         if self._totals is not None:
             found = self._totals[second] - self._totals[first]
+        elif self._of_pairs is not None:
+            found = self._of_pairs[pairs]
         else:
             found = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
             found += self._own[second] - self._own[first]
         return found * self._inverse[pairs, None]
+
+    def largest_of_flips(self, pairs: IntArray, counts: Counts) -> FloatArray:
+        """Return the largest size of the deviates of some pairs in each common flip of units.
+
+        All differences of a pair have one size: in m of its units, of which a flip leaves some up.
+        """
+        m = (counts.up + counts.down).astype(np.int64)
+        table = counts.deviates(int(m.max(initial=0)))
+        n_flips = int(np.clip(FLIPS / max(len(pairs), 1), LEAST_FLIPS, self._n_draws))
+        signs = np.sign(self._weights[:, :n_flips])
+        largest = np.zeros(n_flips)
+        step = max(BLOCK_SIZE // n_flips, 1)
+        for start in range(0, len(pairs), step):
+            part = slice(start, start + step)
+            x, _ = self._units.of_pairs(self._a, self._b, pairs[part])
+            unit = np.where(counts.unit[part] > 0, counts.unit[part], 1.0)[:, None]
+            ahead = (x / unit)[:, self._order] @ signs
+            up = np.rint((m[part, None] + ahead) / 2).astype(np.int64)
+            size = table[m[part, None], np.clip(up, 0, m[part, None])]
+            np.maximum(largest, size.max(axis=0), out=largest)
+        return largest
 
     def _largest(self, n: int, n_draws: int) -> tuple[FloatArray, Floats | None]:
         every = len(self._a) == n * (n - 1) // 2
@@ -322,6 +453,13 @@ class _Leads:
             np.maximum(largest, np.abs(found).max(axis=0), out=largest)
 
 
+def _root(covariance: FloatArray) -> FloatArray:
+    """Return the symmetric square root, which does not depend on the order of the models."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: FloatArray = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return root
+
+
 def _normal(n: int, n_draws: int, what: str) -> Floats:
     """Draws of which there is one stream: results depend on no seed, nor on what came before."""
     key = what, n_draws
@@ -344,13 +482,14 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     In their order draws are given to them, so that results do not depend on how they came, nor on
     names; and with the sign, not on whether higher or lower scores are better. The same for scores
     times a number. Models are told apart by their means, units by what models of each place have
-    there.
+    there; where scores are missing both also by which.
     """
     seen = ~np.isnan(sums)
     count = np.maximum(seen.sum(axis=0), 1)
-    y = np.where(seen, sums - np.where(seen, sums, 0.0).sum(axis=0) / count, 0.0)
-    largest = np.abs(y).max(initial=0.0)
-    y = y / (largest if largest > 0 else 1.0)
+    means_of_units = np.where(seen, sums, 0.0).sum(axis=0) / count
+    y = np.where(seen, sums - means_of_units, 0.0)
+    largest = np.abs(y).max(initial=0.0) or 1.0
+    y = y / largest
     means = y.mean(axis=1)
     sign = -1.0 if (means**3).sum() < -1e-12 * np.abs(means**3).sum() else 1.0
     y, means = sign * y, sign * means
@@ -358,7 +497,32 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     model = _rounded(means + (y**2 * np.sqrt(1 + unit)).mean(axis=1) / 7)
     unit = _rounded(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3)
     model = _rounded(model + (y * np.sin(unit)).mean(axis=1))
-    return sign, model, _rounded(unit + np.cos(7 * model) @ y)
+    if not seen.all():
+        there = seen * 1.0
+        # What is missing looks like the mean so far.
+        unit = _rounded(unit + np.sin(3 * model) @ there)
+        model = _rounded(model + (there * np.sin(unit)).mean(axis=1))
+        unit = _rounded(unit + np.cos(5 * model) @ there)
+    for _ in range(MOST_ALIKE):
+        first = _first_of_alike(model, sums)
+        if first is None:
+            break
+        # Models whose scores are each other's with units exchanged: any may be the first.
+        model[first] += 1.0
+        unit = _rounded(unit + np.sin(3 * model) @ y)
+        model = _rounded(model + (y * np.sin(unit)).mean(axis=1))
+    # Units on which models differ alike are told apart by their means: sums have one order.
+    return sign, model, _rounded(unit + np.cos(7 * model) @ y + sign * means_of_units / largest / 9)
+
+
+def _first_of_alike(model: FloatArray, sums: FloatArray) -> int | None:
+    """Return a model that has the number of another with other scores; None where there is none."""
+    order = np.argsort(model, kind="stable")
+    same = np.flatnonzero(model[order[1:]] == model[order[:-1]])
+    for i in same.tolist():
+        if not np.array_equal(sums[order[i]], sums[order[i + 1]], equal_nan=True):
+            return int(order[i])
+    return None
 
 
 def _rounded(values: FloatArray) -> FloatArray:

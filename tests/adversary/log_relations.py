@@ -461,6 +461,27 @@ def strips_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(es, "strip", lambda *_, **__: [])
 
 
+def a_pair_stands_in_one_order(e: Evaluation, folder: Path) -> None:
+    """In any order of the logs every row of a pair subtracts the same model from the other."""
+    r = RENDERINGS["lm-eval"]
+    if not r.holds(e):
+        return
+    r.write(e, folder)
+    read = list(es.read(folder))
+    moved = [read[i] for i in np.random.default_rng(e.seed).permutation(len(read)).tolist()]
+    try:
+        rows = es.compare(moved, rng=0)
+    except EvalStatsError:
+        return  # nothing in common
+    pairs = {(row.model_a, row.model_b) for row in rows}
+    assert not pairs & {(b, a) for a, b in pairs}, pairs
+
+
+def keeps_the_order_of_each_task(patch: pytest.MonkeyPatch) -> None:
+    """Have comparisons take the models of each task as they come."""
+    patch.setattr("evalstats_plugin.comparisons.compare._in_one_order", list)
+
+
 def takes_all_rows(patch: pytest.MonkeyPatch) -> None:
     """Have reading count what is there again as further items."""
     function = es.intervals
@@ -560,6 +581,12 @@ LOG_RELATIONS: Mapping[str, Relation] = {
     ),
     "repeated items are refused": Relation(
         repeated_items_are_refused, takes_all_rows, {**SMALL, "cut": False}, examples=10
+    ),
+    "a pair stands in one order": Relation(
+        a_pair_stands_in_one_order,
+        keeps_the_order_of_each_task,
+        {**SMALL, "models": (2, 3), "tasks": (2, 3), "cut": False},
+        examples=12,
     ),
     "exported records are valid and read back": Relation(
         exported_records_are_valid_and_read_back, loses_a_digit, {**SMALL, "cut": False},

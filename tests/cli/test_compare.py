@@ -35,24 +35,44 @@ def _row(**more: object) -> Comparison:
     return Comparison(**{**given, **more})  # pyright: ignore[reportArgumentType]
 
 
-def test_the_table_fits_eighty_columns_and_cuts_nothing(run: Run) -> None:
-    """Every pair with a verdict, and what the words mean."""
+def test_the_answer_comes_first_and_one_table_has_all_tasks(run: Run) -> None:
+    """A sentence, ranks, pairs by tasks; nothing is told twice, and names are whole or elided."""
     done = run("compare", LOGS)
+    text = " ".join(done.stdout.split())
 
     assert 0 == done.returncode
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert text.startswith("m2 is better than each of the other 2 models on these 13 tasks (macro")
+    assert "m2 m1 +0.2145 [+0.0" in text
+    assert 1 == text.count("evalstats-plugin 0.2.0, seed 0")
+    assert "unclear: these items do not" not in text
+    explained = run("compare", LOGS, "-t", "es_bin", "--explain").stdout
+    assert "unclear: these items do not" in " ".join(explained.split())
+
+
+def test_details_have_every_pair_of_every_task(run: Run) -> None:
+    """With limits, p, P(better) and verdict."""
+    done = run("compare", LOGS, "--details")
+
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "es_sub_a acc, 30 items" in done.stdout
     assert "models/m2 models/m0 +0.4667 [+0.1531, +0.7897]  0.0002   >99.9 % better" in done.stdout
-    assert "unclear: these items do not" in " ".join(done.stdout.split())
-    assert "…" not in done.stdout
+
+
+def test_two_models_are_compared_row_by_row(run: Run) -> None:
+    """Each with both scores, the better model first in the sentence."""
+    done = run("compare", LOGS, "-t", "es_bin", "-m", "f1", "--models", "models/m0,models/m1")
+
+    assert done.stdout.startswith("m1 is better than m0 on es_bin f1 (60 items): 0.6047 against 0")
+    assert "es_bin f1  60  0.0000  0.6047  +0.6047 [+0.3220, +0.6808]  0.0002  ▲" in done.stdout
 
 
 def test_a_baseline_is_named_once(run: Run) -> None:
-    """In the title instead of a column."""
-    done = run("compare", LOGS, "-t", "es_bin", "--baseline", "models/m1")
+    """In the sentence instead of a column."""
+    done = run("compare", LOGS, "-t", "es_bin", "-m", "acc", "--baseline", "models/m1")
 
-    assert "es_bin acc, 60 items, against models/m1" in done.stdout
-    assert "Against" not in done.stdout
+    assert done.stdout.startswith("Against m1 on es_bin acc (60 items): m0, m2 cannot be told")
+    assert "Against" not in done.stdout[1:]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +198,8 @@ def test_csv_and_markdown_have_a_line_per_pair(run: Run) -> None:
     markdown = run(*arguments, "--format", "markdown").stdout.splitlines()
 
     assert ["models/m1", "models/m2", "models/m2"] == [row["model_b"] for row in rows]
-    assert markdown[2].startswith("| es_mc | acc | models/m1 | models/m0 | 60 | +0.5500 |")
+    assert markdown[0].startswith("m2 is ahead on es_mc acc (60 items); m1 cannot be told apart")
+    assert markdown[4].startswith("| es_mc | acc | models/m1 | models/m0 | 60 | +0.5500 |")
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
@@ -299,7 +320,7 @@ def test_a_log_is_annotated_with_the_design_asked_for(run: Run, tmp_path: Path) 
 
 
 def test_many_pairs_are_summed_up_as_ranks(run: Run, tmp_path: Path) -> None:
-    """Twenty models on ten tasks are a page; --all-pairs prints all 1,900."""
+    """Twenty models on ten tasks are a page; --all-pairs prints all 190 pairs."""
     table = tmp_path / "scores.csv"
     lines = [
         f"a model with a long name {m:02},task {t},{i},{int((i * 7 + m * t) % 23 < 3 + m)}"
@@ -315,8 +336,8 @@ def test_many_pairs_are_summed_up_as_ranks(run: Run, tmp_path: Path) -> None:
 
     assert len(short) < 90
     assert max(map(len, short)) <= 80
-    assert "Ranks that all 1,900 pairs leave open at once" in " ".join(short)
-    assert len(full) > 1_900
+    assert "Ranks that all 2,280 pairs leave open at once" in " ".join(short)
+    assert len(full) > 190 * 4
     # The best of "task 3" is whoever has most wins; its last possible rank follows from them.
     own = [row for row in rows if row["task"] == "task 3"]
     wins = Counter(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree as ET
 
 import pytest
 from hostile_requests import lines, write
+
+import evalstats_plugin as es
+from evalstats_plugin.report.gating import gate_markdown
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -20,7 +24,7 @@ Run = Callable[..., "CompletedProcess[str]"]
 @pytest.mark.parametrize(
     ("options", "code", "word"),
     [
-        (("--baseline", "models/m1", "-t", "es_bin"), 0, "PASS: a drop"),
+        (("--baseline", "models/m1", "-t", "es_bin"), 0, "PASS: no regression of models/m0"),
         (("--baseline", "models/m2", "-t", "es_group"), 3, "REGRESSED: models/m0, models/m1 show"),
         (
             ("--baseline", "models/m1", "-t", "es_bin", "--margin", "0.01", "--non-inferior"),
@@ -69,6 +73,67 @@ def test_junit_has_a_case_for_each_comparison(run: Run, tmp_path: Path) -> None:
     messages = [str(failure.get("message")) for failure in suite.iter("failure")]
     assert suite.get("failures") == str(len(messages))
     assert any(text.startswith("es_group acc -0.6311 [") for text in messages)
+
+
+def test_a_comment_shows_what_failed_and_folds_the_rest_away(run: Run) -> None:
+    """The sentence, the rows that do not pass, the items lost under them, then what is folded."""
+    options = ("--baseline", "models/m2", "--models", "models/m1", "-t", "es_group", "-t", "es_mc")
+    done = run("gate", LOGS, *options, "--margin", "0.05", "--format", "markdown")
+
+    first, *blocks = done.stdout.split("\n\n")
+    assert first.startswith("**REGRESSED**: models/m1 shows a drop of more than 0.05")
+    open_part, folded = done.stdout.split("<details>", 1)
+    assert "| pass |" not in open_part
+    assert "| regressed |" not in folded
+    assert open_part.count("| regressed |") + folded.count("| pass |") == 11
+    said, table = blocks[1:3]
+    assert said == "models/m1 does worse than models/m2 on 25 items; the 5 that tell most:"
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) == 5
+    assert all(float(of_b) < float(of_a) for _, _, of_a, of_b, *_ in rows)
+    assert rows[0] == ["es_sub_a acc", "1", "1", "0", "1+1=", "doc_id 1"]
+    assert folded.count("<details>") == 1
+    assert done.stdout.count("</details>") == 2
+
+
+def test_a_comment_on_few_rows_shows_them_all(run: Run) -> None:
+    """A candidate that passes has no items to show."""
+    options = ("--baseline", "models/m1", "--models", "models/m2", "-t", "es_group", "-m", "acc")
+    shown, folded = run("gate", LOGS, *options, "--format", "markdown").stdout.split("<details>")
+    assert shown.count("| pass |") == 4
+    assert "does worse" not in shown + folded
+
+
+def test_of_very_many_rows_a_comment_folds_most_away() -> None:
+    """A hundred tasks lost: forty stand open, the sentence names three, nothing is left out."""
+    decided = es.gate(es.read(LOGS, task="es_mc", metric="acc"), baseline="models/m2", rng=0)
+    (row,) = [row for row in decided if row.model == "models/m0"]
+    rows = tuple(replace(row, task=f"task {i}") for i in range(100))
+    comment = gate_markdown(replace(decided, rows=rows), "settings")
+
+    shown, folded = comment.split("<details><summary>60 more rows</summary>")
+    assert shown.count("| regressed |") == 40
+    assert folded.count("| regressed |") == 60
+    assert "and 97 more" in shown
+    assert "How this was decided" in folded
+
+
+def test_a_badge_says_the_decision(run: Run, tmp_path: Path) -> None:
+    """As an image whose text is the decision, and as JSON for shields.io."""
+    options = ("--baseline", "models/m2", "-t", "es_group", "-m", "acc")
+    for name in ("badge.svg", "badge.json"):
+        assert run("gate", LOGS, *options, "--badge", tmp_path / name).returncode == 3
+    image = ET.parse(tmp_path / "badge.svg").getroot()  # noqa: S314 - our own file
+    assert image.get("aria-label") == "evals: regressed"
+    assert [text.text for text in image.iter("{http://www.w3.org/2000/svg}text")] == [
+        "evals", "regressed",
+    ]  # fmt: skip
+    told = json.loads((tmp_path / "badge.json").read_text())
+    assert told["schemaVersion"] == 1
+    assert told["message"] == "regressed"
+    refused = run("gate", LOGS, *options, "--badge", tmp_path / "badge.png")
+    assert refused.returncode == 2
+    assert not (tmp_path / "badge.png").exists()
 
 
 def _tables(folder: Path) -> Path:

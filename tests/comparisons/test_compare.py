@@ -171,6 +171,8 @@ def test_what_cannot_be_compared_is_said() -> None:
         "not compared, one model only: alone acc",
         "not compared, fewer than two models have a mean of item scores: f acc",
         "not compared, a has no item scores: other acc",
+        "no comparison over all tasks: no two models have every one of them, the baseline one of "
+        "the two",
     )
 
 
@@ -207,7 +209,10 @@ def test_models_without_a_common_item_are_taken_as_independent() -> None:
         _responses("b", [1, 0, 1], item_ids=np.array([3, 4, 5])),
         _responses("b", [0, 1], task="u"),
     ]
-    apart, together = compare([*a, *b])
+    overall, apart, together = compare([*a, *b])
+
+    assert ("overall", -1 / 6) == (overall.kind, pytest.approx(overall.difference))
+    assert "no items in common, each model's own mean: t" in overall.notes
 
     assert ("t", "newcombe-unpaired") == (apart.task, apart.method)
     assert NO_ITEM_IN_COMMON in apart.notes
@@ -365,7 +370,10 @@ def test_fifty_models_on_sixty_tasks_take_seconds(within: Callable[..., Any]) ->
     tasks = [f"task_{i // 200}" for i in range(12_000)]
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
 
-    assert 73_500 == len(within(3.0, lambda: compare(matrix, rng=0)))
+    found = within(3.0, lambda: compare(matrix, rng=0))
+
+    assert 73_500 == len(found)
+    assert found.notes[-1].startswith("no comparison over all tasks: 1,225 pairs on 12,000 items")
 
 
 def test_rows_name_the_prior_and_it_can_be_chosen():

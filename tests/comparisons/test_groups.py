@@ -100,8 +100,10 @@ def test_exchanging_the_models_changes_the_sign() -> None:
     """Of every number."""
     responses = _responses({"a": 0.5, "b": 0.7})
     swapped = [replace(r, model={"a": "b", "b": "a"}[r.model]) for r in responses]
+    swapped.sort(key=lambda r: r.model)
     (one,), (other,) = (group_comparisons(x, _request()) for x in (responses, swapped))
 
+    assert (one.model_a, one.model_b) == (other.model_a, other.model_b)
     assert -one.difference == pytest.approx(other.difference)  # pyright: ignore[reportOptionalOperand]
     assert (-one.high, -one.low) == pytest.approx((other.low, other.high))  # pyright: ignore[reportOptionalOperand]
     assert 1 == pytest.approx(one.prob_better + other.prob_better)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
@@ -197,3 +199,44 @@ def test_clusters_within_tasks_make_the_interval_wider() -> None:
     assert grouped.high - grouped.low > 2 * (plain.high - plain.low)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
     assert 4 * error > grouped.high - grouped.low > 2.5 * error  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
     assert grouped.p_value >= 2 / 2**6 > plain.p_value or plain.difference == 0  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_hold_whatever_the_missing_scores_would_have_been(seed: int) -> None:
+    """Of a group: with any scores in place of those missing its own limits are hardly beyond."""
+    rng = np.random.default_rng(seed)
+    whole = _responses({"a": 0.4, "b": 0.7}, ["micro", "macro"][seed % 2], seed=seed)
+    gone = [rng.random(r.scores.shape) < 0.1 for r in whole]
+    lacking = [
+        replace(r, scores=np.where(where, np.nan, r.scores))
+        for r, where in zip(whole, gone, strict=True)
+    ]
+    (row,) = group_comparisons(lacking, _request(missing="bounds"))
+    (plain,) = group_comparisons(lacking, _request())
+
+    assert "limits hold whatever the missing scores would have been" in row.notes
+    assert (row.missing_low, row.missing_high) == (row.low, row.high)
+    assert (plain.missing_low, plain.missing_high) != (plain.low, plain.high)
+    low, high = row.low or 0.0, row.high or 0.0
+    fillings = [
+        {"a": 1.0, "b": 0.0},
+        {"a": 0.0, "b": 1.0},
+        *({m: float(x) for m, x in zip("ab", rng.random(2), strict=True)} for _ in range(8)),
+    ]
+    differences: list[float] = []
+    for filling in fillings:
+        filled = [
+            replace(r, scores=np.where(where, filling[r.model], r.scores))
+            for r, where in zip(whole, gone, strict=True)
+        ]
+        (one,) = group_comparisons(filled, _request())
+        differences.append(one.difference or 0.0)
+        # One-sided at either end: 1.64 in place of 1.96 standard errors [IM04]_.
+        own = one.low or 0.0, one.high or 0.0
+        spare = 0.2 * (own[1] - own[0]) / 2
+        assert low <= own[0] + spare
+        assert own[1] - spare <= high
+    assert low < min(differences)
+    assert max(differences) < high
+    assert min(differences) == differences[0]
+    assert max(differences) == differences[1]

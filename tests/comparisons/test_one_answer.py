@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstats_plugin import ResponseMatrix, compare
+from evalstats_plugin import Measure, ResponseMatrix, compare
 from evalstats_plugin.cli.shell import options
 from evalstats_plugin.comparisons import rank_sets
 from evalstats_plugin.comparisons.design import Correction, Family, Probabilities
@@ -166,11 +166,12 @@ def test_rows_name_their_family() -> None:
     """All tasks of a metric in none of the harness's groups, or each by itself."""
     scores = (np.random.default_rng(0).random((3, 90)) < 0.5) * 1.0
     matrix = ResponseMatrix.from_array(scores, tasks=["s"] * 40 + ["t"] * 50)
-    (every,) = {row.family for row in compare(matrix, rng=0)}
+    overall, every = dict.fromkeys(row.family for row in compare(matrix, rng=0))
     each = [row.family for row in compare(matrix, family="task", rng=0)][::3]
 
+    assert "all 2 tasks, 3 pairs" == overall
     assert "2 tasks × 3 pairs" in every
-    assert ["s, 3 pairs", "t, 3 pairs"] == each
+    assert ["all 2 tasks, 3 pairs", "s, 3 pairs", "t, 3 pairs"] == each
 
 
 def test_step_down_finds_what_single_step_finds_and_its_limits_end_at_0() -> None:
@@ -201,3 +202,25 @@ def test_the_command_has_the_defaults_of_the_function(
     for function in (compare, rank_sets):
         assert names[0] == inspect.signature(function).parameters[name].default
     assert names == get_args(values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tasks_of_errors_have_an_overall_score_too(seed: int) -> None:
+    """Three tasks of errors beside one of right answers: that of right ones turned round."""
+    rng = np.random.default_rng(seed)
+    right = (rng.random((3, 90)) < rng.uniform(0.2, 0.9, (3, 1))) * 1.0
+    tasks = [f"t{i // 30}" for i in range(90)]
+    models = ["x", "a", "m"]
+
+    def overall(scores: np.ndarray, *, higher: bool) -> list[Comparison]:
+        measure = Measure(task="", metric="m", higher_is_better=higher)
+        matrix = ResponseMatrix.from_array(scores, models=models, tasks=tasks, measure=measure)
+        return [row for row in compare(matrix, rng=0) if row.kind == "overall"]
+
+    for row, mirrored in zip(
+        overall(right, higher=True), overall(1 - right, higher=False), strict=True
+    ):
+        assert (row.model_a, row.model_b) == (mirrored.model_a, mirrored.model_b)
+        assert row.verdict == mirrored.verdict
+        assert row.difference == pytest.approx(-(mirrored.difference or 0.0))
+        assert (row.low, row.high) == pytest.approx((-(mirrored.high or 0), -(mirrored.low or 0)))

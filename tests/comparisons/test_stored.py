@@ -34,7 +34,7 @@ def drawn(n: int = 9, m: int = 70, missing: float = 0.15, **more: Any) -> Respon
 
 def same(matrix: ResponseMatrix, store: ResponseStore, **asked: Any) -> None:
     """The rows, notes and seed are equal, what is drawn at random included."""
-    asked = {"rng": 0, **asked}
+    asked = {"rng": 0, "overall": False, **asked}
     one, other = compare(matrix, **asked), compare(store, **asked)
     rows, expected = other.to_frame(), one.to_frame()
     numbers = list(expected.select_dtypes("number"))
@@ -107,6 +107,13 @@ def test_partial_credit_epochs_clusters_and_numbers(
         rng=1,
     )
     same(matrices[3], ResponseStore(tmp_path / "3.parquet"), method="tango")
+
+
+def test_a_store_of_tasks_says_that_they_are_not_compared_together(tmp_path: Path):
+    found = compare(write_store(tmp_path / "s.parquet", drawn(n=3)), rng=0)
+
+    assert {"task"} == {row.kind for row in found}
+    assert any(note.startswith("no comparison over all tasks of a store") for note in found.notes)
 
 
 def test_models_and_tasks_that_cannot_be_compared_are_told_alike(tmp_path: Path):

@@ -41,11 +41,10 @@ def _printed(results: AdaptiveTests, width: int = 80) -> list[str]:
 
 
 def test_long_names_and_large_numbers_fit_80_columns_uncut() -> None:
-    """Names are folded, never cut."""
+    """Numbers are whole; a long name keeps its beginning and its end."""
     lines = _printed(AdaptiveTests((TEST, replace(TEST, model="b"))))
-    whole = "".join(line[:9].strip() for line in lines)
     assert max(map(len, lines)) <= 80
-    assert TEST.model in whole
+    assert any(line.startswith("org/a_m") and "v0.3" in line for line in lines)
     for text in ("1234/12345", "-10.23", "[-11.00, -9.50]", "0.1235", "0.5000"):
         assert any(text in line for line in lines)
     assert "1. a note (leaderboard_math_hard exact_match)" in [line.strip() for line in lines]

@@ -196,3 +196,50 @@ def test_models_that_never_differ_have_limits_as_wide_as_pairs_of_their_number()
     alone = pairs.pairs.limits(1.959964)
     assert (low < alone.low).all()
     assert (high > alone.high).all()
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_order_changes_nothing_also_where_models_are_each_others_in_another_order(missing: float):
+    """Few models and units, on few values: many tables have symmetries."""
+    rng = np.random.default_rng(5)
+    a, b = np.triu_indices(3, 1)
+
+    def critical(scores: np.ndarray) -> float:
+        x = scores[b] - scores[a]
+        sizes = (~np.isnan(x)) * 1.0
+
+        def of_pairs(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return np.nan_to_num(x[pairs]), sizes[pairs]
+
+        units = Units(scores, np.ones(9), of_pairs if np.isnan(scores).any() else None)
+        return AllPairs(Differences(x, span=1.0), units, a, b, n_draws=499).critical(0.05)
+
+    for _ in range(300):
+        scores = np.round(rng.random((3, 9)) * rng.integers(1, 4)) / 3
+        scores[rng.random(scores.shape) < missing] = np.nan
+        other = scores[rng.permutation(3)][:, rng.permutation(9)]
+        if (np.isnan(scores).all(axis=0)).any():
+            continue
+        assert critical(scores) == pytest.approx(critical(other), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_are_drawn_as_weights_of_units_would_give_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the root of their covariance, of models or, where scores are missing, of pairs."""
+    rng = np.random.default_rng(seed)
+    n_models, n_units = int(rng.integers(3, 9)), int(rng.integers(110, 300))
+    easy = rng.random(n_units)
+    scores = (rng.random((n_models, n_units)) < easy) * rng.choice([0.5, 1.0], n_units)
+    if seed % 2:
+        scores[rng.random(scores.shape) < 0.2] = np.nan
+    by_root = _pairs(scores, 19_999)
+    monkeypatch.setattr(simultaneous, "MOST_ROWS", 0)
+    by_weights = _pairs(scores, 19_999)
+    assert not np.array_equal(by_root.p_values, by_weights.p_values)
+    for alpha in (0.05, 0.5):
+        assert by_root.critical(alpha) == pytest.approx(by_weights.critical(alpha), abs=0.05)
+    p = by_weights.p_values
+    error = np.sqrt(2 * p * (1 - p) / 19_999)
+    assert np.all(np.abs(by_root.p_values - p) <= 5 * error + 1e-3)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import study
-from scipy import special
+from scipy import special, stats
 
 from evalstats_plugin.stats import multiplicity
 from evalstats_plugin.stats.paired import paired_counts, prob_better
@@ -25,6 +25,7 @@ FOLDER = os.environ.get("EVALSTATS_DATA")
 ALPHA, RUNS, DRAWS = 0.05, 1000, 999
 PAIR_SEED, SEED = 20261123, 20261122
 ACROSS_RUNS, FIXED_RUNS = 400, 1000
+DRAWN, DRAWN_RUNS = 200, 80
 
 
 def right(rng, ability, n_items, n_epochs=1):
@@ -341,8 +342,101 @@ def summed_up(found):
     return row | {"runs": n, "power": power}
 
 
+def drawn_design(rng):
+    """Draw a design: models, units, kind of scores, difficulty, correlation and effect.
+
+    Scores come from a latent normal variable: what a model can, how hard a unit is, what a cluster
+    has in common for a model, and noise; so the true scores are known without simulation.
+    """
+    n_models, n = int(rng.integers(3, 11)), int(np.exp(rng.uniform(np.log(6), np.log(100))))
+    kind = str(rng.choice(["0/1", "4 epochs", "5 grades", "normal", "clusters of 4"]))
+    hard, shared = rng.uniform(-1.5, 1.5), rng.uniform(0.2, 1.5)
+    effect = 0.0 if rng.random() < 0.5 else rng.uniform(0.2, 1.2)
+    able = effect * np.sort(rng.standard_normal(n_models))
+    own = 0.7 if kind == "clusters of 4" else 0.0
+    at = np.linspace(-0.8, 0.8, 4) if kind == "5 grades" else np.zeros(1)
+    truth = special.ndtr((able[:, None] - hard - at) / np.sqrt(1 + shared**2 + own**2)).mean(axis=1)
+    design = {"kind": kind, "models": n_models, "units": n, "apart": effect > 0}
+
+    def draw(rng):
+        latent = able[:, None] - hard + rng.normal(0, shared, n)
+        if kind == "normal":
+            return latent + rng.standard_normal(latent.shape), able, None
+        if kind == "clusters of 4":
+            latent = np.repeat(latent + rng.normal(0, own, latent.shape), 4, axis=1)
+            scores = latent + rng.standard_normal(latent.shape) > 0
+            return scores * 1.0, truth, np.repeat(np.arange(n), 4)
+        if kind == "4 epochs":
+            return rng.binomial(4, special.ndtr(latent)) / 4, truth, None
+        noise = rng.standard_normal(latent.shape)
+        return (latent + noise > at[:, None, None]).mean(axis=0), truth, None
+
+    return design, draw
+
+
+def t_claims(scores, a, b, clusters, truth):
+    """The same of paired t intervals at Šidák's level, of sums over clusters."""
+    if clusters is not None:
+        scores = scores.reshape(len(scores), -1, 4).mean(axis=2)
+    x = scores[b] - scores[a]
+    n = x.shape[1]
+    error = x.std(axis=1, ddof=1) / np.sqrt(n)
+    half = -special.stdtrit(n - 1, -np.expm1(np.log1p(-ALPHA) / len(a)) / 2) * error
+    mean = x.mean(axis=1)
+    low, high = mean - half, mean + half
+    claim = np.where((low > 0) | (high < 0), np.sign(mean), 0)
+    apart = truth != 0
+    wrong = ((claim != 0) & (claim != np.sign(truth))).any()
+    power = (claim == np.sign(truth))[apart].mean() if apart.all() else np.nan
+    return wrong, power, study.holds(low, high, truth).all(), (high - low).mean(), 0
+
+
+@cache
+def drawn_rows():
+    """Designs drawn at random; beside the engine paired t intervals at Šidák's level."""
+    rng = np.random.default_rng([SEED + 400, 0])
+    rows = []
+    for k in range(DRAWN):
+        design, draw = drawn_design(rng)
+        runs = np.random.default_rng([SEED + 401, k])
+        found = {"engine": [], "t": []}
+        for _ in range(DRAWN_RUNS):
+            scores, truth, clusters = draw(runs)
+            a, b = np.triu_indices(len(scores), 1)
+            span = np.inf if design["kind"] == "normal" else 1.0
+            pairs = study.all_pairs(scores, a, b, clusters=clusters, span=span, n_draws=DRAWS)
+            difference = truth[b] - truth[a]
+            difference[np.abs(difference) < 1e-12] = 0.0
+            found["engine"].append(claims(pairs, difference))
+            found["t"].append(t_claims(scores, a, b, clusters, difference))
+        rows += [design | {"method": name} | summed_up(some) for name, some in found.items()]
+    return rows
+
+
+@cache
+def drawn_summary():
+    """Worst, 1st percentile and mean over the drawn designs; and what chance makes of .95."""
+    rows = []
+    for name in ("engine", "t"):
+        own = [row for row in drawn_rows() if row["method"] == name]
+        wrong, covered = (np.array([r[key] for r in own]) for key in ("false_finding", "coverage"))
+        power = np.array([r["power"] for r in own if r["power"] is not None])
+        rows.append(
+            {
+                "method": name, "designs": len(own), "runs": DRAWN_RUNS,
+                "false_finding_mean": wrong.mean(), "false_finding_p99": np.quantile(wrong, 0.99),
+                "false_finding_worst": wrong.max(), "coverage_mean": covered.mean(),
+                "coverage_p01": np.quantile(covered, 0.01), "coverage_worst": covered.min(),
+                "coverage_p01_by_chance": stats.binom.ppf(0.01, DRAWN_RUNS, 0.95) / DRAWN_RUNS,
+                "power_mean": power.mean(), "width_mean": np.mean([r["width"] for r in own]),
+            }
+        )  # fmt: skip
+    return [{k: float(v) if isinstance(v, np.floating) else v for k, v in r.items()} for r in rows]
+
+
 SECTIONS = {
     "pairs": pair_rows, "families": family_rows, "across": across_rows, "fixed": fixed_rows,
+    "drawn": drawn_summary,
 }  # fmt: skip
 
 
@@ -358,6 +452,16 @@ def test_real_tasks_are_found_apart_without_false_findings():
         assert one["false_finding"] <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / ACROSS_RUNS)
         if one["design"] == "LiveBench, tasks drawn":
             assert one["power"] >= 0.45
+
+
+def test_designs_drawn_at_random_keep_the_level():
+    """On the average, and hardly any design by more than chance; with at least t's power."""
+    engine, t = drawn_summary()
+
+    assert engine["false_finding_mean"] <= ALPHA
+    assert engine["coverage_mean"] >= 1 - ALPHA
+    assert engine["coverage_p01"] >= engine["coverage_p01_by_chance"] - 0.03
+    assert engine["power_mean"] >= 0.97 * t["power_mean"]
 
 
 def test_fixed_tasks_are_covered_whatever_their_sizes():

@@ -555,7 +555,8 @@ def _add_power_legend(axes: Any, names: list[str], pairs: int, *, single: bool) 
 
 def _of_one_task(results: Results[Any]) -> Sequence[Any]:
     """Return the rows of results; raise unless they have one task and metric."""
-    rows: Sequence[Any] = results.rows
+    every: Sequence[Any] = results.rows
+    rows = [row for row in every if getattr(row, "kind", "") != "overall"] or every
     several = list(dict.fromkeys(map(task_and_metric, rows)))
     if len(several) != 1:
         named = f" ({few(several)})" if several else ""

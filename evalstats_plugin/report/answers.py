@@ -1,0 +1,564 @@
+"""The answer of a comparison: who is better, in a sentence, and one table for each question.
+
+* `questions`: the rows of a comparison by what they answer: over all tasks, a group, or a metric
+* `answer`: the first question's answer in sentences
+* `answer_tables`: of each question its sentences and its table, for the terminal
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.comparisons.ranks import ranks_of
+from evalstats_plugin.comparisons.rows import Comparison, RankSet
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report.text import (
+    ROUNDING,
+    elided,
+    number,
+    percent,
+    places,
+    short_metric,
+    side_by_side,
+    task_and_metric,
+    titled,
+)
+
+MARKS = {"better": "▲", "worse": "▼", "unclear": ""}
+"""What is beside a difference that is beyond chance."""
+
+MOST_PAIRS = 10
+"""Pairs of a question, of five models, up to which a table shows each of them."""
+
+MOST_NAMED = 8
+"""Models or tasks that a sentence names at most, but for tasks that go the other way."""
+
+_LEAST = 12
+"""Least characters of names in tables."""
+
+Cell = tuple[str, str, str]
+"""Kind, name and metric of what models are compared on."""
+
+_Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Rows that answer one question: a score over all tasks or a group, and its parts."""
+
+    cells: Mapping[Cell, tuple[Comparison, ...]]
+    """The rows of each task, group or overall score, the whole before its parts."""
+    alike: tuple[Comparison, ...]
+    """On other tasks like these, where the tasks were taken as a sample, too."""
+
+    @property
+    def rows(self) -> list[Comparison]:
+        """All rows but those on other tasks."""
+        return [row for rows in self.cells.values() for row in rows]
+
+    @cached_property
+    def head(self) -> tuple[Comparison, ...]:
+        """The rows of the whole, or of the only task; none where tasks have no score together."""
+        first = next(iter(self.cells.values()))
+        of_all = len(self.cells) == 1 or first[0].kind != "task"
+        return first if of_all else ()
+
+    @cached_property
+    def tasks(self) -> dict[_Pair, list[Comparison]]:
+        """By pair of models the rows of single tasks, where there are several."""
+        several = sum(kind == "task" for kind, _, _ in self.cells) > 1
+        rows = [row for row in self.rows if row.kind == "task"] if several else []
+        return grouped(rows, _pair)
+
+    @property
+    def pairs(self) -> list[_Pair]:
+        """The pairs of models, in the order of the rows."""
+        return list(dict.fromkeys(map(_pair, self.rows)))
+
+    @property
+    def where(self) -> str:
+        """What the answer is about, in words: ``"on these 4 tasks"``."""
+        if not self.head:
+            return f"on {counted(len(self.cells), 'task')}"
+        row = self.head[0]
+        name = row.task.replace("all ", "these ", 1) if row.kind == "overall" else row.task
+        sizes = {row.n_items for row in self.head}
+        metric = "" if row.kind == "overall" or not row.metric else f" {short_metric(row.metric)}"
+        means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
+        told = [means[-1].removesuffix(f" of {row.task.removeprefix('all ')}")] if means else []
+        told += [counted(sizes.pop(), "item")] if len(sizes) == 1 else []
+        return f"on {name}{metric}" + (f" ({', '.join(told)})" if told else "")
+
+    def depth(self, row: Comparison) -> int:
+        """How deep inside the whole a row stands."""
+        whole = _whole(row, self.cells)
+        return 1 + self.depth(self.cells[whole][0]) if whole else 0
+
+
+def _pair(row: Comparison) -> _Pair:
+    return row.model_a, row.model_b
+
+
+def questions(rows: Sequence[Comparison]) -> list[Question]:
+    """Return rows by question, in their order; the parts of each after the whole.
+
+    For two models all tasks without a score together are one question, further metrics of tasks
+    that were asked before another. Of several models, who may have been run on different tasks,
+    each task is a question.
+    """
+    cells = grouped(rows, lambda row: (row.kind, row.task, row.metric))
+    several = len({_pair(row) for row in rows}) > 1
+    parts: dict[Cell, list[Cell]] = {}
+    asked: dict[object, list[Cell]] = {}
+    alike: dict[object, list[Comparison]] = {}
+    last: object = None
+    for key, own in cells.items():
+        kind = key[0]
+        if whole := _whole(own[0], cells):
+            parts.setdefault(whole, []).append(key)
+        elif kind == "tasks" and last is not None:
+            alike.setdefault(last, []).extend(own)
+        else:
+            last = key if kind != "task" or several else "others" if _has_whole(asked) else "tasks"
+            asked.setdefault(last, []).append(key)
+
+    def inside(key: Cell) -> Iterator[Cell]:
+        yield key
+        for part in parts.get(key, []):
+            yield from inside(part)
+
+    return [
+        Question(
+            {cell: tuple(cells[cell]) for key in keys for cell in inside(key)},
+            tuple(alike.get(name, ())),
+        )
+        for name, keys in asked.items()
+    ]
+
+
+def _has_whole(asked: Iterable[object]) -> bool:
+    return any(key not in {"others", "tasks"} for key in asked)
+
+
+def _whole(row: Comparison, cells: Iterable[Cell]) -> Cell | None:
+    """Return the group or overall score that a row counts in, if it is there."""
+    if not row.part_of:
+        return None
+    of_name = [c for c in cells if c[1] == row.part_of and c[0] in ("group", "overall")]
+    # Groups have one row for each metric; the overall score is of one metric of each task.
+    same = [c for c in of_name if c[0] == "overall" or c[2] == row.metric]
+    return same[0] if same else None
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return names without their organisations where they stay different.
+
+    >>> short_names(["meta/llama", "qwen/qwen"])
+    {'meta/llama': 'llama', 'qwen/qwen': 'qwen'}
+    >>> short_names(["a/llama", "b/llama"])
+    {'a/llama': 'a/llama', 'b/llama': 'b/llama'}
+    """
+    last = {name: name.rstrip("/").rpartition("/")[2] or name for name in names}
+    taken = Counter(last.values())
+    return {name: short if taken[short] == 1 else name for name, short in last.items()}
+
+
+def answer(rows: Sequence[Comparison]) -> list[str]:
+    """Return the answer to the first question in sentences; none where nothing was compared."""
+    asked = questions(rows)
+    return sentences(asked[0], short_names(_models(rows))) if asked else []
+
+
+def _models(rows: Sequence[Comparison]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in (row.model_a, row.model_b)))
+
+
+def sentences(question: Question, names: Mapping[str, str]) -> list[str]:
+    """Return the answer to a question: of one pair, of a baseline, or of every two models."""
+    pairs = question.pairs
+    if len(pairs) == 1:
+        (pair,) = pairs
+        own = question.tasks.get(pair, [])
+        return [*_of_pair(question, names), *_task_by_task(pair, question.head, own, names)]
+    first = _against(question, names) if _baseline(pairs) else _of_all(question, names)
+    return [*first, *_other_way(question, names)]
+
+
+def _baseline(pairs: Sequence[_Pair]) -> str:
+    """Return the model that all others are compared with; "" where there is none."""
+    firsts = {a for a, _ in pairs}
+    return firsts.pop() if len(firsts) == 1 else ""
+
+
+def _of_pair(question: Question, names: Mapping[str, str]) -> list[str]:
+    if not question.head:
+        return []
+    (row,) = question.head
+    a, b = names[row.model_a], names[row.model_b]
+    swapped = row.verdict == "worse" and row.effect == "difference"
+    ahead, behind = (a, b) if swapped else (b, a)
+    scores = (row.score_a, row.score_b) if swapped else (row.score_b, row.score_a)
+    said = {
+        "better": f"{ahead} is better than {behind} {question.where}",
+        "worse": f"{ahead} is {'better' if swapped else 'worse'} than {behind} {question.where}",
+        "unclear": f"{ahead} and {behind} cannot be told apart {question.where}",
+    }[row.verdict]
+    lower = ", lower being better" if row.higher_is_better is False else ""
+    by = ""
+    if row.difference is not None:
+        # The table has the other sign: without one nothing contradicts it.
+        value = number(abs(row.difference)) if swapped else size(row, row.difference)
+        shown = [number(score) for score in scores if score is not None]
+        by = f": {' against '.join(shown)}, a" if len(shown) == 2 else ": a"
+        by += f" {row.effect} of {value}{_limits_in_words(row, swapped=swapped)}"
+    return [f"{said}{by}{lower}."]
+
+
+def _limits_in_words(row: Comparison, *, swapped: bool) -> str:
+    if row.low is None or row.high is None:
+        return ", without limits"
+    level = percent(row.confidence_level)
+    if swapped:
+        low, high = sorted((abs(row.low), abs(row.high)))
+        return f" ({level} limits {number(low)} to {number(high)})"
+    return f" ({level} limits {size(row, row.low)} to {size(row, row.high)})"
+
+
+def _task_by_task(
+    pair: _Pair,
+    head: Sequence[Comparison],
+    tasks: Sequence[Comparison],
+    names: Mapping[str, str],
+) -> list[str]:
+    """Say on which tasks the two models are apart; every task that goes the other way is named."""
+    if not tasks:
+        return []
+    a, b = (names[model] for model in pair)
+    several = len({row.metric for row in tasks}) > 1 and not (head and head[0].kind == "overall")
+    named = {row: task_and_metric(row) if several else row.task for row in tasks}
+    won, lost = (
+        [name for row, name in named.items() if row.verdict == verdict]
+        for verdict in ("better", "worse")
+    )
+    n = len(tasks)
+    if head and head[0].verdict != "unclear":
+        same, other = (won, lost) if head[0].verdict == "better" else (lost, won)
+        if len(same) == n:
+            return [f"It is better on each of the {n}."]
+        said = _on(same, n, "It is better") if same else ""
+        told = (
+            f"{said} On no single task is either better beyond chance."
+            if not same + other
+            else said
+        )
+        worse = f"It is worse on {few(other, len(other))}." if other else ""
+        return [text for text in (told.strip(), worse) if text]
+    if not won + lost:
+        return ["On no single task is either better beyond chance."]
+    return [
+        _on(own, n, f"{name} is better")
+        if not other
+        else f"{name} is better on {few(own, len(own))}."
+        for name, own, other in ((b, won, lost), (a, lost, won))
+        if own
+    ]
+
+
+def _on(tasks: Sequence[str], n: int, who: str) -> str:
+    rest = n - len(tasks)
+    if not rest:
+        return f"{who} on each of the {n} tasks."
+    return f"{who} on {len(tasks)} of the {n} tasks ({few(tasks, MOST_NAMED)})."
+
+
+def _against(question: Question, names: Mapping[str, str]) -> list[str]:
+    """Say how each model does against the baseline."""
+    rows = question.head
+    of = {
+        verdict: [names[row.model_b] for row in rows if row.verdict == verdict]
+        for verdict in ("better", "worse", "unclear")
+    }
+    parts = [
+        f"{few(own, MOST_NAMED)} {'is' if len(own) == 1 else 'are'} {verdict}"
+        for verdict, own in of.items()
+        if own and verdict != "unclear"
+    ]
+    if of["unclear"]:
+        told = f"{few(of['unclear'], MOST_NAMED)} cannot be told apart"
+        unclear = [row for row in rows if row.verdict == "unclear"]
+        known = [abs(x) for row in unclear for x in (row.low, row.high) if x is not None]
+        if known and unclear[0].effect == "difference":
+            told += f" (a difference of up to {number(max(known))} either way is possible)"
+        parts.append(told)
+    baseline = names[rows[0].model_a]
+    return [f"Against {baseline} {question.where}: {'; '.join(parts)}."]
+
+
+def _of_all(question: Question, names: Mapping[str, str]) -> list[str]:
+    """Say who leads every two models, and who cannot be told apart from the leader."""
+    ranks = ranks_of(question.head)
+    if not ranks:
+        clear = sum(row.verdict != "unclear" for row in question.head)
+        n = counted(len(question.head), "pair")
+        return [f"{clear} of {n} of models are apart beyond chance {question.where}."]
+    leader, n = ranks[0], len(ranks)
+    name = names[leader.model]
+    if leader.worst_rank == 1:
+        return [f"{name} is better than each of the other {n - 1} models {question.where}."]
+    if all(one.best_rank == 1 and one.worst_rank == n for one in ranks):
+        return [f"No two of the {n} models can be told apart {question.where}."]
+    alike = [names[one.model] for one in ranks[1:] if set(one.letters) & set(leader.letters)]
+    return [
+        f"{name} is ahead {question.where}; {few(alike, MOST_NAMED)} cannot be told apart from it."
+    ]
+
+
+def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
+    """Name every task on which a model is better although it is worse over all."""
+    said: list[str] = []
+    for row in question.head:
+        opposite = {"better": "worse", "worse": "better"}.get(row.verdict)
+        tasks = [one.task for one in question.tasks.get(_pair(row), []) if one.verdict == opposite]
+        if opposite and tasks:
+            a, b = names[row.model_a], names[row.model_b]
+            ahead, behind = (b, a) if opposite == "better" else (a, b)
+            said.append(f"Yet {ahead} is better than {behind} on {few(tasks, len(tasks))}.")
+    return said
+
+
+def size(row: Comparison, value: float | None) -> str:
+    """Format a difference with its sign; ratios have none."""
+    text = number(value)
+    positive = value is not None and value > ROUNDING
+    return f"+{text}" if row.effect == "difference" and positive else text
+
+
+def limits(row: Comparison) -> str:
+    """Format the interval of a difference; a dash for none."""
+    if row.low is None or row.high is None:
+        return "–"
+    # A limit at no difference is not in the interval of a pair that is apart.
+    null = 0.0 if row.effect == "difference" else 1.0
+    clear = row.verdict != "unclear"
+    left = "(" if clear and row.low == null else "["
+    right = ")" if clear and row.high == null else "]"
+    return f"{left}{size(row, row.low)}, {size(row, row.high)}{right}"
+
+
+def p_value(value: float | None) -> str:
+    """Format a p-value with four decimals, never as zero."""
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if value >= 0.00005 else "<0.0001"
+
+
+def answer_tables(
+    rows: Sequence[Comparison], marks: Mapping[str, int], width: int, *, all_pairs: bool = False
+) -> list[RenderableType]:
+    """Return of each question its sentences and its tables.
+
+    Parameters
+    ----------
+    marks
+        Numbers of the notes that are shown.
+    width
+        Characters of a line.
+    all_pairs
+        Also of many models show the pairs that cannot be told apart.
+    """
+    asked = questions(rows)
+    names = short_names(_models(rows))
+    shown: list[RenderableType] = []
+    for i, question in enumerate(asked):
+        shown += [""] if i else []
+        first = "Further scores: " if i and not question.head else ""
+        shown.append(Text(first + " ".join(sentences(question, names)), style="bold"))
+        if len(question.pairs) == 1:
+            shown.append(_table_of_pair(question, names, marks, width))
+        else:
+            shown += _tables_of_pairs(question, names, marks, width, all_pairs=all_pairs)
+        shown.append(Text(_method(question), style="dim"))
+    return shown
+
+
+def _method(question: Question) -> str:
+    """Say what the marks, limits and p-values of a question hold for."""
+    rows = question.rows
+    first = rows[0]
+    level = percent(first.confidence_level)
+    if "screened" in first.procedure:
+        held = "screened for false discoveries; limits of each pair alone"
+    elif "alone" in first.procedure:
+        held = "each pair alone"
+    else:
+        families = list(dict.fromkeys(row.family for row in rows))
+        together = [family for family in families if "×" in family]
+        of_first = "over all tasks by itself, " if first.kind == "overall" else ""
+        if together:
+            held = f"{of_first}limits and p at once: {'; '.join(together)}"
+        else:
+            n = len(question.head) or len(question.pairs)
+            held = f"limits and p of all {n} pairs at once" if n > 1 else f"{of_first}one pair"
+    text = f"▲ better, ▼ worse: statistically significant at {level}, {held}."
+    if len(question.alike) == 1:
+        (row,) = question.alike
+        text += f" On other tasks like these: {size(row, row.difference)} {limits(row)}."
+    elif question.alike:
+        clear = [row for row in question.alike if row.verdict != "unclear"]
+        n = counted(len(question.alike), "pair")
+        text += f" On other tasks like these, {len(clear)} of {n} would be apart."
+    return text
+
+
+def _label(question: Question, row: Comparison, *, one_metric: bool) -> str:
+    task = row.task[0].upper() + row.task[1:] if row.kind == "overall" else row.task
+    whole = _whole(row, question.cells)
+    same = one_metric or (whole is not None and whole[2] == row.metric)
+    metric = "" if same or row.kind == "overall" else f" {short_metric(row.metric)}"
+    lower = " ↓" if row.higher_is_better is False else ""
+    return "  " * question.depth(row) + task + metric + lower
+
+
+def _one_metric(question: Question) -> bool:
+    parts = {metric for kind, _, metric in question.cells if kind != "overall"}
+    return len(parts) <= 1 and bool(question.head) and len(question.cells) > 1
+
+
+def _table_of_pair(
+    question: Question, names: Mapping[str, str], marks: Mapping[str, int], width: int
+) -> Table:
+    """Return what one pair of models is compared on, row by row."""
+    rows = question.rows
+    one_metric = _one_metric(question)
+    labels = [_label(question, row, one_metric=one_metric) for row in rows]
+    scored = all(row.score_a is not None and row.score_b is not None for row in rows)
+    models = [names[name] for name in question.pairs[0]]
+    difference = rows[0].effect.capitalize()
+    cells: list[tuple[str, list[str]]] = [("n", [f"{row.n_items:,}" for row in rows])]
+    if scored:
+        short = elided(models, max(8, width // 7))
+        cells += [
+            (short[0], [number(row.score_a) for row in rows]),
+            (short[1], [number(row.score_b) for row in rows]),
+        ]
+    cells += [
+        (f"{difference} [limits]", [f"{size(row, row.difference)} {limits(row)}" for row in rows]),
+        ("p", [p_value(row.p_adjusted) for row in rows]),
+        ("", [_mark(row, marks) for row in rows]),
+    ]
+    taken = sum(2 + max(len(title), *map(len, column)) for title, column in cells)
+    labels = elided(labels, max(_LEAST, width - taken - 1))
+    table = titled("")
+    for title, _ in (("Task", labels), *cells):
+        right = title not in ("Task", "", f"{difference} [limits]")
+        table.add_column(Text(title), justify="right" if right else "left", no_wrap=True)
+    for label, row, *line in zip(labels, rows, *(column for _, column in cells), strict=True):
+        table.add_row(label, *line, style="bold" if row.kind != "task" else "")
+    table.padding = (0, 1, 0, 0)
+    return table
+
+
+def _mark(row: Comparison, marks: Mapping[str, int]) -> str:
+    notes = ",".join(str(marks[note]) for note in row.notes if note in marks)
+    return f"{MARKS[row.verdict]} {notes}".strip()
+
+
+def _tables_of_pairs(
+    question: Question,
+    names: Mapping[str, str],
+    marks: Mapping[str, int],
+    width: int,
+    *,
+    all_pairs: bool,
+) -> list[RenderableType]:
+    """Return ranks where every two models are compared, then pairs by rows and tasks by columns."""
+    tables: list[RenderableType] = []
+    ranks = ranks_of(question.head)
+    if len(ranks) > 2:
+        tables.append(_rank_table(question, ranks, names, width))
+    pairs = question.pairs
+    head = {_pair(row): row for row in question.head}
+    if len(pairs) > MOST_PAIRS and not all_pairs:
+        apart = [pair for pair in pairs if head[pair].verdict != "unclear"] if ranks else pairs
+        hidden = len(pairs) - len(apart)
+        pairs = apart
+        if hidden:
+            told = f"{counted(hidden, 'pair')} that cannot be told apart: --all-pairs shows them."
+            tables.append(Text(told, style="dim"))
+    if pairs:
+        tables += _pair_tables(question, pairs, names, marks, width)
+    return tables
+
+
+def _rank_table(
+    question: Question, ranks: Sequence[RankSet], names: Mapping[str, str], width: int
+) -> Table:
+    scores: dict[str, float | None] = {}
+    for row in question.head:
+        scores.setdefault(row.model_a, row.score_a)
+        scores.setdefault(row.model_b, row.score_b)
+    scored = all(score is not None for score in scores.values())
+    table = titled("")
+    titles = ["Rank", "Model", *(["Score"] if scored else []), "Ties"]
+    for title in titles:
+        right = title in ("Rank", "Score")
+        table.add_column(Text(title), justify="right" if right else "left", no_wrap=True)
+    shown = elided([names[one.model] for one in ranks], max(_LEAST, width // 2))
+    for one, name in zip(ranks, shown, strict=True):
+        score = [number(scores[one.model])] if scored else []
+        table.add_row(places(one.best_rank, one.worst_rank), name, *score, one.letters)
+    table.padding = (0, 1, 0, 0)
+    return table
+
+
+def _pair_tables(
+    question: Question,
+    pairs: Sequence[_Pair],
+    names: Mapping[str, str],
+    marks: Mapping[str, int],
+    width: int,
+) -> list[Table]:
+    """Return pairs by rows: the whole with its limits, then the difference on each part."""
+    of_cell = {cell: {_pair(row): row for row in rows} for cell, rows in question.cells.items()}
+    against = not _baseline(question.pairs)
+    longest = max(12, width // (5 if against else 3))
+    columns = [("Model", elided([names[b] for _, b in pairs], longest))]
+    if against:
+        columns.append(("Against", elided([names[a] for a, _ in pairs], longest)))
+    one_metric = _one_metric(question)
+    parts: list[tuple[str, list[str]]] = []
+    lines = columns[0]
+    if against:
+        both = [f"{b} – {a}" for b, a in zip(columns[0][1], columns[1][1], strict=True)]
+        lines = ("Model – against", both)
+    for cell, rows in of_cell.items():
+        label = _label(question, next(iter(rows.values())), one_metric=one_metric).strip()
+        if cell == next(iter(of_cell)):
+            shown = [rows.get(pair) for pair in pairs]
+            columns.append(
+                (
+                    f"{label} [limits]",
+                    ["–" if r is None else f"{size(r, r.difference)} {limits(r)}" for r in shown],
+                )
+            )
+            columns.append(("p", [p_value(r and r.p_adjusted) for r in shown]))
+            columns.append(("", ["" if r is None else _mark(r, marks) for r in shown]))
+        else:
+            parts.append((label, [_part(rows.get(pair), marks) for pair in pairs]))
+    return side_by_side(parts, names=lines, first=columns, width=width, longest_title=14)[0]
+
+
+def _part(row: Comparison | None, marks: Mapping[str, int]) -> str:
+    if row is None:
+        return "– "
+    mark = MARKS[row.verdict] or " "
+    notes = ",".join(str(marks[note]) for note in row.notes if note in marks)
+    return f"{size(row, row.difference)}{mark}{f' {notes}' if notes else ''}"
