@@ -13,6 +13,8 @@ from evalstats_plugin.adaptive.calibrate import adaptive_session as adaptive_ses
 from evalstats_plugin.adaptive.calibrate import item_bank as item_bank
 from evalstats_plugin.comparisons.compare import compare as compare
 from evalstats_plugin.comparisons.gating import gate as gate
+from evalstats_plugin.comparisons.judged import judge as judge
+from evalstats_plugin.comparisons.judged import next_labels as next_labels
 from evalstats_plugin.comparisons.leaderboard import table as table
 from evalstats_plugin.comparisons.power import power as power
 from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
@@ -40,5 +42,6 @@ from evalstats_plugin.report.paper import paper as paper
 from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
 from evalstats_plugin.scores.intervals import intervals as intervals
+from evalstats_plugin.scores.noise import noise as noise
 
 __version__: str

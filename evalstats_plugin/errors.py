@@ -100,14 +100,15 @@ def counted(n: int, noun: str) -> str:
 
 
 def no_such(what: str, name: str, known: Iterable[str], shown: str = "") -> str:
-    """Return a message that a name does not exist, with close and known names.
+    """Return a message that a name does not exist, with the closest and the known names.
 
     >>> no_such("method", "wison", ["wilson", "t"])
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
     """
     names = list(known)
     parts = [other for other in names if name and name in other][:3]
-    close = parts or get_close_matches(name, names, n=3, cutoff=0.4)
+    close = get_close_matches(name, names, n=1, cutoff=0.7) or parts
+    close = close or get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}? There" if close else "there"
     return f"no {what} is called {name!r}; {hint} are: {shown or ', '.join(names)}"
 
@@ -120,7 +121,7 @@ def check_known(what: str, name: str, known: Collection[str]) -> None:
 
 def missing_column(column: str, names: Sequence[str], where: str) -> str:
     """Return a message that a column is missing, with close names."""
-    close = get_close_matches(column, names, n=3, cutoff=0.5)
+    close = get_close_matches(column, names, n=1, cutoff=0.5)
     ends = [n for n in names if n.rpartition(".")[2] == column.rpartition(".")[2]]
     hint = dict.fromkeys((*ends[:3], *close))
     closest = f"did you mean {' or '.join(hint)}? There" if hint else "there"

@@ -235,6 +235,11 @@ class Annotation:
     baseline: str = ""
     """Model that the comparisons, and outcomes among the statistics of items, are against."""
 
+    @property
+    def answer(self) -> str:
+        """How this log's model does against the others, in sentences; "" without comparisons."""
+        return self.comparisons.answer if self.comparisons else ""
+
     def block(self) -> dict[str, Any]:
         """Return the annotation as JSON values; every list holds things of one type.
 
@@ -248,6 +253,7 @@ class Annotation:
             "evalstats_plugin_version": self.version,
             "confidence_level": rows[0].confidence_level if rows else None,
             "seed": self.intervals.seed,
+            "answer": self.answer or None,
             "intervals": [_written(row, _INTERVAL) for row in rows],
             "comparisons": [_written(row, _COMPARISON) for row in self.comparisons or ()],
             "ranks": [_written(row, _RANK) for row in self.ranks or ()],

@@ -20,36 +20,40 @@ def _own(**summaries: str) -> dict[str, tuple[str, str]]:
 
 
 SECTIONS: Sections = {
-    "What is wrong with these logs?": {
+    "Check logs": {
         "check": (f"{__name__}.report:check", "Check logs before you believe their numbers."),
     },
-    "How sure each score is": _own(
+    "Confidence intervals": _own(
         report="Report every score with a confidence interval.",
         pool="Pool models and tasks in a hierarchical model: scores borrow from each other.",
+        noise="Say by how much two runs of one model differ, and what would help.",
         judge="Estimate human scores from a judge on all items and human labels on a few.",
     ),
-    "Which model is better": _own(
+    "Comparisons": _own(
         table="Show models and tasks in one table, for people and papers (LaTeX).",
         compare="Compare models on the same items (paired).",
         gate="Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.",
         rank="Rank models or items from pairwise comparisons.",
         power="Plan a comparison: power, items and epochs for a difference.",
     ),
-    "How able the models are, and how hard the items": _own(
+    "Item response theory": _own(
         irt="Fit item response models: abilities of models, difficulties of items.",
         adapt="Test adaptively: ask a model only the most informative items.",
     ),
-    "Results in other places": {
+    "Output": {
         "paper": (
             f"{__name__}.table:paper",
             "Write a folder for a paper: tables, figures, methods and numbers (LaTeX).",
         ),
         **_own(
             annotate="Write intervals and comparisons into the harness's own results files.",
-            export="Export item scores as CSV, Parquet or Every Eval Ever.",
+        ),
+        "export": (
+            f"{__name__}.annotate:export",
+            "Export item scores as CSV, Parquet or Every Eval Ever.",
         ),
     },
-    "This installation": {
+    "Installation": {
         **_own(plugins="List the installed adapters and methods."),
         "completion": (
             "evalstats_plugin.cli.plugins:completion",

@@ -1,4 +1,4 @@
-"""``evalstats-plugin annotate``."""
+"""``evalstats-plugin annotate`` and ``evalstats-plugin export``: what is written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Reading, loaded_plugins
+from evalstats_plugin.cli.shell.running import (
+    Labelled,
+    Reading,
+    loaded_plugins,
+    reading,
+    show_written,
+)
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.untrusted import echo
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
 _WHAT = "What is written"
 _written = under(_WHAT)
+_every_eval_ever = under("Every Eval Ever")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +111,25 @@ class Options:
                 raise SelectionError(f"--strip and --{name} do not go together: pass one of them")
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --output annotated": "Copies of the logs with intervals",
+        "logs/ --output compared --baseline llama": "With comparisons, too",
+    },
+)
 @paths
 @takes("asked", Options)
 @takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
+@takes("labelled", Labelled)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 def annotate(
-    paths: tuple[str, ...], *, asked: Options, reading: Reading, intervals: Intervals
+    paths: tuple[str, ...],
+    *,
+    asked: Options,
+    reading: Reading,
+    labelled: Labelled,
+    intervals: Intervals,
 ) -> None:
     """Write intervals and comparisons into the harness's own results files.
 
@@ -120,7 +139,9 @@ def annotate(
     from evalstats_plugin.data.responses import Selection
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.logs import annotating
+    from evalstats_plugin.scores.judged import noted
 
+    labelled.check(needed=True)
     plugins = loaded_plugins()
     left_out: list[str] = []
 
@@ -143,7 +164,9 @@ def annotate(
         else:
 
             def analysis(responses: Sequence[Responses]) -> rows.Intervals:
-                return intervals.of(ResponseSet(tuple(responses)), plugins)
+                every = ResponseSet(tuple(responses))
+                rows = intervals.of(every, plugins)
+                return noted(rows, labelled.judge, labelled.corrected(every, intervals, some=True))
 
             written = annotating.annotate(
                 *paths,
@@ -176,3 +199,68 @@ def annotate(
             echo(line, err=True)
     if left_out:
         raise click.exceptions.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What is written, and where."""
+
+    output: str = file("File to write; for every-eval-ever a folder.", "-o", required=True)
+    quiet: bool = quiet()
+    to: str | None = _written(
+        "csv, tsv, jsonl, py-irt, parquet, every-eval-ever, or a format of a plugin.  [default: by "
+        "the ending of the output]",
+        metavar="FORMAT",
+    )
+    matrix: bool = _written(
+        "Write one row per model and one column per item (in Parquet our own matrix file) instead "
+        "of one row per epoch.",
+        default=False,
+    )
+    intervals: bool = _every_eval_ever(
+        "Write our interval as each score's uncertainty, as annotate does.", default=False
+    )
+    organization: str | None = _every_eval_ever(
+        "Organization that made the evaluation.", metavar="NAME"
+    )
+    relationship: str | None = _every_eval_ever(
+        "Relationship of the evaluator to the model's developer: first_party, third_party, "
+        "collaborative or other.  [default: other]",
+        metavar="KIND",
+    )
+
+
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ -o scores.csv": "Every item's score, as a table",
+        "logs/ -o scores.parquet --to parquet": "For large logs",
+    },
+)
+@paths
+@takes("asked", Exported)
+@reading
+def export(paths: tuple[str, ...], *, reading: Reading, asked: Exported) -> None:
+    """Export item scores as CSV, TSV, JSONL or Parquet, or in the Every Eval Ever schema.
+
+    PATHS are results files, folders or patterns of any harness. Notes on what the format cannot
+    hold go to standard error, the names of the files written to standard output.
+    """
+    from evalstats_plugin.logs.annotating import annotate
+    from evalstats_plugin.logs.exporting import export as write
+    from evalstats_plugin.logs.exporting import exporter_of
+
+    plugins = loaded_plugins()
+    file = Path(asked.output)
+    to = exporter_of(asked.to, file, plugins).name
+    if asked.intervals and to != "every-eval-ever":
+        msg = f"--intervals does not go with --to {to}: it needs --to every-eval-ever"
+        raise SelectionError(msg)
+    # Not every format has these options.
+    of_formats = ("matrix", "organization", "relationship")
+    given = {name: value for name in of_formats if (value := getattr(asked, name))}
+    responses = reading.read(paths, plugins, quiet=asked.quiet)
+    done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=plugins, **given)
+    if asked.intervals:
+        annotate(*done.paths, in_place=True, plugins=plugins)
+    show_written(done.paths, (*responses.notes, *done.notes), quiet=asked.quiet)

@@ -373,7 +373,13 @@ _one_ability = {
 """Settings of --item-model where models have to have one ability."""
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc": "Abilities of models",
+        "logs/ --metric acc --save bank.parquet": "With the items kept, for models to come",
+    },
+)
 @takes(
     "asked",
     Options,
@@ -415,7 +421,13 @@ def fit(run: Run, *, asked: Options) -> None:
     _show_abilities(run, results, asked, notes)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc": "Suspicious items first",
+        "logs/ --metric acc --format csv": "Every item, for a program",
+    },
+)
 @takes("asked", Options, only=(*_FITTED, "dimensions"))
 @on_logs("items", "fit")
 def items(run: Run, *, asked: Options) -> None:
@@ -474,7 +486,13 @@ def new_items(run: Run, *, asked: Options) -> None:
     run.show(found, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc --bank bank.parquet": "Later models on the scale of a saved fit",
+        "logs/ --metric acc --bank bank.parquet --format csv": "For a program",
+    },
+)
 @takes("asked", Options, only=("bank", "device", "confidence_level", "baseline"))
 @on_logs("abilities")
 def score(run: Run, *, asked: Options) -> None:
@@ -564,7 +582,13 @@ def dif(run: Run, *, asked: Options) -> None:
     run.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc": "How well answers are predicted",
+        "logs/ --metric acc --format json": "For a program",
+    },
+)
 @takes(
     "asked",
     Options,

@@ -38,7 +38,13 @@ class Options:
     form: str = form()
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "": "What is installed",
+        "--methods": "Interval methods by name",
+    },
+)
 @takes("asked", Options)
 def plugins(*, asked: Options) -> None:
     """List the installed adapters, methods or metrics, with version and hooks.
@@ -68,7 +74,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     width = shutil.get_terminal_size((80, 24)).columns
     for row in rows:
         head, *rest = list(row.values())
-        echo(head, bold=True)
+        echo(click.wrap_text(head, width, "", "  "), bold=True)
         for line in rest:
             if line:
                 echo(click.wrap_text(_joined(line), width, "    ", "    "))

@@ -145,7 +145,13 @@ class Options:
         )
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "--difference 0.03 --discordance 0.2": "Items that find a difference of .03",
+        "logs/ --task gsm8k --metric acc --difference 0.03": "For models like earlier ones",
+    },
+)
 @takes("asked", Options)
 @on_logs(
     "power", "variance parts",

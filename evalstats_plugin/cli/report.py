@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
-from evalstats_plugin.cli.shell.running import Reading, Run, on_logs
+from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, on_logs
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
@@ -60,17 +60,26 @@ class Options:
     baseline: str | None = baseline("Model that the page compares the others with where it opens.")
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/": "Every score with its interval",
+        "logs/ --html report.html": "A page for browsers",
+    },
+)
 @takes("intervals", Intervals)
 @takes("asked", Options)
+@takes("labelled", Labelled)
 @on_logs("intervals", "variance parts")
-def report(run: Run, *, asked: Options, intervals: Intervals) -> None:
+def report(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
+    With --judge and labels, scores of a judge say how people's labels correct them.
     """
     from evalstats_plugin.report import text
     from evalstats_plugin.scores.epochs import variance_parts, with_at_k
+    from evalstats_plugin.scores.judged import noted
 
     page = _place_of_page(asked.html, asked.baseline)
     # Both use every answer to an item.
@@ -82,6 +91,8 @@ def report(run: Run, *, asked: Options, intervals: Intervals) -> None:
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
         results = intervals.of(_with_derived(responses, asked.derive), run.plugins)
+    if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):
+        results = noted(results, labelled.judge, corrections)
     run.output.draw(
         {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
@@ -231,7 +242,13 @@ def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     }
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/": "What is wrong, before the numbers are believed",
+        "logs/ --format json": "The same for a program",
+    },
+)
 @on_logs(reading=takes("reading", Reading, only=("task", "metric")))
 def check(run: Run) -> None:
     """Check logs before you believe their numbers: exit code 1 if something is wrong.
@@ -241,7 +258,7 @@ def check(run: Run) -> None:
     before full ones, copies, logs in the folder of another model, and items without a score.
     """
     from evalstats_plugin.logs.reading import check as check_logs
-    from evalstats_plugin.report.findings import FINDINGS
+    from evalstats_plugin.report.text import FINDINGS
 
     only = run.reading
     found = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)

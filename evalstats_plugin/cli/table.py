@@ -23,6 +23,7 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.cli.shell.running import (
+    Labelled,
     Reading,
     Run,
     loaded_plugins,
@@ -66,11 +67,18 @@ class Options:
     bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/": "Models by tasks, with ranks",
+        "logs/ --format latex": "For a paper",
+    },
+)
 @takes("asked", Options)
+@takes("labelled", Labelled)
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
 @on_logs()
-def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
+def table(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals) -> None:
     """Show models and tasks in one table, with an overall score, ranks and who may be the best.
 
     PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib. Of
@@ -83,11 +91,15 @@ def table(run: Run, *, asked: Options, intervals: Intervals) -> None:
     from evalstats_plugin.comparisons import leaderboard as scores
     from evalstats_plugin.report import leaderboard
     from evalstats_plugin.runtime.writing import check_output_path, write_bytes
+    from evalstats_plugin.scores.judged import in_words
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
     responses = _without(run.read(), asked.exclude)
     results = scores.table(responses, **_of_table(run.reading, asked, intervals, responses))
+    if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):
+        said = tuple(f"{row.model} on {row.task}: {in_words(row)}" for row in corrections)
+        results = replace(results, notes=(*results.notes, *said))
     if asked.bib is not None:
         write_bytes(Path(asked.bib), leaderboard.bibtex().encode())
     how = intervals.how()
@@ -135,7 +147,13 @@ class Folder:
     quiet: bool = quiet()
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ -o paper": "Everything that a paper needs",
+        "logs/ -o paper-llama --baseline llama": "Differences from one model",
+    },
+)
 @paths
 @takes("asked", Options, without=("plus_minus", "bib"))
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))

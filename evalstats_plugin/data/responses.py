@@ -100,7 +100,7 @@ class Provenance:
 class Prediction:
     """Score on all M items of a bank, predicted from the answers to some: of an adaptive test.
 
-    The items were chosen for their information, so their own mean is not the score.
+    Items had unequal chances to be asked, so their own mean is not the score.
     """
 
     estimate: float | None
@@ -418,7 +418,7 @@ def mean_of_tasks(around: Sequence[tuple[Group, ...]]) -> str:
     if group.weighting != "parts":
         return f"{group.weighting} mean of {tasks}"
     parts = {groups[1].name if len(groups) > 1 else t for t, groups in enumerate(around)}
-    return f"macro mean of {counted(len(parts), 'column')}"
+    return f"macro mean of {counted(len(parts), 'task' if len(parts) == len(around) else 'column')}"
 
 
 def mean_over_epochs(scores: FloatArray) -> FloatArray:

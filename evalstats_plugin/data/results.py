@@ -115,11 +115,14 @@ class Results(Drawable, Generic[RowT]):
         return [_plain(row) for row in self.rows]
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per row; columns are the record's fields."""
+        """One line per row; columns are the record's fields, and what people are shown besides."""
         import pandas as pd
 
-        records = self.to_dict()
-        return pd.DataFrame.from_records(records, columns=self.columns)
+        records, columns = self.to_dict(), self.columns
+        frame = pd.DataFrame.from_records(records, columns=columns)
+        shown = getattr(type(self.rows[0]), "shown", ()) if self.rows else ()
+        derived = {n: [getattr(row, n) for row in self.rows] for n in shown if n not in columns}
+        return frame.assign(**derived)
 
     @property
     def columns(self) -> list[str]:

@@ -115,12 +115,8 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
     more items. Returns the responses kept, in their order, and notes on what was left out.
     """
     responses = list(responses)
-    copies = [copy for copy, _ in find_copies(responses)] if runs == "epochs" else []
-    again = set(map(id, copies))
-    responses = [r for r in responses if id(r) not in again]
+    responses, about_copies = without_copies(responses) if runs == "epochs" else (responses, [])
     repeated = repeated_runs(responses)
-    copied = few(list(dict.fromkeys(str(copy.source.path) for copy in copies)))
-    about_copies = [f"copies of a run, not counted again: {copied}"] if copies else []
     if not repeated:
         return responses, about_copies
     if runs == "error":
@@ -199,6 +195,17 @@ def find_copies(responses: Iterable[Responses]) -> list[tuple[Responses, Respons
     return copies
 
 
+def without_copies(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
+    """Leave out copies of runs; return also a note that names their logs."""
+    copies = [copy for copy, _ in find_copies(responses)]
+    if not copies:
+        return list(responses), []
+    again = set(map(id, copies))
+    copied = few(list(dict.fromkeys(str(copy.source.path) for copy in copies)))
+    kept = [r for r in responses if id(r) not in again]
+    return kept, [f"copies of a run, not counted again: {copied}"]
+
+
 def _place(r: Responses) -> _Place:
     """Return model, task and outermost group; a task run alone and in a group counts as two."""
     return r.model, r.task, r.groups[0].name if r.groups else ""
@@ -211,6 +218,11 @@ def _list(repeated: Iterable[_Place]) -> str:
 
 def _dated(r: Responses) -> Responses:
     return r.renamed(f"{r.model} @ {r.source.when}")
+
+
+def undated(r: Responses) -> Responses:
+    """Return responses under the model's own name, where all runs of it were asked for."""
+    return r.renamed(r.model.removesuffix(f" @ {r.source.when}"))
 
 
 def run_of(r: Responses) -> tuple[str, str]:

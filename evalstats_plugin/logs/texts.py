@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Literal
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.responses import Responses
@@ -28,6 +29,7 @@ def compare_items(
     b: str,
     *,
     most: int | None = None,
+    only: Literal["different", "worse"] = "different",
     plugins: Plugins | None = None,
 ) -> ItemComparisons:
     """Compare two models item by item: what flipped, with question, target and both answers.
@@ -42,6 +44,8 @@ def compare_items(
     most
         Return at most so many rows, of items on which the two differ, under the first metric of
         each task, and read only their texts; by default every item under every metric.
+    only
+        ``"worse"``: of these rows only those of items on which b did worse.
 
     Returns
     -------
@@ -66,7 +70,13 @@ def compare_items(
         msg = f"no item has a score of both {a!r} and {b!r}: name two models of the same tasks"
         raise DesignError(msg)
     first = {c.task: c.metric for c in reversed(counts)}
-    flipped = [row for row in rows if row.difference and row.metric == first[row.task]]
+    flipped = [
+        row
+        for row in rows
+        if row.difference
+        and row.metric == first[row.task]
+        and (only == "different" or row.outcome in ("lost", "worse"))
+    ]
     shown = rows if most is None else flipped[:most]
     items: dict[str, set[str]] = {}
     for row in shown:
@@ -99,6 +109,8 @@ def item_texts(
     responses: Iterable[Responses],
     items: Mapping[str, Collection[str]],
     plugins: Plugins | None = None,
+    *,
+    longest: int | None = LONGEST,
 ) -> dict[tuple[str, str, str], ItemText]:
     """Return the texts of some items, read again from the logs that responses come from.
 
@@ -108,11 +120,12 @@ def item_texts(
         As `read` gives them; each log is opened once, whatever the number of metrics.
     items
         Item ids as text, by task; no others are parsed.
+    longest
+        Characters of a text, of which the middle is left out beyond; None for all.
 
     Returns
     -------
-    By model, task and item id as text; without what no log has (tables, results in memory). Each
-    text has at most 2,000 characters.
+    By model, task and item id as text; without what no log has (tables, results in memory).
 
     Raises
     ------
@@ -136,7 +149,7 @@ def item_texts(
                 "evalstats_read_texts", log=log, items=asked
             )
         for (task, item), text in (found or {}).items():
-            short = ItemText(*map(_bounded, astuple(text)))
+            short = ItemText(*(_bounded(part, longest) for part in astuple(text)))
             texts |= {
                 (model, task, item): short
                 for model, answered in models[path, task].items()
@@ -180,6 +193,8 @@ def with_response(answer: str, response: str) -> str:
     return answer if same else f"{answer}\n\n{response}"
 
 
-def _bounded(text: str) -> str:
-    half = LONGEST // 2 - 2
-    return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
+def _bounded(text: str, longest: int | None) -> str:
+    if longest is None or len(text) <= longest:
+        return text
+    half = longest // 2 - 2
+    return f"{text[:half]} … {text[-half:]}"

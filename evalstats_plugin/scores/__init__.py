@@ -6,7 +6,8 @@
   know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
 * `epochs`: pass@k, and the variance between and within items
-* `judged`, `control_variate`: scores made more precise by other scores
+* `control_variate`: scores made more precise by other models'
+* `judged`: judges' scores corrected by people's labels, agreement of raters, bias
 * `findings`: what is wrong with logs
 * `items`: statistics of items; `rows`: the records that are returned
 """

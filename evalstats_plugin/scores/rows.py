@@ -71,6 +71,33 @@ class ScoreInterval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedScore(ScoreInterval):
+    """A judge's mean score of a model, corrected by people's labels on a part of the items.
+
+    ``n_items`` are those with a label, and the rest is of the corrected score.
+    """
+
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "n_judged", "judged", "estimate", "low", "high",
+    )  # fmt: skip
+
+    judge: str
+    """Metric of the judge, or that it is the mean of several."""
+    n_judged: int
+    """Items that the judge scored."""
+    judged: float | None
+    """The judge's own mean; None where people score on another scale."""
+    weight: float | None
+    """λ: what the judge's score counts."""
+    worth: float | None
+    """How many times as many labels would be needed without the judge."""
+    n_more: int
+    """Further labels that `half_width_more` is for."""
+    half_width_more: float | None
+    """About what half the width of the interval would be with these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariancePart:
     """Variance of one score between and within items, and standard errors with more of either.
 

@@ -305,9 +305,9 @@ def test_group_files_that_cannot_be_read(logs: Path, tmp_path: Path) -> None:
 
 def test_help_lists_options_in_groups() -> None:
     """Every option once."""
-    text = run("fit", "--help").stdout
+    text = run("fit", "--help-all").stdout
 
-    for heading in ("What is fitted:", "Intervals and seed:", "Output:", "What is read:"):
+    for heading in ("What is fitted:", "Confidence intervals:", "Output:", "Input:"):
         assert heading in text
     assert all(text.count(f"  {name} ") == 1 for name in ("--estimator", "--bootstrap", "--save"))
     assert max(map(len, text.splitlines())) <= 80

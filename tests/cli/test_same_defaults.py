@@ -35,6 +35,8 @@ BATCH = {"batch": (None, 1)}
 SAME = {
     "report": Same((es.intervals, es.read), 14, {"limits": "bounds"}),
     "compare": Same((es.compare, es.read), 15, {"limits": "bounds"}),
+    "judge score": Same((es.judge, es.read), 11, {"limits": "bounds", "items": "population"}),
+    "judge label": Same((es.next_labels, es.read), 9, {"limits": "bounds"}, {"next": (50, None)}),
     "gate": Same((es.gate, es.read), 12, {"limits": "bounds"}),
     "table": Same((es.table, es.read), 11, {"limits": "bounds"}),
     "power": Same(

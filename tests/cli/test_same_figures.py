@@ -135,6 +135,9 @@ def test_scores_and_ranks_are_the_same_everywhere(
     assert _scores_of_page(page) == _rounded(python, 4)
 
 
+MARKED = {"▲": "better", "▼": "worse", "": "unclear"}
+
+
 def test_differences_and_verdicts_are_the_same_everywhere(
     run: Run, responses: es.ResponseSet, page: Path
 ) -> None:
@@ -146,7 +149,7 @@ def test_differences_and_verdicts_are_the_same_everywhere(
         for row in found
     }
     alone = _machine_readable(run, "compare", ("low_single", "high_single"))[0]
-    terminal = run("compare", *TASK).stdout
+    terminal = run("compare", *TASK, "--details").stdout
     markdown = run("compare", *TASK, "--format", "markdown").stdout
 
     assert {row.verdict for row in found} == {"better", "unclear"}
@@ -164,6 +167,13 @@ def test_differences_and_verdicts_are_the_same_everywhere(
             for b, a, *numbers, verdict in re.findall(pattern, text)
         }
         assert shown == _rounded(verdicts, 4)
+    answered = {
+        f"models/{b} models/{a}": [*map(float, numbers), MARKED[mark]]
+        for b, a, *numbers, mark in re.findall(
+            rf"\n(m\d) +(m\d) +{NUMBER} {LIMITS} +\S+ +([▲▼]?)", run("compare", *TASK).stdout
+        )
+    }
+    assert answered == _rounded(verdicts, 4)
     shown = _pairs_of_page(page)
     turned = {"better": "worse", "worse": "better", "unclear": "unclear"}
     expected: Figures = {}

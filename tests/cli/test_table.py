@@ -156,7 +156,7 @@ def test_bad_options_are_refused(run: Run, options: tuple[str, ...], message: st
         (("-t", "es_sub_a"), {"es_sub_a": "acc,none"}),
         (
             ("-t", "es_sub_a", "-t", "es_mc"),
-            {"overall": "score", "es_sub_a": "acc,none", "es_mc": "acc,none"},
+            {"overall": "acc,none", "es_sub_a": "acc,none", "es_mc": "acc,none"},
         ),
         (
             ("-t", "es_sub_a", "-t", "es_group_unw"),

@@ -156,7 +156,7 @@ def _capabilities(path: Path) -> object:
 
 
 def _labels(path: Path) -> object:
-    from evalstats_plugin.cli.judge import read_labels
+    from evalstats_plugin.cli.shell.running import read_labels
 
     return read_labels(str(path))
 

@@ -117,7 +117,8 @@ def test_extreme_scores_give_results_or_a_clear_error(scores: str, function: str
 
 GIVEN = {
     "gate": ("--baseline", "m0"),
-    "judge": ("--human", "score", "--judge", "score"),
+    "judge score": ("--human", "score", "--judge", "score"),
+    "judge label": ("--human", "score", "--judge", "score", "--to", "next.csv"),
     "irt capabilities": ("--method", "topk", "--dimensions", "1"),
     "irt dif": ("--focal", "m0"),
     "irt holdout": ("--draws", "1"),

@@ -260,7 +260,8 @@ COMMANDS_OF_LOGS = commands_that_read()
 
 GIVEN = {
     "gate": ("--baseline", MODELS[0], "--junit", "gate.xml"),
-    "judge": ("--human", "=m\x9b31m", "--judge", "=m\x9b31m"),
+    "judge score": ("--human", "=m\x9b31m", "--judge", "=m\x9b31m"),
+    "judge label": ("--judge", "=m\x9b31m", "--to", "next.csv"),
     "irt fit": ("--item-model", "rasch"),
     "irt items": ("--item-model", "rasch"),
     "irt score": ("--bank", "\x1b[2Jnone.parquet"),
@@ -269,6 +270,7 @@ GIVEN = {
     "irt capabilities": ("--method", "topk", "--dimensions", "1"),
     "irt dif": ("--focal", MODELS[0]),
     "irt holdout": ("--draws", "1", "--item-model", "rasch"),
+    "irt choose": ("--draws", "1", "--candidate", "rasch,2pl"),
     "adapt bank": ("--item-model", "rasch", "-o", "bank.parquet"),
     "adapt replay": ("--bank", "\x1b[2Jnone.parquet"),
     "annotate": ("-o", "copies"),
@@ -278,7 +280,7 @@ GIVEN = {
 }
 """What a command needs; a new one that needs more is added here."""
 
-SLOW = {"pool", "judge", "irt holdout", "irt capabilities"}
+SLOW = {"pool", "judge score", "irt choose", "irt holdout", "irt capabilities"}
 """Commands of which one form is enough."""
 
 

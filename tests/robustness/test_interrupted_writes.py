@@ -130,6 +130,7 @@ _OF_WRITERS = {
     "adapters/tabular/writer.py": ("export .csv",),
     "evalstats_plugin/adaptive/bank.py": ("bank",),
     "evalstats_plugin/cli/gate.py": ("verdict",),
+    "evalstats_plugin/cli/judge.py": ("answers to label",),
     "evalstats_plugin/cli/report.py": ("page",),
     "evalstats_plugin/cli/table.py": ("references",),
     "evalstats_plugin/cli/rank/results.py": ("draws of ratings",),

@@ -145,9 +145,10 @@ def test_ranks_by_blocks_are_those_of_single_pairs(
     monkeypatch.setattr(
         leaderboard,
         "ranks_with_groups",
-        lambda responses, request: ranks_with_groups(
+        lambda responses, request, overall: ranks_with_groups(
             responses,
             replace(request, correction="none", confidence_level=1 - 0.05 / (3 * 66)),
+            overall,
         ),
     )
     alone = es.table(matrix, rng=0)

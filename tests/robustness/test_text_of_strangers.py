@@ -73,7 +73,7 @@ def test_any_text_is_shown_in_any_encoding(
 
     names = [row["model"].strip() for row in found]
     assert [f"a{first}".strip(), f"b{second}".strip()] == names
-    assert [printable(name) for name in names] == [row["model"].strip() for row in rows]
+    assert [printable(name).strip() for name in names] == [row["model"].strip() for row in rows]
 
 
 def test_names_that_differ_in_half_a_letter_are_shown_apart(tmp_path: Path) -> None:
@@ -115,7 +115,8 @@ def test_half_a_letter_in_an_answer_does_not_stop_the_page(tmp_path: Path) -> No
     ("command", "names"),
     [
         (("report",), ("estimate", "low", "high")),
-        (("compare",), ("difference", "low", "high")),
+        (("compare", "--details"), ("difference", "low", "high")),
+        (("compare", "--models", "models/m0,models/m1"), ("difference", "low", "high")),
         (("gate", "--baseline", "models/m1"), ("difference", "low", "high")),
     ],
 )

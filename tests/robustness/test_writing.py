@@ -279,6 +279,7 @@ LOG = min(LOGS.glob("lm_eval/0.4.13/out_samples/*"))
 NAMED = {
     "report": ("report", "LOG", "--html", "FILE.html"),
     "gate": ("gate", "LOG", "--baseline", "m", "--junit", "FILE.xml"),
+    "gate --badge": ("gate", "LOG", "--baseline", "m", "--badge", "FILE.svg"),
     "table": ("table", "LOG", "--bib", "FILE.bib"),
     "rank sample": ("rank", "sample", "VOTES", "FILE.jsonl"),
     "rank raw-sample": ("rank", "raw-sample", "3", "FILE.jsonl"),
@@ -290,6 +291,7 @@ NAMED = {
     "annotate": ("annotate", "LOG", "-o", "FOLDER"),
     "annotate --strip": ("annotate", "LOG", "--strip", "-o", "FOLDER"),
     "export": ("export", "LOG", "-o", "FILE.csv"),
+    "judge label": ("judge", "label", "LOG", "--judge", "acc", "-t", "es_mc", "--to", "FILE.csv"),
     "paper": ("paper", "LOG", "-o", "FOLDER"),
     "rescore": ("rescore", "LOG", "-o", "FOLDER"),
 }
@@ -304,7 +306,8 @@ REQUIRED = {
     "adapt run lm-eval": (
         "--bank", "x.parquet", "--model", "m", "--tasks", "t", "--output_path", "x",
     ),
-    "judge": ("--human", "h", "--judge", "j"),
+    "judge score": ("--human", "h", "--judge", "j"),
+    "judge label": ("--judge", "j"),
 }  # fmt: skip
 
 
@@ -330,7 +333,7 @@ WRITING = {
 def test_each_command_that_writes_is_tried_below() -> None:
     drawing = {n for n, c in WRITING.items() if any(p.name == "figure" for p in c.params)}
 
-    assert {name.removesuffix(" --strip") for name in NAMED} | drawing == set(WRITING)
+    assert {name.partition(" --")[0] for name in NAMED} | drawing == set(WRITING)
 
 
 def _in_vain(arguments: tuple[str, ...], tmp_path: Path) -> None:

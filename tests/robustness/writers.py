@@ -196,6 +196,12 @@ def _references(folder: Path) -> object:
     return _command(*arguments)(LM_EVAL / "0.4.13" / "out")
 
 
+def _to_label(folder: Path) -> object:
+    only = ("-t", "es_mc", "--models", "models/m0,models/m1", "--judge", "acc", "--next", "10")
+    arguments = ("judge", "label", "-q", "--overwrite", *only, "--to", str(folder / "next.csv"))
+    return _command(*arguments)(LM_EVAL / "0.4.13" / "out")
+
+
 def _paper(folder: Path) -> object:
     from evalstats_plugin import paper, read
 
@@ -223,7 +229,7 @@ def _answer(folder: Path, n: int) -> object:
     bank = bank_of_twelve()
     file = AnswersFile(folder / _STATE, bank, ABOUT)
     try:
-        session = AdaptiveSession.resume(bank, file.answers)
+        session = AdaptiveSession.resume(bank, file.answers, rng=0)
         while session.n < n:
             session.record(int(session.next(1)[0]), 1.0)
             file.append(session)
@@ -346,6 +352,7 @@ WRITERS: Mapping[str, Writer] = {
     "figure .png": Writer(lambda _: None, _drawn("figure.png")),
     "page": Writer(_something_older("page.html"), _page, _without_time),
     "references": Writer(_something_older("table.bib"), _references),
+    "answers to label": Writer(_something_older("next.csv"), _to_label),
     "paper": Writer(_something_older("table.tex"), _paper),
     "verdict": Writer(_something_older("gate.xml"), _verdict),
     "export .csv": Writer(_something_older("t.csv"), _exported("t.csv")),

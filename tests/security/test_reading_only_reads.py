@@ -139,7 +139,7 @@ def test_every_command_that_reads_is_tried() -> None:
 
     works = [*SLOW, *(work for works in TRIED.values() for work in works)]
     tried = [work for work in works if not isinstance(work, str)]
-    names = {" ".join(w[: 1 + (w[0] in {"irt", "rank", "adapt"})]) for w in tried}
+    names = {" ".join(w[: 1 + (w[0] in {"irt", "rank", "adapt", "judge"})]) for w in tried}
     assert set(commands_that_read()) - names == {"rescore"}
 
 

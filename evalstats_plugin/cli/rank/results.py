@@ -187,7 +187,13 @@ class Sample(Stats):
     quiet: bool = quiet()
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "votes.csv": "Ratings, with the ranks that are open",
+        "votes.csv --format csv": "For a program",
+    },
+)
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
 @output("ranking")
@@ -204,7 +210,13 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "votes.csv --html arena.html": "An arena's page",
+        "votes.csv --format markdown": "For a README",
+    },
+)
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Board)
 @output("ranking")
@@ -270,7 +282,13 @@ def _number(text: str) -> float:
         raise SelectionError(msg) from None
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples={
+        "logs/ --metric acc": "Models by who does better on each item",
+        "logs/ --metric acc --format latex": "For a paper",
+    },
+)
 @takes("asked", Rating)
 @on_logs("ranking")
 def models(run: Run, *, asked: Rating) -> None:

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
@@ -98,7 +99,23 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
 
 
-INTERVALS, OUTPUT, READ = "Intervals and seed", "Output", "What is read"
+INTERVALS, OUTPUT, READ = "Confidence intervals", "Output", "Input"
+
+
+ALL = "evalstats-plugin.help-all"
+"""Whether a context's help lists every option."""
+
+
+MOST_LISTED = 14
+"""Options of a command up to which its help lists all of them."""
+
+
+SELDOM = frozenset((
+    "at-k", "bounds", "clusters", "columns", "correction", "estimand", "family",
+    "include-incomplete", "memory", "method", "missing", "missing-code", "model-name", "overwrite",
+    "population", "prior", "probabilities", "quiet", "runs", "seed", "skip-broken", "wide",
+))  # fmt: skip
+"""Options that the short help leaves out."""
 
 
 POSITIVE = click.IntRange(min=1)
@@ -199,18 +216,76 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """Lists its options under their headings, in the order of the first of each."""
+    """Lists its options under their headings, in the order of the first of each.
+
+    Parameters
+    ----------
+    examples
+        Arguments as one types them, with what they are for: the last lines of the help.
+    """
+
+    def __init__(
+        self, *args: Any, examples: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples or {}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; where some are seldom needed, also what shows them."""
+        params = super().get_params(ctx)
+        # The help option is the last.
+        return [*params[:-1], _HELP_ALL, params[-1]] if self._seldom(params) else params
+
+    @staticmethod
+    def _seldom(params: Sequence[click.Parameter]) -> list[click.Parameter]:
+        """Return the options that the short help leaves out."""
+        few = len(params) <= MOST_LISTED
+        return [] if few else [p for p in params if SELDOM & {o.lstrip("-") for o in p.opts}]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one list of options for each heading."""
+        """Write one list of options for each heading, and the examples."""
+        params = self.get_params(ctx)
+        left_out = [] if ctx.meta.get(ALL) else self._seldom(params)
         parts: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
+        for param in params:
+            if param in left_out or not isinstance(param, click.Option):
+                continue
+            if (record := param.get_help_record(ctx)) is not None:
                 parts.setdefault(getattr(param, "heading", OUTPUT), []).append(record)
         for heading, records in parts.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(left_out)} more options: --help-all")
+        if self.examples:
+            with formatter.section("Examples"):
+                for arguments, purpose in self.examples.items():
+                    formatter.write_text(f"{purpose}:")
+                    formatter.write(f"{'':{formatter.current_indent + 2}}{ctx.command_path} ")
+                    formatter.write(f"{arguments}\n")
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; for an option that does not exist the message names the closest one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [name for p in self.get_params(ctx) for name in p.opts if name[:2] == "--"]
+            close = get_close_matches(error.option_name, known, n=1, cutoff=0.5)
+            raise click.NoSuchOption(error.option_name, possibilities=close, ctx=ctx) from error
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - as click calls it
+    if value and not ctx.resilient_parsing:
+        ctx.meta[ALL] = True
+        echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
+    help="Show every option and exit.",
+)  # fmt: skip
 
 
 class Deciding(Command):
@@ -342,7 +417,7 @@ def seed() -> Any:
 
 def quiet() -> Any:
     """Return the field of whether only results are printed."""
-    return _out("Print the results alone: no progress, no messages.", "-q", default=False)
+    return _out("Print only the results: no progress, no messages.", "-q", default=False)
 
 
 def form(*more: str, default: str = "table") -> Any:

@@ -8,11 +8,12 @@ import math
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -22,6 +23,7 @@ from evalstats_plugin.cli.shell.options import (
     READ,
     Decorator,
     FunctionT,
+    Intervals,
     Parsed,
     file,
     form,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from evalstats_plugin.logs.reading import OnLog
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.report.text import View
+    from evalstats_plugin.scores.judged import Label
+    from evalstats_plugin.scores.rows import CorrectedScore
 
 OnStep = Callable[[tuple[str, int, int | None]], None]
 
@@ -310,6 +314,159 @@ def text_of(path: str, what: str) -> str:
         raise LogError(f"{path}: {what} cannot be read (it is not text in UTF-8)") from error
 
 
+WORDS: Mapping[str, float] = {
+    **dict.fromkeys(("false", "no", "fail", "incorrect"), 0.0),
+    **dict.fromkeys(("true", "yes", "pass", "correct"), 1.0),
+}
+"""Labels that are words."""
+
+SCORE = ("score", "label", "human")
+"""Names of the field that holds a label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Who judged, and where the labels are."""
+
+    judge: tuple[str, ...] = under("Labels")(
+        "Metric of the judge, which scored all items; may be repeated: the mean of several judges "
+        "is corrected.",
+        default=(), metavar="METRIC",
+    )  # fmt: skip
+    human: str | None = under("Labels")(
+        "Metric of the human labels, which only some items have.", metavar="METRIC"
+    )
+    labels: str | None = under("Labels")(
+        "Human labels from a CSV or JSONL file with the fields item and score; of several models "
+        "or tasks also model and task, and probability where not all were as likely to be chosen.",
+        metavar="FILE", type=click.Path(),
+    )  # fmt: skip
+
+    def check(self, *, needed: bool) -> None:
+        """Refuse labels from two places, none where they are needed, and those without a judge.
+
+        Raises
+        ------
+        SelectionError
+            The options do not go together.
+        """
+        given = self.human is not None or self.labels is not None
+        if given and not self.judge:
+            msg = "human labels are given and no judge: name its metric, --judge METRIC"
+            raise SelectionError(msg)
+        if self.human is not None and self.labels is not None:
+            both = "both --human and --labels are"
+        elif needed and self.judge and not given:
+            both = "neither --human nor --labels is"
+        else:
+            return
+        raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
+
+    def given(self, responses: ResponseSet, *, some: bool) -> list[Label] | None:
+        """Read the labels of a file; None without one.
+
+        Parameters
+        ----------
+        some
+            Leave out labels of models that are not there: of a log among others.
+        """
+        if self.labels is None:
+            return None
+        models = {"", *(r.model for r in responses)}
+        return [one for one in read_labels(self.labels) if not some or one.model in models]
+
+    def corrected(
+        self, responses: ResponseSet, intervals: Intervals, *, some: bool = False
+    ) -> tuple[CorrectedScore, ...]:
+        """Return the judge's scores of models as people's labels correct them, if any are given.
+
+        `some` is as for `given`.
+        """
+        self.check(needed=True)
+        if not self.judge:
+            return ()
+        from evalstats_plugin.scores.judged import HUMAN, corrected, joined
+
+        labels = self.given(responses, some=some)
+        if some and not (labels or self.human):
+            return ()
+        tasks, _ = joined(
+            responses,
+            judges=self.judge,
+            human=self.human,
+            labels=labels,
+            measure=intervals.measures(responses, HUMAN),
+        )
+        level = intervals.confidence_level
+        return tuple(
+            row
+            for task in tasks
+            for row in corrected(task, confidence_level=level, these_items=False)
+        )
+
+
+def read_labels(path: str) -> list[Label]:
+    """Read labels from CSV with a heading or, by the ending .jsonl, lines of JSON.
+
+    Fields are item and score, and where there are such model, task and probability. An empty score
+    is an item without a label.
+
+    Raises
+    ------
+    LogError
+        If the file cannot be read, lacks a field, or labels an answer twice.
+    """
+    from evalstats_plugin.scores.judged import Label
+
+    labels: dict[tuple[str, str, str], Label] = {}
+    for number, row in _label_rows(path):
+        where = f"{path}, record {number}"
+        name = next((name for name in SCORE if name in row), None)
+        if "item" not in row or name is None:
+            there = ", ".join(map(repr, row)) or "none"
+            msg = f"{where} has the fields {there}: each needs the fields 'item' and 'score'"
+            raise LogError(msg)
+        item, score = str(row["item"]), row[name]
+        if score in (None, ""):
+            continue
+        model, task = (str(row.get(part) or "") for part in ("model", "task"))
+        place = (model, task, item)
+        if place in labels:
+            raise LogError(f"{where}: item {item!r} has a second label: keep one of them")
+        chance = row.get("probability")
+        labels[place] = Label(
+            item, _number(score, f"{where}: score"), model, task,
+            None if chance in (None, "") else _number(chance, f"{where}: probability"),
+        )  # fmt: skip
+    return list(labels.values())
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, str) and value.strip().lower() in WORDS:
+        return WORDS[value.strip().lower()]
+    try:
+        return number_in(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        msg = f"{what} {value!r} is not a number: leave it empty if there is none"
+        raise LogError(msg) from None
+
+
+def _label_rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if Path(path).suffix != ".jsonl":
+        yield from enumerate(csv_rows(path, "labels"), 1)
+        return
+    lines = text_of(path, "labels").splitlines()
+    for number, line in enumerate(filter(str.strip, lines), 1):
+        try:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise LogError(f"{path}, record {number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            msg = f"{path}, record {number}: {line[:40]} is no object with 'item' and 'score'"
+            raise LogError(msg)
+        yield number, row  # pyright: ignore[reportUnknownVariableType] - checked on use
+
+
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """Where results go, and in which form."""
@@ -379,7 +536,13 @@ class Output:
             save(axes.figure, self.figure_file)
         self.tell(*(f"{self.figure_file}: {warning.message}" for warning in caught))
 
-    def show(self, results: Results[Any], how: Mapping[str, object], view: View) -> None:
+    def show(
+        self,
+        results: Results[Any],
+        how: Mapping[str, object],
+        view: View,
+        usual: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         """Print results in the format asked for; exit with 1 where a log was left out.
 
         Parameters
@@ -388,14 +551,17 @@ class Output:
             How the results came about, in the order it is printed.
         view
             How such results are written.
+        usual
+            Settings that a person need not be told.
         """
         from evalstats_plugin.report import text
 
         ctx = click.get_current_context()
+        untold: Mapping[str, object] = usual if self.form == "table" else {}
         parts = [
             f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
             for name, value in how.items()
-            if name != "baseline"
+            if name != "baseline" and not (name in untold and untold[name] == value)
         ]
         heading = ", ".join([f"evalstats-plugin {VERSION}", *parts])
         if self.form == "json":
@@ -480,9 +646,15 @@ class Run:
         quiet = self.output.quiet
         return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats)
 
-    def show(self, results: Results[Any], how: Mapping[str, object], view: View) -> None:
+    def show(
+        self,
+        results: Results[Any],
+        how: Mapping[str, object],
+        view: View,
+        usual: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         """Print results, as `Output.show` does."""
-        self.output.show(results, how, view)
+        self.output.show(results, how, view, usual)
 
 
 def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading) -> Decorator:

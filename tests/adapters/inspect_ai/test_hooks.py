@@ -95,6 +95,8 @@ def test_inspect_eval_annotates_with_intervals_and_comparisons(from_cli: list[An
     # Twice the posterior probability that b is worse: three items against none, of twelve.
     assert comparison["p_value"] == pytest.approx(0.0663, abs=1e-4)
     assert a.metadata["evalstats"]["comparisons"] == b.metadata["evalstats"]["comparisons"]
+    answer = "b and a cannot be told apart on sums match (12 items): 0.9167 against 0.6667, "
+    assert a.metadata["evalstats"]["answer"].startswith(answer)
     assert "evalstats" in a.tags
     assert "evalstats" in b.tags
     assert a.metadata["evalstats_summary"].startswith("match 0.667 [")

@@ -79,7 +79,8 @@ def test_a_fit_has_its_zero_and_unit():
     [("mml", "2pl"), ("cml-items", "rasch"), ("mcmc", "2pl"), ("vi", "2pl"), ("map", "2pl")],
 )
 def test_other_estimators_have_the_same_scale(estimator, item_model):
-    matrix, truth = simulate_responses(rng=2, n_models=40, n_items=80, item_model=item_model)
+    n_models = 20 if estimator == "mcmc" else 40  # chains take long
+    matrix, truth = simulate_responses(rng=2, n_models=n_models, n_items=80, item_model=item_model)
     fit = fit_irt(matrix, item_model, estimator, rng=0)
     own = fit_irt(matrix, item_model, estimator, rng=0, zero="models")
 

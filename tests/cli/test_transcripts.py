@@ -1,0 +1,85 @@
+"""What a terminal of 40, 80 or 120 columns shows: no line is too long, no name or number broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LM_EVAL = "fixtures/logs/lm_eval/0.4.13/out"
+INSPECT = "fixtures/logs/inspect_ai/0.3.285/models"
+PAGES = ("README.md", "docs/start/inspect.md", "docs/start/lm-eval.md", "docs/guides/gate.md")
+Run = Callable[..., "CompletedProcess[str]"]
+
+MORE = (
+    f"compare {LM_EVAL}",
+    f"gate {LM_EVAL} --baseline models/m1 --models models/m1,models/m2",
+    f"table {LM_EVAL}",
+    f"pool {LM_EVAL} -m acc",
+    f"irt fit {LM_EVAL} -m acc",
+    "plugins --metrics",
+)
+"""Commands that no page shows whole."""
+
+_SHOWN = re.compile(
+    r"^\$ evalstats-plugin ((?:report|compare|table|check|power|gate) .*?)(?: \|.*)?$", re.MULTILINE
+)
+
+
+def _commands() -> list[str]:
+    """Return the first command of each kind of each page, and more."""
+    commands: dict[tuple[str, str], str] = {}
+    for page in PAGES:
+        for command in _SHOWN.findall((ROOT / page).read_text()):
+            if "--format" not in command and "--protocol" not in command:
+                name = command.split()[0]
+                commands.setdefault((page, name), re.sub(r" out\b", f" {LM_EVAL}", command))
+    return [*commands.values(), *MORE]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\s,;()\[\]:]+", text))
+
+
+def broken(narrow: str, wide: str) -> list[str]:
+    """Return what stands on the narrow screen and is a part of a word of the wide one.
+
+    Names that lost their middles are not broken, nor are paths, and compounds go on after a hyphen.
+    """
+    whole = {word for word in _words(wide) if "results_" not in word}
+    parts = {
+        word
+        for word in _words(narrow) - _words(wide)
+        if not set(word) & {"…", "─"} and not word.endswith("-") and "results_" not in word
+    }
+    return sorted(
+        part for part in parts if any(w.startswith(part) or w.endswith(part) for w in whole)
+    )
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_lines_fit_and_words_stay_whole(run: Run, command: str) -> None:
+    """At 40 and 80 columns, beside 120."""
+    at = {
+        width: run(*command.split(), folder=ROOT, COLUMNS=str(width)).stdout
+        for width in (40, 80, 120)
+    }
+    for width, text in at.items():
+        assert text
+        assert [line for line in text.splitlines() if len(line) > width] == []
+        assert broken(text, at[120]) == []
+
+
+def test_a_broken_name_is_found_out() -> None:
+    """Else the test above would show nothing."""
+    assert broken("models/m\n0  +0.5\n500", "models/m0  +0.5500") == [
+        "+0.5",
+        "0",
+        "500",
+        "models/m",
+    ]
+    assert broken("mode…/m0", "models/m0") == []
