@@ -82,7 +82,7 @@ def bank() -> ItemBank:
 def session() -> AdaptiveSession:
     """A test of one model of ability 0.8."""
     rng = np.random.default_rng(7)
-    test = AdaptiveSession(bank(), stop=(StdError(0.3),))
+    test = AdaptiveSession(bank(), rule="posterior-information", stop=(StdError(0.3),))
     items = test.bank
     while test.stopped is None:
         j = int(test.next()[0])
@@ -97,7 +97,7 @@ def results() -> dict[str, Any]:
     fit = fit_irt(many, "2pl", rng=0)
     pairs, ranking = compare(few, rng=0), rank(votes(16), model="bradley-terry", rng=0)
     study = json.loads((ROOT / "fixtures" / "validation" / "intervals.json").read_text())
-    rules = ("information", "full-score", "random")
+    rules = ("design", "information", "random")
     return {
         "forest": intervals(hard, rng=0),
         "shrinkage": pool(drawn(6, 45), rng=0),

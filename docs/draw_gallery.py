@@ -182,7 +182,7 @@ def easiest_and_hardest() -> Figure:
 
 
 def adaptive() -> Figure:
-    """Error of the predicted full score against the questions asked, for four ways to pick them."""
+    """Error of the predicted full score by questions asked, for three ways to pick them."""
     figure, panels = _figure(len(gallery.REPLAYED), 3)
     for axes, name in zip(panels, gallery.REPLAYED, strict=True):
         for rule, (label, mark, colour) in gallery.PICKED.items():

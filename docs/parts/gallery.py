@@ -184,8 +184,7 @@ REPLAYED = {
 }  # fmt: skip
 """Benchmarks whose models were kept out of a bank and then tested adaptively."""
 PICKED = {
-    "auto": ("adaptive (default)", "o", "#009e73"),
-    "random": ("random questions", "s", "#0072b2"),
+    "full-score": ("chosen for the full score", "o", "#009e73"),
     "anchors, projected": ("anchors, projected to the whole", "^", "#56b4e9"),
     "anchors, weighted mean": ("anchors, weighted mean", "x", "#d55e00"),
 }

@@ -228,7 +228,8 @@ def held_by_items() -> str:
     at = (10, 20, 50, 100)
     lines = [f"| Held-out models | {' | '.join(f'{n} items' for n in at)} |", "|---" * 5 + "|"]
     for name, shown in sets.items():
-        found = {r["n"]: r for r in read_study(f"adaptive_{name}")[name] if r["rule"] == "auto"}
+        rows = read_study(f"adaptive_{name}")[name]
+        found = {row["n"]: row for row in rows if row["rule"] == "full-score"}
         cells = [
             f"{short(found[n]['score_coverage'])} / {short(found[n]['score_mae'])}"
             if n in found
@@ -239,62 +240,37 @@ def held_by_items() -> str:
     return "\n".join(lines)
 
 
-def unlike_models() -> str:
-    """Return how often limits hold full scores of models unlike the bank's, and how wide."""
+def by_design() -> str:
+    """Return how often limits by design held the full score, their width and error, by model."""
     kinds = {
-        "none": "as they are", "above": "stronger than the bank's",
-        "leak10": "10 % of items leaked", "leak30": "30 % leaked",
-        "keys5": "5 % of keys changed", "guess": "guessing, a quarter right",
-        "coin": "tossing coins", "reversed": "easy and hard exchanged",
+        "as": "as they are", "above": "stronger than the bank's", "below": "weaker",
+        "leaked": "30 % of items leaked", "coin": "tossing coins",
+        "reversed": "easy and hard exchanged", "other": "another kind of questions",
     }  # fmt: skip
-    rows = _unlike_rows()
-    lines = ["| Models tested | ARC | LiveBench | AlpacaEval |", "|---|---|---|---|"]
+    sets = {
+        "LiveBench": "LiveBench", "metabench ARC": "ARC", "AlpacaEval": "AlpacaEval",
+        "drawn worlds": "40 drawn worlds",
+    }  # fmt: skip
+    study = read_study("adaptive_design")
+    lines = [f"| Models tested | {' | '.join(sets.values())} |", "|---" * (1 + len(sets)) + "|"]
     for kind, shown in kinds.items():
-        cells = [
-            " / ".join(_hundredths(row["held"]) for row in found[kind, 0.1, "all kinds"])
-            + " *("
-            + " / ".join(_hundredths(row["held"]) for row in found[kind, 0.1, "curves alone"])
-            + ")*"
-            for found in rows.values()
-        ]
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def insured_widths() -> str:
-    """Return coverage, width and error with and without random items, for models as they are."""
-    ways = {
-        "10 % random items, every kind of model (default)": (0.1, "all kinds"),
-        "`--insurance 0`: models like the bank's": (0.0, "bank's"),
-        "*curves of the bank alone*": (0.0, "curves alone"),
-        "*simple random sample*": (0.0, "random"),
-    }
-    rows = _unlike_rows()
-    lines = ["| Interval | ARC | LiveBench | AlpacaEval |", "|---|---|---|---|"]
-    for shown, (share, how) in ways.items():
-        cells = [
-            "; ".join(
-                " / ".join(_hundredths(row[key]) for row in found["none", share, how])
-                for key in ("held", "width", "mae")
+        cells: list[str] = []
+        for name in sets:
+            found = {(r["how"], r["n"]): r for r in study[name] if r["kind"] == kind}
+            at = [n for how, n in found if how == "design"]
+            held = " / ".join(_hundredths(found["design", n]["held"]) for n in at)
+            wide = " / ".join(
+                f"{found['design', n]['width'] / found['random sample', n]['width']:.2f}"
+                for n in at
             )
-            for found in rows.values()
-        ]
+            curves = " / ".join(_hundredths(found["curves", n]["held"]) for n in at)
+            cells.append(f"{held}; {wide} *({curves})*")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _hundredths(figure: float) -> str:
     return f"{figure:.2f}".removeprefix("0")
-
-
-def _unlike_rows() -> dict[str, dict[tuple[str, float, str], list[dict[str, Any]]]]:
-    """Rows of the study by benchmark and by kind, share of random items and interval."""
-    found: dict[str, dict[tuple[str, float, str], list[dict[str, Any]]]] = {}
-    for name in ("arc", "livebench", "alpaca_eval"):
-        for row in read_study(f"adaptive_unlike_{name}")[name]:
-            key = row["kind"], row["insurance"], row["how"]
-            found.setdefault(name, {}).setdefault(key, []).append(row)
-    return found
 
 
 def new_items() -> str:
@@ -318,23 +294,6 @@ def new_items() -> str:
     return "\n".join(lines)
 
 
-def top_models() -> str:
-    """Return how often the best of ten models were found, by the number of items."""
-    sets = {"livebench_binary": "LiveBench, right or wrong", "arc": "ARC"}
-    study = read_study("top_models")
-    at = study["arc"][0]["at"]
-    head = ("Benchmark", "insurance", "K", *(f"{n} items" for n in at), "clear", "wrong")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for name, shown in sets.items():
-        for row in study[name]:
-            pairs = zip(row["together"], row["equally"], strict=True)
-            cells = [f"{a:.2f} / {b:.2f}" for a, b in pairs]
-            last = f"{row['clear']:.2f}", f"{row['wrong']} of {round(row['clear'] * row['groups'])}"
-            first = shown, f"{row['insurance']:g}", str(row["k"])
-            lines.append(f"| {' | '.join((*first, *cells, *last))} |")
-    return "\n".join(lines)
-
-
 def livebench_dimensions() -> str:
     """Return how well factor models of LiveBench predict answers held out."""
     lines = ["| Abilities | log loss per answer held out | less than with one |", "|---|---|---|"]
@@ -351,9 +310,10 @@ def several_abilities() -> str:
     """Return the errors of adaptive tests of LiveBench by the number of abilities."""
     found = {(r["bank"], r["rule"], r["n"]): r for r in read_study("adaptive_abilities")["replay"]}
     named = {
-        ("2pl", "auto"): "one (2pl, the default)", ("1", "auto"): "one (factor model)",
-        ("2", "auto"): "two, D-optimal", ("2", "full-score"): "two, `full-score`",
-        ("3", "auto"): "three, D-optimal", ("3", "full-score"): "three, `full-score`",
+        ("2pl", "full-score"): "one (2pl), `full-score`",
+        ("1", "full-score"): "one (factor model), `full-score`",
+        ("2", "d-optimal"): "two, D-optimal", ("2", "full-score"): "two, `full-score`",
+        ("3", "d-optimal"): "three, D-optimal", ("3", "full-score"): "three, `full-score`",
     }  # fmt: skip
     lines = ["| Abilities of the bank | error, 25 items | error, 50 items | held, 25 / 50 items |"]
     lines.append("|---" * 4 + "|")

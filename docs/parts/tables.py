@@ -10,6 +10,7 @@ import click
 import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
+from evalstats_plugin.cli.shell.options import ALL
 from evalstats_plugin.comparisons.methods import COMPARISONS, COMPOSITE_COMPARISONS, UNPAIRED
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.report.figures import FIGURES
@@ -104,6 +105,7 @@ def _helps(group: click.Group, parent: click.Context) -> Iterator[str]:
             continue
         with click.Context(command, parent, name, terminal_width=80) as ctx:
             path = ctx.command_path.removeprefix("evalstats-plugin ")
+            ctx.meta[ALL] = True
             said = "\n".join(line.rstrip() for line in command.get_help(ctx).splitlines())
             yield f"## {path}\n\n```text\n{said}\n```"
             if isinstance(command, click.Group):
