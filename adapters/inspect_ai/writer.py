@@ -164,7 +164,7 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
             if score is None or not estimand.keys:
                 continue
             if found is not None and label == found["metric"]:
-                # No bounds of the mean: the items were chosen for their information.
+                # No bounds of the mean: items had unequal chances to be asked.
                 score.metrics = _placed(score.metrics, _predicted(found))
             elif label in rows and (estimand.kind == "scores" or label == headline):
                 name = "" if estimand.kind == "scores" else estimand.name
