@@ -155,7 +155,7 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
     most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
     found = compare_items(every, *two, most=most, plugins=run.plugins)
-    run.show(found, about, comparisons.items_view(results), usual)
+    run.show(found, about, comparisons.items_view(results, explain=asked.explain), usual)
 
 
 def _about(asked: Options, intervals: Intervals) -> dict[str, object]:

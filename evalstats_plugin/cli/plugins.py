@@ -85,7 +85,7 @@ def _flat(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
-    from evalstats_plugin.report.text import markdown_table
+    from evalstats_plugin.report.tables import markdown_table
 
     cells = [[*_flat(row).values()] for row in rows]
     return "\n".join(markdown_table(list(rows[0]), cells, right=()) if rows else [])

@@ -386,7 +386,7 @@ def _check_size(responses: Sequence[Responses], design: Design, baseline: str | 
     check_memory(
         n_pairs * _PAIR_BYTES,
         f"{n_pairs:,} pairs of {max(models.values(), default=0):,} models",
-        f"name a baseline (--baseline), or {instead}" if every_two else instead,
+        "name a baseline (--baseline; in Python: baseline=), or " * every_two + instead,
     )
 
 

@@ -231,6 +231,7 @@ def table(
     cells, chosen_notes = headlines(one_of_each(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
+        msg += " (in Python: metric=)"
         raise DesignError(msg)
     scored = intervals(
         [cell.responses for cell in cells],

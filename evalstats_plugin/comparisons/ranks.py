@@ -146,7 +146,7 @@ def ranks_by_blocks(
         if n_steps > MOST_STEPS and not _is_counted(pairing, kind):
             notes.append(
                 f"no ranks on {pairing.task}: {n:,} models on {pairing.scores.shape[1]:,} items "
-                "would take hours. Choose fewer (--models)"
+                "would take hours. Choose fewer (--models; in Python, a selection)"
             )
             continue
         better, worse = _numbers_apart(pairing, of_pairs, tail, most_pairs)

@@ -132,8 +132,8 @@ def _too_large(parts: Sequence[Responses], request: Request) -> str:
         return ""
     return (
         f"no comparison over all tasks: {n_pairs:,} pairs on {items:,} items take long; name a "
-        "baseline (--baseline), or rank the models by their overall score (`evalstats-plugin "
-        "table`, in Python `table`)"
+        "baseline (--baseline; in Python: baseline=), or rank the models by their overall score "
+        "(`evalstats-plugin table`, in Python `table`)"
     )
 
 

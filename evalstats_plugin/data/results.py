@@ -80,26 +80,27 @@ class Results(Drawable, Generic[RowT]):
 
     def _repr_html_(self) -> str:
         """Return the table of `to_markdown` as notebooks show one: at most 60 rows, and notes."""
-        return self._shown_by("rows_html")
+        return self._shown_by("html")
 
     def to_markdown(self) -> str:
         """Return the columns that people look at as a Markdown table; `to_frame` has all."""
-        return self._shown_by("rows_markdown")
+        return "\n".join([*self._shown_by("markdown"), ""])
 
     def to_latex(self) -> str:
         """Return the same columns as a LaTeX table (booktabs)."""
-        return self._shown_by("rows_latex")
+        return self._shown_by("latex")
 
     def style(self) -> Styler:
         """Return the same columns for `pandas` to lay out, to restyle and to export.
 
         In bold: rows with a clear verdict, and those that may be the best.
         """
-        return self._shown_by("rows_style")
+        return self._shown_by("styled")
 
     def _shown_by(self, writer: str) -> Any:
         # Loaded on use: results know nothing of how they are shown, but for this door.
-        return getattr(import_module("evalstats_plugin.report.text"), writer)(self)
+        table = import_module("evalstats_plugin.report.text").shown_table(self)
+        return getattr(table, writer)()
 
     def __iter__(self) -> Iterator[RowT]:
         return iter(self.rows)

@@ -10,21 +10,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from operator import itemgetter
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATE_MODELS
 from evalstats_plugin.irt.methods import ITEM_ZERO, MASKS
 from evalstats_plugin.report.comparisons import p_value, probability
+from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
-    Lines,
     Page,
-    PageTable,
+    interval_text,
+    marks_column,
     page_view,
     percent,
     plain,
@@ -35,8 +36,8 @@ from evalstats_plugin.report.text import (
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparison
-    from evalstats_plugin.irt.bootstrap import Uncertainties
-    from evalstats_plugin.irt.choosing import Candidates
+    from evalstats_plugin.irt.bootstrap import Uncertainties, Uncertainty
+    from evalstats_plugin.irt.choosing import Candidate, Candidates
     from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
     from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
     from evalstats_plugin.irt.new_items import NewItems
@@ -45,16 +46,12 @@ if TYPE_CHECKING:
         Ability,
         FactorAbilities,
         FactorAbility,
-        FactorLoading,
         ItemEstimate,
     )
 
 MOST_ITEMS = 25
 """Lines of a table of items; items to inspect come first."""
 
-_MODELS = ("Model", "Ability", "interval", "Std. error", "Score", "Items")
-_DIFFERENCES = ("Model", "More able by", "interval", "p, adj.", "P(more able)")
-_ITEMS = ("Difficulty", "± s.e.", "Discr.", "± s.e.", "Score", "Infit", "Outfit")
 _VERDICTS = {"better": "more able", "worse": "less able", "unclear": "unclear"}
 
 WITH_ERRORS = 3
@@ -68,16 +65,54 @@ _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
     marks = _marks(results, most)
-    tables: list[PageTable] = []
+    tables: list[Table] = []
     if results.rows:
-        tables.append((_title(results), _model_lines(results, marks), (0, 2)))
+        level = percent(results.rows[0].confidence_level)
+        columns = (
+            *(_MODEL, Column("Ability", "estimate", signed), Column(f"{level} interval", _limits)),
+            *(Column("Std. error", "std_error", plain), Column("Score", "score", share)),
+            *(_count("Items", "n_items"), marks_column(marks)),
+        )
+        tables.append(Table(_title(results), results.rows, columns))
     if results.differences:
-        title = f"Ability compared with {results.differences[0].model_a}"
-        tables.append((title, _difference_lines(results.differences), (0, 2, 5)))
+        tables.append(_compared(results.differences))
     if results.items:
-        left = (0, 1) if _several_tasks(results.items) else (0,)
-        tables.append((_items_title(results), _item_lines(results.items[:most], marks), left))
+        columns = (*_item_columns(results.items), marks_column(marks))
+        tables.append(Table(_items_title(results), results.items[:most], columns))
     return Page(tables, legend(results), _said(results, marks))
+
+
+_MODEL = Column("Model", "model", least=10)
+_ITEM, _TASK = Column("Item", "item", least=10), Column("Task", "task", least=10)
+
+
+def _count(title: str, name: str) -> Column:
+    return Column(title, name, fixed(0))
+
+
+def _compared(rows: Sequence[Comparison]) -> Table:
+    level = percent(rows[0].confidence_level)
+    columns = (
+        Column("Model", "model_b", least=10),
+        Column("More able by", "difference", signed),
+        Column(f"{level} interval", _limits),
+        Column("p, adj.", "p_adjusted", p_value),
+        Column("P(more able)", "prob_better", probability),
+        Column("Verdict", lambda row: _VERDICTS[row.verdict]),
+    )
+    return Table(f"Ability compared with {rows[0].model_a}", rows, columns)
+
+
+def _item_columns(items: Sequence[ItemEstimate]) -> Sequence[Column]:
+    return (
+        *(_ITEM, *([_TASK] if _several_tasks(items) else [])),
+        Column("Difficulty", "difficulty", signed),
+        Column("± s.e.", "difficulty_std_error", plain),
+        Column("Discr.", "discrimination", plain),
+        Column("± s.e.", "discrimination_std_error", plain),
+        *(Column("Score", "score", share), Column("Infit", "infit", plain)),
+        Column("Outfit", "outfit", plain),
+    )
 
 
 def one_table(results: Abilities) -> Results[Any]:
@@ -171,16 +206,6 @@ def _items_title(results: Abilities) -> str:
     return f"{title}; {more} more are in --format csv" if more > 0 else title
 
 
-def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
-    level = percent(results.rows[0].confidence_level) if results.rows else ""
-    lines = [[*_MODELS, ""]]
-    lines[0][2] = f"{level} interval"
-    for row in results:
-        cells = [row.model, signed(row.estimate), _limits(row), plain(row.std_error)]
-        lines.append([*cells, share(row.score), f"{row.n_items:,}", _marked(row, marks)])
-    return lines
-
-
 def _limits(row: Ability | Comparison | ItemDifference) -> str:
     """Interval, or the limit on one side that a model all right, or all wrong, has."""
     if row.low is None and row.high is None:
@@ -190,28 +215,7 @@ def _limits(row: Ability | Comparison | ItemDifference) -> str:
         return f"≥ {signed(row.low)} ({tail})"
     if row.low is None:
         return f"≤ {signed(row.high)} ({tail})"
-    return f"[{signed(row.low)}, {signed(row.high)}]"
-
-
-def _difference_lines(rows: Sequence[Comparison]) -> Lines:
-    lines = [[*_DIFFERENCES, "Verdict"]]
-    lines[0][2] = f"{percent(rows[0].confidence_level)} interval"
-    for row in rows:
-        cells = [row.model_b, signed(row.difference), _limits(row), p_value(row.p_adjusted)]
-        lines.append([*cells, probability(row.prob_better), _VERDICTS[row.verdict]])
-    return lines
-
-
-def _item_lines(items: Sequence[ItemEstimate], marks: Mapping[str, int]) -> Lines:
-    several = _several_tasks(items)
-    lines = [["Item", *(["Task"] if several else []), *_ITEMS, ""]]
-    for item in items:
-        numbers = [signed(item.difficulty), plain(item.difficulty_std_error)]
-        numbers += [plain(item.discrimination), plain(item.discrimination_std_error)]
-        numbers += [share(item.score), plain(item.infit), plain(item.outfit)]
-        name = [item.item, *([item.task] if several else [])]
-        lines.append([*name, *numbers, _marked(item, marks)])
-    return lines
+    return interval_text(row, signed)
 
 
 def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
@@ -222,10 +226,6 @@ def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:
     """Footnote number of each note on a model or item shown."""
     rows: list[Ability | ItemEstimate] = [*results.rows, *results.items[:most_items]]
     return {note: k for k, note in enumerate(dict.fromkeys(n for r in rows for n in r.notes), 1)}
-
-
-def _marked(row: Ability | ItemEstimate, marks: Mapping[str, int]) -> str:
-    return ",".join(str(marks[note]) for note in row.notes)
 
 
 def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
@@ -247,19 +247,23 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
 
 def _factors(results: FactorAbilities) -> Page:
     k = int(results.fit["n_dimensions"])
-    tables: list[PageTable] = []
+    tables: list[Table] = []
     if results.rows:
         first = results.rows[0]
         title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
-        tables.append((title, _factor_lines(results.rows, k), (0,)))
-    tables += [
-        (
-            f"Dimension {j + 1}: items that ask most of it",
-            _loading_lines(results.items, j + 1),
-            (0,),
-        )
-        for j in range(k)
-    ]
+        # A line of a table has the abilities of one model.
+        models = [results.rows[start : start + k] for start in range(0, len(results.rows), k)]
+        abilities = [Column(f"Dim. {j + 1}", itemgetter(j), _factor_cell(k)) for j in range(k)]
+        score = Column("Score", lambda own: own[0].score, share)
+        model = Column("Model", lambda own: own[0].model, least=10)
+        tables.append(Table(title, models, (model, *abilities, score)))
+    loadings = (
+        *(_ITEM, _TASK, Column("Loading", "loading", signed)),
+        *(Column("± s.e.", "std_error", plain), Column("Score", "score", share)),
+    )
+    for j in range(1, k + 1):
+        items = [item for item in results.items if item.dimension == j][:MOST_FACTOR_ITEMS]
+        tables.append(Table(f"Dimension {j}: items that ask most of it", items, loadings))
     correlation = results.fit["correlation"]
     pairs = [
         f"{i + 1} and {j + 1}: {correlation[i][j]:+z.2f}" for i in range(k) for j in range(i + 1, k)
@@ -277,27 +281,10 @@ def _factors(results: FactorAbilities) -> Page:
     return Page(tables, legend)
 
 
-def _factor_lines(rows: Sequence[FactorAbility], k: int) -> Lines:
-    lines = [["Model", *(f"Dim. {j + 1}" for j in range(k)), "Score"]]
-    for start in range(0, len(rows), k):
-        own = rows[start : start + k]
-        lines.append([own[0].model, *(_factor_cell(row, k) for row in own), share(own[0].score)])
-    return lines
-
-
-def _factor_cell(row: FactorAbility, k: int) -> str:
-    number = signed(row.estimate)
-    return f"{number} ±{plain(row.std_error)}" if k <= WITH_ERRORS else number
-
-
-def _loading_lines(items: Sequence[FactorLoading], dimension: int) -> Lines:
-    own = [item for item in items if item.dimension == dimension][:MOST_FACTOR_ITEMS]
-    lines = [["Item", "Task", "Loading", "± s.e.", "Score"]]
-    lines += [
-        [row.item, row.task, signed(row.loading), plain(row.std_error), share(row.score)]
-        for row in own
-    ]
-    return lines
+def _factor_cell(k: int) -> Callable[[FactorAbility], str]:
+    if k > WITH_ERRORS:
+        return lambda row: signed(row.estimate)
+    return lambda row: f"{signed(row.estimate)} ±{plain(row.std_error)}"
 
 
 def _factor_fit_line(fit: Mapping[str, Any]) -> str:
@@ -316,42 +303,28 @@ def _factor_fit_line(fit: Mapping[str, Any]) -> str:
 
 def _new_items(results: NewItems) -> Page:
     level = percent(results.rows[0].confidence_level)
-    lines = [["Task", "Item", "Difficulty", f"{level} interval", "Expected score"]]
-    lines += [
-        [
-            row.task, row.item, f"{row.difficulty:.2f}", f"[{row.low:.2f}, {row.high:.2f}]",
-            share(row.score),
-        ]
-        for row in results.rows
-    ]  # fmt: skip
-    if not any(row.task for row in results.rows):
-        lines = [line[1:] for line in lines]
+    columns = (
+        *([_TASK] if any(row.task for row in results.rows) else []),
+        *(_ITEM, Column("Difficulty", "difficulty", fixed(2))),
+        Column(f"{level} interval", lambda row: interval_text(row, fixed(2)), right=True),
+        Column("Expected score", "score", share),
+    )
     legend = (
         f"Learnt from {counted(results.n_items, 'item')}. Each being left out, features explain "
         f"{share(max(results.explained, 0.0))} of the variance of the difficulties, and "
         f"{share(results.held)} of the intervals hold. An interval is of this item, not of the "
         "mean of items like it. Expected score: share of the models that will be right.",
     )
-    return Page([("Items that no model answered", lines, (0, 1))], legend)
+    return Page([Table("Items that no model answered", results.rows, columns)], legend)
 
 
 def _held_out(results: HeldOuts) -> Page:
-    lines = [["Held out", "AUC", "Log loss", "of the mean", "Brier", "Cells", "Draws"]]
-    masks: list[str] = []
-    for mask, rows in groupby(results.rows, key=lambda row: row.mask):
-        masks.append(mask)
-        lines.append(_mask_line(mask, list(rows)))
-    tables: list[PageTable] = [
-        (f"Answers held out and predicted ({results.rows[0].item_model})", lines, (0,))
-    ]
+    masks = grouped(results.rows, lambda row: row.mask)
+    title = f"Answers held out and predicted ({results.rows[0].item_model})"
+    tables = [Table(title, list(masks.items()), _HELD_OUT)]
     for mask in masks:
-        bins = [["Predicted", "Observed", "± s.e.", "Cells"]]
-        bins += [
-            [share(b.predicted), share(b.observed), share(b.std_error), f"{b.n_cells:,}"]
-            for b in results.calibration
-            if b.mask == mask
-        ]
-        tables.append((f"Calibration, {mask}", bins, ()))
+        bins = [part for part in results.calibration if part.mask == mask]
+        tables.append(Table(f"Calibration, {mask}", bins, _CALIBRATION))
     said = "; ".join(f"{mask}: {MASKS[mask]}" for mask in masks)
     legend = (
         f"Held out, the rest being fitted: {said}. AUC: chance that a right answer was given a "
@@ -364,39 +337,44 @@ def _held_out(results: HeldOuts) -> Page:
     return Page(tables, legend)
 
 
-def _mask_line(mask: str, rows: Sequence[HeldOut]) -> list[str]:
-    numbers = [_spread([getattr(row, name) for row in rows]) for name in ("auc", "log_loss")]
-    base, brier = (
-        _spread([getattr(row, name) for row in rows], alone=True)
-        for name in ("base_log_loss", "brier")
-    )
-    cells = f"{round(mean(row.n_cells for row in rows)):,}"
-    return [mask, *numbers, base, brier, cells, str(len(rows))]
+def _spread(name: str, *, alone: bool = False) -> Callable[[tuple[str, Sequence[HeldOut]]], str]:
+    """Return a function that writes the mean of a column over the draws of a mask, and its SD."""
+
+    def write(own: tuple[str, Sequence[HeldOut]]) -> str:
+        values = [value for row in own[1] if (value := getattr(row, name)) is not None]
+        if not values:
+            return "–"
+        text = f"{mean(values):.4f}"
+        return text if alone or len(values) < 2 else f"{text} ± {stdev(values):.4f}"
+
+    return write
 
 
-def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    text = f"{mean(known):.4f}"
-    return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
+_HELD_OUT = (
+    Column("Held out", itemgetter(0), least=10),
+    Column("AUC", _spread("auc"), right=True),
+    Column("Log loss", _spread("log_loss"), right=True),
+    Column("of the mean", _spread("base_log_loss", alone=True), right=True),
+    Column("Brier", _spread("brier", alone=True), right=True),
+    Column("Cells", lambda own: mean(row.n_cells for row in own[1]), fixed(0)),
+    Column("Draws", lambda own: len(own[1]), fixed(0)),
+)
+_CALIBRATION = (
+    *(Column("Predicted", "predicted", share), Column("Observed", "observed", share)),
+    *(Column("± s.e.", "std_error", share), _count("Cells", "n_cells")),
+)
 
 
 def _candidates(results: Candidates) -> Page:
-    lines = [
-        ["Item model", "Log loss", "± s.e.", "Worse by", "± s.e.", "AIC", "BIC", "RMSEA", "Q3", ""]
-    ]
-    lines += [
-        [
-            row.item_model,
-            *(_digits(x, 4) for x in (row.log_loss, row.log_loss_std_error)),
-            *(_digits(x, 4) for x in (row.worse_by, row.worse_by_std_error)),
-            *(_digits(x, 1) for x in (row.aic, row.bic)),
-            *(plain(x) for x in (row.rmsea, row.largest_q3)),
-            "chosen" if row.chosen else "not converged" if row.converged is False else "",
-        ]
-        for row in results.rows
-    ]
+    columns = (
+        *(Column("Item model", "item_model"), Column("Log loss", "log_loss", fixed(4))),
+        Column("± s.e.", "log_loss_std_error", fixed(4)),
+        Column("Worse by", "worse_by", fixed(4)),
+        Column("± s.e.", "worse_by_std_error", fixed(4)),
+        *(Column("AIC", "aic", fixed(1)), Column("BIC", "bic", fixed(1))),
+        *(Column("RMSEA", "rmsea", plain), Column("Q3", "largest_q3", plain)),
+        Column("", _chosen),
+    )
     said = "; ".join(f"{row.item_model}: {CANDIDATE_MODELS[row.item_model]}" for row in results)
     legend = (
         results.sentence,
@@ -405,35 +383,25 @@ def _candidates(results: Candidates) -> Page:
         "model has no marginal likelihood. RMSEA: error of the shares right on pairs of items "
         "(M2), below .05 is close. Q3: largest correlation of two items beyond ability.",
     )
-    return Page([("Item models, the simplest first", lines, (0,))], legend)
+    return Page([Table("Item models, the simplest first", results.rows, columns)], legend)
 
 
-def _digits(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+def _chosen(row: Candidate) -> str:
+    return "chosen" if row.chosen else "not converged" if row.converged is False else ""
 
 
 def _uncertainty(results: Uncertainties) -> Page:
     from evalstats_plugin.irt.bootstrap import RECIPES
 
-    lines = [["Recipe", "Std. error", "Interval", "Covered", "Seconds"]]
-    level = f"{100 * results.rows[0].confidence_level:g} %" if results.rows else ""
-    used: list[str] = []
-    for recipe, group in groupby(results.rows, key=lambda row: row.recipe):
-        rows = list(group)
-        used.append(recipe)
-        widths = [
-            row.high - row.low for row in rows if row.low is not None and row.high is not None
-        ]
-        errors = [row.std_error for row in rows if row.std_error is not None]
-        lines.append(
-            [
-                recipe,
-                plain(mean(errors) if errors else None),
-                plain(mean(widths) if widths else None),
-                share(rows[0].coverage),
-                f"{rows[0].seconds:.1f}",
-            ]
-        )
+    level = percent(results.rows[0].confidence_level) if results.rows else ""
+    used = grouped(results.rows, lambda row: row.recipe)
+    columns = (
+        Column("Recipe", itemgetter(0), least=10),
+        Column("Std. error", lambda own: _mean([row.std_error for row in own[1]]), plain),
+        Column("Interval", lambda own: _mean(map(_interval_width, own[1])), plain),
+        Column("Covered", lambda own: own[1][0].coverage, share),
+        Column("Seconds", lambda own: own[1][0].seconds, fixed(1)),
+    )
     said = "; ".join(f"{name}: {RECIPES[name]}" for name in used)
     legend = (
         f"{said[:1].upper()}{said[1:]}.",
@@ -442,13 +410,26 @@ def _uncertainty(results: Uncertainties) -> Page:
         "models and 60 items, – where it tried the recipe too seldom. Seeds tell how far a search "
         "depends on its seed, not how sure the abilities are.",
     )
-    return Page([("Uncertainty of abilities by recipe", lines, (0,))], legend)
+    return Page([Table("Uncertainty of abilities by recipe", list(used.items()), columns)], legend)
+
+
+def _interval_width(row: Uncertainty) -> float | None:
+    return None if row.low is None or row.high is None else row.high - row.low
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers else None
 
 
 def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
     level = percent(results.rows[0].confidence_level) if results.rows else ""
-    lines = [["Item", "Task", "Log odds", f"{level} interval", "p, adj.", "Size", "Verdict"]]
-    lines += [_dif_line(row) for row in results.rows[:most]]
+    columns = (
+        *(_ITEM, _TASK, Column("Log odds", "log_odds", signed)),
+        *(Column(f"{level} interval", _limits), Column("p, adj.", "p_adjusted", p_value)),
+        Column("Size", lambda row: "–" if row.log_odds is None else _SIZES[row.size], right=True),
+        Column("Verdict", _harder, right=True),
+    )
     more = len(results) - most
     title = (
         f"Items: {len(results)}, of which {len(results.flagged)} differ between "
@@ -461,23 +442,13 @@ def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
         "chance at the confidence level, allowing for the number of items (Holm). Size: classes of "
         "ETS, by the item alone. An item that differs measures something besides ability.",
     )
-    return Page([(title, lines, (0, 1, 3))], legend)
+    return Page([Table(title, results.rows[:most], columns)], legend)
 
 
-def _dif_line(row: ItemDifference) -> list[str]:
-    verdict = "unclear"
-    if row.flagged:
-        verdict = "harder" if (row.log_odds or 0) < 0 else "easier"
-    size = "–" if row.log_odds is None else _SIZES[row.size]
-    return [
-        row.item,
-        row.task,
-        signed(row.log_odds),
-        _limits(row),
-        p_value(row.p_adjusted),
-        size,
-        verdict,
-    ]
+def _harder(row: ItemDifference) -> str:
+    if not row.flagged:
+        return "unclear"
+    return "harder" if (row.log_odds or 0) < 0 else "easier"
 
 
 ABILITIES = page_view(

@@ -2,14 +2,14 @@
 
 * `print_comparisons`, `comparisons_markdown`: models compared, with their order in words
 * `print_items`, `items_markdown`: the items on which two models differ, below their comparison
-* `print_power`, `power_markdown`: items needed, differences found or power; sentences if all was
+* `POWER`: items needed, differences found or power; sentences if all was
   assumed; variance parts of a pilot
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from html import escape
@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, TextIO
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from evalstats_plugin.comparisons.ranks import ranks_of
@@ -34,17 +34,24 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.answers import answer, answer_tables, limits, p_value, size
+from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
+    Noted,
+    Page,
     View,
-    elided,
     number,
+    page_view,
     percent,
     print_all,
     task_and_metric,
-    titled,
 )
 from evalstats_plugin.runtime.untrusted import printable, visible
-from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
+from evalstats_plugin.scores.rows import (
+    ItemComparison,
+    ItemComparisons,
+    OutcomeCounts,
+    VariancePart,
+)
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
 LEGEND = (
@@ -79,10 +86,8 @@ MOST_NAMED = 30
 """Models of one task up to which their order is written out."""
 
 PARTS_LEGEND = (
-    "Std. error: of each model's score, as it is, with twice as many epochs, and with twice as "
-    "many items. Within: share of a single epoch's variance that is chance, which epochs average "
-    "out; unknown with one epoch. The rest lies between items, where only more "
-    "items help."
+    "Std. error: as it is, with twice the epochs, with twice the items. Within: share of one "
+    "epoch's variance that is chance, which epochs average out."
 )
 DETAILS = (
     "Std. error: of the difference, over questions, or clusters where there are any. Corr.: of the "
@@ -91,8 +96,6 @@ DETAILS = (
 )
 Header = tuple[str, str]
 """Title of a column, and the quantity in it."""
-
-_PARTS = ("n", "Within", "Std. error", "epochs ×2", "items ×2")
 
 
 def print_comparisons(
@@ -125,7 +128,7 @@ def print_comparisons(
     elif details:
         marks = report_text.note_numbers(results.rows)
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
-        shown += [_comparison_table(rows, marks, columns) for rows in of_tasks]
+        shown += [_comparison_table(rows, marks).terminal() for rows in of_tasks]
     else:
         told = replace(results, rows=tuple(map(_without_details, results.rows)))
         marks, notes = report_text.note_numbers(told.rows), report_text.note_lines(told)
@@ -133,7 +136,7 @@ def print_comparisons(
         if not explain:
             closing.insert(0, "Every limit and p: --details. What the words mean: --explain")
     if details:
-        shown += [_details_table(rows, columns) for rows in of_tasks]
+        shown += [_details_table(rows).terminal() for rows in of_tasks]
         closing.insert(0, DETAILS)
     if explain or details:
         closing.insert(0, _legend(results))
@@ -158,7 +161,7 @@ def comparisons_text(results: Comparisons) -> str:
 def comparisons_html(results: Comparisons) -> str:
     """Return the answer and the table of all rows, as a notebook shows them."""
     first = escape(visible(" ".join(answer(results.rows))))
-    return f"<p><strong>{first}</strong></p>{report_text.rows_html(results)}"
+    return f"<p><strong>{first}</strong></p>{report_text.shown_table(results).html()}"
 
 
 _OF_DETAILS = (
@@ -175,7 +178,7 @@ def _without_details(row: Comparison) -> Comparison:
     return row if len(notes) == len(row.notes) else replace(row, notes=notes)
 
 
-def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[Table]:
+def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTable]:
     """Return tables of models and tasks, side by side as far as they fit, with possible ranks."""
     one_metric = len({own[0].metric for own in ranks}) == 1
     columns = {
@@ -212,9 +215,13 @@ def _rank_legend(results: Comparisons) -> str:
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
     level = results.rows[0].confidence_level if results.rows else 0.95
-    header = ["Task", "Metric", "Model", "Against", "n", "Difference", f"{percent(level)} interval"]
-    header += ["p, adjusted", "P(better)", "Verdict", "Method", ""]
-    marks = report_text.note_numbers(results.rows)
+    columns = (
+        *(Column("Task", "task"), Column("Metric", _metric), *_PAIR, _N, _DIFFERENCE),
+        Column(f"{percent(level)} interval", limits, right=True),
+        *(Column("p, adjusted", "p_adjusted", p_value), _PROBABILITY),
+        *(Column("Verdict", "verdict"), Column("Method", "method")),
+        report_text.marks_column(report_text.note_numbers(results.rows)),
+    )
     orders: list[str] = []
     for _, rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
         own = list(rows)
@@ -222,16 +229,7 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
         if found:
             said = f"{task_and_metric(own[0])}: {' '.join(found)}"
             orders += [report_text.markdown_text(said), ""]
-    cells = [
-        [
-            *(row.task, report_text.short_metric(row.metric), row.model_b, row.model_a),
-            *(str(row.n_items), size(row, row.difference), limits(row)),
-            *(p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method),
-            ", ".join(str(marks[n]) for n in row.notes),
-        ]
-        for row in results
-    ]
-    lines = report_text.markdown_table(header, cells, right=range(4, 9))
+    lines = Table("", results.rows, columns).markdown()
     said = report_text.markdown_notes(results)
     first = report_text.markdown_text(" ".join(answer(results.rows)))
     return "\n".join([first, "", *lines, "", *orders, *said, "", _legend(results), "", heading, ""])
@@ -244,20 +242,21 @@ def print_items(
     comparisons: Comparisons,
     heading: str,
     width: int | None,
+    explain: bool = False,
 ) -> None:
     """Print the comparison of two models with its outcomes, then the items on which they differ."""
     marks = report_text.note_numbers(comparisons.rows)
     outcomes = {(c.task, c.metric): outcome_line(c) for c in results.counts}
-    tables: list[Table] = []
+    tables: list[RenderableType] = []
     for (task, metric), rows in groupby(comparisons, lambda row: (row.task, row.metric)):
-        table = _comparison_table(list(rows), marks, width or 80)
-        if line := outcomes.get((task, metric)):
-            table.caption = Text(line, justify="left")
-        tables.append(table)
+        table = _comparison_table(list(rows), marks)
+        line = outcomes.get((task, metric)) or table.caption
+        tables.append(replace(table, caption=line).terminal())
     if results.rows:
-        tables.append(_item_table(results, width or 80))
+        tables.append(_item_table(results).terminal())
     said = [*report_text.note_lines(comparisons), *_own_notes(results, comparisons)]
-    closing = [_items_legend(results), _legend(comparisons), heading]
+    words = _legend(comparisons) if explain else "What the words mean: --explain"
+    closing = [_items_legend(results), words, heading]
     print_all(tables, said, closing, file=file, width=width)
 
 
@@ -266,18 +265,15 @@ def items_markdown(results: ItemComparisons, heading: str, *, comparisons: Compa
     said = [
         f"{c.task} {report_text.short_metric(c.metric)}: {outcome_line(c)}" for c in results.counts
     ]
-    header = ["Task", "Item", "Outcome", *_models(results), "Others", "Question", "Target"]
-    header += [f"{model} answered" for model in _models(results)] + ["Where"]
-    cells = [
-        [
-            *(row.task, row.item, row.outcome, _score(row.score_a), _score(row.score_b)),
-            *(_score(row.others), *map(_one_line, (row.question, row.target))),
-            *map(_one_line, (row.answer_a, row.answer_b)),
-            row.where,
-        ]
-        for row in results
-    ]
-    items = report_text.markdown_table(header, cells, right=range(3, 6)) if cells else []
+    a, b = _models(results)
+    columns = (
+        *(Column("Task", "task"), Column("Item", "item"), Column("Outcome", "outcome")),
+        *(Column(a, "score_a", _score), Column(b, "score_b", _score)),
+        *(Column("Others", "others", _score), _line("Question", "question")),
+        *(_line("Target", "target"), _line(f"{a} answered", "answer_a")),
+        *(_line(f"{b} answered", "answer_b"), Column("Where", "where")),
+    )
+    items = Table("", results.rows, columns).markdown() if results.rows else []
     notes = report_text.markdown_list(_own_notes(results, comparisons))
     parts = [*report_text.markdown_list(said), "", *items, "", _items_legend(results), ""]
     return "\n".join([*parts, *notes, "", comparisons_markdown(comparisons, heading)])
@@ -306,38 +302,37 @@ def _models(results: ItemComparisons) -> list[str]:
     return [results.rows[0].model_a, results.rows[0].model_b] if results.rows else ["", ""]
 
 
-def _item_table(results: ItemComparisons, width: int) -> Table:
+def _line(title: str, name: str) -> Column:
+    return Column(title, name, _one_line, right=False)
+
+
+def _item_table(results: ItemComparisons) -> Table:
     """Return a table of items; the texts of each stand on lines of their own."""
     a, b = report_text.elided(_models(results), 14)
-    several = len({row.task for row in results}) > 1
     # Of right and wrong answers the outcome says all.
     scored = any(row.outcome in ("better", "worse") for row in results)
     said = any(row.question or row.target or row.answer_b for row in results)
-    names = [*(["Task"] if several else []), "Item", "Outcome"]
-    table = titled(f"Items on which {b} and {a} differ", names)
-    for name in [*([a, b] if scored and not said else []), "Others"]:
-        table.add_column(name, justify="right", no_wrap=True)
-    if said:
-        table.add_column("Question, target and answers")
-    tasks, items = (
-        report_text.elided(names, max(16, width // 6))
-        for names in ([row.task for row in results], [row.item for row in results])
-    )
-    for task, item, row in zip(tasks, items, results, strict=True):
-        scores = [_score(row.score_a), _score(row.score_b)]
-        texts = {"": row.question, "target: ": row.target}
-        for name, score, reply in zip((a, b), scores, (row.answer_a, row.answer_b), strict=True):
-            texts[f"{name} ({score}): " if scored else f"{name}: "] = reply
-        lines = "\n".join(f"{name}{_one_line(text)}" for name, text in texts.items() if text)
-        table.add_row(
-            *([task] if several else []),
-            item,
-            Text(row.outcome, style=_STYLES[_OF_OUTCOME.get(row.outcome, "unclear")]),
-            *(scores if scored and not said else []),
-            _score(row.others),
-            *([Text(lines, no_wrap=True, overflow="ellipsis")] if said else []),
-        )
-    return table
+
+    def texts(row: ItemComparison) -> str:
+        lines = {"": row.question, "target: ": row.target}
+        for name, score, reply in (
+            (a, row.score_a, row.answer_a), (b, row.score_b, row.answer_b)
+        ):  # fmt: skip
+            lines[f"{name} ({_score(score)}): " if scored else f"{name}: "] = reply
+        return "\n".join(f"{name}{_one_line(text)}" for name, text in lines.items() if text)
+
+    columns = [
+        *([Column("Task", "task", least=4)] if len({row.task for row in results}) > 1 else []),
+        *(Column("Item", "item", least=4), Column("Outcome", "outcome", style=_outcome_style)),
+        *([Column(a, "score_a", _score), Column(b, "score_b", _score)] if scored > said else []),
+        Column("Others", "others", _score),
+        *([Column("Question, target and answers", texts, least=0, cut=True)] if said else []),
+    ]
+    return Table(f"Items on which {b} and {a} differ", results.rows, columns)
+
+
+def _outcome_style(row: ItemComparison) -> str:
+    return _STYLES[_OF_OUTCOME.get(row.outcome, "unclear")]
 
 
 _OF_OUTCOME = {"won": "better", "better": "better", "lost": "worse", "worse": "worse"}
@@ -359,13 +354,22 @@ def _items_legend(results: ItemComparisons) -> str:
     if not results.rows:
         return "The two models differ on no item."
     return (
-        f"won, better: {b} does better on the item than {a}. The most telling items come first: of "
-        "the largest difference, and of those on which the other models agree most (Others: their "
-        f"mean score), under the first metric of each task.{more}"
+        f"won, better: {b} does better than {a}. Others: mean score of the other models; items on "
+        f"which they agree come first.{more}"
     )
 
 
-def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int], width: int) -> Table:
+def _metric(row: Noted) -> str:
+    return report_text.short_metric(row.metric)
+
+
+_MODEL, _AGAINST = Column("Model", "model_b", least=8), Column("Against", "model_a", least=8)
+_PAIR = (_MODEL, _AGAINST)
+_N = Column("n", "n_items", right=True)
+_DIFFERENCE = Column("Difference", lambda row: size(row, row.difference), right=True)
+
+
+def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> Table:
     first = rows[0]
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
@@ -374,60 +378,32 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int], width: 
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
     measure = "Diff." if first.effect == "difference" else first.effect.capitalize()
-    names = ["Model", "Against"][: 1 + (len(baselines) > 1)]
-    sized = ["n"] if len(sizes) > 1 else []
-    interval = f"{percent(first.confidence_level)} interval"
-    columns = [*names, *sized, measure, interval, "p, adj.", "P(better)", "Verdict", ""]
-    right = ("n", measure, "p, adj.", "P(better)")
-    table = titled(title, columns, right=right)
-    longest = (width - 62) // len(names)
-    models, others = (
-        elided(list(own), max(longest, 10))
-        for own in zip(*((row.model_b, row.model_a) for row in rows), strict=True)
+    columns = (
+        *(_PAIR if len(baselines) > 1 else [_MODEL]),
+        *([_N] if len(sizes) > 1 else []),
+        replace(_DIFFERENCE, title=measure),
+        Column(f"{percent(first.confidence_level)} interval", limits),
+        *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
+        Column("Verdict", "verdict", style=lambda row: _STYLES[row.verdict]),
+        report_text.marks_column(marks),
     )
-    for row, model, other in zip(rows, models, others, strict=True):
-        table.add_row(
-            Text(model),
-            *([Text(other)] if len(baselines) > 1 else []),
-            *([str(row.n_items)] if len(sizes) > 1 else []),
-            size(row, row.difference),
-            limits(row),
-            p_value(row.p_adjusted),
-            probability(row.prob_better),
-            Text(row.verdict, style=_STYLES[row.verdict]),
-            Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
-        )
     lines = [line for line in (intervals_line(rows), order_line(rows)) if line]
-    if lines:
-        table.caption = Text("\n".join(lines), justify="left")
-    return table
+    return Table(title, rows, columns, caption="\n".join(lines))
 
 
-def _details_table(rows: Sequence[Comparison], width: int) -> Table:
+def _details_table(rows: Sequence[Comparison]) -> Table:
     """Return differences with their standard errors, correlations and counts [Mil24]_."""
-    title = f"{task_and_metric(rows[0])}, question by question"
-    numbers = ["Diff.", "Std. error", "Corr.", "n", "Wins", "Ties", "Losses"]
-    table = titled(title, ["Model", "Against", *numbers], right=numbers)
-    models, others = (
-        elided(list(own), max((width - 50) // 2, 10))
-        for own in zip(*((row.model_b, row.model_a) for row in rows), strict=True)
+    columns = (
+        *(*_PAIR, replace(_DIFFERENCE, title="Diff.")),
+        *(
+            Column("Std. error", "std_error", fixed(4)),
+            Column("Corr.", "correlation", fixed(2)),
+            _N,
+        ),
+        *(Column("Wins", "n_wins", right=True), Column("Ties", "n_ties", right=True)),
+        Column("Losses", "n_losses", right=True),
     )
-    for row, model, other in zip(rows, models, others, strict=True):
-        table.add_row(
-            Text(model),
-            Text(other),
-            size(row, row.difference),
-            _plain_number(row.std_error, 4),
-            _plain_number(row.correlation, 2),
-            str(row.n_items),
-            *("–" if n is None else str(n) for n in (row.n_wins, row.n_ties, row.n_losses)),
-        )
-    return table
-
-
-def _plain_number(value: float | None, digits: int) -> str:
-    """Format a number, never as -0.00."""
-    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+    return Table(f"{task_and_metric(rows[0])}, question by question", rows, columns)
 
 
 def intervals_line(rows: Sequence[Comparison]) -> str:
@@ -485,6 +461,9 @@ def probability(value: float | None) -> str:
     return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
 
 
+_PROBABILITY = Column("P(better)", "prob_better", probability)
+
+
 def sampled_probability(value: float | None) -> str:
     """Format the share of some thousand draws, whose error forbids decimals of a per cent.
 
@@ -508,57 +487,24 @@ def sampled_p_value(value: float, draws: int) -> str:
     return f"{value:.2f}" if error > 0.005 else f"{value:.3f}"
 
 
-def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print one table per task and metric, or sentences if all was assumed; then the notes."""
+def _power(results: PowerRows, *, document: bool = False) -> Page:
+    """Return a table per task and metric, or sentences if all was assumed; then variance parts."""
     rows = results.rows
     marks = report_text.note_numbers([*rows, *results.parts])
-    if any(row.task for row in rows):
-        by_task = groupby(rows, key=lambda row: (row.task, row.metric))
-        tables = [_power_table(list(group), marks) for _, group in by_task]
-        closing = [power_legend(rows)]
+    tables: list[Table] = []
+    if not any(row.task for row in rows):
+        legend = [*map(sentence, rows), _found(rows[0])]
     else:
-        tables, closing = [], [*(sentence(row) for row in rows), _found(rows[0])]
-    by_metric = grouped(results.parts, task_and_metric)
-    tables += [_parts_table(group, marks) for group in by_metric.values()]
-    closing += [PARTS_LEGEND] if results.parts else []
-    print_all(tables, _note_lines(results), [*closing, heading], file=file, width=width)
-
-
-def power_markdown(results: PowerRows, heading: str) -> str:
-    """Return Markdown tables, the notes, a legend, and how it was made."""
-    rows = results.rows
-    marks = report_text.note_numbers([*rows, *results.parts])
-    lines: list[str] = []
-    if any(row.task for row in rows):
-        headers = _headers(rows)
-        titles = ["Task", "Metric", "Model", "Against", *(title for title, _ in headers)]
-        cells = [
-            [
-                *(own[0].task, report_text.short_metric(own[0].metric)),
-                *(own[0].model_b, own[0].model_a),
-                *(_value(own, quantity) for _, quantity in headers),
-                *(own[0].method, _marks(own, marks)),
-            ]
-            for own in _pairs(rows)
-        ]
-        right = range(4, 4 + len(headers))
-        lines += report_text.markdown_table([*titles, "Method", ""], cells, right=right)
-        lines += ["", power_legend(rows)]
-    else:
-        lines += [*report_text.markdown_list(map(sentence, rows)), "", _found(rows[0])]
+        legend = [power_legend(rows)]
+        by_task = grouped(rows, lambda row: (row.task, row.metric))
+        groups = [list(rows)] if document else by_task.values()
+        tables = [_power_table(own, marks, document=document) for own in groups]
     if results.parts:
-        cells = [
-            [
-                *(part.task, report_text.short_metric(part.metric), part.model),
-                *(*_part_cells(part), _marks([part], marks)),
-            ]
-            for part in results.parts
-        ]
-        titles = ["Task", "Metric", "Model", *_PARTS, ""]
-        lines += ["", *report_text.markdown_table(titles, cells, right=range(3, 8))]
-        lines += ["", PARTS_LEGEND]
-    said = [report_text.markdown_text(line.replace("* ", "- ", 1)) for line in _note_lines(results)]
-    return "\n".join([*lines, "", *said, "", heading, ""])
+        by_metric = grouped(results.parts, task_and_metric)
+        groups = [list(results.parts)] if document else by_metric.values()
+        tables += [_parts_table(own, marks, document=document) for own in groups]
+        legend.append(PARTS_LEGEND)
+    return Page(tables, legend, _note_lines(results))
 
 
 def power_json(results: PowerRows, about: Mapping[str, Any]) -> str:
@@ -618,19 +564,9 @@ def _of_hundred(power: float | None) -> str:
 
 def power_legend(rows: Sequence[PowerRow]) -> str:
     """Return what the columns of a table mean."""
-    methods = dict.fromkeys(row.method for row in rows if _has_method(row))
-    method = f" Method: {next(iter(methods))}." if len(methods) == 1 else ""
-    return _answers_legend(rows) + method
-
-
-def _answers_legend(rows: Sequence[PowerRow]) -> str:
     row = rows[0]
-    often = f"{_of_hundred(row.power)} of 100 such evals"
-    answer = "both models must answer" if row.design == "paired" else "each model must answer"
-    if any(map(_has_limits, rows)):
-        limits = " In brackets: what the error of the pilot makes of it, 5 % beyond each limit."
-    else:
-        limits = ""
+    often = f"{_of_hundred(row.power)} of 100 evals"
+    limits = " In brackets: error of the pilot." if any(map(_has_limits, rows)) else ""
     if row.margin is not None:
         least = f"not worse by more than {row.margin:g} (true gain {row.difference or 0:g})"
         if row.quantity == "n_items":
@@ -643,15 +579,16 @@ def _answers_legend(rows: Sequence[PowerRow]) -> str:
         goal = next(_of_hundred(r.power) for r in rows if r.quantity == "n_tasks")
         return (
             f"Tasks needed: of {n} each, for a true difference of {_plain(row)} between the means "
-            f"over tasks to be found in {goal} of 100 such evals. {_found(row)}{limits}"
+            f"over tasks to be found in {goal} of 100 evals. {_found(row)}{limits}"
         )
     if row.quantity == "n_items":
-        said = f"Items needed: {answer} so many for a true difference of {_plain(row)} to be found "
-        return f"{said}in {often}. {_found(row)}{limits}"
+        of_each = "" if row.design == "paired" else " of each model's own,"
+        said = f"Items needed:{of_each} to find a true difference of {_plain(row)} in {often}."
+        return f"{said} {_found(row)}{limits}"
     if row.quantity == "difference":
         return (
-            "Least difference: the smallest true difference that so many items find in "
-            f"{often}; smaller ones are missed more often. {_found(row)}{limits}"
+            f"Least difference: the smallest true one that so many items find in {often}. "
+            f"{_found(row)}{limits}"
         )
     goal = next(r.power for r in rows if r.quantity != "power")
     return (
@@ -671,31 +608,33 @@ def _found(row: PowerRow) -> str:
     return f"Found: {level}, allowing for {pairs} of {counted(n, 'model')}."
 
 
-def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
-    first, headers = rows[0], _headers(rows)
+_TASK_AND_METRIC = (Column("Task", "task"), Column("Metric", _metric))
+
+
+def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document: bool) -> Table:
+    first = rows[0]
     title = task_and_metric(first)
-    sizes = {row.pilot_items for row in rows}
-    title += (
-        f", from a pilot of {counted(first.pilot_items, 'item')}"
-        if len(sizes) == 1 and first.pilot_items
-        else ""
+    if first.pilot_items and len({row.pilot_items for row in rows}) == 1:
+        title += f", from a pilot of {counted(first.pilot_items, 'item')}"
+    methods = list(dict.fromkeys(row.method for row in rows if _has_method(row)))
+    # One method for all is part of the title.
+    title += f", {methods[0]}" if len(methods) == 1 else ""
+    method = Column("Method", lambda own: own[0].method, least=6)
+    columns = (
+        Column("Model", lambda own: own[0].model_b or own[0].model_a, least=8),
+        Column("Against", lambda own: own[0].model_a if own[0].model_b else "one like it", least=8),
+        *(Column(name, partial(_value, quantity=q), right=True) for name, q in _headers(rows)),
+        *([] if len(methods) == 1 and not document else [method]),
+        Column("", lambda own: _marks(own, marks), style=lambda _: "dim"),
     )
-    numbers = [name for name, _ in headers]
-    # One method for all is said below.
-    methods = ["Method"] if len({row.method for row in rows if _has_method(row)}) > 1 else []
-    columns = ["Model", "Against", *numbers, *methods, ""]
-    widths = {"Model": 8, "Against": 8, "Method": 6}
-    table = titled(title, columns, right=numbers, fold=widths)
-    for group in _pairs(rows):
-        pair = group[0]
-        table.add_row(
-            Text(pair.model_b or pair.model_a),
-            Text(pair.model_a if pair.model_b else "one like it"),
-            *(_value(group, quantity) for _, quantity in headers),
-            *([Text(pair.method)] if methods else []),
-            Text(_marks(group, marks), style="dim"),
-        )
-    return table
+    if document:
+        named = [replace(c, value=_of_first(c.value)) for c in _TASK_AND_METRIC]
+        return Table("", _pairs(rows), [*named, *columns])
+    return Table(title, _pairs(rows), columns)
+
+
+def _of_first(value: Any) -> Callable[[Sequence[PowerRow]], Any]:
+    return lambda own: Column("", value).of(own[0])
 
 
 def _has_method(row: PowerRow) -> bool:
@@ -757,24 +696,24 @@ def _answer(value: float | None, quantity: str) -> str:
     return f"{value:,}" if quantity.startswith("n_") else number(value)
 
 
-def _parts_table(parts: Sequence[VariancePart], marks: dict[str, int]) -> Table:
-    title = f"{task_and_metric(parts[0])}, what more would buy"
-    table = titled(title, ("Model", *_PARTS, ""), right=_PARTS, fold={"Model": 8})
-    for part in parts:
-        table.add_row(
-            Text(part.model), *_part_cells(part), Text(_marks([part], marks), style="dim")
-        )
-    return table
+def _parts_table(
+    parts: Sequence[VariancePart], marks: Mapping[str, int], *, document: bool
+) -> Table:
+    columns = (
+        *(_TASK_AND_METRIC if document else ()),
+        Column("Model", "model", least=8),
+        Column("n", report_text.items, right=True),
+        Column("Within", "share_within", fixed(0, scale=100, unit=" %")),
+        Column("Std. error", "std_error", number),
+        Column("epochs ×2", "std_error_more_epochs", number),
+        Column("items ×2", "std_error_more_items", number),
+        report_text.marks_column(marks),
+    )
+    title = "" if document else f"{task_and_metric(parts[0])}, what more would buy"
+    return Table(title, parts, columns)
 
 
-def _part_cells(part: VariancePart) -> list[str]:
-    size = f"{part.n_items}×{part.n_epochs}" if part.n_epochs > 1 else str(part.n_items)
-    within = "–" if part.share_within is None else percent(round(part.share_within, 2))
-    errors = (part.std_error, part.std_error_more_epochs, part.std_error_more_items)
-    return [size, within, *(number(error) for error in errors)]
-
-
-def _marks(rows: Sequence[PowerRow | VariancePart], marks: dict[str, int]) -> str:
+def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) -> str:
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
 
 
@@ -799,13 +738,13 @@ def comparisons_view(
     return View(shown, comparisons_markdown, comparisons_json)
 
 
-def items_view(comparisons: Comparisons) -> View:
+def items_view(comparisons: Comparisons, *, explain: bool = False) -> View:
     """Return the view of items that two models are compared on, below their comparison."""
     return View(
-        partial(print_items, comparisons=comparisons),
+        partial(print_items, comparisons=comparisons, explain=explain),
         partial(items_markdown, comparisons=comparisons),
         partial(items_json, comparisons=comparisons),
     )
 
 
-POWER = View(print_power, power_markdown, power_json)
+POWER = page_view(_power, document=partial(_power, document=True))._replace(to_json=power_json)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 from textwrap import shorten
 from typing import Literal
 
@@ -24,11 +25,11 @@ from evalstats_plugin.hierarchical.rows import (
     Performance,
 )
 from evalstats_plugin.report.comparisons import probability, sampled_probability
+from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
-    Lines,
     Page,
-    PageTable,
     View,
+    interval_text,
     page_view,
     percent,
     plain,
@@ -63,12 +64,8 @@ _NEW = (
     "that no model scores higher."
 )
 _EFFECTS = "Effect: on the log odds of a right answer, for one unit of the covariate."
-_MODELS = ("Model", "Task", "n", "Score", "Estimate", "interval", "Pull")
-_CONTRASTS = ("Models", "By", "interval", "P(ahead)", "on a task")
-_EVIDENCES = ("Model", "Log evidence", "Std. error", "Probability")
-_COMPARED = ("Model", "Log score", "Difference", "Std. error", "Unreliable cells")
-_NEW_SCORES = ("Model", "Task", "Score", "interval", "P(best)")
-_COVARIATES = ("Covariate", "Of", "Effect", "interval", "P(> 0)")
+_in_percent = fixed(1, scale=100)
+_in_points = fixed(1, signed=True, scale=100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,27 +120,31 @@ def _page(results: HierarchicalReport) -> Page:
     fit = results.fit
     n, t = len(fit.models), len(fit.tasks)
     size = f"{counted(n, 'model')} on {counted(t, 'task')} ({fit.counts.metric})"
-    tables: list[PageTable] = [
-        (f"{size}, model {fit.model}, in percent", _score_lines(results), (0, 1))
+    level = f"{percent(fit.confidence_level)} interval"
+    tables = [
+        Table(
+            f"{size}, model {fit.model}, in percent", _shown_rows(results), _score_columns(results)
+        )
     ]
     legend = [_SCORES]
     if results.contrasts:
-        tables.append((_pairs_title(results), _pair_lines(results), (0,)))
+        pairs = [_ahead(results, row) for row in _pairs(results)]
+        tables.append(Table(_pairs_title(results), pairs, _pair_columns(level)))
         legend.append(_PAIRS)
     if results.effects:
-        tables.append(("Covariates", _effect_lines(results), (0, 1)))
+        tables.append(Table("Covariates", results.effects, _effect_columns(level)))
         legend.append(_EFFECTS)
     if results.evidence:
-        tables.append(("Which model the answers speak for", _evidence_lines(results), (0,)))
+        tables.append(Table("Which model the answers speak for", results.evidence, _EVIDENCES))
         known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.evidence)
         legend.append(f"{_EVIDENCE}{'; '.join(known)}.")
     if results.compared:
-        tables.append(("Left-out scores", _compared_lines(results), (0,)))
+        tables.append(Table("Left-out scores", results.compared, _COMPARED))
         known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.compared)
         legend.append(f"{_LEFT_OUT}{'; '.join(known)}.")
     if results.predicted:
         what = "model" if results.predicted[0].model is None else "task"
-        tables.append((f"A new {what}, in percent", _new_lines(results), (0, 1)))
+        tables.append(Table(f"A new {what}, in percent", results.predicted, _new_columns(level)))
         legend.append(_NEW)
     return Page(tables, [*legend, _ran(fit)], [f"* {note}" for note in _said(results)])
 
@@ -154,25 +155,23 @@ def _shown_rows(results: HierarchicalReport) -> Sequence[Performance]:
     return [row for row in results.rows if row.task is None]
 
 
-def _interval_header(headers: Sequence[str], level: float) -> list[str]:
-    return [f"{percent(level)} interval" if text == "interval" else text for text in headers]
+def _score_columns(results: HierarchicalReport) -> Sequence[Column]:
+    """Return the columns of models and tasks; a model is named where its tasks begin."""
+    rows = _shown_rows(results)
+    named = {id(row) for row, last in zip(rows, [None, *rows], strict=False)
+             if last is None or last.model != row.model}  # fmt: skip
+    return (
+        Column("Model", lambda row: row.model if id(row) in named else "", least=10),
+        Column("Task", lambda row: "(all)" if row.task is None else row.task, least=10),
+        Column("n", "n_items", fixed(0)),
+        *(Column("Score", "score", _in_percent), Column("Estimate", "estimate", _in_percent)),
+        _interval(f"{percent(results.fit.confidence_level)} interval", _in_percent),
+        Column("Pull", "shrinkage", _in_points),
+    )
 
 
-def _score_lines(results: HierarchicalReport) -> Lines:
-    lines, previous = [_interval_header(_MODELS, results.fit.confidence_level)], ""
-    for row in _shown_rows(results):
-        name = "" if row.model == previous else row.model
-        previous = row.model
-        task = "(all)" if row.task is None else row.task
-        pull = "–" if row.shrinkage is None else f"{100 * row.shrinkage:+z.1f}"
-        limits = f"[{_share(row.low)}, {_share(row.high)}]"
-        lines.append([name, task, f"{row.n_items:,}", _share(row.score), _share(row.estimate),
-                      limits, pull])  # fmt: skip
-    return lines
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
+def _interval(title: str, write: Callable[[float | None], str]) -> Column:
+    return Column(title, lambda row: interval_text(row, write), right=True)
 
 
 def _pairs_title(results: HierarchicalReport) -> str:
@@ -182,29 +181,24 @@ def _pairs_title(results: HierarchicalReport) -> str:
     return "Every two models, in points" if most else "Each model and the next, in points"
 
 
-def _pair_lines(results: HierarchicalReport) -> Lines:
-    """Lines of contrasts, each with the model ahead first unless there is a baseline."""
-    lines = [_interval_header(_CONTRASTS, results.fit.confidence_level)]
-    for row in _pairs(results):
-        flip = results.baseline is None and row.difference < 0
-        sign = -1.0 if flip else 1.0
-        first, second = (row.model_a, row.model_b) if flip else (row.model_b, row.model_a)
-        ends = sorted([sign * row.low, sign * row.high])
-        ahead, on_task = (
-            1 - p if flip else p for p in (row.prob_better, row.prob_better_on_a_task)
-        )
-        limits = f"[{100 * ends[0]:+z.1f}, {100 * ends[1]:+z.1f}]"
-        by = f"{100 * sign * row.difference:+z.1f}"
-        lines.append(
-            [
-                f"{first} – {second}",
-                by,
-                limits,
-                sampled_probability(ahead),
-                sampled_probability(on_task),
-            ]
-        )
-    return lines
+def _ahead(results: HierarchicalReport, row: Contrast) -> Contrast:
+    """Return a contrast with the model ahead first, unless there is a baseline."""
+    if results.baseline is not None or row.difference >= 0:
+        return row
+    return replace(
+        row, model_a=row.model_b, model_b=row.model_a, difference=-row.difference,
+        low=-row.high, high=-row.low, prob_better=1 - row.prob_better,
+        prob_better_on_a_task=1 - row.prob_better_on_a_task,
+    )  # fmt: skip
+
+
+def _pair_columns(level: str) -> Sequence[Column]:
+    return (
+        Column("Models", lambda row: f"{row.model_b} – {row.model_a}", least=10),
+        *(Column("By", "difference", _in_points), _interval(level, _in_points)),
+        Column("P(ahead)", "prob_better", sampled_probability),
+        Column("on a task", "prob_better_on_a_task", sampled_probability),
+    )
 
 
 def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
@@ -218,39 +212,38 @@ def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
     return sorted(found.values(), key=lambda row: sorted((place[row.model_a], place[row.model_b])))
 
 
-def _effect_lines(results: HierarchicalReport) -> Lines:
-    lines = [_interval_header(_COVARIATES, results.fit.confidence_level)]
-    for row in results.effects:
-        limits = f"[{signed(row.low)}, {signed(row.high)}]"
-        positive = sampled_probability(row.prob_positive)
-        lines.append([row.covariate, row.of, signed(row.estimate), limits, positive])
-    return lines
+def _effect_columns(level: str) -> Sequence[Column]:
+    return (
+        *(Column("Covariate", "covariate", least=10), Column("Of", "of")),
+        *(Column("Effect", "estimate", signed), _interval(level, signed)),
+        Column("P(> 0)", "prob_positive", sampled_probability),
+    )
 
 
-def _evidence_lines(results: HierarchicalReport) -> Lines:
-    lines: Lines = [[*_EVIDENCES]]
-    for row in results.evidence:
-        error = "exact" if row.inference == "exact" else f"{row.std_error:.3f}"
-        value = f"{row.log_evidence:.2f}"
-        lines.append([row.model, value, error, probability(row.probability)])
-    return lines
+_EVIDENCES = (
+    *(Column("Model", "model", least=10), Column("Log evidence", "log_evidence", fixed(2))),
+    Column(
+        "Std. error",
+        lambda row: "exact" if row.inference == "exact" else f"{row.std_error:.3f}",
+        right=True,
+    ),
+    Column("Probability", "probability", probability),
+)
+_COMPARED = (
+    *(Column("Model", "model", least=10), Column("Log score", "elpd", fixed(1))),
+    Column("Difference", lambda r: signed(r.difference) if r.difference else "best", right=True),
+    Column("Std. error", lambda r: f"{r.std_error:.1f}" if r.difference else "", right=True),
+    Column("Unreliable cells", lambda row: f"{row.unreliable} of {row.n_cells}", right=True),
+)
 
 
-def _compared_lines(results: HierarchicalReport) -> Lines:
-    return [[*_COMPARED], *([
-        row.model, f"{row.elpd:.1f}", signed(row.difference) if row.difference else "best",
-        f"{row.std_error:.1f}" if row.difference else "", f"{row.unreliable} of {row.n_cells}",
-    ] for row in results.compared)]  # fmt: skip
-
-
-def _new_lines(results: HierarchicalReport) -> Lines:
-    lines = [_interval_header(_NEW_SCORES, results.fit.confidence_level)]
-    for row in results.predicted:
-        task = "(all)" if row.over_tasks else row.task or "(new)"
-        limits = f"[{_share(row.low)}, {_share(row.high)}]"
-        best = sampled_probability(row.prob_best)
-        lines.append([row.model or "(new)", task, _share(row.estimate), limits, best])
-    return lines
+def _new_columns(level: str) -> Sequence[Column]:
+    return (
+        Column("Model", lambda row: row.model or "(new)", least=10),
+        Column("Task", lambda row: "(all)" if row.over_tasks else row.task or "(new)", least=10),
+        *(Column("Score", "estimate", _in_percent), _interval(level, _in_percent)),
+        Column("P(best)", "prob_best", sampled_probability),
+    )
 
 
 def _said(results: HierarchicalReport) -> tuple[str, ...]:
@@ -324,47 +317,64 @@ def capabilities_view(questions: Questions) -> View:
 def _capability_page(results: Capabilities, questions: Questions) -> Page:
     fit = results.fit
     size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
-    tables: list[PageTable] = []
+    tables: list[Table] = []
     if results.rows:
         tables = [
-            (f"Capabilities of {size}", _capability_lines(results), (0,)),
-            ("Levels of models", _level_lines(results), (0,)),
-            ("Items that need them most", _need_lines(results, questions), (0, 1)),
+            Table(f"Capabilities of {size}", results.rows, _CAPABILITY_COLUMNS),
+            _levels(results),
+            _needs(results, questions),
         ]
-    tables.append(("Held-out answers", _held_out_lines(results), (0,)))
+    compared = [(row, k > 0) for k, row in enumerate(results.compared)]
+    tables.append(Table("Held-out answers", compared, _HELD_OUT_COLUMNS))
     return Page(tables, [_CAPABILITIES, _HELD_OUT] if results.rows else [_HELD_OUT])
 
 
-def _capability_lines(results: Capabilities) -> Lines:
-    return [["Capability", "Items", "Variance", "Found again", "By chance"], *([
-        f"{row.capability}: {few(row.tasks, _SHOWN_ITEMS)}", f"{row.n_items:,}",
-        plain(row.variance), signed(row.found_again), signed(row.by_chance),
-    ] for row in results.rows)]  # fmt: skip
+_CAPABILITY_COLUMNS = (
+    Column("Capability", lambda r: f"{r.capability}: {few(r.tasks, _SHOWN_ITEMS)}", least=10),
+    *(Column("Items", "n_items", fixed(0)), Column("Variance", "variance", plain)),
+    *(Column("Found again", "found_again", signed), Column("By chance", "by_chance", signed)),
+)
+_HELD_OUT_COLUMNS = (
+    Column("Model", lambda line: _NAMES_OF_MODELS[line[0].item_model], least=10),
+    Column("Log loss", lambda line: line[0].log_loss, fixed(4)),
+    Column("Gain", lambda line: f"{line[0].gain:+z.4f}" if line[1] else "", right=True),
+    Column("Std. error", lambda line: f"{line[0].gain_error:.4f}" if line[1] else "", right=True),
+    Column("AUC", lambda line: line[0].auc, fixed(3)),
+)
+"""The first row is the model that others are compared with."""
 
 
-def _level_lines(results: Capabilities) -> Lines:
-    fit, shown = results.fit, [row.capability - 1 for row in results.rows]
-    lines = [["Model", "Overall", *(str(k + 1) for k in shown)]]
-    for i in np.argsort(-fit.performance, kind="stable").tolist():
-        levels = [signed(value) for value in fit.capability[i, shown].tolist()]
-        lines.append([fit.models[i], signed(float(fit.performance[i])), *levels])
-    return lines
+def _levels(results: Capabilities) -> Table:
+    fit = results.fit
+    columns = [
+        Column("Model", fit.models.__getitem__, least=10),
+        Column("Overall", lambda i: float(fit.performance[i]), signed),
+    ]
+    for row in results.rows:
+        levels = fit.capability[:, row.capability - 1].tolist()
+        columns.append(Column(str(row.capability), levels.__getitem__, signed))
+    order = np.argsort(-fit.performance, kind="stable").tolist()
+    return Table("Levels of models", order, columns)
 
 
-def _need_lines(results: Capabilities, questions: Questions) -> Lines:
-    fit, lines = results.fit, [["Item", "Task", "Capability", "Strength"]]
+def _needs(results: Capabilities, questions: Questions) -> Table:
+    """Return the items whose answers depend most on each capability."""
+    fit = results.fit
+    lines: list[tuple[int, int, float]] = []
     for row in results.rows:
         code = fit.code[:, row.capability - 1]
-        for j in np.argsort(-code, kind="stable")[: min(_SHOWN_ITEMS, row.n_items)].tolist():
-            task, item = str(fit.tasks[j]), str(fit.item_ids[j])
-            question = " ".join(questions.get((task, item), "").split())
-            about = f": {shorten(question, _QUESTION, placeholder='…')}" if question else ""
-            lines.append([f"{item}{about}", task, str(row.capability), plain(float(code[j]))])
-    return lines
+        most = np.argsort(-code, kind="stable")[: min(_SHOWN_ITEMS, row.n_items)].tolist()
+        lines += [(j, row.capability, float(code[j])) for j in most]
 
+    def item(line: tuple[int, int, float]) -> str:
+        key = (str(fit.tasks[line[0]]), str(fit.item_ids[line[0]]))
+        question = " ".join(questions.get(key, "").split())
+        return key[1] + (f": {shorten(question, _QUESTION, placeholder='…')}" if question else "")
 
-def _held_out_lines(results: Capabilities) -> Lines:
-    return [["Model", "Log loss", "Gain", "Std. error", "AUC"], *([
-        _NAMES_OF_MODELS[row.item_model], f"{row.log_loss:.4f}",
-        f"{row.gain:+z.4f}" if k else "", f"{row.gain_error:.4f}" if k else "", f"{row.auc:.3f}",
-    ] for k, row in enumerate(results.compared))]  # fmt: skip
+    columns = (
+        Column("Item", item, least=10),
+        Column("Task", lambda line: str(fit.tasks[line[0]]), least=10),
+        Column("Capability", itemgetter(1), right=True),
+        Column("Strength", itemgetter(2), plain),
+    )
+    return Table("Items that need them most", lines, columns)

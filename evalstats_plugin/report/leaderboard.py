@@ -17,17 +17,14 @@ from typing import TextIO
 from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.tables import Column, Table, elided, latex_number, latex_row
 from evalstats_plugin.report.text import (
-    Titled,
     View,
-    elided,
-    latex_row,
     pairs_at_once,
     percent,
     places,
     print_all,
     short_metric,
-    side_by_side,
 )
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text
@@ -167,45 +164,70 @@ def print_table(
 ) -> None:
     """Print the models with their overall score and as many columns as fit; then the notes."""
     layout = Layout(results, percent, digits)
-    write = layout.format(layout.lead)
-    models = [(model, cell) for _, model, cell in layout.groups()]
-    names = ("Model", elided([name for name, _ in models], _LONGEST_MODEL))
-    first: list[Titled] = []
-    if layout.lead is not None:
-        scores = [
-            f"{write(cell.estimate if cell else None)} {_limits(cell, write)}" for _, cell in models
-        ]
-        letters = [cell.letters if cell else "" for _, cell in models]
-        first = [("Rank", [_rank(cell) for _, cell in models]), names, (layout.lead_head(), scores)]
-        first += [("Ties", letters)] if layout.has_ties else []
-    columns: list[Titled] = []
-    for key, title in zip(layout.others, layout.titles, strict=True):
-        own, short = layout.cells(key), layout.format(key)
-        columns.append((title, [_marked(own.get(model), short) for _, model, _ in layout.groups()]))
-    tables, hidden = side_by_side(
-        columns, names=names, first=first, width=width or 80, longest_title=_LONGEST_TASK,
-        most_lines=MOST_LINES,
-    )  # fmt: skip
+    tables, hidden = _shown(layout).terminal_tables(
+        width or 80, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
+    )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
-    closing = [more + legend(layout), heading]
+    closing = [more + _short_legend(layout), heading]
     print_all(tables, _notes(results), closing, file=file, width=width)
 
 
-def _marked(cell: TableCell | None, write: Callable[[float | None], str], mark: str = "*") -> str:
-    """Write a score, with a mark for who may be the best; ``"**"`` encloses it."""
-    text = "–" if cell is None else write(cell.estimate)
-    first = cell is not None and cell.estimate is not None and bool(cell.may_be_first)
-    if mark == "**":
-        return f"**{text}**" if first else text
-    return text + (mark if first else " ")
+def _shown(layout: Layout) -> Table:
+    """Return the table of models with their overall score, and of the other columns."""
+    lead = layout.cells(layout.lead)
+    write = layout.format(layout.lead)
+    columns = [Column("Model", str, least=_LONGEST_MODEL, right=False)]
+    if layout.lead is not None:
+        rank = Column("Rank", lambda model: _rank(lead.get(model)), right=True)
+        score = Column(layout.lead_head(), lambda model: _score(lead.get(model), write))
+        columns = [rank, *columns, score]
+    if layout.lead is not None and layout.has_ties:
+        columns.append(Column("Ties", lambda model: lead[model].letters if model in lead else ""))
+    for key, title in zip(layout.others, layout.titles, strict=True):
+        columns.append(
+            Column(
+                title,
+                layout.cells(key).get,
+                partial(_estimate, write=layout.format(key)),
+                strong=_may_be_first,
+                below=True,
+            )
+        )
+    return Table("", layout.table.models, columns)
+
+
+def _score(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+    return f"{_estimate(cell, write)} {_limits(cell, write)}"
+
+
+def _estimate(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+    return write(cell.estimate if cell else None)
+
+
+def _may_be_first(cell: TableCell | None) -> bool:
+    return cell is not None and cell.estimate is not None and bool(cell.may_be_first)
 
 
 def _notes(results: ScoreTable) -> list[str]:
     return [f"* {note}" for note in results.notes]
 
 
-def legend(layout: Layout, mark: str = "*") -> str:
-    """Return what columns and marks mean."""
+def _short_legend(layout: Layout) -> str:
+    """Return what columns and marks mean on a terminal: two lines where no name is long."""
+    mean = _mean(layout)
+    said = [f"{layout.lead_name()}: {mean}."] if mean else []
+    models = [c.n_models for c in layout.cells(layout.lead).values() if c.best_rank is not None]
+    if models:
+        pairs, at_once = pairs_at_once(max(models))
+        level = percent(layout.table.confidence_level)
+        said.append(f"Rank: left open by {pairs}{at_once}, {level}.")
+        said += ["Ties share a letter."] if layout.has_ties else []
+    said += ["*: may be the best."] if any(map(_may_be_first, layout.table)) else []
+    return " ".join(said)
+
+
+def legend(layout: Layout) -> str:
+    """Return what columns and marks of a document mean."""
     results = layout.table
     level = percent(results.confidence_level)
     said: list[str] = []
@@ -220,7 +242,7 @@ def legend(layout: Layout, mark: str = "*") -> str:
         if layout.has_ties:
             said.append("Models that share a letter under Ties cannot be told apart.")
     if layout.others and any(cell.may_be_first for cell in results):
-        said.append(f"{mark} may be the best of its column (all columns at once, {level}).")
+        said.append(f"Bold: may be the best of its column (all columns at once, {level}).")
     return " ".join(said)
 
 
@@ -248,23 +270,9 @@ def table_markdown(
 ) -> str:
     """Return one Markdown table with every column, the notes and a legend."""
     layout = Layout(results, percent, digits)
-    write = layout.format(layout.lead)
-    columns = [(layout.cells(key), layout.format(key)) for key in layout.others]
-    lead = layout.lead is not None
-    ties = ["Ties"] if layout.has_ties else []
-    header = ["Rank", "Model", layout.lead_head(), *ties] if lead else ["Model"]
-    rows: list[list[str]] = []
-    for _, model, cell in layout.groups():
-        score = write(cell.estimate if cell else None)
-        limits = _limits(cell, write)
-        letters = [cell.letters if cell else ""] if ties else []
-        row = [_rank(cell), model, f"{score} {limits}", *letters] if lead else [model]
-        rows.append([*row, *(_marked(own.get(model), short, "**") for own, short in columns)])
-    n = len(header)
-    right = {*range(n, n + len(columns)), *([0] if lead else [])}
-    lines = report_text.markdown_table([*header, *layout.titles], rows, right=right)
+    lines = _shown(layout).markdown()
     said = report_text.markdown_list(results.notes)
-    legends = report_text.markdown_text(legend(layout, "Bold:"))
+    legends = report_text.markdown_text(legend(layout))
     return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
 
 
@@ -313,7 +321,7 @@ def table_latex(
     for jumps, model, cell in layout.groups():
         row = [latex_text(model)]
         if lead:
-            half = _half_width(cell, write) if plus_minus else latex_text(_limits(cell, write))
+            half = _half_width(cell, write) if plus_minus else latex_number(_limits(cell, write))
             letters = [cell.letters if cell else ""] if ties else []
             row = [latex_text(_rank(cell)), *row, _number(cell, write), half, *letters]
         row += [_number(own.get(model), short, bold=True) for own, short in columns]

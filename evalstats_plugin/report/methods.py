@@ -22,9 +22,10 @@ from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, Tabl
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.leaderboard import Layout, column_name
-from evalstats_plugin.report.text import markdown_table, markdown_text, short_metric
+from evalstats_plugin.report.tables import markdown_table
+from evalstats_plugin.report.text import short_metric
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import latex_text
+from evalstats_plugin.runtime.untrusted import latex_text, markdown_text
 from evalstats_plugin.scores.methods import INTERVALS
 
 _HARNESSES = {

@@ -35,7 +35,8 @@ from evalstats_plugin.report.methods import (
     methods_latex,
     methods_markdown,
 )
-from evalstats_plugin.report.text import elided, latex_row, pairs_at_once
+from evalstats_plugin.report.tables import elided, latex_row
+from evalstats_plugin.report.text import pairs_at_once
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text, visible
 from evalstats_plugin.runtime.writing import check_free, overwriting, write_bytes

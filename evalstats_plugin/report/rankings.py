@@ -3,65 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
-from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.comparisons import (
     probability,
     sampled_p_value,
     sampled_probability,
 )
-from evalstats_plugin.report.text import View, percent, print_all, sampled, titled
+from evalstats_plugin.report.tables import Column, Table, fixed
+from evalstats_plugin.report.text import Page, interval_text, page_view, percent, places, sampled
 
-_LEFT = (0, 2, 4, 6)
 LEADERBOARD_SCHEMA = "evalstats-plugin leaderboard 1"
 """Name and version of the fields of `leaderboard_json`."""
 MOST_RANKS = 8
 """Most players whose probabilities of each rank are shown: as many as 80 columns hold."""
 
 
-def print_ranking(results: Ranking, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print the table, the notes and a legend."""
-    said = [f"* {note}" for note in results.notes]
+def _ranking(results: Ranking) -> Page:
     tables = [_table(results)]
     if len(results) <= MOST_RANKS:
-        tables.append(titled("Probability of each rank"))
-        for k, name in enumerate(_rank_columns(results)):
-            tables[1].add_column(name, justify="right" if k else "left", no_wrap=k > 0)
-        for line in _rank_lines(results):
-            tables[1].add_row(*map(Text, line))
-    print_all(tables, said, [*legend(results), heading], file=file, width=width)
-
-
-def rankings_markdown(results: Ranking, heading: str) -> str:
-    """Return a Markdown table, the notes, a legend, and how it was made."""
-    header = _columns(results.rows)
-    right = [i for i in range(len(header)) if i not in _LEFT]
-    table = report_text.markdown_table(header, _all_cells(results), right=right)
-    if len(results) <= MOST_RANKS:
-        columns = _rank_columns(results)
-        right = range(1, len(columns))
-        table += ["", *report_text.markdown_table(columns, _rank_lines(results), right=right)]
-    said = report_text.markdown_list(results.notes)
-    ends = [part for text in legend(results) for part in (text, "")]
-    return "\n".join([*table, "", *said, "", *ends, heading, ""])
-
-
-def _rank_columns(results: Ranking) -> list[str]:
-    return ["Player", *(str(k + 1) for k in range(len(results)))]
-
-
-def _rank_lines(results: Ranking) -> list[list[str]]:
-    """Return each player's probability of each rank, the best player first."""
-    table = results.rank_distribution()
-    shown, rows = _probabilities_of(results), table.to_numpy().tolist()
-    return [[str(name), *map(shown, row)] for name, row in zip(table.index, rows, strict=True)]
+        write, shares = _probabilities_of(results), results.rank_distribution()
+        places_of = [Column(str(k), itemgetter(k), write) for k in range(1, len(results) + 1)]
+        rows = list(shares.itertuples(name=None))
+        columns = [Column("Player", itemgetter(0), least=6), *places_of]
+        tables.append(Table("Probability of each rank", rows, columns))
+    return Page(tables, legend(results))
 
 
 def _probabilities_of(results: Ranking) -> Callable[[float | None], str]:
@@ -70,36 +42,16 @@ def _probabilities_of(results: Ranking) -> Callable[[float | None], str]:
     return probability if error < 5e-4 else sampled_probability
 
 
-def print_leaderboard(
-    results: Leaderboard, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the ranking of all votes, the ranks by category, the notes and a legend."""
+def _leaderboard(results: Leaderboard) -> Page:
     tables = [_table(results.overall)]
     if results.by_category:
-        by_category = titled("Ranks that the votes of each category leave open")
-        for k, name in enumerate(category_columns(results)):
-            by_category.add_column(name, justify="right" if k else "left", overflow="fold")
-        for line in category_lines(results):
-            by_category.add_row(*map(Text, line))
-        tables.append(by_category)
-    said = [f"* {note}" for note in results.notes]
-    print_all(
-        tables, said, [*legend(results.overall, results.anchor), heading], file=file, width=width
-    )
-
-
-def leaderboard_markdown(results: Leaderboard, heading: str) -> str:
-    """Return the same as Markdown."""
-    header = _columns(results.overall.rows)
-    right = [i for i in range(len(header)) if i not in _LEFT]
-    lines = report_text.markdown_table(header, _all_cells(results.overall), right=right)
-    if results.by_category:
-        names = category_columns(results)
-        columns = range(1, len(names))
-        lines += ["", *report_text.markdown_table(names, category_lines(results), right=columns)]
-    said = report_text.markdown_list(results.notes)
-    ends = [part for text in legend(results.overall, results.anchor) for part in (text, "")]
-    return "\n".join([*lines, "", *said, "", *ends, heading, ""])
+        columns = [
+            Column(title, itemgetter(k), least=None if k else 10, right=k > 0)
+            for k, title in enumerate(category_columns(results))
+        ]
+        title = "Ranks that the votes of each category leave open"
+        tables.append(Table(title, category_lines(results), columns))
+    return Page(tables, legend(results.overall, results.anchor))
 
 
 def leaderboard_json(results: Leaderboard, about: Mapping[str, Any]) -> str:
@@ -203,59 +155,34 @@ def _whole(results: Ranking) -> list[str]:
 def _table(results: Ranking) -> Table:
     contests = results.fit.diagnostics.get("n_contests")
     about = f", {contests:g} comparisons" if contests is not None else ""
-    method = f", {results.rows[0].method}" if results.rows else ""
-    table = titled(f"{len(results)} players{about}{method}")
-    for i, name in enumerate(_columns(results.rows)):
-        left = i in _LEFT
-        whole = i == 0 or name == "Letters"
-        table.add_column(
-            name,
-            justify="left" if left else "right",
-            no_wrap=not whole,
-            overflow="fold",
-            min_width=6 if whole else None,
-        )
-    for cells in _all_cells(results):
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _columns(rows: Sequence[RankedPlayer]) -> list[str]:
+    rows = results.rows
+    method = f", {rows[0].method}" if rows else ""
     level = percent(rows[0].confidence_level) if rows else "95 %"
-    rating = "Elo" if rows and rows[0].scale == "elo" else "Rating"
-    return ["Player", rating, f"{level} interval", "Rank", "Ranks", "P(best)", "Letters", "n"]
-
-
-def _all_cells(results: Ranking) -> list[list[str]]:
-    shown = _probabilities_of(results)
-    return [_cells(row, shown(row.prob_best)) for row in results]
-
-
-def _cells(row: RankedPlayer, prob_best: str) -> list[str]:
-    expected = "–" if row.expected_rank is None else f"{row.expected_rank:.1f}"
-    return [
-        row.player,
-        rating(row.mean, row.scale),
-        limits(row),
-        expected,
-        ranks(row),
-        prob_best,
-        row.letters,
-        f"{row.n_contests:.6g}",
-    ]
+    columns = (
+        Column("Player", "player", least=6),
+        Column(
+            "Elo" if rows and rows[0].scale == "elo" else "Rating",
+            lambda row: rating(row.mean, row.scale),
+            right=True,
+        ),
+        Column(f"{level} interval", limits),
+        Column("Rank", "expected_rank", fixed(1)),
+        Column("Ranks", ranks),
+        Column("P(best)", "prob_best", _probabilities_of(results)),
+        Column("Letters", "letters", least=6),
+        Column("n", lambda row: f"{row.n_contests:.6g}", right=True),
+    )
+    return Table(f"{len(results)} players{about}{method}", rows, columns)
 
 
 def limits(row: RankedPlayer) -> str:
     """Return the interval of a rating as it is written."""
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{rating(row.low, row.scale)}, {rating(row.high, row.scale)}]"
+    return interval_text(row, partial(rating, scale=row.scale))
 
 
 def ranks(row: RankedPlayer) -> str:
     """Return the range of ranks as it is written."""
-    low, high = row.rank_low, row.rank_high
-    return str(low) if low == high else f"{low}–{high}"
+    return places(row.rank_low, row.rank_high)
 
 
 def rating(value: float | None, scale: str) -> str:
@@ -265,5 +192,4 @@ def rating(value: float | None, scale: str) -> str:
     return f"{value:.0f}" if scale == "elo" else f"{value:+z.2f}"
 
 
-RANKING = View(print_ranking, rankings_markdown)
-LEADERBOARD = View(print_leaderboard, leaderboard_markdown)
+RANKING, LEADERBOARD = page_view(_ranking), page_view(_leaderboard)

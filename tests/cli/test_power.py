@@ -59,7 +59,7 @@ def test_a_pilot_is_answered_in_tables_of_eighty_columns(run: Run) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "arith_epochs match, from a pilot of 30 items" in done.stdout
     assert "mockllm/delta mockllm/gamma 200×3 69.3 %             4      2" in done.stdout
-    assert "Method: symmetric-bootstrap" in " ".join(done.stdout.split())
+    assert ", symmetric-bootstrap" in " ".join(done.stdout.split())
     assert "mockllm/delta 30×3   61 %     0.0730    0.0664   0.0516" in done.stdout
     assert "allowing for 6 pairs of 4 models" in " ".join(done.stdout.split())
     assert "…" not in done.stdout

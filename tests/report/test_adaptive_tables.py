@@ -36,7 +36,7 @@ TEST = AdaptiveTest(
 
 def _printed(results: AdaptiveTests, width: int = 80) -> list[str]:
     file = StringIO()
-    adaptive.print_tests(results, file, heading="how", width=width)
+    adaptive.TESTS.print_table(results, file, heading="how", width=width)
     return file.getvalue().splitlines()
 
 
@@ -76,7 +76,7 @@ def test_several_rules_make_one_table_for_each_model() -> None:
     assert "a|b: leaderboard_math_hard exact_match" in lines
     assert "c: leaderboard_math_hard exact_match" in lines
     assert "information 2 10.0 0.0312 0.100 50 % –" in lines
-    markdown = adaptive.tests_markdown(results, "how")
+    markdown = adaptive.TESTS.to_markdown(results, "how")
     assert "| a\\|b | leaderboard_math_hard | random | 1234/12345 |" in markdown
     assert "| information | 2 | 10.0 | 0.0312 | 0.100 | 50 % | – |" in markdown
     said = json.loads(adaptive.tests_json(results, {"seed": 0}))
@@ -98,7 +98,7 @@ def test_simulated_rivals_without_intervals_have_dashes() -> None:
         misspecified=2.0,
     )
     file = StringIO()
-    adaptive.print_accuracy(Results((row,)), file, heading="how", width=80)
+    adaptive.ACCURACY.print_table(Results((row,)), file, heading="how", width=80)
     shown = " ".join(file.getvalue().split())
     assert "50 models drawn from the bank, errors of items × 2" in shown
     assert "10 – – – 0.0500 [0.0400, 0.0600] – –" in shown
@@ -120,9 +120,9 @@ def test_a_bank_says_of_each_reason_how_many_and_names_a_few() -> None:
         left_out=left,
     )
     file = StringIO()
-    adaptive.print_bank(Results((row,)), file, heading="how", width=80)
+    adaptive.BANK.print_table(Results((row,)), file, heading="how", width=80)
     shown = " ".join(file.getvalue().split())
     assert "t|u 20 11 – 1.00 0.250 12,345" in shown
     assert "not asked, misfit: 8 of t|u (q0, q1, q2, q3, q4, and 3 more)" in shown
     assert "not asked, drift: 1 of t|u (q9)" in shown
-    assert "| t\\|u | 20 | 11 |" in adaptive.bank_markdown(Results((row,)), "how")
+    assert "| t\\|u | 20 | 11 |" in adaptive.BANK.to_markdown(Results((row,)), "how")

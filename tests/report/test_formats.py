@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from evalstats_plugin.report import text
-from evalstats_plugin.report.text import intervals_markdown, to_csv, to_json
+from evalstats_plugin.report.text import INTERVALS, to_csv, to_json
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -45,7 +45,7 @@ def test_the_table_fits_eighty_columns_and_cuts_no_number(run: Run) -> None:
 def test_names_from_logs_are_not_taken_for_markup() -> None:
     """A hostile or just unusual name is shown as it is."""
     file = StringIO()
-    text.print_intervals(BOTH, file, heading="", width=100)
+    text.INTERVALS.print_table(BOTH, file, heading="", width=100)
 
     assert "[bold]m[/bold]" in file.getvalue()
 
@@ -93,7 +93,7 @@ def test_csv_has_a_line_per_row() -> None:
 
 def test_markdown_escapes_what_would_break_its_table() -> None:
     """A pipe in a name."""
-    lines = intervals_markdown(BOTH, "how").splitlines()
+    lines = INTERVALS.to_markdown(BOTH, "how").splitlines()
 
     assert lines[2].startswith("| m | t\\|x | acc | 15 | 1.0000 | [0.8000, 1.0000] |")
     assert lines[0].count("|") == 9

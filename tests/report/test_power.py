@@ -61,5 +61,5 @@ def test_the_legend_says_what_counts_as_found() -> None:
     """Ten models at 99 %."""
     said = power_legend([_row(n_models=10, confidence_level=0.99)])
 
-    assert "for a true difference of 0.05 to be found in 80 of 100 such evals" in said
+    assert "to find a true difference of 0.05 in 80 of 100 evals" in said
     assert "Found: p ≤ 0.01, allowing for 45 pairs of 10 models." in said

@@ -9,7 +9,7 @@ from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.rank import rank
-from evalstats_plugin.report.rankings import print_ranking, rankings_markdown
+from evalstats_plugin.report.rankings import RANKING
 from evalstats_plugin.report.text import to_csv, to_json
 
 
@@ -23,7 +23,7 @@ def contests(n: int = 4, names: tuple[str, ...] | None = None) -> Contests:
 
 def printed(found: object, width: int = 80) -> str:
     out = StringIO()
-    print_ranking(found, out, heading="made by a test", width=width)  # pyright: ignore[reportArgumentType]
+    RANKING.print_table(found, out, heading="made by a test", width=width)  # pyright: ignore[reportArgumentType]
     return out.getvalue()
 
 
@@ -83,10 +83,10 @@ def test_elo_says_which() -> None:
 
 def test_markdown_csv_and_json_hold_the_same_rows() -> None:
     found = rank(contests(3, ("a|b", "c", "d")), rng=0)
-    markdown = rankings_markdown(found, "how").splitlines()
+    markdown = RANKING.to_markdown(found, "how").splitlines()
 
-    assert markdown[0].startswith("| Player | Rating | 95 % interval | Rank | Ranks | P(best) |")
-    assert markdown[2].startswith("| a\\|b | +")
+    assert markdown[2].startswith("| Player | Rating | 95 % interval | Rank | Ranks | P(best) |")
+    assert markdown[4].startswith("| a\\|b | +")
     assert markdown[-1] == "how"
     assert len(to_csv(found).splitlines()) == 4
     assert '"player": "a|b"' in to_json(found, {"command": "rank"})

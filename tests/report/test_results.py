@@ -46,6 +46,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "power": lambda: es.power(_matrix(), difference=0.2),
     "abilities": lambda: es.irt.abilities(_fit(), _matrix()),
     "suspects": lambda: es.irt.suspect_items(_fit(), _matrix()),
+    "differential items": lambda: es.irt.item_dif(_fit(), _matrix(), ["model_0", "model_5"]),
     "pooled": lambda: es.pool(
         _matrix(), "per-task", rng=0, options=es.hierarchical.HierarchicalOptions(draws=100)
     ),
@@ -58,7 +59,8 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 """How to make each kind of result, of very little."""
 
-NO_FIGURE = {"table", "gate", "items of two", "suspects", "findings"}
+NO_FIGURE = {"findings"}
+"""Results without a value to draw."""
 
 
 @pytest.mark.needs("torch")
@@ -71,12 +73,16 @@ def test_every_result_has_the_same_doors(name: str) -> None:
 
     assert len(repr(found)) < 120
     assert len(found.to_frame()) == len(found) > 0
+    assert set(getattr(type(found[0]), "shown", ())) <= set(found.to_frame().columns)
     assert markdown.startswith("| ")
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
     assert page.count("<tr>") == min(len(found), 60) + 1
     assert found.style().data.shape == (len(found), page.count("<th>"))
-    if name not in NO_FIGURE:
+    if name in NO_FIGURE:
+        with pytest.raises(es.errors.DesignError, match="no values that a forest plot shows"):
+            found.plot()
+    else:
         assert found.plot().figure is not None
 
 

@@ -7,7 +7,7 @@ from io import StringIO
 import numpy as np
 
 from evalstats_plugin import ResponseMatrix, intervals
-from evalstats_plugin.report.text import print_intervals
+from evalstats_plugin.report.text import INTERVALS
 
 
 def test_clusters_have_what_they_change_beside_them() -> None:
@@ -16,7 +16,7 @@ def test_clusters_have_what_they_change_beside_them() -> None:
     clustered = ResponseMatrix.from_array(scores, clusters=np.repeat(np.arange(8), 6))
     found = intervals(clustered)
     file = StringIO()
-    print_intervals(found, file, heading="", width=80)
+    INTERVALS.print_table(found, file, heading="", width=80)
     lines = file.getvalue().splitlines()
     [naive] = [line for line in lines if "naive " in line]
     [apart] = intervals(ResponseMatrix.from_array(scores))
@@ -29,6 +29,8 @@ def test_clusters_have_what_they_change_beside_them() -> None:
 def test_items_in_no_clusters_have_one_line_each() -> None:
     """Nothing to set beside."""
     file = StringIO()
-    print_intervals(intervals(ResponseMatrix.from_array([[1, 0, 1]])), file, heading="", width=80)
+    INTERVALS.print_table(
+        intervals(ResponseMatrix.from_array([[1, 0, 1]])), file, heading="", width=80
+    )
 
     assert "naive" not in file.getvalue()

@@ -123,7 +123,7 @@ def test_all_pairs_of_very_many_models(run: Run, tmp_path: Path) -> None:
     words = " ".join(refused.stderr.split())
     assert 2 == refused.returncode
     assert "44,850 pairs of 300 models need about 40.4 MB (40,365,000 bytes)" in words
-    assert "name a baseline (--baseline)" in words
+    assert "name a baseline (--baseline; in Python: baseline=)" in words
     assert n - 1 == len(json.loads(one.stdout)["results"])
 
 

@@ -106,7 +106,7 @@ def _shown(rows: Sequence[Mapping[str, object]], form: str, about: Mapping[str, 
     lines = [[str(row["first"]), str(row["second"]), f"{row['bits']:.2f}"] for row in rows]
     head = ["First", "Second", "Bits"]
     if form == "markdown":
-        from evalstats_plugin.report.text import markdown_table
+        from evalstats_plugin.report.tables import markdown_table
 
         return "\n".join([*markdown_table(head, lines, right=(2,)), ""])
     lines.insert(0, head)

@@ -82,7 +82,7 @@ class Session:
         seen = revision(where)
         if seen is None:
             if names is None:
-                msg = f"{path} does not exist: name the items to start it (--items)"
+                msg = f"{path} does not exist: name the items (--items; in Python: names=)"
                 raise LogError(msg)
             answers = Answers(names=tuple(names), prior_variance=prior_variance or 1.0)
             return cls(where, answers, judge, seen=seen)

@@ -39,6 +39,7 @@ _WORDS = {
     "study": "a validation study",
     "tests": "adaptive tests",
     "trace": "one adaptive test",
+    "values": "values of rows",
     "variance parts": "variance parts",
 }
 """Names of the kinds of results in messages."""
@@ -60,7 +61,8 @@ FIGURES = {
     name: Figure(name, summary, f"{__name__}.{function}", takes)
     for name, summary, function, takes in (
         ("forest", "estimates with intervals, models under tasks",
-         "scores:plot_forest", ("intervals", "abilities", "ranking", "hierarchical", "tests")),
+         "scores:plot_forest", ("intervals", "abilities", "ranking", "hierarchical", "tests",
+                                 "values")),
         ("shrinkage", "scores as observed and where they are pulled",
          "scores:plot_shrinkage", ("hierarchical",)),
         ("matrix", "of every two models, how probable it is that one is better",
@@ -150,9 +152,9 @@ def draw_result(
     """
     kinds: tuple[str, ...] = result.drawn_as
     if not kinds and (rows := getattr(result, "rows", ())):
-        kinds = getattr(rows[0], "drawn_as", ())
+        kinds = getattr(rows[0], "drawn_as", ()) or ("values",)
     if not kinds:
-        raise SelectionError(f"there is no figure of these results ({type(result).__name__})")
+        raise SelectionError(f"there is nothing to draw: these {type(result).__name__} are empty")
     name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
     axes = draw(name, result, ax=ax, **options)
     if ax is None:

@@ -83,7 +83,7 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
     if len(named) > MOST_ROWS and not against:
         msg = f"a figure has room for {MOST_ROWS} pairs, not {len(named):,}: choose a task"
-        raise DesignError(f"{msg}, a baseline to compare with (--baseline), or models")
+        raise DesignError(f"{msg}, a baseline (--baseline; in Python: baseline=), or models")
     laid = Rows.of(named)
     width = _PLOT + _NUMBERS + laid.width
     axes: Any = canvas.axes_or_new(ax, width, laid.height + 0.3)
@@ -561,7 +561,7 @@ def _of_one_task(results: Results[Any]) -> Sequence[Any]:
     if len(several) != 1:
         named = f" ({few(several)})" if several else ""
         msg = f"this figure shows one task and metric, not {len(several)}{named}: "
-        raise DesignError(f"{msg}choose a task and a metric (--task, --metric)")
+        raise DesignError(f"{msg}choose them (--task, --metric; in Python, of the responses)")
     return rows
 
 

@@ -197,11 +197,7 @@ def marks_of(results: Results[Any]) -> list[Marks]:
     rows = list(getattr(results, "rows", ()))
     if not rows:
         raise DesignError("nothing to draw: there are no rows")
-    kind = type(rows[0]).__name__
-    if kind not in _KINDS:
-        msg = f"{kind} rows have no intervals to draw; those that have: {', '.join(_KINDS)}"
-        raise DesignError(msg)
-    return list(_KINDS[kind](rows))
+    return list(_KINDS.get(type(rows[0]).__name__, _of_values)(rows))
 
 
 def _of_intervals(rows: Sequence[Any]) -> Iterable[Marks]:
@@ -284,6 +280,37 @@ def _of_tests(rows: Sequence[Any]) -> Iterable[Marks]:
     level = percent(rows[0].confidence_level)
     axis = f"score on all items ({short_metric(rows[0].metric)})"
     yield Marks(marks, axis, f"predicted, {level} interval", "all answers of the log")
+
+
+_VALUES = {
+    "estimate": "estimate", "difference": "difference", "log_odds": "log odds",
+    "difficulty": "difficulty", "size": "points", "auc": "AUC", "log_loss": "log loss",
+    "loading": "loading", "mean": "mean score",
+}  # fmt: skip
+"""Values of rows that have a forest plot, and the labels of their axes."""
+
+_NAMES = ("model_b", "model", "item", "feature", "covariate", "item_model", "mask")
+_GROUPS = ("task", "recipe")
+
+
+def _of_values(rows: Sequence[Any]) -> Iterable[Marks]:
+    """Return the values of any rows, with their limits where they have them, in their order."""
+    first = rows[0]
+    value = next((name for name in _VALUES if hasattr(first, name)), None)
+    name = next((name for name in _NAMES if hasattr(first, name)), None)
+    if value is None or name is None:
+        raise DesignError(f"{type(first).__name__} rows have no values that a forest plot shows")
+    group = next((name for name in _GROUPS if hasattr(first, name)), None)
+    marks = [
+        Mark(
+            *(str(getattr(row, group) or "all tasks") if group else "", str(getattr(row, name))),
+            *(getattr(row, value), getattr(row, "low", None), getattr(row, "high", None)),
+        )
+        for row in rows
+    ]
+    ordered = [mark for own in grouped(marks, lambda m: m.group).values() for mark in own]
+    level = f", {percent(first.confidence_level)} limits" if hasattr(first, "low") else ""
+    yield Marks(ordered, f"{_VALUES[value]}{level}", share=False)
 
 
 _KINDS: Mapping[str, Callable[[Sequence[Any]], Iterable[Marks]]] = {

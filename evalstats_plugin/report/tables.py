@@ -1,0 +1,583 @@
+"""One table for every place: rows, columns with their decimals and units, and notes.
+
+* `Table`, `Column`: written for the terminal, Markdown, LaTeX, HTML, CSV and pandas
+* `fixed`: writes numbers with so many decimals, and a unit
+* `elided`: names without their middles where there is little room
+* `titled`, `side_by_side`: layouts of a terminal; `markdown_table`, `latex_row`: of documents
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from operator import attrgetter
+from textwrap import wrap
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.table import Column as RichColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.runtime.untrusted import (
+    csv_text,
+    latex_text,
+    markdown_text,
+    printable,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+_MOST_ROWS = 60
+"""Rows that a notebook shows."""
+
+
+def written(value: object) -> str:
+    """Return a value as text: a dash for None."""
+    return "–" if value is None else str(value)
+
+
+def fixed(
+    decimals: int, *, signed: bool = False, scale: float = 1, unit: str = ""
+) -> Callable[[float | None], str]:
+    """Return a function that writes numbers with so many decimals, never as -0; a dash for None.
+
+    >>> [fixed(1, scale=100, unit=" %")(value) for value in (0.256, None)]
+    ['25.6 %', '–']
+    >>> fixed(2, signed=True)(0.5), fixed(0)(-0.2)
+    ('+0.50', '0')
+    """
+    form = f"{'+' * signed}z,.{decimals}f"
+    return lambda value: "–" if value is None else f"{scale * value:{form}}{unit}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: what it holds of each row, and how that is written."""
+
+    title: str
+    value: str | Callable[[Any], Any]
+    """Name of an attribute of the rows, or a function of a row."""
+    write: Callable[[Any], str] = written
+    """Writes a value with its decimals and unit."""
+    least: int | None = None
+    """Characters of names to keep: their middles are left out where there is little room. 0 is of
+    texts, which go on on the next line; None of what is never broken."""
+    right: bool | None = None
+    """Whether it is aligned right; as numbers are, which have a `write`, where None."""
+    strong: Callable[[Any], bool] | None = None
+    """Values that stand out: with * on a terminal, bold in documents."""
+    below: bool = False
+    """Whether it goes below the other columns where a line is too short."""
+    cut: bool = False
+    """Whether lines of texts lose their ends where there is no room."""
+    style: Callable[[Any], str] = lambda _: ""
+    """Style of a row's cell on the terminal."""
+
+    def of(self, row: Any) -> Any:
+        """Return the value of a row."""
+        return attrgetter(self.value)(row) if isinstance(self.value, str) else self.value(row)
+
+    def cell(self, row: Any) -> str:
+        """Return the value as it is written."""
+        return self.write(self.of(row))
+
+    def text(self, row: Any) -> Text:
+        """Return the cell as it is printed on a terminal."""
+        shown = Text(printable(self.cell(row)), style=self.style(row))
+        if self.cut:
+            shown.no_wrap, shown.overflow = True, "ellipsis"
+        return shown
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is aligned right."""
+        return self.write is not written if self.right is None else self.right
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, columns and notes."""
+
+    title: str
+    rows: Sequence[Any]
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+    style: Callable[[Any], str] = lambda _: ""
+    """Style of a row on the terminal."""
+    caption: str = ""
+    """A sentence below it."""
+
+    @property
+    def titles(self) -> list[str]:
+        """Titles of the columns."""
+        return [column.title for column in self.columns]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """What is written, row by row."""
+        return [[column.cell(row) for column in self.columns] for row in self.rows]
+
+    def terminal(self) -> RichTable:
+        """Return the table as it is printed on lines of any width."""
+        table = titled(self.title)
+        for column in self.columns:
+            table.add_column(
+                Text(printable(column.title)),
+                justify="right" if column.is_right else "left",
+                no_wrap=column.least is None,
+                overflow="fold",
+                min_width=column.least or None,
+            )
+        for row in self.rows:
+            table.add_row(*(c.text(row) for c in self.columns), style=self.style(row))
+        if self.caption:
+            table.caption = Text(printable(self.caption), justify="left")
+        return table
+
+    def terminal_tables(
+        self, width: int, *, longest_title: int, most_lines: float = math.inf
+    ) -> tuple[list[RichTable], int]:
+        """Return tables of the first columns and of those below, and how many are left out."""
+        titles = [*self.titles]
+        cells = [
+            elided(list(map(c.cell, self.rows)), c.least)
+            if c.least
+            else list(map(self._marked(c), self.rows))
+            for c in self.columns
+        ]
+        both = list(zip(titles, cells, self.columns, strict=True))
+        names = next((title, cell) for title, cell, c in both if c.least)
+        return side_by_side(
+            [(title, cell) for title, cell, c in both if c.below],
+            names=names,
+            first=[(title, cell) for title, cell, c in both if not c.below],
+            width=width,
+            longest_title=longest_title,
+            most_lines=most_lines,
+        )
+
+    @staticmethod
+    def _marked(column: Column) -> Callable[[Any], str]:
+        strong = column.strong
+        if strong is None:
+            return column.cell
+        return lambda row: column.cell(row) + ("*" if strong(column.of(row)) else " ")
+
+    def markdown(self) -> list[str]:
+        """Return the lines of the table in Markdown; notes are a list below."""
+        right = [i for i, column in enumerate(self.columns) if column.is_right]
+        rows = [
+            [f"**{c.cell(row)}**" if c.strong and c.strong(c.of(row)) else c.cell(row)
+             for c in self.columns]
+            for row in self.rows
+        ]  # fmt: skip
+        title = [f"**{markdown_text(self.title)}**", ""] if self.title else []
+        notes = [markdown_text(f"- {note}") for note in self.notes]
+        lines = markdown_table(self.titles, rows, right=right)
+        return [*title, *lines, *([""] if notes else []), *notes]
+
+    def latex(self) -> str:
+        """Return a LaTeX table (booktabs), in which negative numbers have a minus sign."""
+        sides = "".join("r" if column.is_right else "l" for column in self.columns)
+        body = [
+            latex_row(
+                (latex_text if c.least is not None else latex_number)(c.cell(row))
+                for c in self.columns
+            )
+            for row in self.rows
+        ]
+        return "\n".join(
+            [
+                r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",
+                latex_row(map(latex_text, self.titles)), r"\midrule", *body, r"\bottomrule",
+                r"\end{tabular}", "",
+            ]
+        )  # fmt: skip
+
+    def html(self) -> str:
+        """Return the table as a notebook shows it, and the notes."""
+
+        def line(cells: Iterable[str], kind: str) -> str:
+            return f"<tr>{''.join(f'<{kind}>{escape(visible(c))}</{kind}>' for c in cells)}</tr>"
+
+        cells = self.cells
+        body = "".join(line(row, "td") for row in cells[:_MOST_ROWS])
+        more = len(cells) - _MOST_ROWS
+        told = [*([f"{more} more rows"] if more > 0 else []), *self.notes]
+        notes = "".join(f"<li>{escape(visible(note))}</li>" for note in told)
+        table = f"<table><thead>{line(self.titles, 'th')}</thead><tbody>{body}</tbody></table>"
+        return table + (f"<ul>{notes}</ul>" if notes else "")
+
+    def styled(self) -> Styler:
+        """Return the table as pandas shows one, what is clear in bold, and the notes."""
+        import pandas as pd
+
+        bold = [
+            "font-weight: bold"
+            * (
+                getattr(row, "verdict", "") in ("better", "worse")
+                or getattr(row, "may_be_first", 0)
+            )
+            for row in self.rows
+        ]
+        cells = [[visible(cell) for cell in row] for row in self.cells]
+        sheet = pd.DataFrame(cells, columns=pd.Index(self.titles)).style.hide(axis="index")
+        right = pd.Index([column.title for column in self.columns if column.is_right])
+        return (
+            sheet.format(str, escape="html")
+            .apply(lambda _: bold, axis=0)
+            .set_properties(right, **{"text-align": "right"})
+            .set_caption(escape(visible("; ".join(self.notes))))
+        )
+
+    def csv(self) -> str:
+        """Return comma-separated values, not rounded; lists of strings are joined by "; "."""
+        rows = ({c.title: _joined(c.of(row)) for c in self.columns} for row in self.rows)
+        return csv_text(self.titles, rows)
+
+
+def _joined(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    parts = cast("Sequence[Any]", value)
+    return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
+
+
+def latex_number(text: str) -> str:
+    r"""Return numbers in LaTeX, where a hyphen is no minus sign.
+
+    >>> latex_number("-0.5 [-1e-06, 2]")
+    '$-$0.5 [$-$1e$-$06, 2]'
+    """
+    return re.sub(r"(?<![\w.])-(?=\.?\d)|(?<=\de)-(?=\d)", "$-$", latex_text(text))
+
+
+def elided(names: Sequence[str], longest: int) -> list[str]:
+    """Return names without their middles where they are longer; different ones stay different.
+
+    Beginnings and ends tell models apart; where they do not, the cut is made elsewhere, and where
+    no cut does, names are whole.
+
+    >>> elided(["Meta-Llama-3.1-405B-Instruct-Turbo"], 22)
+    ['Meta-Llama-…ruct-Turbo']
+    >>> elided(["Meta-Llama-3.1-405B-Instruct-Turbo", "Meta-Llama-3.1-70B-Instruct-Turbo"], 22)
+    ['Meta-Llama-3.1-405B…bo', 'Meta-Llama-3.1-70B-…bo']
+    """
+    kept = dict.fromkeys(names)
+    shown = {name: _cut(name, longest, (longest - 1) // 2) for name in kept}
+    taken = Counter(shown.values())
+    alike: dict[str, list[str]] = {}
+    for name, short in shown.items():
+        if taken[short] > 1:
+            alike.setdefault(short, []).append(name)
+    for group in alike.values():
+        # The beginning is as long as the word takes that differs.
+        differ = (a != b for a, b in zip(min(group), max(group), strict=False))
+        start = next((i for i, other in enumerate(differ) if other), 0)
+        word = max(len(re.split(r"[\W_]", name[start:], maxsplit=1)[0]) for name in group)
+        ends = sorted(range(1, longest - 1), key=lambda end: abs(longest - 1 - end - start - word))
+        others = set(taken) - {shown[group[0]]}
+        cuts = ([_cut(name, longest, end) for name in group] for end in ends)
+        apart = (cut for cut in cuts if len({*cut, *others}) == len(cut) + len(others))
+        shown.update(zip(group, next(apart, group), strict=True))
+        taken = Counter(shown.values())
+    return [shown[name] for name in names]
+
+
+def _cut(name: str, longest: int, end: int) -> str:
+    """Leave out the middle of a long name, so that so many letters of its end are kept."""
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest - 1 - end]}…{name[len(name) - end :]}"
+
+
+Titled = tuple[str, Sequence[str]]
+"""The title of a column and its cells."""
+
+
+_GAP = 2
+"""Between columns: the padding, and one that the box of a table adds."""
+
+
+def side_by_side(
+    columns: Sequence[Titled],
+    *,
+    names: Titled,
+    first: Sequence[Titled] = (),
+    width: int,
+    longest_title: int,
+    most_lines: float = math.inf,
+) -> tuple[list[RichTable], int]:
+    """Lay out columns beside the names of their rows; those that do not fit go below.
+
+    Parameters
+    ----------
+    columns
+        Those that are aligned right and may go below.
+    names
+        The column that every table begins with.
+    first
+        What the first table has around the names instead, ranks for example.
+    width
+        Characters of a line.
+    longest_title
+        Characters of a title; longer ones are shortened in the middle.
+    most_lines
+        Rows of all tables together; what would need more is left out.
+
+    Returns
+    -------
+    tables, hidden
+        The tables, and how many columns are left out.
+    """
+    blocks: list[tuple[Sequence[Titled], list[Titled]]] = [(first or [names], [])]
+    left = width - _widest(*blocks[0][0]) + _GAP
+    titles = elided([title for title, _ in columns], longest_title)
+    for title, (_, cells) in zip(titles, columns, strict=True):
+        column = (title, cells)
+        wide = _widest(column)
+        if left < wide and (blocks[-1][1] or len(blocks) == 1):
+            blocks.append(([names], []))
+            left = width - _widest(names) + _GAP
+        blocks[-1][1].append(column)
+        left -= wide
+    if len(blocks) * len(names[1]) > most_lines:
+        del blocks[1:]
+    tables: list[RichTable] = []
+    for lead, block in blocks:
+        table = titled("")
+        for i, (title, _) in enumerate((*lead, *block)):
+            right = i >= len(lead) or title == "Rank"
+            head = Text(printable(title))
+            table.add_column(head, justify="right" if right else "left", no_wrap=True)
+        for row in zip(*(cells for _, cells in (*lead, *block)), strict=True):
+            table.add_row(*row)
+        table.padding = (0, _GAP - 1, 0, 0)
+        tables.append(table)
+    return tables, len(columns) - sum(len(block) for _, block in blocks)
+
+
+def _widest(*columns: Titled) -> int:
+    """Return the characters that columns need, each with the gap after it."""
+    return sum(max(map(cell_len, (title, *cells))) + _GAP for title, cells in columns)
+
+
+def _text(cell: RenderableType) -> Text:
+    """Return the text of a cell."""
+    text = cell.text if isinstance(cell, _Line) else cell
+    return text if isinstance(text, Text) else Text(printable(str(text)))
+
+
+def _width(cell: RenderableType) -> int:
+    """Return the characters of the longest line of a cell."""
+    return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
+
+
+def _widest_cell(column: RichColumn) -> int:
+    # An empty column takes a character, too.
+    return max(1, *map(_width, (column.header, *column.cells)))
+
+
+class _Line:
+    """A text that usually fits on its line: faster to lay out than one that may be wrapped."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.width = cell_len(text.plain)
+        self.longest_word = max(map(cell_len, text.plain.split()), default=0)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(self.longest_word, self.width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.width > options.max_width:
+            yield self.text
+            return
+        left = options.max_width - self.width if options.justify == "right" else 0
+        yield Segment(" " * left + self.text.plain)
+
+
+class _Table(RichTable):
+    """A table that prints strings as they are, never as markup.
+
+    Long names lose their middles where the line is too short for them. Where numbers do not fit
+    even so, each row is printed below its titles.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table, or the rows below each other."""
+        width = self.width or options.max_width
+        # Rich gives an empty column a character and a gap.
+        while self.columns and not any(map(_width, (self.columns[-1].header, *self.columns[-1].cells))):
+            del self.columns[-1]
+        # A title may be longer than the table is wide.
+        title, self.title = self.title, None
+        if title and str(title):
+            yield Text(str(title), style="bold")
+        if self._least_width() <= width:
+            self._shorten_names(width)
+            yield from super().__rich_console__(console, options)
+            return
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            yield from self._stacked(row, width)
+            yield Segment("\n")
+
+    def _stacked(self, row: Sequence[RenderableType], width: int) -> Iterator[RenderableType]:
+        """Yield the cells of a row below each other; what does not fit goes below its title."""
+        heads = [_text(column.header).plain for column in self.columns]
+        widest = max(map(cell_len, heads))
+        for head, column, cell in zip(heads, self.columns, row, strict=True):
+            text = " ".join(_text(cell).plain.split())
+            # Numbers of notes have no title of their own.
+            label = head or ("Notes" if text[:1].isdigit() else "")
+            if not text:
+                continue
+            room = width - widest - 1
+            if cell_len(text) <= room or (column.min_width or width) <= room:
+                short = elided([text], room)[0]
+                yield Text(f"{label:<{widest}} {short}")
+                continue
+            yield Text(label)
+            short = elided([text], width - 2)[0] if column.min_width else text
+            # Limits stay together.
+            bound = re.sub(r"(?<=,) (?=[-+.\d]+[])])", "\N{NO-BREAK SPACE}", short)
+            for line in wrap(bound, width - 2, break_on_hyphens=False):
+                yield Text("  " + line.replace("\N{NO-BREAK SPACE}", " "))
+
+    @property
+    def _gaps(self) -> int:
+        _, right, _, left = self.padding
+        return (len(self.columns) - 1) * (1 + left + right)
+
+    def _least_width(self) -> int:
+        """Return the characters of columns that are not wrapped, and the least of the others."""
+        return self._gaps + sum(
+            _widest_cell(column) if column.no_wrap else self._least(column)
+            for column in self.columns
+        )
+
+    def _shorten_names(self, width: int) -> None:
+        """Take the middles out of the longest names, column by column, until the lines fit."""
+        names = [i for i, c in enumerate(self.columns) if not c.no_wrap and c.min_width]
+        widths = [_widest_cell(c) if c.no_wrap or c.min_width else 1 for c in self.columns]
+        least = {i: self._least(self.columns[i]) for i in names}
+        over = self._gaps + sum(widths) - width
+        while over > 0 and (wide := [i for i in names if widths[i] > least[i]]):
+            widest = max(wide, key=lambda i: widths[i])
+            widths[widest] -= 1
+            over -= 1
+        for i in names:
+            column = self.columns[i]
+            short = self._short_names(column, widths[i])
+            cells: list[RenderableType] = [
+                Text("\n".join(short[line] for line in text.plain.split("\n")), style=text.style)
+                for text in map(_text, column.cells)
+            ]
+            self.columns[i] = replace(column, _cells=cells)
+
+    @staticmethod
+    def _short_names(column: RichColumn, width: int) -> dict[str, str]:
+        """Return the names of a column, without their middles where they are wider."""
+        lines = dict.fromkeys(line for c in column.cells for line in _text(c).plain.split("\n"))
+        short: dict[str, str] = {}
+        # Names of one depth differ in more than how far they are indented.
+        for indent, own in grouped(lines, lambda x: len(x) - len(x.lstrip())).items():
+            names = elided([line[indent:] for line in own], max(width - indent, 3))
+            short |= {a: " " * indent + b for a, b in zip(own, names, strict=True)}
+        return short
+
+    def _least(self, column: RichColumn) -> int:
+        """Return the characters below which names would be broken, or be alike."""
+        if not column.min_width:
+            return 1
+        least = max(column.min_width, _width(column.header))
+        return max(least, *map(cell_len, self._short_names(column, least).values()))
+
+    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+        """Add a row; strings are printed as they are."""
+        texts = [Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells]
+        super().add_row(*(self._fast(text) for text in texts), **more)
+
+    @staticmethod
+    def _fast(cell: RenderableType | None) -> RenderableType | None:
+        if not isinstance(cell, Text) or cell.style or cell.spans or "\n" in cell.plain:
+            return cell
+        return _Line(cell)
+
+
+def titled(
+    title: str,
+    columns: Sequence[str] = (),
+    *,
+    right: Collection[str] = (),
+    fold: Mapping[str, int | None] = MappingProxyType({}),
+) -> RichTable:
+    """Return an empty compact table that prints strings as they are.
+
+    Parameters
+    ----------
+    columns
+        Titles of columns, which are on one line and aligned left.
+    right
+        Those that are aligned right.
+    fold
+        Those that may be shortened: names, with their least width, lose their middles; texts
+        (None) go on on the next line.
+    """
+    table = _Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=0,
+    )
+    for name in columns:
+        if name in fold:
+            table.add_column(name, overflow="fold", min_width=fold[name])
+        else:
+            table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    return table
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int]
+) -> list[str]:
+    """Return the lines of a Markdown table; numbers of columns from 0 are aligned `right`."""
+    rule = ["---:" if i in right else "---" for i in range(len(header))]
+    cells = [[markdown_cell(text) for text in row] for row in rows]
+    return [markdown_line(row) for row in (header, rule, *cells)]
+
+
+def markdown_line(cells: Sequence[str]) -> str:
+    """Return one line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def markdown_cell(text: str) -> str:
+    """Return text escaped for a cell of a Markdown table."""
+    return markdown_text(text).replace("|", "\\|")
+
+
+def latex_row(cells: Iterable[str]) -> str:
+    r"""Return a row of a LaTeX table, of cells that are LaTeX.
+
+    >>> latex_row(["[a]", "0.5"])
+    '{}[a] & 0.5 \\\\'
+    """
+    row = " & ".join(cells)
+    # The end of the row above would take such a letter for its own option.
+    return "{}" * row.lstrip().startswith(("[", "*")) + row + r" \\"
