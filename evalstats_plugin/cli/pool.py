@@ -20,8 +20,9 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.cli.shell.running import Output, Run, csv_rows, on_logs, progress_on_work
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.hierarchical.methods import (
+    FAMILIES,
     HIERARCHICAL_MODELS,
     INFERENCES,
     MOST_CAPABILITIES,
@@ -57,6 +58,14 @@ class Options:
         "structure]",
         default="auto", show_default=False, metavar="NAME",
         type=Name("inference", ("auto", *INFERENCES)),
+    )  # fmt: skip
+    formula: str | None = _model(
+        "In place of a model, such as 'score ~ model + (model | task) + (1 | task:item)'.",
+        metavar="TEXT",
+    )
+    family: str | None = _model(
+        f"Distribution of scores in a formula: {', '.join(FAMILIES)}.  [default: bernoulli]",
+        default=None, show_default=False, metavar="NAME", type=Name("family", FAMILIES),
     )  # fmt: skip
     chains: int = _model("Number of Markov chains.", default=4, metavar="N")
     draws: int = _model("Draws kept of each chain.", default=1000, metavar="N")
@@ -108,6 +117,10 @@ def pool(run: Run, *, asked: Options) -> None:
     """
     from evalstats_plugin.report import hierarchical
 
+    if asked.family is not None and asked.formula is None:
+        raise DesignError("--family is of scores in a formula: give --formula")
+    if asked.formula is not None and (asked.compare or asked.predict):
+        raise DesignError("--compare and --predict know no formulas: leave them out")
     fit = _fitted(run.read(), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
     found = fit
@@ -131,12 +144,15 @@ def _fitted(responses: ResponseSet, asked: Options, output: Output) -> Hierarchi
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
     counts = eval_counts(responses)
-    _tell_cost(counts, asked, output)
+    if asked.formula is None:
+        _tell_cost(counts, asked, output)
     with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):
         return pool(
             counts,
             asked.method,
             asked.inference,
+            formula=asked.formula,
+            family=asked.family or "bernoulli",
             covariates=covariates,
             confidence_level=asked.confidence_level,
             rng=asked.seed,

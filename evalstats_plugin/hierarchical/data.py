@@ -20,9 +20,6 @@ from evalstats_plugin.stats.arrays import FloatArray, IntArray
 _WORTH = 0.25
 """Questions with right and wrong answers that the dispersion of scores is estimated with."""
 
-_NORMAL = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
-
 Covariates = Mapping[str, Mapping[str, Mapping[str, float]]]
 """For ``"models"`` and ``"tasks"``, by covariate: the value of each model, or of each task."""
 
@@ -144,6 +141,8 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
     """
     from scipy import special
 
+    from evalstats_plugin.stats.interval import normal_quantile
+
     found = np.ones(tasks)
     for t in range(tasks):
         x = means[:, task == t]
@@ -159,7 +158,7 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
         one = _WORTH * float(np.mean(p * (1 - p)))
         ratio = ((n * variance).sum() + one) / (most.sum() + one)
         quantile = float(cast("Any", special).stdtrit(free, 0.975))
-        found[t] = min(1.0, float(ratio) * (quantile / _NORMAL) ** 2)
+        found[t] = min(1.0, float(ratio) * (quantile / normal_quantile(0.95)) ** 2)
     return found
 
 

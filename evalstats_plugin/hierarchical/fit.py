@@ -50,6 +50,7 @@ from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
+    from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
     from evalstats_plugin.hierarchical.engines.posterior import Posterior
 
 
@@ -112,6 +113,8 @@ class HierarchicalFit(Results[Performance]):
     """Fit the same data with other priors, given the seed."""
     with_model: Callable[[str, int], HierarchicalFit]
     """Fit another model to the same data, given its name and the seed."""
+    plated: PlatedFit | None = None
+    """The fit of a formula, with draws, predictions and tables of everything in it."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -232,7 +235,7 @@ class HierarchicalFit(Results[Performance]):
 
         ``InferenceData`` with ArviZ 0, ``DataTree`` with ArviZ 1.
         """
-        return _inference_data(self)
+        return _inference_data(self) if self.plated is None else self.plated.to_inference_data()
 
     def summary(self) -> dict[str, Any]:
         """Return the model, inference, priors and diagnostics as plain values."""
@@ -497,6 +500,7 @@ def _predictive_checks(
     fit: HierarchicalFit, rng: np.random.Generator, *, prior: bool
 ) -> list[Check]:
     """Compare the scores of models and tasks with those of data drawn anew."""
+    _not_by_formula(fit)
     counts = fit.counts
     # Models with effects of questions replicate every epoch, not the mean over epochs.
     right, trials = counts.informative
@@ -584,6 +588,7 @@ class _LeftOut(NamedTuple):
 
 def _left_out(fit: HierarchicalFit) -> _LeftOut:
     """Leave each cell out: exactly in closed form, else by smoothed importance weights."""
+    _not_by_formula(fit)
     run = fit.counts.trials > 0
     if fit.model in CLOSED_FORM:
         return _left_out_exactly(fit, run)
@@ -626,8 +631,16 @@ def _expected_density(fit: HierarchicalFit) -> Elpd:
                 notes=tuple(notes))  # fmt: skip
 
 
+def _not_by_formula(fit: HierarchicalFit) -> None:
+    """Raise `DesignError` for the fit of a formula, whose predictions are those of its plates."""
+    if fit.plated is not None:
+        msg = "fits of formulas are not judged this way"
+        raise DesignError(f"{msg}: take predictive() or log_likelihood() of their plated fit")
+
+
 def _compared(fit: HierarchicalFit, models: Sequence[str], seed: int) -> list[LeftOutScore]:
     """Fit the other models, and order all by what they predict of left-out cells."""
+    _not_by_formula(fit)
     names = list(dict.fromkeys((fit.model, *models)))
     for name in names:
         if name not in HIERARCHICAL_MODELS:
@@ -656,11 +669,12 @@ def _compared(fit: HierarchicalFit, models: Sequence[str], seed: int) -> list[Le
 
 def has_evidence(fit: HierarchicalFit) -> bool:
     """Return whether the evidence of models can be computed for these data."""
-    return min(fit.counts.right.shape) == 1
+    return min(fit.counts.right.shape) == 1 and fit.plated is None
 
 
 def _evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
     """Fit the other models, and order all by evidence."""
+    _not_by_formula(fit)
     if not has_evidence(fit):
         n, t = fit.counts.right.shape
         msg = (
@@ -688,6 +702,7 @@ def _prior_sensitivity(
     fit: HierarchicalFit, priors: Mapping[str, Prior] | None, seed: int
 ) -> list[PriorChange]:
     """Estimates over all tasks with each other prior."""
+    _not_by_formula(fit)
     if fit.model in CLOSED_FORM:
         msg = f"model {fit.model!r} has no standard deviations whose prior could be changed"
         raise DesignError(msg)

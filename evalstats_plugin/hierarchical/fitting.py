@@ -157,6 +157,8 @@ def pool(
     model: str = "auto",
     inference: str = "auto",
     *,
+    formula: str | None = None,
+    family: str = "bernoulli",
     covariates: Covariates | None = None,
     confidence_level: float = 0.95,
     device: str = "auto",
@@ -170,6 +172,8 @@ def pool(
     model: str | Model = "auto",
     inference: str = "auto",
     *,
+    formula: str | None = None,
+    family: str = "bernoulli",
     covariates: Covariates | None = None,
     confidence_level: float = 0.95,
     device: str = "auto",
@@ -196,6 +200,14 @@ def pool(
         (one model or one task), ``"gibbs"`` for crossed ones. Where too few particles of ``"mp"``
         are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why. For a `Model` a
         method of `infer`, or ``"auto"``: ``"qem"``, and ``"nuts"`` for crossed plates.
+    formula
+        In place of a model, such as ``"score ~ model + (1 | task) + (1 | task:item)"``: effects of
+        ``model``, ``task`` and covariates; ``(1 | model)``, ``(1 | task)``, ``(1 | task:item)`` and
+        ``(1 | model:task)`` around 0; and ``(model | task)`` or ``(task | model)``, which are
+        correlated. It is fitted by the no-U-turn sampler, whose warm-up has a length of its own;
+        the result has ``plated``, the `PlatedFit`.
+    family
+        Of scores in a formula: ``"bernoulli"``, ``"binomial"``, ``"beta"`` or ``"gaussian"``.
     covariates
         For ``"models"`` and for ``"tasks"``: by covariate the value of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
@@ -229,6 +241,14 @@ def pool(
     if isinstance(model, str):
         _check_names(model, inference)
     counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses)
+    if formula is not None:
+        if model != "auto" or inference not in ("auto", "nuts"):
+            msg = "a formula stands in place of a model, and is fitted by the no-U-turn sampler"
+            raise DesignError(f"{msg}: leave out model and inference")
+        given = covariates_of(covariates, counts.models, counts.tasks)
+        return _fit_formula(
+            counts, (formula, family), given, confidence_level, device, rng, options
+        )
     if not isinstance(model, str):
         return _fit_own(counts, model, inference, covariates, device, rng, options)
     plain = not any((covariates or {}).values())
@@ -243,6 +263,69 @@ def pool(
         device=device,
     )
     return _fit(counts, request, rng)
+
+
+def _fit_formula(
+    counts: EvalCounts, asked: tuple[str, str], covariates: Mapping[str, Standardised],
+    confidence_level: float, device: str, rng: Rng, options: HierarchicalOptions | None,
+) -> HierarchicalFit:  # fmt: skip
+    """Fit a formula and a family of scores."""
+    from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
+    from evalstats_plugin.hierarchical.formula import compiled
+
+    need_torch("formulas")
+    from evalstats_plugin.hierarchical.engines.plates.fit import infer
+
+    formula, priors = asked[0].strip(), options.priors if options else {}
+    if options is not None and options.tails is not None:
+        raise DesignError("effects of formulas are normal: leave out tails")
+    made = compiled(formula, asked[1], counts, covariates, priors)
+    chains, draws = (options.chains, options.draws) if options else (None, None)
+    plated = infer(
+        made.model, made.data, "nuts", n_particles=chains, steps=draws, device=device, rng=rng
+    )
+    plates = {plate.name for plate in made.model.plates}
+    names = {"model": counts.models, "task": counts.tasks}
+    plated = replace(plated, names={x: known for x, known in names.items() if x in plates})
+    accuracy = made.accuracy(plated)
+
+    def predictions() -> Predictions:
+        raise DesignError("predictions of a formula are those of its plated fit: plated.predictive")
+
+    def other(*_: Any) -> HierarchicalFit:
+        raise DesignError("a formula is not fitted again: call pool with another formula or prior")
+
+    posterior = Posterior(accuracy=accuracy, parameters={}, predict=predictions)
+    cells = spread(accuracy, confidence_level)
+    overall = spread(posterior.overall, confidence_level)
+    same = {"metric": counts.metric, "confidence_level": confidence_level, "method": formula}
+    return HierarchicalFit(
+        rows=tuple(performance_rows(counts, cells, overall, same)),
+        notes=(*counts.notes, *plated.notes),
+        seed=rng if isinstance(rng, int) else None,
+        model=formula,
+        inference="nuts",
+        reason=f"formula {formula}, family {asked[1]}; inference nuts: effects are crossed",
+        counts=counts,
+        posterior=posterior,
+        diagnostics={
+            "chains": plated.chains,
+            "draws": int(accuracy.shape[1]),
+            "worst_r_hat": plated.r_hat,
+            "least_ess": min(float(x.min()) for x in plated.ess.values()),
+            "divergent": plated.divergent,
+        },
+        confidence_level=confidence_level,
+        priors={"default": DEFAULT_PRIOR, **priors},
+        tails=None,
+        # What the formula says of them is in its plated fit.
+        covariates=covariates_of(None, counts.models, counts.tasks),
+        log_evidence=None,
+        log_evidence_error=None,
+        refit=other,
+        with_model=other,
+        plated=plated,
+    )
 
 
 def _fit_own(

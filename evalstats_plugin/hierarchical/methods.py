@@ -17,6 +17,16 @@ HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
 )
 """Models of `pool`, besides ``"auto"``."""
 
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "bernoulli": "right or wrong answers, on the log odds",
+        "binomial": "the same, counted over epochs",
+        "beta": "scores above 0 and below 1, their mean on the log odds",
+        "gaussian": "scores with normal noise, on their own scale",
+    }
+)
+"""Distributions of scores in a formula."""
+
 CLOSED_FORM = ("beta-binomial", "per-task")
 """Models whose posterior is known in closed form."""
 

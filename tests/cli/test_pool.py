@@ -88,6 +88,31 @@ def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
     assert 0 < missing["low"] < missing["estimate"] < missing["high"] < 1
 
 
+def test_a_formula_stands_in_place_of_a_model(seven: Path) -> None:
+    """And is named in the output."""
+    whole = _json(seven, "--formula", "score ~ model", "--draws", "8")
+
+    assert ("score ~ model", "nuts") == (whole["fit"]["model"], whole["fit"]["inference"])
+    assert 7 * 4 == len(whole["results"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--formula", "score ~ model * task"), "term 'model * task' of the formula is not"),
+        (("--formula", "score ~ model", "--family", "beta"), "scores are 0 or 1"),
+        (("--formula", "score ~ model", "--compare", "task"), "--compare and --predict"),
+        (("--formula", "score ~ model", "--method", "task"), "in place of a model"),
+        (("--family", "beta"), "give --formula"),
+    ],
+)
+def test_formulas_that_do_not_fit_are_refused(
+    seven: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """In one line."""
+    assert message in " ".join(_refused(seven, *arguments).split())
+
+
 def test_tables_fit_eighty_columns(seven: Path) -> None:
     """Of seven models each is compared with the next, or all with a baseline."""
     text = _ran(seven).stdout
