@@ -36,7 +36,7 @@ from evalstats_plugin.cli.shell.running import (
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
-from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS
+from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
 from evalstats_plugin.runtime.files import number_in
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.irt.methods import FitOptions
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
     from evalstats_plugin.irt.rows import Abilities, FactorAbilities
     from evalstats_plugin.plugins import Plugins
 
-    AnyFit = IRTFit | FactorFit
+    AnyFit = IRTFit | FactorFit | OrderedFit
 
 
 OVER = ("items", "models", "clusters", "parametric", "new-items")
@@ -233,9 +233,9 @@ class Options:
     )  # fmt: skip
     zero: str = _fit(
         "What ability 0 is: items, a model that answers the average item right half of the time, "
-        "which other models do not move; models, where these sum to 0 or are N(0, 1); or a model's "
-        "name.",
-        default="items", metavar="items|models|MODEL",
+        "which other models do not move; models, where these sum to 0 or are N(0, 1); bank, that "
+        "of the saved fit of --bank, by the items that both have; or a model's name.",
+        default="items", metavar="items|models|bank|MODEL",
     )  # fmt: skip
     set: Mapping[str, str] | None = _fit(
         "Options of the estimator, such as strength=2,optimiser=lbfgs of map, prior=weak of mml or "
@@ -296,6 +296,12 @@ class Options:
             )
         if self.is_factor and self.zero != "items":
             raise SelectionError("--zero needs one ability of each model: leave it out")
+        if (self.zero == "bank") != bool(self.bank):
+            raise SelectionError(
+                "--zero bank and --bank FILE need each other: pass both or neither"
+            )
+        if self.item_model in ORDERED_MODELS:
+            self._check_ordered()
         if self.set:
             self._check_settings()
         if self.over is not None and self.bootstrap is None:
@@ -314,9 +320,25 @@ class Options:
             from evalstats_plugin.runtime.writing import check_output_path
 
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
+        # A file that is no fit is refused before logs are read.
+        self._zero()
+
+    def _check_ordered(self) -> None:
+        """Refuse what fits of ordered scores have not."""
+        for name in ("bootstrap", "uncertainty", "groups", "guessing", "bank"):
+            if getattr(self, name) not in (None, (), ""):
+                raise SelectionError(
+                    f"--{name} is not of item model {self.item_model}, which is of ordered scores: "
+                    "leave it out, or choose another item model"
+                )
 
     def _check_settings(self) -> None:
-        chosen = self.is_factor or self.groups is not None or "estimated" in self.guessing
+        chosen = (
+            self.is_factor
+            or self.groups is not None
+            or "estimated" in self.guessing
+            or self.item_model in ORDERED_MODELS
+        )
         if self.estimator == "auto" and not chosen:
             raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
         if not chosen and ESTIMATORS[self.estimator].options is None:
@@ -325,12 +347,19 @@ class Options:
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
-        from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions, MmlOptions
+        from evalstats_plugin.irt.methods import (
+            FactorOptions,
+            MmlItemsOptions,
+            MmlOptions,
+            OrderedOptions,
+        )
 
         record: type[FitOptions] | None = None
         more: dict[str, Any] = {}
         if self.set and self.estimator != "auto":
             record = ESTIMATORS[self.estimator].options
+        if self.item_model in ORDERED_MODELS:
+            record = OrderedOptions
         if self.is_factor:
             record, more = FactorOptions, {"dimensions": self.dimensions or "auto"}
         elif self.groups is not None:
@@ -348,9 +377,14 @@ class Options:
                 device=self.device,
                 rng=self.seed,
                 guessing=parse_guessing(self.guessing),
-                zero=self.zero,
+                zero=self._zero(),
                 options=options,
             )
+
+    def _zero(self) -> str | IRTFit:
+        """What the scale is counted from: a saved fit where one is named."""
+        file = self.to or self.bank
+        return saved_fit(file) if file else self.zero
 
     def how(self, fit: Mapping[str, Any], *more: str) -> dict[str, object]:
         """Return what ran and, of the options, with what."""
@@ -363,7 +397,14 @@ class Options:
         }
 
 
-_FITTED = ("item_model", "estimator", "guessing", "groups", "zero", "device", "seed")
+_FITTED = ("item_model", "estimator", "guessing", "groups", "zero", "bank", "device", "seed")
+
+_any_model = {
+    "help": f"How items differ: {', '.join((*ITEM_MODELS, *ORDERED_MODELS))}; the last two for "
+    "scores of up to 20 ordered levels, such as grades.  [default: 2pl]",
+    "type": Name("item model", {**ITEM_MODELS, **ORDERED_MODELS}),
+}
+"""Settings of --item-model where scores may be ordered."""
 
 _ONE_ABILITY = [name for name in ITEM_MODELS if name != "factor"]
 _one_ability = {
@@ -371,6 +412,12 @@ _one_ability = {
     "type": Name("item model", _ONE_ABILITY),
 }
 """Settings of --item-model where models have to have one ability."""
+
+_bank = {
+    "help": "With --zero bank: saved fit, as `irt fit --save` writes it, with some of the items.",
+    "required": False,
+}
+"""Settings of --bank where it is the zero alone."""
 
 
 @click.command(
@@ -383,7 +430,9 @@ _one_ability = {
 @takes(
     "asked",
     Options,
-    without=("bank", "to", "features", "focal", "mask", "about", "candidate", "draws"),
+    without=("to", "features", "focal", "mask", "about", "candidate", "draws"),
+    bank=_bank,
+    item_model=_any_model,
 )
 @on_logs("abilities")
 def fit(run: Run, *, asked: Options) -> None:
@@ -428,7 +477,7 @@ def fit(run: Run, *, asked: Options) -> None:
         "logs/ --metric acc --format csv": "Every item, for a program",
     },
 )
-@takes("asked", Options, only=(*_FITTED, "dimensions"))
+@takes("asked", Options, only=(*_FITTED, "dimensions"), bank=_bank)
 @on_logs("items", "fit")
 def items(run: Run, *, asked: Options) -> None:
     """Fit an item response model, and show the items: difficulty, discrimination and fit.
@@ -462,7 +511,8 @@ def items(run: Run, *, asked: Options) -> None:
 
 
 @click.command(cls=Command, name="new-items")
-@takes("asked", Options, only=("features", *_FITTED, "confidence_level"), item_model=_one_ability)
+@takes("asked", Options, only=("features", *_FITTED, "confidence_level"), item_model=_one_ability,
+       bank=_bank)  # fmt: skip
 @on_logs()
 def new_items(run: Run, *, asked: Options) -> None:
     """Fit, and predict the difficulty of items that no model answered, from texts or features.
@@ -522,7 +572,7 @@ def score(run: Run, *, asked: Options) -> None:
     "asked",
     Options,
     only=(
-        *("to", *(name for name in _FITTED if name != "zero")),
+        *("to", *(name for name in _FITTED if name not in ("zero", "bank"))),
         *("confidence_level", "baseline", "save"),
     ),
     item_model=_one_ability,
@@ -533,32 +583,17 @@ def link(run: Run, *, asked: Options) -> None:
 
     PATHS are results files, folders or patterns.
     """
-    from evalstats_plugin.irt.linking import linking_constants, on_scale_of
-    from evalstats_plugin.irt.model.fit import IRTFit, load_fit
-
     asked.check()
-    anchor = load_fit(Path(asked.to))
-    if not isinstance(anchor, IRTFit):
-        msg = f"--to {asked.to} holds a factor model, which has several scales: name another fit"
-        raise SelectionError(msg)
     matrix, notes = _matrix(run)
-    fitted = cast("IRTFit", asked.fit(matrix, run.output))
-    found = linking_constants(anchor, fitted)
-    slope_error, shift_error = found.covariance.diagonal() ** 0.5
-    note = (
-        f"on the scale of {Path(asked.to).name}: {found.slope:.3f} (s.e. {slope_error:.3f}) × "
-        f"ability {found.intercept:+z.3f} (s.e. {shift_error:.3f}), by {found.n_common} common "
-        f"items ({found.method}); intervals allow for that error"
-    )
-    linked = on_scale_of(anchor, fitted, found)
-    linked = replace(linked, notes=(*linked.notes, note))
+    linked = cast("IRTFit", asked.fit(matrix, run.output))
     if asked.save is not None:
         linked.save(asked.save)
     _show_models(run, linked, matrix, asked, notes)
 
 
 @click.command(cls=Command)
-@takes("asked", Options, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability)
+@takes("asked", Options, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
+       bank=_bank)  # fmt: skip
 @on_logs()
 def dif(run: Run, *, asked: Options) -> None:
     """Test for differential item functioning (DIF): is an item harder for some models?
@@ -647,6 +682,19 @@ def choose(run: Run, *, asked: Options) -> None:
             matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
         )
     run.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
+
+
+def saved_fit(path: str) -> IRTFit:
+    """Read a saved fit of one ability.
+
+    Raises
+    ------
+    LogError
+        There is no such file, or no such fit in it.
+    """
+    from evalstats_plugin.irt.model.fit import IRTFit
+
+    return IRTFit.load(path)
 
 
 def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:

@@ -433,7 +433,8 @@ class _Recipes:
             how = replace(_same_model(self.fit), sandwich=True)
             zero = zero_used(self.fit)
             again = fit_irt(self.matrix, str(self.fit.item_model), options=how, zero=zero)
-            return np.asarray(cast("Any", again).ability_std_error)
+            unit = self.fit.hyperparameters.get("link", {}).get("slope", 1.0)
+            return np.asarray(unit * cast("Any", again).ability_std_error)
         if self.fit.estimator != "mml-items" or self.fit.guessing.any():
             msg = "a sandwich is of estimators mml-items, without guessing, and mml"
             raise SelectionError(msg)

@@ -18,6 +18,7 @@ from evalstats_plugin.irt.answers import Guessing, guessing_of, joined
 from evalstats_plugin.irt.methods import (
     ESTIMATORS,
     ITEM_MODELS,
+    ORDERED_MODELS,
     FactorOptions,
     FitOptions,
     JmlOptions,
@@ -25,6 +26,7 @@ from evalstats_plugin.irt.methods import (
     McmcOptions,
     MmlItemsOptions,
     MmlOptions,
+    OrderedOptions,
     SviOptions,
     ViOptions,
 )
@@ -35,7 +37,7 @@ from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.data import Counts
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, RaschOr2PL
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, RaschOr2PL
 
 
 ItemModel = Literal["rasch", "1pl", "2pl", "3pl", "4pl"]
@@ -57,7 +59,7 @@ FEW_ITEMS = 20
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
         "mml-items": 9.0, "mml": 1.0, "cml-items": 2.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
-        "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0,
+        "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0, "ordered": 200.0,
     }
 )  # fmt: skip
 """Time per model and item on one core with default options, for 50 to 1,000 models and items."""
@@ -76,7 +78,7 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
-    zero: str = "items",
+    zero: str | IRTFit = "items",
     options: FitOptions | None = None,
 ) -> IRTFit: ...
 
@@ -91,9 +93,24 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
-    zero: str = "items",
+    zero: str | IRTFit = "items",
     options: FitOptions | None = None,
 ) -> FactorFit: ...
+
+
+@overload
+def fit_irt(
+    responses: ResponsesLike,
+    item_model: Literal["graded", "gpcm"],
+    estimator: str = "auto",
+    *,
+    device: str = "auto",
+    dtype: Precision = "float64",
+    rng: Rng = None,
+    guessing: Guessing = 0.0,
+    zero: str | IRTFit = "items",
+    options: FitOptions | None = None,
+) -> OrderedFit: ...
 
 
 @overload
@@ -106,9 +123,9 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
-    zero: str = "items",
+    zero: str | IRTFit = "items",
     options: FitOptions | None = None,
-) -> IRTFit | FactorFit: ...
+) -> IRTFit | FactorFit | OrderedFit: ...
 
 
 def fit_irt(
@@ -120,9 +137,9 @@ def fit_irt(
     dtype: Precision = "float64",
     rng: Rng = None,
     guessing: Guessing = 0.0,
-    zero: str = "items",
+    zero: str | IRTFit = "items",
     options: FitOptions | None = None,
-) -> IRTFit | FactorFit:
+) -> IRTFit | FactorFit | OrderedFit:
     """Fit an item response model: abilities with their covariance, and items.
 
     Parameters
@@ -134,7 +151,9 @@ def fit_irt(
         quasi-likelihood). Estimator ``"mml"`` reads a store a few items at a time; the others read
         it into memory.
     item_model
-        A name of `ITEM_MODELS`. ``"factor"`` gives each model several abilities.
+        A name of `ITEM_MODELS`. ``"factor"`` gives each model several abilities. Or one of
+        `ORDERED_MODELS`, ``"graded"`` or ``"gpcm"``, for scores of up to 20 ordered levels of any
+        numbers: grades, or how many epochs are right.
     estimator
         A name of `ESTIMATORS`, or ``"auto"``: the estimator of the `options`, or without options
         the one for this number of models. ``fit.diagnostics["reason"]`` says why it was chosen.
@@ -158,15 +177,16 @@ def fit_irt(
         answers the average item right half of the time (halfway between chance and all right), and
         1 is one logit on an item of root-mean-square discrimination; other models do not move it.
         A model's name: 0 is its ability. ``"models"``: the estimator's own scale, on which the
-        abilities of these models sum to 0 or are N(0, 1).
+        abilities of these models sum to 0 or are N(0, 1). A fit made before, the bank: this one is
+        linked to its scale by the items that both have (`link`), with the error of that.
     options
         The record of the estimator or item model: `MmlOptions`, `MmlItemsOptions`, `MapOptions`,
-        `JmlOptions`, `ViOptions`, `SviOptions`, `McmcOptions` or `FactorOptions`.
+        `JmlOptions`, `ViOptions`, `SviOptions`, `McmcOptions`, `FactorOptions` or `OrderedOptions`.
 
     Returns
     -------
     IRTFit
-        Or a `FactorFit`, for item model ``"factor"``.
+        Or a `FactorFit`, for item model ``"factor"``, or an `OrderedFit`.
 
     Raises
     ------
@@ -193,6 +213,14 @@ def fit_irt(
     if chosen.estimator == "mcmc" and dtype != "float64":
         msg = f"estimator mcmc draws in float64 only, not in {dtype}: leave dtype out"
         raise SelectionError(msg)
+    if isinstance(chosen.options, OrderedOptions):
+        guessed = guessing_of(matrix, guessing) is not None
+        if guessed or device not in ("auto", "cpu") or dtype != "float64":
+            msg = f"a {item_model} is fitted on the CPU in float64, and nothing is guessed in it: "
+            raise SelectionError(f"{msg}leave device, dtype and guessing out")
+        return _fit_ordered(matrix, item_model, chosen, zero)
+    if item_model == "factor" and not isinstance(zero, str):
+        raise SelectionError("a factor model is not linked to a bank: leave zero out")
     light = device == "auto" and dtype == "float64" and is_light(chosen, shape)
     if not light:
         need_torch(NEEDING_TORCH)
@@ -231,13 +259,32 @@ def fit_irt(
         fit = fit_counts(matrix, counts, item_model, chosen, stream(rng, "item response model"))
     if fit.item_model != "factor":
         trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
-        fit = on_zero(cast("IRTFit", fit), zero, trials)
+        fit = on_zero(cast("IRTFit", fit), zero if isinstance(zero, str) else "items", trials)
+        fit = fit if isinstance(zero, str) else _on_bank(zero, fit)
         fit = fit if isinstance(matrix, ResponseStore) else replace(fit, data=matrix)
     about: dict[str, object] = {"reason": chosen.reason}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
         about["guessing"] = "estimated" if estimated else "given"
     return replace(fit, diagnostics=fit.diagnostics | about)
+
+
+def _on_bank(bank: IRTFit, fit: IRTFit) -> IRTFit:
+    from evalstats_plugin.irt.linking import link
+
+    return link(bank, fit)
+
+
+def _fit_ordered(
+    matrix: ResponseMatrix | ResponseStore, item_model: str, chosen: Chosen, zero: str | IRTFit
+) -> OrderedFit:
+    from evalstats_plugin.irt.estimators.ordered import fit_ordered
+
+    if not isinstance(zero, str):
+        raise SelectionError(f"a {item_model} is not linked to a bank: leave zero out")
+    whole = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
+    fit = fit_ordered(whole, item_model, cast("OrderedOptions", chosen.options), zero)
+    return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason})
 
 
 def check_guessing(chosen: Chosen, item_model: str) -> None:
@@ -293,6 +340,8 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
             return variational.fit_svi(whole, counts, kind, options, rng)
         case McmcOptions():
             return draws.fit_mcmc(whole, counts, kind, options, rng)
+        case OrderedOptions():
+            raise AssertionError("ordered scores have no counts")
         case None:
             conditional = cml.fit_cml if chosen.estimator == "cml" else cml.fit_cml_items
             return conditional(whole, counts)
@@ -326,6 +375,8 @@ def choose(
         estimator.
     """
     check_names(item_model, estimator)
+    if item_model in ORDERED_MODELS:
+        return _ordered(item_model, estimator, options)
     name, reason = estimator, "asked for"
     if item_model == "factor":
         if estimator == "auto":
@@ -356,6 +407,19 @@ def choose(
     return Chosen(name, reason, options)
 
 
+def _ordered(item_model: str, estimator: str, options: FitOptions | None) -> Chosen:
+    """Return the one estimator of ordered scores, with its options."""
+    if estimator not in ("auto", "mml"):
+        raise SelectionError(
+            f"a {item_model} has estimator mml alone, not {estimator!r}: leave out"
+        )
+    options = OrderedOptions() if options is None else options
+    if not isinstance(options, OrderedOptions):
+        kind = type(options).__name__
+        raise SelectionError(f"{kind} are not options of {item_model}: pass OrderedOptions")
+    return Chosen("mml", f"the one estimator of item model {item_model!r}", options)
+
+
 def _check_asymptotes(options: MmlOptions, item_model: str) -> None:
     """Raise `SelectionError` where asymptotes are asked for that the item model has not."""
     if options.common_asymptotes and item_model not in ("3pl", "4pl"):
@@ -373,7 +437,7 @@ def is_light(chosen: Chosen, shape: tuple[int, int]) -> bool:
 def check_names(item_model: str, estimator: str) -> None:
     """Raise `SelectionError` for a name that does not exist, listing the valid ones."""
     known = (
-        ("item model", item_model, tuple(ITEM_MODELS)),
+        ("item model", item_model, (*ITEM_MODELS, *ORDERED_MODELS)),
         ("estimator", estimator, ("auto", *ESTIMATORS)),
     )
     for what, name, names in known:
@@ -403,7 +467,8 @@ def _estimator_for(item_model: str, n: int, m: int, options: FitOptions | None) 
 def expected_seconds(item_model: str, estimator: str, n_models: int, n_items: int) -> float:
     """Estimate the time of a fit to complete data of this size, within a factor of about 3."""
     name = choose(item_model, estimator, (n_models, n_items)).estimator
-    per_cell = _MICROSECONDS["factor" if item_model == "factor" else name]
+    name = "factor" if item_model == "factor" else name
+    per_cell = _MICROSECONDS["ordered" if item_model in ORDERED_MODELS else name]
     return 1e-6 * per_cell * n_models * n_items
 
 

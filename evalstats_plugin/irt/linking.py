@@ -106,7 +106,13 @@ def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
     """Return `fit_b` with its abilities and items transformed by the link `found`."""
     by_constants = np.stack([fit_b.ability, np.ones_like(fit_b.ability)], axis=1)
     linked = rescaled(fit_b, Line(found.slope, found.intercept))
-    about = found._asdict() | {"covariance": found.covariance.tolist()}
+    about = found._asdict() | {"covariance": found.covariance.tolist(), "bank": fit_a.version}
+    slope_error, shift_error = np.sqrt(found.covariance.diagonal())
+    note = (
+        f"on the scale of bank {fit_a.version}: {found.slope:.3f} (s.e. {slope_error:.3f}) × "
+        f"ability {found.intercept:+z.3f} (s.e. {shift_error:.3f}), by {found.n_common} items or "
+        f"models that both have ({found.method}); errors of abilities allow for that"
+    )
     return replace(
         linked,
         ability_covariance=linked.ability_covariance
@@ -114,6 +120,7 @@ def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
         predicted=fit_b.predict(),
         identification=f"linked to another fit: {fit_a.identification}",
         hyperparameters=linked.hyperparameters | {"link": about},
+        notes=(*linked.notes, note),
     )
 
 

@@ -38,6 +38,17 @@ CANDIDATES: Mapping[str, str] = MappingProxyType(
 )
 """Candidates of `choose_model`, the simplest first."""
 
+ORDERED_MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "graded": "ordered levels: a logistic curve for each level or more",
+        "gpcm": "ordered levels: the odds of each level and the one before are logistic",
+    }
+)
+"""Item models of ordered scores, such as grades of a judge or numbers of right epochs."""
+
+ORDERED_ZERO = "0 is where the average item's expected score is halfway between its levels' ends"
+"""Identification of the scale of items of ordered scores."""
+
 ITEM_ZERO = "0 is where the average item is answered right halfway"
 """Identification of the scale of the items."""
 
@@ -232,6 +243,25 @@ class FactorOptions:
             raise SelectionError(msg)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrderedOptions:
+    """Options of item models ``"graded"`` and ``"gpcm"``."""
+
+    prior: Literal["none", "weak"] | None = None
+    """Prior of discriminations and intercepts: ``"weak"`` is N(1, 1) and N(0, 3²); None is
+    ``"weak"`` with fewer than 300 models, else ``"none"``."""
+    std_errors: bool | None = None
+    """Whether errors allow for items being estimated; None where that is quick."""
+    tolerance: float = 1e-8
+    """Largest derivative of the log-likelihood per model at the end."""
+    max_steps: int = 2000
+
+    def __post_init__(self) -> None:
+        _check_name("item prior", self.prior, ("none", "weak"))
+        _check_above_0("tolerance", self.tolerance)
+        _check_above_0("max_steps", self.max_steps)
+
+
 FitOptions: TypeAlias = (
     MmlOptions
     | MmlItemsOptions
@@ -241,6 +271,7 @@ FitOptions: TypeAlias = (
     | SviOptions
     | McmcOptions
     | FactorOptions
+    | OrderedOptions
 )
 """Options of any estimator."""
 

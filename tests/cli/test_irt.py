@@ -170,6 +170,44 @@ def test_a_saved_fit_is_a_bank_for_models_one_at_a_time(seven: Path, tmp_path: P
     assert IRTFit.load(bank).item_model == "rasch"
 
 
+def test_a_later_fit_is_on_the_scale_of_a_saved_one(seven: Path, tmp_path: Path) -> None:
+    """`--zero bank`, as `irt link` does; a bank and its zero need each other."""
+    bank = tmp_path / "bank.parquet"
+    first = _json("fit", seven, "--save", bank)
+    again = _json("fit", seven / "m0", seven / "m6", "--zero", "bank", "--bank", bank)
+    linked = _json("link", seven / "m0", seven / "m6", "--to", bank)
+    scored = _json("score", seven / "m6", "--bank", bank)
+    version = IRTFit.load(bank).version
+
+    assert again["results"] == linked["results"]
+    assert version == again["fit"]["hyperparameters"]["link"]["bank"]
+    assert version == scored["fit"]["diagnostics"]["bank"]
+    assert first["fit"]["identification"] in again["fit"]["identification"]
+    assert "need each other" in _refused(seven, "--zero", "bank")
+    assert "need each other" in _refused(seven, "--bank", bank)
+
+
+def test_ordered_scores_have_models_of_their_own(tmp_path: Path) -> None:
+    """Right epochs are levels; what such fits have not is refused before logs are read."""
+    rng = np.random.default_rng(0)
+    for i, ability in enumerate(np.linspace(-1.5, 1.5, 6)):
+        chance = 1 / (1 + np.exp(rng.standard_normal(30) - ability))
+        grades = rng.binomial(4, chance) / 4
+        write_log(tmp_path / "logs", f"m{i}", {"judged": grades.tolist()})
+    file = tmp_path / "fit.parquet"
+    shown = _json("fit", tmp_path / "logs", "--item-model", "graded", "--save", file)
+    scores = [row["score"] for row in shown["results"]]
+
+    assert "graded" == shown["fit"]["item_model"]
+    assert [0, 0.25, 0.5, 0.75, 1] == shown["fit"]["diagnostics"]["levels"]
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=0.1)
+    set_prior = ("--item-model", "gpcm", "--set", "prior=none,max_steps=500")
+    assert "none" == _json("fit", tmp_path / "logs", *set_prior)["fit"]["diagnostics"]["prior"]
+    for option in (("--bootstrap", "9"), ("--guessing", "0.2"), ("--uncertainty", "all")):
+        assert "ordered scores" in _refused("none", "--item-model", "graded", *option)
+    assert "ordered scores" in _refused(tmp_path / "logs", "--bank", file, command="score")
+
+
 def test_the_same_seed_gives_the_same_numbers(seven: Path) -> None:
     """To the last digit."""
     for command in ("fit", "items"):

@@ -7,10 +7,14 @@ estimate of a model all right is where all right is as likely as not (median unb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.irt.model.fit import TAILS
+from evalstats_plugin.errors import few
+from evalstats_plugin.irt.model.fit import TAILS, IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 
 FEW = 5
@@ -51,21 +55,66 @@ def placed(
         NaN for other models; ∞ above a model that is all right, -∞ below one that knows nothing.
     """
     found = np.full((len(right), len(TAILS)), np.nan)
-    few = few_answers(right, trials, extreme, guess)
-    for i in np.flatnonzero(few):
+    sides = few_answers(right, trials, extreme, guess)
+    for i in np.flatnonzero(sides):
         hits, tried = right[i], trials[i]
         whole = (hits == hits.round()).all()
         if extreme[i] > 0 and not whole:
-            found[i] = _inverted(np.exp(np.log(np.maximum(curve, _LEAST)) @ tried), TAILS)
-        elif few[i] > 0:
+            found[i] = _of_all(tried, curve, sign=1)
+        elif sides[i] > 0:
             found[i] = _few_of(round(float((tried - hits).sum())), tried, 1 - curve, sign=1)
         else:
             found[i] = _few_of(int(np.floor(hits.sum())), tried, curve, sign=-1)
         if extreme[i]:
-            # However able, a model can be all right: there is no limit on that side.
-            beyond = TAILS > 0.5 if extreme[i] > 0 else TAILS < 0.5
-            found[i] = np.where(beyond, extreme[i] * np.inf, found[i])
+            found[i] = _without_end(found[i], float(extreme[i]))
     return found
+
+
+def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
+    """Give models all right or all wrong their estimate and limit, on the items of a fit.
+
+    Curves are flattened by the errors of discriminations and intercepts, as a normal average is.
+    Where no ability makes such a result as likely as not, as with an upper asymptote below 1, they
+    keep what they have.
+
+    Parameters
+    ----------
+    extreme : shape (N,)
+        1 for models all right, -1 for models all wrong, else 0.
+    trials : shape (K, M)
+        Of the K models that are either, in their order.
+    """
+    at = np.flatnonzero(extreme)
+    if not len(at):
+        return fit
+    nodes = _NODES[:, None]
+    logit = nodes * fit.discrimination + fit.intercept
+    if fit.item_covariance is not None:
+        (aa, ad), (_, dd) = np.moveaxis(np.nan_to_num(fit.item_covariance[:, :2, :2]), 0, 2)
+        variance = np.maximum(nodes**2 * aa + 2 * nodes * ad + dd, 0)
+        logit = logit / np.sqrt(1 + np.pi / 8 * variance)
+    curve = fit.guessing + (fit.upper - fit.guessing) * special.expit(logit)
+    ability, covariance = fit.ability.copy(), fit.ability_covariance.copy()
+    quantiles = np.full((len(ability), len(TAILS)), np.nan)
+    for i, tried in zip(at, trials, strict=True):
+        sign = int(extreme[i])
+        whole = _of_all(tried, curve if sign > 0 else 1 - curve, sign)
+        middle = whole[len(TAILS) // 2]
+        if abs(middle) < _NODES[-1]:
+            ability[i], quantiles[i] = middle, _without_end(whole, sign)
+            covariance[i], covariance[:, i] = np.nan, np.nan
+    return replace(fit, ability=ability, ability_covariance=covariance, ability_quantiles=quantiles)
+
+
+def _of_all(tried: FloatArray, chance: FloatArray, sign: int) -> FloatArray:
+    """Abilities at which all answers, of this chance (Q, M), have each tail probability."""
+    whole = np.exp(np.log(np.maximum(chance, _LEAST)) @ tried)
+    return _inverted(whole, TAILS if sign > 0 else 1 - TAILS, sign)
+
+
+def _without_end(row: FloatArray, sign: float) -> FloatArray:
+    """Quantiles without a limit above (sign 1), however able a model may be, or below (-1)."""
+    return np.where(TAILS > 0.5 if sign > 0 else TAILS < 0.5, sign * np.inf, row)
 
 
 def few_answers(
@@ -106,3 +155,28 @@ def _inverted(probability: FloatArray, tails: FloatArray, sign: int = 1) -> Floa
     """Abilities at which a probability that rises (sign 1) or falls (-1) is each of the tails."""
     score = sign * special.ndtri(np.clip(probability, _LEAST, 1 - 1e-15))
     return np.interp(sign * special.ndtri(tails), np.maximum.accumulate(score), _NODES)
+
+
+def extremes_note(
+    models: Sequence[str], extreme: FloatArray, said: str, *, guessed: bool = False
+) -> list[str]:
+    """Say what is known of models all right, or right no more often than by guessing.
+
+    Parameters
+    ----------
+    extreme : shape (N,)
+        1 for the former, -1 for the latter, else 0.
+    said
+        What part they take in the fit.
+    """
+    kinds = (
+        (1, "all right", "more"),
+        (-1, "right no more often than by guessing" if guessed else "all wrong", "less"),
+    )
+    return [
+        f"{what}: {few([m for m, e in zip(models, extreme, strict=True) if e == sign])}. {said} "
+        "the ability shown would be as likely as not to have this result, and these items cannot "
+        f"say how much {more} able they are"
+        for sign, what, more in kinds
+        if (extreme == sign).any()
+    ]

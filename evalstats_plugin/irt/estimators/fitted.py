@@ -17,6 +17,7 @@ from torch import Tensor
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.irt.estimators.extremes import extremes_note, limited
 from evalstats_plugin.irt.estimators.grid import (
     FEW,
     LOOSEST,
@@ -110,15 +111,23 @@ def fit_mml(
             "computes them"
         )
     fit = _with_groups(_record(matrix, item_model, flat, found, spread), how, found, spread)
+    extreme = _extreme_models(counts)
     given: dict[str, Any] = {}
     if counts.guess is not None:
         notes += below_chance_note(matrix, as_array(counts.guess))
         given = {"guessing": as_array(counts.guess), "guessing_std_error": np.full(m, np.nan)}
     if options.upper < 1:
         given |= {"upper": np.full(m, options.upper), "upper_std_error": np.full(m, np.nan)}
+    fit = replace(fit, **given)
+    at = np.flatnonzero(extreme)
+    if len(at):
+        each = torch.eye(n, dtype=counts.right.dtype, device=counts.right.device)[at]
+        fit = limited(fit, extreme, as_array(each @ counts.trials))
+        notes += extremes_note(
+            matrix.models, fit.endless.astype(np.float64), "They hardly move the others;"
+        )
     return replace(
         fit,
-        **given,
         diagnostics=_diagnostics(counts, found, began)
         | {"prior": how.prior}
         | ({"asymptotes": asymptotes} if (asymptotes := _asymptotes(options)) else {})
@@ -130,6 +139,16 @@ def fit_mml(
                *(_untold_note(how, found, spread) if item_model == "4pl" else ()),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
+
+
+def _extreme_models(counts: Counts) -> FloatArray:
+    """1 for models all right, -1 for models all wrong, else 0, shape (N,).
+
+    They stay in the fit, where abilities are integrated out: left out, all others would move two to
+    five times as far as with one more wrong answer. Their own posterior would be the population's.
+    """
+    right, trials = (as_array(x.sum(dim=1)) for x in (counts.right, counts.trials))
+    return (right == trials) * 1.0 - (right == 0)
 
 
 def _asymptotes(options: MmlOptions) -> dict[str, Any]:

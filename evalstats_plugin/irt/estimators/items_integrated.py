@@ -23,8 +23,8 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import SelectionError, few
-from evalstats_plugin.irt.estimators.extremes import few_answers, nodes, placed
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.irt.estimators.extremes import extremes_note, few_answers, nodes, placed
 from evalstats_plugin.irt.estimators.item_population import (
     FINE,
     SEGMENT_RISE,
@@ -1228,17 +1228,7 @@ def _extremes_note(
     if np.isfinite(as_array(found.covariance)).all():
         what = "no better than guessing" if guessed else "all wrong"
         return [f"models all right or {what}: abilities as if half an item were otherwise"]
-    kinds = (
-        (1, "all right", "more"),
-        (-1, "right no more often than by guessing" if guessed else "all wrong", "less"),
-    )
-    return [
-        f"{what}: {few([m for m, e in zip(matrix.models, extreme, strict=True) if e == sign])}. "
-        "They take no part in the fit; the ability shown would be as likely as not to have this "
-        f"result, and these items cannot say how much {more} able they are"
-        for sign, what, more in kinds
-        if (extreme == sign).any()
-    ]
+    return extremes_note(matrix.models, extreme, "They take no part in the fit;", guessed=guessed)
 
 
 def discriminations_note(fit: IRTFit) -> list[str]:

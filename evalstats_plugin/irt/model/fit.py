@@ -1,6 +1,6 @@
 """Fitted item response models: estimates, their precision, and the file they are saved in.
 
-* `IRTFit`: one ability per model; `FactorFit`: several
+* `IRTFit`: one ability per model; `FactorFit`: several; `OrderedFit`: one, from ordered scores
 * `SavedFit`: what both can do; `load_fit` reads either from a Parquet file
 * `item_information`, `test_information`: where on the scale a test measures well
 * `reliability`, `marginal_reliability`: how well it tells models apart
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -218,6 +219,16 @@ class IRTFit(SavedFit, Drawable):
     def ability_std_error(self) -> FloatArray:
         """Standard errors of the abilities, shape (N,); NaN of those with a limit on one side."""
         return np.sqrt(np.diagonal(self.ability_covariance))
+
+    @property
+    def version(self) -> str:
+        """Hash of the items with their parameters: which bank a later model is scored on."""
+        names = [
+            (str(task), str(item)) for task, item in zip(self.tasks, self.item_ids, strict=True)
+        ]
+        values = (self.discrimination, self.difficulty, self.guessing, self.upper)
+        content = json.dumps(names).encode() + np.stack(values).astype("<f8").tobytes()
+        return hashlib.sha256(content).hexdigest()[:12]
 
     @property
     def intercept(self) -> FloatArray:
@@ -474,6 +485,103 @@ class IRTFit(SavedFit, Drawable):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class OrderedFit(SavedFit):
+    """A fit of ordered scores: one ability per model, and for each item steps between its levels.
+
+    Numbers are float64 arrays of N models or M items; K is the largest number of levels of an item.
+    """
+
+    item_model: str
+    """``"graded"`` or ``"gpcm"``."""
+    ability: FloatArray
+    """θ, shape (N,): posterior means."""
+    ability_covariance: FloatArray
+    """Shape (N, N)."""
+    discrimination: FloatArray
+    """a, shape (M,)."""
+    discrimination_std_error: FloatArray
+    steps: FloatArray
+    """Shape (M, K - 1), NaN beyond an item's own. ``"graded"``: ability at which the next level or
+    more is as likely as not; ``"gpcm"``: at which the next level is as likely as the one before."""
+    steps_std_error: FloatArray
+    level: FloatArray
+    """Levels that models reached, as places among ``diagnostics["levels"]``, shape (M, K); NaN
+    beyond an item's own."""
+    identification: str
+    """What fixes the scale: where 0 is."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Mean and standard deviation of the abilities' distribution."""
+    diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
+    """iterations, converged, log_likelihood, n_parameters, levels, prior, seconds, and more."""
+
+    estimator = "mml"
+
+    def __post_init__(self) -> None:
+        (n, m), k = (len(self.models), len(self.item_ids)), self.level.shape[1]
+        expected = {
+            "ability": (n,), "ability_covariance": (n, n), "tasks": (m,), "level": (m, k),
+            "discrimination": (m,), "discrimination_std_error": (m,),
+            "steps": (m, k - 1), "steps_std_error": (m, k - 1),
+        }  # fmt: skip
+        self._check_shapes(expected)
+
+    @property
+    def ability_std_error(self) -> FloatArray:
+        """Standard errors of the abilities, shape (N,)."""
+        return np.sqrt(np.diagonal(self.ability_covariance))
+
+    @property
+    def endless(self) -> NDArray[np.int64]:
+        """Zeros: posterior means have limits on both sides; shape (N,)."""
+        return np.zeros(len(self.models), dtype=np.int64)
+
+    def limits(self, confidence_level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper limits of the abilities, each of shape (N,)."""
+        width = normal_quantile(confidence_level) * self.ability_std_error
+        return self.ability - width, self.ability + width
+
+    def predict(self) -> FloatArray:
+        """Expected score of every model on every item at the estimates, shape (N, M)."""
+        values = np.asarray(self.diagnostics["levels"])
+        logit = self.discrimination[:, None] * (self.ability[:, None, None] - self.steps)
+        there = np.isfinite(self.level)
+        score = np.where(there, values[np.where(there, self.level, 0).astype(np.int64)], 0.0)
+        if self.item_model == "graded":
+            rises = np.where(there[:, 1:], np.diff(score, axis=1), 0.0)
+            return score[:, 0] + (np.nan_to_num(special.expit(logit)) * rises).sum(axis=2)
+        whole = np.concatenate([np.zeros((*logit.shape[:2], 1)), np.cumsum(logit, axis=2)], axis=2)
+        return (special.softmax(np.where(there, whole, -np.inf), axis=2) * score).sum(axis=2)
+
+    def to_frame(
+        self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
+    ) -> pd.DataFrame:
+        """Return a table with one line per model and its interval, or one line per item."""
+        import pandas as pd
+
+        if of not in ("models", "items"):
+            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
+        if of == "models":
+            low, high = self.limits(confidence_level)
+            own = {"ability": self.ability, "std_error": self.ability_std_error}
+            return pd.DataFrame({"model": self.models, **own, "low": low, "high": high})
+        table: dict[str, Any] = {
+            "item": self.item_ids,
+            "task": self.tasks,
+            "discrimination": self.discrimination,
+            "discrimination_std_error": self.discrimination_std_error,
+        }
+        for k in range(self.steps.shape[1]):
+            table[f"step_{k + 1}"] = self.steps[:, k]
+            table[f"step_{k + 1}_std_error"] = self.steps_std_error[:, k]
+        return pd.DataFrame(table)
+
+    def summary(self) -> dict[str, Any]:
+        """What was fitted and how, ready for JSON: everything but models, items and notes."""
+        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
+        return {name: plain(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FactorFit(SavedFit):
     """A fitted factor model: ``P(right) = 1 / (1 + exp(-(a·θ + d)))`` in K dimensions.
 
@@ -656,8 +764,8 @@ def plain(value: Any) -> Any:
     return finite(value) if isinstance(value, float) else value
 
 
-def load_fit(path: Path) -> IRTFit | FactorFit:
-    """Read an `IRTFit` or a `FactorFit` that its `save` wrote.
+def load_fit(path: Path) -> IRTFit | FactorFit | OrderedFit:
+    """Read an `IRTFit`, `FactorFit` or `OrderedFit` that its `save` wrote.
 
     Raises
     ------
@@ -675,10 +783,12 @@ def load_fit(path: Path) -> IRTFit | FactorFit:
         return _fit_of(table, meta)
 
 
-_KINDS: dict[str, type[IRTFit | FactorFit]] = {"factor": FactorFit, "one ability": IRTFit}
+_KINDS: dict[str, type[IRTFit | FactorFit | OrderedFit]] = {
+    "factor": FactorFit, "one ability": IRTFit, "ordered": OrderedFit,
+}  # fmt: skip
 
 
-def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
+def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit | OrderedFit:
     if meta["kind"] not in _KINDS:
         raise ValueError(f"the field 'kind' is {meta['kind']!r}")
     record = _KINDS[meta["kind"]]

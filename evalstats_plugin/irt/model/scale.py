@@ -233,6 +233,11 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
     """
     slope, intercept = line
     known = dict(fit.hyperparameters)
+    if "scale" in known:
+        first = known["scale"]
+        moved_to = {"slope": slope * first["slope"],
+                    "intercept": slope * first["intercept"] + intercept}  # fmt: skip
+        known["scale"] = first | moved_to
     if fit.estimator == "mml-items":
         known |= _population_on(known, line)
     if "ability_sd" in known:
@@ -280,6 +285,8 @@ class _Lever:
     """
 
     fit: IRTFit
+    at: float
+    """Ability of the zero: 0, or where a link to other items put it."""
     zero: FloatArray
     """Shape (N,), like `unit`."""
     unit: FloatArray
@@ -316,14 +323,14 @@ class _Lever:
         moved[0] = moved[0] / total if total > 0 else 1 / max(len(theta), 1)
         zero, unit = np.zeros((2, len(there)))
         zero[there], unit[there] = moved
-        return cls(fit, zero, unit, own)
+        return cls(fit, at, zero, unit, own)
 
     def covariance(self, covariance: FloatArray) -> FloatArray:
         """Of abilities counted from the items; NaN rows, of models without an error, stay so."""
         known = np.isfinite(covariance.diagonal())
         within = np.ix_(known, known)
         known_part = covariance[within]
-        theta = self.fit.ability[known]
+        theta = self.fit.ability[known] - self.at
         pull = np.stack([-np.ones_like(theta), theta], axis=1)
         functionals = np.stack([self.zero[known], self.unit[known]])
         with_functionals = known_part @ functionals.T
