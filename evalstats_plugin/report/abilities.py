@@ -127,32 +127,18 @@ def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -
 
 def legend(results: Abilities) -> list[str]:
     """Explain the numbers to readers who do not know the method."""
-    fit = results.fit
-    sharp = "" if fit["item_model"] == "rasch" else " of discrimination 1"
-    guessed = fit["item_model"] in ("3pl", "4pl") or fit["diagnostics"].get("guessing")
-    right = ("know the answer to", ", beyond guessing") if guessed else ("get", " right")
-    said = [
-        "Ability: how good a model is at all these items together, hard and easy ones, each "
-        f"weighed by what it tells. {_zero(fit)} A model whose ability is higher by 1 has 2.7 "
-        f"times the odds to {right[0]} an item{sharp}{right[1]}. Score: its mean over the items it "
-        "took, to compare only between models that took the same items; abilities can always be "
-        "compared."
-    ]
+    said = [f"Ability: {_zero(results.fit)}"]
     if results.differences:
         said.append(
-            "More able by: the model's ability minus the other's. P(more able): how probable it "
-            "is that it is truly more able, looking at this pair alone. more able, less able: "
-            "beyond chance at the confidence level, allowing for the number of models compared "
-            "(Holm)."
+            "More able by: this ability minus the other's. P(more able): of this pair alone. "
+            "Verdict: beyond chance, allowing for the number of models compared (Holm)."
         )
     if results.items:
         said.append(
-            "Difficulty: the ability that has an even chance with the item. Discrimination: how "
-            "sharply the item separates models; below 0 more able models get it right "
-            "less often, as when its key is wrong. Infit, outfit: 1 where answers vary as the "
-            "model expects, well above 1 where they are noisier."
+            "Difficulty: the ability with an even chance. Discr.: below 0 where more able models "
+            "are right less often. Infit, outfit: 1 as expected, above 1 noisier."
         )
-    return [*said, fit_summary(fit)]
+    return [*said, fit_summary(results.fit)]
 
 
 def _zero(fit: Mapping[str, Any]) -> str:
@@ -160,13 +146,14 @@ def _zero(fit: Mapping[str, Any]) -> str:
     if "scored_by" in fit["diagnostics"]:
         return f"The scale is that of the saved fit ({scale})."
     if scale == ITEM_ZERO:
+        guessed = fit["item_model"] in ("3pl", "4pl") or fit["diagnostics"].get("guessing")
+        right = "halfway between chance and all right" if guessed else "right half of the time"
         return (
-            "0 = a model that answers the average item right half of the time (where answers are "
-            "guessed, halfway between chance and all right); 1 = one logit on an item of average "
-            "discrimination. Other models do not move this zero."
+            f"0 = a model that answers the average item {right}; other models do not move this "
+            "zero. 1 = a logit on an average item."
         )
     if scale.startswith("0 is the ability of"):
-        return f"{scale}; 1 = one logit on an item of average discrimination."
+        return f"{scale}; 1 = a logit on an average item."
     if "sum to 0" in scale:
         return f"0 is the mean of these models ({scale}), and moves with them."
     if "N(0, 1)" in scale:

@@ -6,17 +6,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, Literal, TextIO
 from xml.etree import ElementTree as ET
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, parse_margin
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.tables import Column, Table
 from evalstats_plugin.report.text import (
     ROUNDING,
     View,
@@ -24,7 +24,6 @@ from evalstats_plugin.report.text import (
     percent,
     print_all,
     short_metric,
-    titled,
 )
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 from evalstats_plugin.scores.rows import ItemComparisons
@@ -61,15 +60,19 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
     """
     rows, passed = _first_and_rest(results)
     marks = report_text.note_numbers(rows)
-    by_candidate = groupby(rows, key=lambda row: (row.model, row.metric))
+    by_candidate = grouped(rows, lambda row: (row.model, row.metric))
     tables: list[RenderableType] = [
-        _table(f"{model} against {results.baseline}, {short_metric(metric)}", list(some), marks)
-        for (model, metric), some in by_candidate
+        Table(
+            f"{model} against {results.baseline}, {short_metric(metric)}",
+            some,
+            _columns(some, marks),
+        ).terminal()
+        for (model, metric), some in by_candidate.items()
     ]
     if passed:
         pair = counted(len(passed), "comparison")
         tables.append(Text(f"{pair} that pass{'es' * (len(passed) == 1)}: --format csv has all."))
-    closing = [_legend(results), heading]
+    closing = [*filter(None, _legend(results)), heading]
     notes = report_text.note_lines(replace(results, rows=tuple(rows)))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
     print_all([decided, *tables], notes, closing, file=file, width=width)
@@ -85,36 +88,32 @@ def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
     )
 
 
-def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Table:
+def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
     needs = any(row.items_needed for row in rows)
-    interval = f"{percent(rows[0].confidence_level)} interval"
-    columns = ["Task", "n", "Difference", interval, "Decision", *["Items needed"] * needs, ""]
-    right = ("n", "Difference", "Items needed")
-    table = titled(title, columns, right=right, fold={"Task": 8})
-    for row in rows:
-        *cells, decision, needed, notes = _cells(row, marks)
-        shown = Text(decision, style=_STYLES[row.decision])
-        last = [needed] if needs else []
-        table.add_row(*cells, shown, *last, Text(notes, style="dim"))
-    return table
-
-
-def _cells(row: GateRow, marks: Mapping[str, int]) -> tuple[str, ...]:
-    sign = "+" if row.effect == "difference" else ""
-
-    def signed(value: float | None) -> str:
-        return f"{sign if (value or 0) > ROUNDING else ''}{number(value)}"
-
-    whole = row.low is not None and row.high is not None
-    return (
-        row.task,
-        str(row.n_items),
-        signed(row.difference),
-        f"[{signed(row.low)}, {signed(row.high)}]" if whole else "–",
-        row.decision,
-        f"{row.items_needed:,}" if row.items_needed else "",
-        ",".join(str(marks[note]) for note in row.notes),
+    limits = f"{percent(rows[0].confidence_level)} interval"
+    needed = Column(
+        "Items needed", lambda r: f"{r.items_needed:,}" * bool(r.items_needed), right=True
     )
+    return [
+        Column("Task", "task", least=8),
+        Column("n", "n_items", str),
+        Column("Difference", lambda row: _signed(row, row.difference), right=True),
+        Column(limits, _limits),
+        Column("Decision", "decision", style=lambda row: _STYLES[row.decision]),
+        *([needed] if needs else []),
+        report_text.marks_column(marks),
+    ]
+
+
+def _signed(row: GateRow, value: float | None) -> str:
+    sign = "+" if row.effect == "difference" and (value or 0) > ROUNDING else ""
+    return f"{sign}{number(value)}"
+
+
+def _limits(row: GateRow) -> str:
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{_signed(row, row.low)}, {_signed(row, row.high)}]"
 
 
 def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] = ()) -> str:
@@ -140,22 +139,15 @@ def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] =
         summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
         blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
     notes = "\n".join(report_text.markdown_notes(results))
-    how = [markdown_text(_legend(results)), *([notes] if notes else []), heading]
+    how = [markdown_text(" ".join(_legend(results)).strip()), *([notes] if notes else []), heading]
     return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
 
 
 def _markdown_table(rows: Sequence[GateRow], marks: Mapping[str, int]) -> str:
-    needs = any(row.items_needed for row in rows)
-    header = ["Candidate", "Task", "Metric", "n", "Difference"]
-    header += [f"{percent(rows[0].confidence_level)} interval", "Decision"]
-    header += [*["Items needed"] * needs, ""]
-    cells: list[list[str]] = []
-    for row in rows:
-        task, *others, needed, notes = _cells(row, marks)
-        last = [needed, notes] if needs else [notes]
-        cells.append([row.model, task, short_metric(row.metric), *others, *last])
-    right = (3, 4, 7) if needs else (3, 4)
-    return "\n".join(report_text.markdown_table(header, cells, right=right))
+    task, *others = _columns(rows, marks)
+    model = Column("Candidate", "model", least=8)
+    metric = Column("Metric", lambda row: short_metric(row.metric))
+    return "\n".join(Table("", rows, [model, task, metric, *others]).markdown())
 
 
 def _items_lost(lost: ItemComparisons) -> list[str]:
@@ -323,28 +315,24 @@ def _of_row(row: GateRow) -> str:
     name = f"{row.task} {short_metric(row.metric)}"
     if row.low is None or row.high is None:
         return f"{name} ({row.notes[-1]})"
-    _, _, difference, interval, *_ = _cells(row, dict.fromkeys(row.notes, 0))
     needed = f", about {row.items_needed:,} items would decide" if row.items_needed else ""
-    return f"{name} {difference} {interval}{needed}"
+    return f"{name} {_signed(row, row.difference)} {_limits(row)}{needed}"
 
 
-def _legend(results: Gate) -> str:
-    parts = ["Difference: candidate minus baseline."]
-    if parse_margin(results.margin)[0]:
-        parts += [
-            f"Acceptable drop: at most {_margin(results)}.",
-            "regressed: the whole interval is beyond it.",
-        ]
-    else:
-        parts += ["regressed: the whole interval is on the worse side of 0."]
-    if results.non_inferior:
-        parts += [
-            "pass: no part of the interval is. inconclusive: neither. Items needed: so many decide "
-            f"in {100 * POWER:g} of 100 evals if the true difference is the one seen."
-        ]
-    else:
-        parts += ["pass: it is not."]
-    return " ".join([*parts, _detectable(results), _protocol(results)]).strip()
+def _legend(results: Gate) -> list[str]:
+    worse = "beyond it" if parse_margin(results.margin)[0] else "on the worse side of 0"
+    passing = "no part is; inconclusive: neither." if results.non_inferior else "it is not."
+    accepted = [f"Acceptable drop: at most {_margin(results)}."] * (worse == "beyond it")
+    needed = (
+        f"Items needed: they decide in {100 * POWER:g} of 100 evals if the true difference is the "
+        "one seen."
+    )
+    verdicts = f"regressed: the whole interval is {worse}; pass: {passing}"
+    return [
+        " ".join(["Difference: candidate minus baseline.", *accepted]),
+        *([verdicts, needed] if results.non_inferior else [verdicts]),
+        " ".join(filter(None, (_detectable(results), _protocol(results)))),
+    ]
 
 
 def _protocol(results: Gate) -> str:

@@ -43,13 +43,12 @@ MOST_PAIRED = 5
 """Number of models up to which all pairs are compared; beyond, each with the next."""
 
 _SCORES = (
-    "Score: as observed. Estimate: the expected share of right answers, pulled towards what the "
-    "other models and tasks lead one to expect; Pull is how far. (all): the mean over the tasks, "
-    "each weighing the same."
+    "Score: as observed. Estimate: the expected share, pulled towards what other models and tasks "
+    "lead one to expect, by Pull. (all): the mean of the tasks."
 )
 _PAIRS = (
-    "By: how much higher the first model's expected score is, over all tasks; P(ahead): how "
-    "probable it is that it is higher; on a task: on one of these tasks."
+    "By: how much higher the first model's expected score is over all tasks. P(ahead): how "
+    "probable it is higher; on a task: on one of these."
 )
 _EVIDENCE = (
     "Log evidence: how probable each model makes the answers; Probability: of the model, if one of "
@@ -146,7 +145,7 @@ def _page(results: HierarchicalReport) -> Page:
         what = "model" if results.predicted[0].model is None else "task"
         tables.append(Table(f"A new {what}, in percent", results.predicted, _new_columns(level)))
         legend.append(_NEW)
-    return Page(tables, [*legend, _ran(fit)], [f"* {note}" for note in _said(results)])
+    return Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
 
 
 def _shown_rows(results: HierarchicalReport) -> Sequence[Performance]:
@@ -253,18 +252,18 @@ def _said(results: HierarchicalReport) -> tuple[str, ...]:
     return (*own, *results.notes, *more)
 
 
-def _ran(fit: HierarchicalFit) -> str:
+def _ran(fit: HierarchicalFit) -> list[str]:
+    """Return the model and why it was taken, and how well it was drawn from."""
     how = fit.diagnostics
     reason = f"{fit.reason[:1].upper()}{fit.reason[1:]}."
     if "worst_r_hat" in how:
-        return (
-            f"{reason} {how['chains']} chains of {how['draws']} draws: R-hat at most "
-            f"{how['worst_r_hat']:.3f}, at least {how['least_ess']:.0f} effective draws."
-        )
+        drawn = f"{how['chains']} chains of {how['draws']} draws: R-hat at most "
+        effective = f"{how['worst_r_hat']:.3f}, at least {how['least_ess']:.0f} effective draws."
+        return [reason, drawn + effective]
     if "worst_pareto_k" in how:
-        found = f"{how['least_ess']:.0f} effective particles of {how['particles']}"
-        return f"{reason} {how['draws']} draws, at least {found}."
-    return reason
+        least = f"{how['least_ess']:.0f} effective particles of {how['particles']}"
+        return [reason, f"{how['draws']} draws, at least {least}."]
+    return [reason]
 
 
 HIERARCHICAL = page_view(

@@ -386,9 +386,13 @@ def _width(cell: RenderableType) -> int:
     return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
 
 
+def _widest_text(column: RichColumn) -> int:
+    return max(map(_width, (column.header, *column.cells)))
+
+
 def _widest_cell(column: RichColumn) -> int:
     # An empty column takes a character, too.
-    return max(1, *map(_width, (column.header, *column.cells)))
+    return max(1, _widest_text(column))
 
 
 class _Line:
@@ -421,7 +425,9 @@ class _Table(RichTable):
         """Yield the table, or the rows below each other."""
         width = self.width or options.max_width
         # Rich gives an empty column a character and a gap.
-        while self.columns and not any(map(_width, (self.columns[-1].header, *self.columns[-1].cells))):
+        while self.columns and not any(
+            map(_width, (self.columns[-1].header, *self.columns[-1].cells))
+        ):
             del self.columns[-1]
         # A title may be longer than the table is wide.
         title, self.title = self.title, None
@@ -503,8 +509,9 @@ class _Table(RichTable):
         """Return the characters below which names would be broken, or be alike."""
         if not column.min_width:
             return 1
-        least = max(column.min_width, _width(column.header))
-        return max(least, *map(cell_len, self._short_names(column, least).values()))
+        widths = range(max(column.min_width, _width(column.header)), _widest_cell(column))
+        fits = (max(map(cell_len, self._short_names(column, w).values())) <= w for w in widths)
+        return next((w for w, fit in zip(widths, fits, strict=True) if fit), _widest_cell(column))
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row; strings are printed as they are."""

@@ -34,7 +34,7 @@ from evalstats_plugin.report.tables import (
     side_by_side,
     titled,
 )
-from evalstats_plugin.runtime.untrusted import json_text, markdown_text, terminal
+from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printable, terminal
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
@@ -67,9 +67,9 @@ def print_all(
         console.print(Text(text, style="dim"))
 
 
-def _hanging(lines: Sequence[str]) -> Table:
+def _hanging(lines: Sequence[str]) -> RichTable:
     """Lay out notes with a hanging indent under their numbers."""
-    grid = Table.grid(padding=(0, 1))
+    grid = RichTable.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     # Paths have no spaces to break at and must not be cut.
     grid.add_column(overflow="fold")
@@ -302,6 +302,8 @@ class Page(NamedTuple):
     """Paragraphs that explain the tables."""
     said: Sequence[str] | None = None
     """Notes with a mark before each; those of the results, unless given."""
+    answer: str = ""
+    """A sentence that stands before the tables."""
 
 
 def page_view(
@@ -327,16 +329,18 @@ def page_view(
 
     def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int | None) -> None:
         shown = page(results)
+        first = [Text(printable(shown.answer), style="bold")] if shown.answer else []
         tables = [table.terminal() for table in shown.tables]
         closing = [*shown.legend, heading]
-        print_all(tables, notes(shown, results), closing, file=file, width=width)
+        print_all([*first, *tables], notes(shown, results), closing, file=file, width=width)
 
     def to_markdown(results: Results[Any], heading: str) -> str:
         shown = (document or page)(results)
+        first = [markdown_text(shown.answer), ""] if shown.answer else []
         blocks = [line for table in shown.tables for line in (*table.markdown(), "")]
         said = [markdown_text(line.replace("* ", "- ", 1)) for line in notes(shown, results)]
         ends = [part for paragraph in shown.legend for part in (markdown_text(paragraph), "")]
-        return "\n".join([*blocks, *said, "", *ends, heading, ""])
+        return "\n".join([*first, *blocks, *said, "", *ends, heading, ""])
 
     def whole(results: Results[Any], about: Mapping[str, Any]) -> str:
         return to_json(results, about, **(json(results) if json else {}))

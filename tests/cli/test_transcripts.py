@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from textwrap import wrap
 
 import pytest
 
@@ -16,6 +17,8 @@ PAGES = ("README.md", "docs/start/inspect.md", "docs/start/lm-eval.md", "docs/gu
 Run = Callable[..., "CompletedProcess[str]"]
 
 MORE = (
+    f"noise {LM_EVAL}",
+    f"irt items {LM_EVAL} -m acc",
     f"compare {LM_EVAL}",
     f"gate {LM_EVAL} --baseline models/m1 --models models/m1,models/m2",
     f"table {LM_EVAL}",
@@ -62,8 +65,8 @@ def broken(narrow: str, wide: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", _commands())
-def test_lines_fit_and_words_stay_whole(run: Run, command: str) -> None:
-    """At 40 and 80 columns, beside 120."""
+def test_lines_fit_words_stay_whole_and_legends_are_short(run: Run, command: str) -> None:
+    """At 40 and 80 columns, beside 120; legends have two lines at 80."""
     at = {
         width: run(*command.split(), folder=ROOT, COLUMNS=str(width)).stdout
         for width in (40, 80, 120)
@@ -72,6 +75,10 @@ def test_lines_fit_and_words_stay_whole(run: Run, command: str) -> None:
         assert text
         assert [line for line in text.splitlines() if len(line) > width] == []
         assert broken(text, at[120]) == []
+
+    closing = run(*command.split(), folder=ROOT, COLUMNS="2000").stdout.splitlines()[-6:-1]
+    legend = [line for line in closing if re.match(r"[A-Za-z(0][^:]{0,20}: |\u25b2", line)]
+    assert [line for line in legend if len(wrap(line, 80, break_on_hyphens=False)) > 2] == []
 
 
 def test_a_broken_name_is_found_out() -> None:

@@ -109,7 +109,7 @@ def test_differences_have_a_verdict_in_words() -> None:
         ),
         (
             {"identification": "0 is the ability of m"},
-            "0 is the ability of m; 1 = one logit on an item of average discrimination.",
+            "0 is the ability of m; 1 = a logit on an average item.",
         ),
         (
             {"identification": "ability ~ N(0, 1)"},
@@ -119,10 +119,9 @@ def test_differences_have_a_verdict_in_words() -> None:
             {"identification": "ability ~ N(0, σ²), discriminations are 1"},
             "0 is the mean of such models (ability ~ N(0, σ²), discriminations are 1).",
         ),
-        ({"item_model": "rasch"}, "times the odds to get an item right."),
         (
-            {"item_model": "3pl"},
-            "odds to know the answer to an item of discrimination 1, beyond guessing.",
+            {"item_model": "3pl", "identification": ITEM_ZERO},
+            "answers the average item halfway between chance and all right; other models",
         ),
         (
             {"diagnostics": {"scored_by": "eap", "n_items": 7}},

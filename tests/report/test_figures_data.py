@@ -399,7 +399,7 @@ def test_labels_move_no_more_than_they_must() -> None:
 
 def test_results_of_no_estimates_are_refused() -> None:
     """By what they are, and by what would do."""
-    with pytest.raises(DesignError, match="Comparison rows have no intervals"):
+    with pytest.raises(DesignError, match="Comparison rows have no values"):
         plot_forest(comparisons(3))
     with pytest.raises(DesignError, match="there are no rows"):
         plot_forest(Results(()))

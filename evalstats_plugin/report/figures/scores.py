@@ -289,7 +289,7 @@ _VALUES = {
 }  # fmt: skip
 """Values of rows that have a forest plot, and the labels of their axes."""
 
-_NAMES = ("model_b", "model", "item", "feature", "covariate", "item_model", "mask")
+_NAMES = ("model", "item", "feature", "covariate", "item_model", "mask")
 _GROUPS = ("task", "recipe")
 
 
