@@ -175,7 +175,8 @@ def fit_irt(
     zero
         What the scale of one ability is counted from. ``"items"``: 0 is the ability of a model that
         answers the average item right half of the time (halfway between chance and all right), and
-        1 is one logit on an item of root-mean-square discrimination; other models do not move it.
+        1 is one logit on an item of average discrimination (geometric mean); other models do not
+        move it.
         A model's name: 0 is its ability. ``"models"``: the estimator's own scale, on which the
         abilities of these models sum to 0 or are N(0, 1). A fit made before, the bank: this one is
         linked to its scale by the items that both have (`link`), with the error of that.

@@ -92,7 +92,7 @@ def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
     needs = any(row.items_needed for row in rows)
     limits = f"{percent(rows[0].confidence_level)} interval"
     needed = Column(
-        "Items needed", lambda r: f"{r.items_needed:,}" * bool(r.items_needed), right=True
+        "Items needed", lambda r: f"{r.items_needed:,}" if r.items_needed else "", right=True
     )
     return [
         Column("Task", "task", least=8),

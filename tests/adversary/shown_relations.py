@@ -60,7 +60,7 @@ def every_form_shows_the_numbers_of_its_row(e: Evaluation, folder: Path) -> None
     rows = es.intervals(read_results(e, folder), rng=0)
     for name, shown in (
         ("terminal", _printed(rows)),
-        ("Markdown", text.intervals_markdown(rows, "").splitlines()),
+        ("Markdown", text.INTERVALS.to_markdown(rows, "").splitlines()),
         ("Markdown of results", rows.to_markdown().splitlines()),
     ):
         found = [n for line in shown if "naive" not in line and (n := numbers_in(line))]
@@ -92,7 +92,7 @@ def every_form_shows_the_numbers_of_its_row(e: Evaluation, folder: Path) -> None
 
 def _printed(rows: Any) -> list[str]:
     file = StringIO()
-    text.print_intervals(rows, file, heading="", width=WIDE)
+    text.INTERVALS.print_table(rows, file, heading="", width=WIDE)
     return file.getvalue().partition("\nNotes")[0].splitlines()
 
 
@@ -104,7 +104,8 @@ def _same(name: str, row: Any, numbers: tuple[str | None, ...]) -> None:
 def _latex_cells(document: str) -> Iterator[list[str]]:
     for line in document.splitlines():
         if line.endswith(r"\\"):
-            yield [cell.strip() for cell in line.removesuffix(r"\\").split(" & ")]
+            cells = line.removesuffix(r"\\").replace("$-$", "-").split(" & ")
+            yield [cell.strip() for cell in cells]
 
 
 class _Cells(HTMLParser):

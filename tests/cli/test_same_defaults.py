@@ -43,7 +43,7 @@ SAME = {
         (es.power, PowerDesign, es.read), 13, {"items": "n_items", "epochs": "n_epochs"},
         {"design": ("paired", None)},
     ),
-    "pool": Same((es.pool, es.read), 8),
+    "pool": Same((es.pool, es.read), 8, apart={"family": (None, "bernoulli")}),
     "irt fit": Same((es.fit_irt, es.read), 9, apart={"item_model": (None, "2pl")}),
     "rank stats": Same((es.rank,), 4, {"method": "model"}),
     "rank models": Same((es.rank, es.read), 10, {"method": "model"}),

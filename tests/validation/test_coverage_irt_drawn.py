@@ -151,8 +151,16 @@ def test_intervals_hold_what_is_true_on_drawn_designs(item_model):
     rows = case(item_model)
     write(rows)
 
-    # Intervals of the 2PL do not hold on all designs, which docs/explanation/coverage.md says.
-    if item_model == "rasch":
-        for row in rows:
+    for row in rows:
+        if item_model == "rasch":
             assert row["mean"] >= 0.94, row
             assert row["first_percentile"] >= row["noise"] - 0.015, row
+        elif row["quantity"] in ("abilities", "differences"):
+            assert row["mean"] >= 0.93, row
+
+
+@pytest.mark.xfail(strict=True, reason="errors of items count the spread of items as known")
+def test_intervals_of_items_hold_what_is_true_on_drawn_designs():
+    rows = [r for r in case("2pl") if r["quantity"] in ("difficulties", "discriminations")]
+
+    assert min(row["mean"] for row in rows) >= 0.93, rows

@@ -26,7 +26,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import ORDERED_ZERO, OrderedOptions
 from evalstats_plugin.irt.model.fit import OrderedFit
-from evalstats_plugin.irt.model.scale import ZEROS
+from evalstats_plugin.irt.model.scale import ZEROS, average_discrimination
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 MOST_LEVELS = 20
@@ -84,7 +84,7 @@ def fit_ordered(
     ----------
     zero
         ``"items"``: 0 is where the average item's expected score is halfway between its lowest and
-        highest level, and 1 is a logit on an item of root-mean-square discrimination.
+        highest level, and 1 is a logit on an item of average discrimination.
         ``"models"``: abilities are N(0, 1). A model's name: 0 is its ability.
 
     Raises
@@ -344,7 +344,7 @@ class _Problem:
     def zero(self, point: FloatArray) -> tuple[float, float]:
         """Unit of the scale of the items, and the ability that is its zero."""
         items = self.items(point)
-        unit = float(np.sqrt(np.mean(np.concatenate([a for a, _ in items]) ** 2)))
+        unit = average_discrimination(np.concatenate([a for a, _ in items]))
 
         def above(theta: float) -> float:
             total = 0.0

@@ -2,7 +2,9 @@
 
 An item response model fixes abilities up to ``θ → A θ + B``. The scale reported is that of the
 items: 0 is where the average item is answered right halfway between chance and all right, and 1 is
-a logit on an item of root-mean-square discrimination. Other models do not move it.
+a logit on an item of average discrimination: the geometric mean, or where some items are answered
+right less often by more able models, the root mean square. Other models do not move it. Few models
+tell little of how discriminations vary, on which a mean square rests and a geometric mean does not.
 
 * `Zero`, `zero_of`: the ability of 0 and the length of 1 on any scale, from its items
 * `on_zero`: put a fit on the scale of its items, of its models or of one model
@@ -70,7 +72,7 @@ class Zero(NamedTuple):
 
 
 def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
-    """Ability at which the average item is right halfway, and root-mean-square discrimination.
+    """Ability at which the average item is right halfway, and the average discrimination.
 
     Where discriminations have either sign there may be several such abilities; the one nearest to
     where logits are smallest is taken, and that itself where there is none.
@@ -91,7 +93,7 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
     square = float(weights @ a**2)
     if not square > 0:
         return Zero(0.0, 1.0)
-    unit = float(np.sqrt(square / weights.sum()))
+    unit = average_discrimination(a, weights)
     middle, share = -float(weights @ (a * d)) / square, weights * (high - low)
 
     def above(z: float) -> float:
@@ -114,6 +116,18 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
             break
         z = fresh
     return Zero(middle + z / unit, unit)
+
+
+def average_discrimination(a: FloatArray, weights: FloatArray | float = 1.0) -> float:
+    """Average discrimination of the items that discriminate, each of the given weight."""
+    weights = weights * (a != 0)
+    if _is_positive(a):
+        return float(np.exp(weights @ np.log(np.where(a > 0, a, 1.0)) / weights.sum()))
+    return float(np.sqrt(weights @ a**2 / weights.sum()))
+
+
+def _is_positive(a: FloatArray) -> bool:
+    return bool((a >= 0).all())
 
 
 def _signs_change(above: Any) -> tuple[float, float] | None:
@@ -177,6 +191,7 @@ def on_zero(fit: IRTFit, zero: str, trials: FloatArray | None) -> IRTFit:
         known = (*ZEROS, *fit.models)
         raise SelectionError(no_such("zero", zero, known, few(list(known), 5)))
     at, unit = zero_of(Curves.of(fit))
+    unit *= _of_posterior(fit)
     found = rescaled(fit, Line(unit, -unit * at))
     away = 0.0 if zero == "items" else float(found.ability[fit.models.index(zero)])
     found = rescaled(found, Line(1.0, -away)) if away else found
@@ -193,6 +208,14 @@ def on_zero(fit: IRTFit, zero: str, trials: FloatArray | None) -> IRTFit:
         draws = _Lever.of(found, trials).moved(draws)
     covariance = counted_from_zero(found, trials, fit.ability_covariance)
     return replace(found, ability_covariance=covariance, ability_draws=draws)
+
+
+def _of_posterior(fit: IRTFit) -> float:
+    """Geometric mean of log-normal discriminations, over that of their posterior means."""
+    covariance, a = fit.item_covariance, fit.discrimination
+    if fit.estimator != "mml-items" or covariance is None or not _is_positive(a):
+        return 1.0
+    return float(np.exp(-np.log1p(covariance[:, 0, 0] / a**2).mean() / 2))
 
 
 def zero_used(fit: IRTFit) -> str:
@@ -314,7 +337,10 @@ class _Lever:
         gradient = np.zeros((2, len(a), 2))
         if steep > 0:
             gradient[0] = -np.stack([by_intercept * at, by_intercept], axis=1) / steep
-        gradient[1, :, 0] = a / max(float(a @ a), 1e-300)
+        if _is_positive(a):
+            gradient[1, :, 0] = np.divide(1.0, a, out=0 * a, where=a > 0) / max((a > 0).sum(), 1)
+        else:
+            gradient[1, :, 0] = a / float(a @ a)
         pulls = np.einsum("fmp,mpq->fmq", gradient, spread)
         own = np.einsum("fmp,gmp->fg", pulls, gradient)
         own[0, 0] += _of_population(fit, by_intercept * a / steep if steep > 0 else 0 * a)

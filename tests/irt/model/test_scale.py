@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
@@ -58,6 +58,7 @@ def test_zero_is_where_the_average_item_is_right_halfway():
     at, unit = zero_of(Curves(a, d, c, u))
 
     assert (a < 0).any()
+    assert zero_of(Curves(abs(a), d, c, u)).unit == pytest.approx(stats.gmean(abs(a)))
     right = c + (u - c) * special.expit(a * at + d)
     assert right.mean() == pytest.approx(((c + u) / 2).mean(), abs=1e-9)
     assert unit == pytest.approx(np.sqrt((a**2).mean()))
@@ -69,8 +70,13 @@ def test_a_fit_has_its_zero_and_unit():
     scores, _ = answers(8, seed=1)
     for options in ({}, {"guessing": 0.2}, {"options": MmlItemsOptions(signed=True)}):
         fit = fitted(scores, **options)
+        at, unit = zero_of(Curves.of(fit))
+        # Discriminations shown are posterior means; the unit is the mean of their logarithms.
+        own = fit.item_covariance[:, 0, 0] / fit.discrimination**2
+        unit *= np.exp(-np.log1p(own).mean() / 2)
 
-        assert zero_of(Curves.of(fit)) == pytest.approx((0, 1), abs=1e-9)
+        assert own.mean() > 0.01
+        assert (at, unit) == pytest.approx((0, 1), abs=1e-9)
         assert "0 is where the average item is answered right halfway" == fit.identification
 
 
