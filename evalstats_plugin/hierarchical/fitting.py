@@ -276,7 +276,8 @@ def _fit_formula(
     need_torch("formulas")
     from evalstats_plugin.hierarchical.engines.plates.fit import infer
 
-    formula, priors = asked[0].strip(), options.priors if options else {}
+    formula = asked[0].strip()
+    priors: Mapping[str, Prior] = options.priors if options else {}
     if options is not None and options.tails is not None:
         raise DesignError("effects of formulas are normal: leave out tails")
     made = compiled(formula, asked[1], counts, covariates, priors)

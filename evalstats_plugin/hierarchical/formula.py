@@ -275,7 +275,11 @@ def _around_zero(sd: str) -> Any:
 def _scale_prior(prior: Prior) -> Any:
     from torch import distributions as td
 
-    kinds = {"gamma": td.Gamma, "half-normal": td.HalfNormal, "lognormal": td.LogNormal}
+    kinds: dict[str, Any] = {
+        "gamma": td.Gamma,
+        "half-normal": td.HalfNormal,
+        "lognormal": td.LogNormal,
+    }
     return kinds[str(prior[0])](*(float(x) for x in prior[1:]))
 
 

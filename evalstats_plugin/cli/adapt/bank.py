@@ -33,7 +33,7 @@ from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.data.runs import ResponseSet
-    from evalstats_plugin.irt.model.fit import IRTFit
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
 _written = under("Bank")
@@ -127,7 +127,7 @@ def bank(run: Run, *, asked: Options) -> None:
     run.output.tell(f"calibrating {items} on {models}")
     with progress_on_work("calibrating", quiet=run.output.quiet):
         options = FactorOptions(dimensions=asked.dimensions or "auto")
-        fit = fit_irt(
+        fitted = fit_irt(
             matrix,
             item_model,
             asked.estimator,
@@ -136,6 +136,7 @@ def bank(run: Run, *, asked: Options) -> None:
             zero="models",
             options=options if item_model == "factor" else None,
         )
+        fit = cast("IRTFit | FactorFit", fitted)
         origin = _origin(responses)
         made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
         if recent:

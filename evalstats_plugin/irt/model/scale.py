@@ -118,12 +118,12 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
     return Zero(middle + z / unit, unit)
 
 
-def average_discrimination(a: FloatArray, weights: FloatArray | float = 1.0) -> float:
+def average_discrimination(a: FloatArray, weights: FloatArray | None = None) -> float:
     """Average discrimination of the items that discriminate, each of the given weight."""
-    weights = weights * (a != 0)
+    share = (a != 0).astype(np.float64) if weights is None else weights * (a != 0)
     if _is_positive(a):
-        return float(np.exp(weights @ np.log(np.where(a > 0, a, 1.0)) / weights.sum()))
-    return float(np.sqrt(weights @ a**2 / weights.sum()))
+        return float(np.exp(share @ np.log(np.where(a > 0, a, 1.0)) / share.sum()))
+    return float(np.sqrt(share @ a**2 / share.sum()))
 
 
 def _is_positive(a: FloatArray) -> bool:
