@@ -43,6 +43,9 @@ HALF = 0.5
 SAME = 1e-9
 """Differences no larger than this share of the largest are rounding errors: 0."""
 
+ROUNDING = 1e-14
+"""Means of no more than this share of the largest difference are rounding errors: 0."""
+
 NOWHERE = 1e-9
 """F without weight on either side: not 0, for the saddlepoint needs a range."""
 
@@ -418,7 +421,9 @@ class Differences(MeanDifferences):
         x, sizes = _complete(*self._read(part))
         scale = np.abs(x).max(axis=1, initial=0.0)
         n = np.full(len(x), float(x.shape[1])) if sizes is None else sizes.sum(axis=1)
-        self.estimate[part], self._n[part], self._scale[part] = x.sum(axis=1), n, scale
+        total = x.sum(axis=1)
+        self.estimate[part] = np.where(np.abs(total) <= ROUNDING * n * scale, 0.0, total)
+        self._n[part], self._scale[part] = n, scale
         unit = x / np.where(scale > 0, scale, 1.0)[:, None]
         far = distance(unit)
         if self._least is not None:

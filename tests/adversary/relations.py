@@ -258,12 +258,12 @@ def complement_mirrors_the_interval(e: Evaluation, _: Path) -> None:
 # Comparisons -------------------------------------------------------------------------------------
 
 
-def compared(e: Evaluation, **options: Any) -> list[Any]:
+def compared(e: Evaluation, *, bounded: bool = True, **options: Any) -> list[Any]:
     """Return all pairs of models compared, by name; empty where nothing can be compared."""
     from evalstats_plugin.errors import DesignError
 
     try:
-        return list(es.compare(responses_of(e), **{"rng": 0, **options}))
+        return list(es.compare(responses_of(e, bounded=bounded), **{"rng": 0, **options}))
     except DesignError:
         return []
 
@@ -319,8 +319,7 @@ def scale_by_ten_without_bounds(e: Evaluation, _: Path) -> None:
     """
     _, scale = only(e)
     other = rescaled(e, scale, lambda x: 10 * x)
-    tables = [list(es.compare(responses_of(one, bounded=False), rng=0)) for one in (e, other)]
-    _ten_times(*tables, cut=True)
+    _ten_times(*(compared(one, bounded=False) for one in (e, other)), cut=True)
 
 
 def _ten_times(before: list[Any], after: list[Any], *, cut: bool = False) -> None:

@@ -23,20 +23,11 @@ SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
 
 ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS}
 
-ENGINE = "differences of the size of rounding are 0"
-
-NOT_YET: Mapping[tuple[str, str], str] = {
-    **{("complement mirrors the pair", s): ENGINE for s in ("right", "error")},
-}
-"""Relations and families that fail today, and what has to come for them to hold."""
-
 
 def _cases() -> Iterator[Any]:
     for name, relation in ALL.items():
         for family in relation.families:
-            why = NOT_YET.get((name, family)) or NOT_YET.get((name, "*"))
-            marks = [pytest.mark.xfail(reason=why, raises=AssertionError)] if why else []
-            yield pytest.param(name, family, marks=marks, id=f"{name}-{family}" if family else name)
+            yield pytest.param(name, family, id=f"{name}-{family}" if family else name)
 
 
 def tried(
@@ -78,16 +69,11 @@ def test_relation(name: str, family: str) -> None:
 def test_a_broken_product_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each relation fails on a product that is wrong in the way that it is there to see."""
     relation = ALL[name]
-    held = [f for f in relation.families if not {(name, f), (name, "*")} & NOT_YET.keys()]
-    if not held:
-        pytest.skip("no family holds yet, so that a failure would show nothing")
     relation.breaks(monkeypatch)
     with pytest.raises(AssertionError):
-        tried(relation, held[0], examples=max(relation.examples, 20), shrink=False)
+        tried(relation, relation.families[0], examples=max(relation.examples, 20), shrink=False)
 
 
 def test_the_page_on_proof_names_every_relation() -> None:
-    """And what each of those that do not hold yet waits for."""
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "proof.md").read_text()
     assert [name for name in ALL if f"| {name} |" not in page] == []
-    assert [why for why in {*NOT_YET.values()} if why not in page] == []
