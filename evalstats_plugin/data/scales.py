@@ -152,19 +152,21 @@ def _with_weightings(responses: list[Responses]) -> list[Responses]:
     """
     if not any(g.weighting == "either" for r in responses for g in r.groups):
         return responses
-    seen: dict[tuple[str, ...], Weighting] = {}
+    weightings: dict[tuple[str, ...], Weighting] = {}
     for r in responses:
         for g in r.groups:
             if g.weighting != "either" and g.logged is not None:
-                seen.setdefault((g.name,), g.weighting)
-                seen.setdefault((g.name, r.measure.name), g.weighting)
+                weightings.setdefault((g.name,), g.weighting)
+                weightings.setdefault((g.name, r.measure.name), g.weighting)
     return [
         r if all(g.weighting != "either" for g in r.groups) else replace(
             r,
             groups=tuple(
                 replace(
                     g,
-                    weighting=seen.get((g.name, r.measure.name), seen.get((g.name,), "either")),
+                    weighting=weightings.get(
+                        (g.name, r.measure.name), weightings.get((g.name,), "either")
+                    ),
                 )
                 if g.weighting == "either"
                 else g
