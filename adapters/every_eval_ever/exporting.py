@@ -65,9 +65,11 @@ def write_folder(
     WriteError
         No response has a value, or a file cannot be written.
     """
-    known = get_args(Relationship)
-    if relationship not in known:
-        raise SelectionError(no_such("relationship", relationship, known, ", ".join(known)))
+    relationships = get_args(Relationship)
+    if relationship not in relationships:
+        raise SelectionError(
+            no_such("relationship", relationship, relationships, ", ".join(relationships))
+        )
     every = one_of_each(responses.responses)
     held = [r for r in every if _score(r) is not None]
     if not held:
@@ -211,8 +213,8 @@ def _result(r: Responses) -> dict[str, Any]:
 def _extra(r: Responses) -> str:
     """Return the fields that the schema lacks, as JSON text, because details must be texts."""
     n_items = len(r.item_ids) if r.scores.size else 0
-    known = {"model": r.model, "n_items": n_items, **metadata_of(r)}
-    return json.dumps(known, ensure_ascii=False)
+    metadata = {"model": r.model, "n_items": n_items, **metadata_of(r)}
+    return json.dumps(metadata, ensure_ascii=False)
 
 
 def _score(r: Responses) -> float | None:
@@ -220,8 +222,8 @@ def _score(r: Responses) -> float | None:
     if r.logged is not None:
         return r.logged if math.isfinite(r.logged) else None
     means = r.item_means if r.scores.size and r.aggregation == "mean" else r.scores.ravel()[:0]
-    there = means[~(means != means)]  # noqa: PLR0124 - NaN
-    mean = float(there.mean()) if len(there) else math.nan
+    observed = means[~(means != means)]  # noqa: PLR0124 - NaN
+    mean = float(observed.mean()) if len(observed) else math.nan
     return mean if math.isfinite(mean) else None
 
 
@@ -272,10 +274,10 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
 
 def _written(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which epochs are written, shape (M, R)."""
-    there = ~np.isnan(scores)
+    written = ~np.isnan(scores)
     if scores.shape[1]:
-        there[~there.any(axis=1), 0] = True
-    return there
+        written[~written.any(axis=1), 0] = True
+    return written
 
 
 def _best(r: Responses) -> float:

@@ -52,14 +52,14 @@ _OF_RUN = ("temperature", "top_p", "top_k", "max_tokens", "reasoning", "num_fews
 def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
     """Return aggregate files with their instances, and instance files without aggregate."""
     aggregates = [f.path for f in files if f.path.suffix == ".json" and is_aggregate(f)]
-    found: dict[Path, list[Path]] = {path: [] for path in aggregates}
+    logs: dict[Path, list[Path]] = {path: [] for path in aggregates}
     by_stem = {path.stem: path for path in aggregates}
     for file in (f for f in files if f.path.suffix == ".jsonl"):
         if aggregate := by_stem.get(_stem(file.path)):
-            found[aggregate].append(file.path)
+            logs[aggregate].append(file.path)
         elif is_instances(file):
-            found[file.path] = []
-    return found
+            logs[file.path] = []
+    return logs
 
 
 def is_aggregate(log: LogFile) -> bool:
@@ -89,24 +89,24 @@ def load_aggregate(log: LogFile) -> Json | None:
     """
     if not is_aggregate(log):
         return None
-    found = parse_json(log.read_bytes(), log.path)
-    if not isinstance(found, dict):
+    parsed = parse_json(log.read_bytes(), log.path)
+    if not isinstance(parsed, dict):
         return None
-    aggregate = cast("Json", found)
+    aggregate = cast("Json", parsed)
     _check(aggregate, log.path)
     return aggregate
 
 
-def _check(found: Json, path: Path) -> None:
-    check_version(found.get("schema_version"), str(path))
+def _check(aggregate: Json, path: Path) -> None:
+    check_version(aggregate.get("schema_version"), str(path))
     wanted = {"model_info": dict, "evaluation_results": list, "evaluation_id": str}
     for name, kind in wanted.items():
-        if not isinstance(found.get(name), kind):
+        if not isinstance(aggregate.get(name), kind):
             msg = f"{path} has no {name}, which the schema of Every Eval Ever asks for"
             raise LogError(msg)
-    if not isinstance(found["model_info"].get("id"), str):
+    if not isinstance(aggregate["model_info"].get("id"), str):
         raise LogError(f"{path} does not name its model (model_info.id)")
-    for number, result in enumerate(found["evaluation_results"], 1):
+    for number, result in enumerate(aggregate["evaluation_results"], 1):
         score = section(result, "score_details").get("score")
         if not is_number(score) or not isinstance(section(result).get("evaluation_name"), str):
             msg = (
@@ -118,14 +118,14 @@ def _check(found: Json, path: Path) -> None:
 
 def check_version(version: object, where: str) -> tuple[int, int]:
     """Return the version of the schema, such as ``(0, 3)``; raise `LogError` if not supported."""
-    found = _VERSION.search(str(version))
-    if found is None or f"{found[1]}.{found[2]}" not in READ:
+    match = _VERSION.search(str(version))
+    if match is None or f"{match[1]}.{match[2]}" not in READ:
         msg = (
             f"{where} is of schema version {version!r} of Every Eval Ever. Convert it to "
             f"{' or '.join(READ)} with that project's own tools."
         )
         raise LogError(msg)
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def instances_of(path: Path, found: Json) -> Path | None:
@@ -148,8 +148,8 @@ def aggregate_beside(instances: Path) -> Path | None:
     if by_name.is_file() and is_aggregate(LogFile(by_name)):
         return by_name
     for path in sorted(instances.parent.glob("*.json")):
-        found = load_aggregate(LogFile(path))
-        if found is not None and instances_of(path, found) == instances:
+        aggregate = load_aggregate(LogFile(path))
+        if aggregate is not None and instances_of(path, aggregate) == instances:
             return path
     return None
 

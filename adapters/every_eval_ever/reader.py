@@ -82,18 +82,18 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
             )
             raise LogError(msg)
         log = LogFile(beside)
-    found = load_aggregate(log)
-    if found is None:
+    aggregate = load_aggregate(log)
+    if aggregate is None:
         return None
     with reporting_damage(log.path):
-        return _Log(found, log.path, selection).responses()
+        return _Log(aggregate, log.path, selection).responses()
 
 
-def _is_annotated(found: Json, path: Path) -> bool | None:
+def _is_annotated(aggregate: Json, path: Path) -> bool | None:
     """Whether a result has our block; None without instances, of which one would be made."""
-    if any(block_of(each) is not None for each in found["evaluation_results"]):
+    if any(block_of(each) is not None for each in aggregate["evaluation_results"]):
         return True
-    return None if instances_of(path, found) is None else False
+    return None if instances_of(path, aggregate) is None else False
 
 
 Fields = dict[str, Any]
@@ -103,17 +103,19 @@ Fields = dict[str, Any]
 class _Log:
     """One aggregate file and its instances."""
 
-    def __init__(self, found: Json, path: Path, selection: Selection) -> None:
-        self.found = found
+    def __init__(self, aggregate: Json, path: Path, selection: Selection) -> None:
+        self.found = aggregate
         self.path = path
         self.selection = selection
-        self.results = logged_results(found)
+        self.results = logged_results(aggregate)
         self.source = Source(
             path=path,
             harness=HARNESS,
-            version=str(found["schema_version"]),
-            when=_when(found.get("evaluation_timestamp") or found.get("retrieved_timestamp")),
-            is_annotated=_is_annotated(found, path),
+            version=str(aggregate["schema_version"]),
+            when=_when(
+                aggregate.get("evaluation_timestamp") or aggregate.get("retrieved_timestamp")
+            ),
+            is_annotated=_is_annotated(aggregate, path),
         )
 
     def responses(self) -> list[Responses]:
@@ -317,11 +319,11 @@ def _hashes(column: Column, first: IntArray, library: Json | None) -> NDArray[An
 
     Each converter computes hashes in its own way, so only hashes of one converter are comparable.
     """
-    found = [column.hashes[k] for k in map(int, first)]
-    if None in found:
+    hashes = [column.hashes[k] for k in map(int, first)]
+    if None in hashes:
         return None
     prefix = "" if library is None else f"every_eval_ever {library.get('name')}:"
-    return np.asarray([prefix + str(text) for text in found])
+    return np.asarray([prefix + str(text) for text in hashes])
 
 
 def _compared(bare: Fields, column: Column) -> Fields:
@@ -387,7 +389,7 @@ def read_instances(path: Path, aggregate: Json) -> tuple[dict[Key, Column], bool
         A line is cut off, no JSON or no instance; it is of another model or evaluation than the
         aggregate file; or the number of lines differs from that in the aggregate file.
     """
-    found: dict[Key, Column] = {}
+    columns: dict[Key, Column] = {}
     lines, digest = 0, hashlib.sha256()
     for number, record in _records(path, digest.update):
         where = f"{path}: line {number}"
@@ -395,7 +397,7 @@ def read_instances(path: Path, aggregate: Json) -> tuple[dict[Key, Column], bool
         if number == 1:
             check_version(record.get("schema_version"), where)
             _check_same(record, aggregate, where)
-        _add(found, record, where)
+        _add(columns, record, where)
     about = section(aggregate, "detailed_evaluation_results")
     expected = about.get("total_rows")
     if isinstance(expected, int) and expected != lines:
@@ -407,7 +409,7 @@ def read_instances(path: Path, aggregate: Json) -> tuple[dict[Key, Column], bool
     if not lines:
         raise LogError(f"{path} is empty. Write one instance a line, or leave the file out.")
     checked = about.get("hash_algorithm") == "sha256" and bool(about.get("checksum"))
-    return found, checked and digest.hexdigest() != about["checksum"]
+    return columns, checked and digest.hexdigest() != about["checksum"]
 
 
 def _records(
@@ -438,10 +440,10 @@ def _check_same(record: Json, aggregate: Json, where: str) -> None:
             raise LogError(msg)
 
 
-def _add(found: dict[Key, Column], record: Json, where: str) -> None:
+def _add(columns: dict[Key, Column], record: Json, where: str) -> None:
     result_id = record.get("evaluation_result_id")
     key = Key(None if result_id is None else str(result_id), str(record.get("evaluation_name")))
-    column = found.setdefault(key, Column())
+    column = columns.setdefault(key, Column())
     metadata = section(record, "metadata")
     score = section(record, "evaluation").get("score")
     if score is None or not is_number(score):
@@ -497,9 +499,9 @@ def mean_of(column: Column) -> float:
     """Return the mean over items of the means over their epochs; NaN without a score."""
     scores = np.asarray(column.scores)
     items = np.unique(np.asarray(column.ids), return_inverse=True)[1]
-    there = ~np.isnan(scores)
-    counts = np.bincount(items[there], minlength=int(items.max()) + 1)
-    sums = np.bincount(items[there], weights=scores[there], minlength=len(counts))
+    observed = ~np.isnan(scores)
+    counts = np.bincount(items[observed], minlength=int(items.max()) + 1)
+    sums = np.bincount(items[observed], weights=scores[observed], minlength=len(counts))
     means = sums[counts > 0] / counts[counts > 0]
     return float(means.mean()) if len(means) else math.nan
 

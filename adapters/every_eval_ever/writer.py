@@ -62,8 +62,8 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         msg = f"{path}: instances are never changed, annotate the aggregate file beside it"
         raise LogError(msg)
     read = revision(path)
-    found = load_aggregate(LogFile(path))
-    if found is None:
+    aggregate = load_aggregate(LogFile(path))
+    if aggregate is None:
         return None
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
         msg = (
@@ -76,10 +76,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     with reporting_damage(path):
         text = stripped(content[len(bom) :].decode())
     if annotation is not None:
-        if check_version(found["schema_version"], str(path)) < check_version(WRITTEN, ""):
+        if check_version(aggregate["schema_version"], str(path)) < check_version(WRITTEN, ""):
             msg = (
-                f"{path} is of schema version {found['schema_version']!r}, which has no place for "
-                f"this uncertainty. Convert it to {WRITTEN} first."
+                f"{path} is of schema version {aggregate['schema_version']!r}, which has no place "
+                f"for this uncertainty. Convert it to {WRITTEN} first."
             )
             raise LogError(msg)
         text = _annotated(text, path, annotation)
@@ -212,8 +212,8 @@ def entries(text: str, start: int) -> Iterator[Span]:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def _after_comma(text: str, at: int) -> int:

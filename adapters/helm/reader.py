@@ -99,11 +99,11 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     has_items = _holds(log, _OF_INSTANCES)
     if not _LIST.match(log.head) or not (has_items or _holds(log, _OF_VALUES)):
         return None
-    found = parse_json(log.read_bytes(), log.path)
+    parsed = parse_json(log.read_bytes(), log.path)
     with reporting_damage(log.path):
-        values: list[Json] = found if not has_items else _beside(log.path, _VALUES) or []
+        values: list[Json] = parsed if not has_items else _beside(log.path, _VALUES) or []
         logged = {_key(stat): _mean(stat) for stat in values}
-        return list(_Run(log.path, found if has_items else [], logged, selection).responses())
+        return list(_Run(log.path, parsed if has_items else [], logged, selection).responses())
 
 
 def _beside(path: Path, name: str) -> Any:
@@ -157,9 +157,11 @@ class _Run:
             raise LogError(msg)
         self.model, self.task = printable_name(str(model)), printable_name(_MODEL.sub("", name))
         deployment = adapter.get("model_deployment")
-        known = {PER_TASK + key: adapter[key] for key in _SETTINGS if adapter.get(key) is not None}
-        known |= {"deployment": deployment} if deployment not in (None, model) else {}
-        self.settings = tuple(sorted((key, printable_name(str(v))) for key, v in known.items()))
+        settings = {
+            PER_TASK + key: adapter[key] for key in _SETTINGS if adapter.get(key) is not None
+        }
+        settings |= {"deployment": deployment} if deployment not in (None, model) else {}
+        self.settings = tuple(sorted((key, printable_name(str(v))) for key, v in settings.items()))
         self.scores, self.again = _scores(instances)
 
     def responses(self) -> Iterator[Responses]:
@@ -182,7 +184,7 @@ class _Run:
     def _items(self) -> dict[str, _Item]:
         """Return the questions and prompts by id and perturbation, where the run's state is."""
         state: Json = _beside(self.path, _STATE) or {}
-        found: dict[str, _Item] = {}
+        items: dict[str, _Item] = {}
         for request in state.get("request_states") or ():
             asked = request["instance"]
             answers = [json.dumps(r["output"]) for r in asked.get("references") or ()]
@@ -190,8 +192,8 @@ class _Run:
             sent = request.get("request", {})
             prompt = _hash([sent.get("prompt"), sent.get("messages")])
             # Of several trials and choices the first one counts.
-            found.setdefault(str(asked.get("id")), _Item(question, prompt))
-        return found
+            items.setdefault(str(asked.get("id")), _Item(question, prompt))
+        return items
 
     def _repeated(self, key: _Key) -> Iterator[str]:
         if n := self.again[key]:
@@ -218,9 +220,9 @@ class _Run:
             np.array([trials.index(trial) for _, trial in rows]),
             np.array(list(rows.values())),
         )
-        known = [items.get(item) for item in ids]
+        held = [items.get(item) for item in ids]
         questions, prompts = (
-            _hashes([None if each is None else each[part] for each in known]) for part in (0, 1)
+            _hashes([None if each is None else each[part] for each in held]) for part in (0, 1)
         )
         return Responses(
             **base,
@@ -240,22 +242,22 @@ def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Ke
     ValueError
         An instance has two different scores by one name.
     """
-    found: dict[_Key, _Scores] = {}
+    by_key: dict[_Key, _Scores] = {}
     again: Counter[_Key] = Counter()
     for instance in instances:
         where = printable_name(str(instance["instance_id"])), int(instance["train_trial_index"])
         for stat in instance["stats"]:
             key, score = _key(stat), _mean(stat)
-            scores = found.setdefault(key, {})
+            scores = by_key.setdefault(key, {})
             again[key] += where in scores
-            known = scores.get(where, math.nan)
+            earlier = scores.get(where, math.nan)
             # HELM warns of two metrics by one name, and goes on.
-            both = not math.isnan(known + score)
-            if both and known != score and not _NO_SCORES.match(key.metric):
+            both = not math.isnan(earlier + score)
+            if both and earlier != score and not _NO_SCORES.match(key.metric):
                 msg = f"instance {where[0]!r} has two scores {key.metric} in one trial"
                 raise ValueError(msg)
-            scores[where] = score if math.isnan(known) else known
-    return found, again
+            scores[where] = score if math.isnan(earlier) else earlier
+    return by_key, again
 
 
 def _label(key: _Key, every: Sequence[_Key]) -> str:
@@ -288,5 +290,5 @@ def _hash(asked: object) -> bytes | None:
     return None if hidden else hashlib.sha256(text.encode()).hexdigest()[:16].encode()
 
 
-def _hashes(found: Sequence[bytes | None]) -> NDArray[Any] | None:
-    return None if None in found else np.asarray(found)
+def _hashes(hashes: Sequence[bytes | None]) -> NDArray[Any] | None:
+    return None if None in hashes else np.asarray(hashes)

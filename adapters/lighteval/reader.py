@@ -69,9 +69,9 @@ def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
     """Return results files with details of their folder, and details without results."""
     results = [f.path for f in files if is_results(f)]
     details = [f.path for f in files if _DETAILS.fullmatch(f.path.name)]
-    found = {path: [d for d in details if _stamp(path) == _stamp(d)] for path in results}
+    logs = {path: [d for d in details if _stamp(path) == _stamp(d)] for path in results}
     strays = [d for d in details if _results_of(d) is None]
-    return found | {path: [] for path in strays}
+    return logs | {path: [] for path in strays}
 
 
 def is_results(log: LogFile) -> bool:
@@ -83,8 +83,8 @@ def is_results(log: LogFile) -> bool:
 
 def _stamp(path: Path) -> str:
     """Return the time in a name, written alike: some systems have no colons in names."""
-    found = _DETAILS.fullmatch(path.name)
-    stamp = found["stamp"] if found else next(iter(_STAMPED.findall(path.name)), "")
+    match = _DETAILS.fullmatch(path.name)
+    stamp = match["stamp"] if match else next(iter(_STAMPED.findall(path.name)), "")
     return stamp.replace(":", "-")
 
 
@@ -111,14 +111,14 @@ def _details_of(results: Path) -> dict[str, Path]:
         at = len(parts) - 1 - parts[::-1].index("results")
         model = Path(*parts[:at], "details", *parts[at + 1 :])
         folders += [model, *(sorted(p for p in model.glob("*") if p.is_dir()))]
-    found: dict[str, Path] = {}
+    by_task: dict[str, Path] = {}
     for path in (path for folder in folders for path in sorted(folder.glob("details_*.parquet"))):
         name = _DETAILS.fullmatch(path.name)
         if name and _stamp(path) == _stamp(results):
-            other = found.setdefault(_plain(name["task"]), path)
+            other = by_task.setdefault(_plain(name["task"]), path)
             if other != path:
                 raise LogError(f"{other} and {path} are details of one task and run: keep one")
-    return found
+    return by_task
 
 
 def _named(task: str) -> tuple[str, str]:
@@ -130,8 +130,8 @@ def _named(task: str) -> tuple[str, str]:
     >>> _named("leaderboard|arc:challenge|25"), _named("lighteval:gsm8k:5"), _named("gsm8k|0")
     (('arc:challenge', '25'), ('gsm8k', '5'), ('gsm8k', '0'))
     """
-    found = _NAMED.fullmatch(task)
-    return (found["name"], found["shots"] or "") if found else (task, "")
+    match = _NAMED.fullmatch(task)
+    return (match["name"], match["shots"] or "") if match else (task, "")
 
 
 def _plain(task: str) -> str:
@@ -152,17 +152,17 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
         task = ""
     else:
         return None
-    found = parse_json(log.read_bytes(), log.path)
+    parsed = parse_json(log.read_bytes(), log.path)
     with reporting_damage(log.path):
-        return list(_Run(found, log.path, selection).responses(task))
+        return list(_Run(parsed, log.path, selection).responses(task))
 
 
 class _Run:
     """One results file and its details."""
 
-    def __init__(self, found: Json, path: Path, selection: Selection) -> None:
-        self.found, self.path, self.selection = found, path, selection
-        general: Json = found["config_general"]
+    def __init__(self, parsed: Json, path: Path, selection: Selection) -> None:
+        self.found, self.path, self.selection = parsed, path, selection
+        general: Json = parsed["config_general"]
         config = _object(general.get("model_config"))
         name = general.get("model_name") or config.get("model_name") or selection.model_name
         if not name:
@@ -195,8 +195,10 @@ class _Run:
         config = self._config(task)
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
-        found = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
-        about: dict[str, Any] = {key: _of_metric(value, metric) for key, value in found.items()}
+        definition = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
+        about: dict[str, Any] = {
+            key: _of_metric(value, metric) for key, value in definition.items()
+        }
         original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
         is_part = (
             isinstance(original, int) and isinstance(effective, int) and 0 < effective < original
@@ -312,14 +314,14 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
     n = table.num_rows
     if scores is not None:
         each = [_object(v) for v in columns[scores]]
-        listed = list(dict.fromkeys(name for one in each for name in one))
+        listed = list(dict.fromkeys(name for row in each for name in row))
         asked_for = [m for m in listed if metrics is None or m in metrics]
-        found: dict[str, list[Any]] = {m: [one.get(m) for one in each] for m in asked_for}
+        by_metric: dict[str, list[Any]] = {m: [row.get(m) for row in each] for m in asked_for}
     else:
-        found = {m: columns[m] for m in flat}
-    if not found and metrics is None:
+        by_metric = {m: columns[m] for m in flat}
+    if not by_metric and metrics is None:
         raise LogError(f"{path} has no column of scores ({', '.join(_SCORES)})")
-    numbers = {m: np.array([_score(v) for v in values]) for m, values in found.items()}
+    numbers = {m: np.array([_score(v) for v in values]) for m, values in by_metric.items()}
     asked = columns.get(docs) if docs else None
     nothing: list[Any] = [None] * n
     questions = [_question(doc) for doc in asked] if asked else columns.get(_QUESTION, nothing)
@@ -333,8 +335,8 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
 
 def _question(doc: Any) -> Any:
     """Return what was asked, as far as it does not depend on the model."""
-    found = _object(doc)
-    return None if found.get("query") is None else [found["query"], found.get("choices")]
+    fields = _object(doc)
+    return None if fields.get("query") is None else [fields["query"], fields.get("choices")]
 
 
 def _value(value: Any) -> Any:

@@ -44,11 +44,11 @@ def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     read = layout.samples_of(log)
     if read is None:
         return None
-    data, found = read
+    data, by_task = read
     model = model_identity(data)[0] if data else None
     made: list[Contests] = []
     refused: list[SelectionError] = []
-    for task, samples in found.items():
+    for task, samples in by_task.items():
         try:
             made.append(_of_task(samples, columns, model, task))
         except SelectionError as error:

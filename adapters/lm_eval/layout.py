@@ -60,9 +60,9 @@ def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
             samples.setdefault(name["stamp"], []).append(path)
         elif _OLD_SAMPLES_NAME.fullmatch(path.name):
             samples.setdefault("", []).append(path)
-    found = {log: samples.get(stamp_of(log), []) for log in logs}
+    by_log = {log: samples.get(stamp_of(log), []) for log in logs}
     strays = [path for stamp in {*samples} - {"", *map(stamp_of, logs)} for path in samples[stamp]]
-    return found | {path: [] for path in strays}
+    return by_log | {path: [] for path in strays}
 
 
 def looks_like_results(log: LogFile) -> bool:
@@ -235,8 +235,8 @@ def stderr_key(key: str) -> str:
 
 def stamp_of(path: Path) -> str:
     """Return the time in a results file's name, which its samples files share; "" if none."""
-    found = _ENDS_IN_STAMP.search(path.name) or _LMMS_RESULTS.fullmatch(path.name)
-    return found.group(1) if found else ""
+    match = _ENDS_IN_STAMP.search(path.name) or _LMMS_RESULTS.fullmatch(path.name)
+    return match.group(1) if match else ""
 
 
 def stamp_of_samples(path: Path) -> str:

@@ -104,9 +104,9 @@ def read_results(
     data: Mapping[str, Any], path: Path, selection: Selection, *, is_annotated: bool = False
 ) -> list[Responses]:
     """Read results, from a file or in memory; they may contain the samples."""
-    found = _Run(data, path, selection, is_annotated=is_annotated).responses()
+    responses = _Run(data, path, selection, is_annotated=is_annotated).responses()
     record = layout.section(data, RECORD)
-    return [with_prediction(r, record) for r in found] if record else found
+    return [with_prediction(r, record) for r in responses] if record else responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class _Logged:
     @property
     def is_altered(self) -> bool:
         """Whether the samples are not those that the run logged: cut off, edited, reordered."""
-        found = self.samples.checksum
-        return bool(found and self.checksum) and found != self.checksum
+        checksum = self.samples.checksum
+        return bool(checksum and self.checksum) and checksum != self.checksum
 
     def notes(self, n: int, value: float | None) -> tuple[str, ...]:
         """Say what is wrong where a filter has so many items."""
@@ -208,9 +208,9 @@ class _Run:
             notes = {m.key: (note,) for m in metrics if m.filter in choosing}
         else:
             notes = {}
-        found = [self._of_metric(m, logged, *notes.get(m.key, ())) for m in metrics]
+        responses = [self._of_metric(m, logged, *notes.get(m.key, ())) for m in metrics]
         scored = several and self.selection.repeats
-        yield from self._with_repeats(task, found) if scored else found
+        yield from self._with_repeats(task, responses) if scored else responses
         yield from self._repeats(task, logged, {m.key for m in metrics})
 
     def _logged(self, task: str, *, likelihoods: bool) -> _Logged | None:
@@ -247,7 +247,7 @@ class _Run:
         """Return what is known of a filter's items, and notes on their clusters, made once."""
         if m.filter not in logged.items:
             column = logged.samples.by_filter[m.filter]
-            known: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "item_ids": np.asarray(column.doc_ids),
                 "item_hashes": _as_hashes(column.doc_hashes),
                 "provenance": self._provenance(
@@ -256,8 +256,8 @@ class _Run:
             }
             field, notes = self._cluster_field(m.task), ()
             if field is not None:
-                known["clusters"], notes = as_clusters(column.clusters, field)
-            logged.items[m.filter] = known, notes
+                fields["clusters"], notes = as_clusters(column.clusters, field)
+            logged.items[m.filter] = fields, notes
         return logged.items[m.filter]
 
     def _provenance(
@@ -315,35 +315,35 @@ class _Run:
 
     def _of_metric(self, m: _Metric, logged: _Logged | None, *more: str) -> Responses:
         """Read one metric of a task; ``more`` are notes that come after its own."""
-        known = self._known(m)
-        measure: Measure = known["measure"]
+        fields = self._known(m)
+        measure: Measure = fields["measure"]
         if measure.aggregation == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
             unscored: dict[str, Any] = {
-                **known, "logged": None, "logged_std_error": None, "notes": (note,)
+                **fields, "logged": None, "logged_std_error": None, "notes": (note,)
             }  # fmt: skip
             return Responses(**unscored)
         if logged is None:
-            notes = (self._why_no_samples(m.task), *_doubts(m, known), *more)
-            return Responses(**known, notes=notes)
+            notes = (self._why_no_samples(m.task), *_doubts(m, fields), *more)
+            return Responses(**fields, notes=notes)
         column = logged.samples.by_filter.get(m.filter)
         values = column.values.get(m.name) if column else None
         if column is None or values is None:
             n = len(column.doc_ids) if column else 0
-            notes = logged.notes(n, known["logged"]) or (
+            notes = logged.notes(n, fields["logged"]) or (
                 f"not among the samples of filter {m.filter!r}",
             )
-            known["provenance"] = self._provenance(m.task, logged)
-            known["measure"] = replace(measure, n_cut=logged.n_items - n)
-            return Responses(**known, notes=(*notes, *_doubts(m, known), *more))
+            fields["provenance"] = self._provenance(m.task, logged)
+            fields["measure"] = replace(measure, n_cut=logged.n_items - n)
+            return Responses(**fields, notes=(*notes, *_doubts(m, fields), *more))
         items, about_items = self._items(m, logged)
-        known["chance"] = column.chance(m.name)
-        known["measure"] = replace(measure, n_cut=logged.n_items - len(column.doc_ids))
-        about = logged.notes(len(column.doc_ids), known["logged"])
-        found = _with_values(known | items, values)
-        notes = (*about, *found.get("notes", ()), *about_items, *more)
-        noted: dict[str, Any] = {**found, "notes": notes}
+        fields["chance"] = column.chance(m.name)
+        fields["measure"] = replace(measure, n_cut=logged.n_items - len(column.doc_ids))
+        about = logged.notes(len(column.doc_ids), fields["logged"])
+        merged = _with_values(fields | items, values)
+        notes = (*about, *merged.get("notes", ()), *about_items, *more)
+        noted: dict[str, Any] = {**merged, "notes": notes}
         return Responses(**noted)
 
     def _why_no_samples(self, task: str) -> str:
@@ -352,15 +352,15 @@ class _Run:
         missing = layout.samples_path(self.path, task, self.data).name
         return f"samples were logged, but {missing} is not there"
 
-    def _with_repeats(self, task: str, found: list[Responses]) -> list[Responses]:
+    def _with_repeats(self, task: str, responses: list[Responses]) -> list[Responses]:
         """Add the scores of each repeat to responses of which the filter kept one, or a vote."""
-        if not any(len(r.item_ids) for r in found):
-            return found
+        if not any(len(r.item_ids) for r in responses):
+            return responses
         from evalstats_plugin.adapters.lm_eval.replay.repeats import with_repeats
 
         inside = layout.section(self.data, "samples").get(task)
         records = inside or read_records(layout.samples_path(self.path, task, self.data))
-        return with_repeats(found, task, self.data, records)
+        return with_repeats(responses, task, self.data, records)
 
     def _choosing_filters(self, task: str) -> set[str]:
         """Return the filters that leave one answer of the repeats of an item."""
@@ -374,7 +374,7 @@ class _Run:
             if step.get("function") in ("take_first", "majority_vote")
         }
 
-    def _repeats(self, task: str, logged: _Logged | None, known: set[str]) -> Iterator[Responses]:
+    def _repeats(self, task: str, logged: _Logged | None, keys: set[str]) -> Iterator[Responses]:
         """Yield the scores of each repeat (0.5), for metrics without a logged value."""
         if logged is None:
             return
@@ -384,7 +384,7 @@ class _Run:
                 scores = repeat_scores(rows)
                 names = (m.task, *self.tree.groups_around(m.task))
                 wanted = self.selection.wants_metric(m.key, *names)
-                if m.key in known or scores is None or not wanted:
+                if m.key in keys or scores is None or not wanted:
                     continue
                 items, about_items = self._items(m, logged)
                 notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
@@ -421,9 +421,9 @@ class _Stray(_Run):
             for metric in column.values
             if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key, self.task)
         ]
-        found = [self._of_metric(m, logged) for m in metrics]
-        found += self._repeats(self.task, logged, {m.key for m in metrics})
-        return [replace(r, notes=(*r.notes, note)) for r in found]
+        scored = [self._of_metric(m, logged) for m in metrics]
+        scored += self._repeats(self.task, logged, {m.key for m in metrics})
+        return [replace(r, notes=(*r.notes, note)) for r in scored]
 
 
 def _as_hashes(texts: Sequence[str | None], width: int | None = None) -> NDArray[Any] | None:
@@ -433,50 +433,50 @@ def _as_hashes(texts: Sequence[str | None], width: int | None = None) -> NDArray
     return np.asarray([str(t)[:width].encode(errors="surrogatepass") for t in texts], dtype="S")
 
 
-def _doubts(m: _Metric, known: Mapping[str, Any]) -> tuple[str, ...]:
+def _doubts(m: _Metric, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a note where a value and its standard error contradict each other."""
-    if known["measure"].aggregation != "mean":
+    if fields["measure"].aggregation != "mean":
         return ()
-    n = known["logged_n"] or 0
-    problem = contradiction(m.name, known["logged"], known["logged_std_error"], int(n))
+    n = fields["logged_n"] or 0
+    problem = contradiction(m.name, fields["logged"], fields["logged_std_error"], int(n))
     return (f"mismatch: {problem}",) if problem else ()
 
 
-def _with_values(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+def _with_values(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
     """Return fields with the values of items, compared with the logged ones if all are there."""
-    measure: Measure = known["measure"]
+    measure: Measure = fields["measure"]
     aggregation, is_whole = measure.aggregation, not measure.n_cut
     if aggregation in ("weighted_perplexity", "bits_per_byte"):
         pairs = as_pairs(values)
         if pairs is not None:
-            return {**known, "scores": pairs[:, :1], "weights": pairs[:, 1]}
-    found = dict(known)
+            return {**fields, "scores": pairs[:, :1], "weights": pairs[:, 1]}
+    whole = dict(fields)
     scores = as_scores(values)
     if scores is None and aggregation == BRIER:
         scores = brier_scores(values)
         # lm-eval's own aggregation is their mean.
         aggregation, measure = "mean", measure.on(Scale(0.0, 2.0), "registry")
-    without = {k: v for k, v in known.items() if k not in ("item_ids", "item_hashes", "clusters")}
+    without = {k: v for k, v in fields.items() if k not in ("item_ids", "item_hashes", "clusters")}
     if scores is None:
-        answered = with_answers(known, values)
+        answered = with_answers(fields, values)
         if answered is not None:
             return answered
         note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
         other = "other" if aggregation == "mean" else aggregation
         return {**without, "measure": replace(measure, aggregation=other), "notes": (note,)}
     # Other aggregations have a bootstrap standard error, or none.
-    stderr = known["logged_std_error"] if aggregation == "mean" else None
-    problem = disagreement(scores, known["logged"], stderr) if is_whole else None
+    stderr = fields["logged_std_error"] if aggregation == "mean" else None
+    problem = disagreement(scores, fields["logged"], stderr) if is_whole else None
     if aggregation not in ("mean", "nanmean", "perplexity"):
         # The task's own function: taken for a mean if its value is the mean.
-        if problem or known["logged"] is None or not is_whole:
+        if problem or fields["logged"] is None or not is_whole:
             note = f"not averaged: its aggregation ({aggregation}) is not a mean"
             return {**without, "notes": (note,)}
         aggregation = "mean"
     notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
     aggregation = "mean" if aggregation == "nanmean" else aggregation
-    found["measure"] = replace(measure, aggregation=aggregation)
-    return {**found, "scores": scores[:, None], "notes": notes}
+    whole["measure"] = replace(measure, aggregation=aggregation)
+    return {**whole, "scores": scores[:, None], "notes": notes}
 
 
 def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
@@ -485,15 +485,15 @@ def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, A
     measure: Measure = known["measure"]
     if pairs is None or measure.aggregation not in (*NAMES, "custom"):
         return None
-    found: dict[str, Any] = {**known, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
+    paired: dict[str, Any] = {**known, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
     if measure.aggregation in NAMES:
-        return found
-    name = recognise(Responses(**found))
+        return paired
+    name = recognise(Responses(**paired))
     if name is None:
         return None
     note = f"its aggregation gives what {name} gives, and is taken for it"
     measure = replace(measure, aggregation=name)
-    return {**found, "measure": measure, "notes": (*known.get("notes", ()), note)}
+    return {**paired, "measure": measure, "notes": (*known.get("notes", ()), note)}
 
 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:

@@ -98,11 +98,11 @@ def saved_by(tracker: Any) -> Path | None:
         return None
     path = Path(output)
     if path.suffix == ".json":
-        found = path.with_name(f"{path.stem}_{when}.json")
+        saved = path.with_name(f"{path.stem}_{when}.json")
     else:
         config = getattr(tracker, "general_config_tracker", None)
-        found = path / str(getattr(config, "model_name_sanitized", "")) / f"results_{when}.json"
-    return found if found.is_file() else None
+        saved = path / str(getattr(config, "model_name_sanitized", "")) / f"results_{when}.json"
+    return saved if saved.is_file() else None
 
 
 def _annotate(saved: Saved) -> None:
@@ -112,13 +112,13 @@ def _annotate(saved: Saved) -> None:
             import evalstats_plugin
 
             evalstats_plugin.annotate(path, in_place=True)
-            found = _intervals_in(path)
+            intervals = _intervals_in(path)
         # The user's run is worth more than our annotation: no error may pass.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             why = str(error) or type(error).__name__
             _print_error(f"{path} is as lm-eval wrote it: not annotated ({why})")
         else:
-            _print_error("\n  ".join([f"annotated {path}", *found]))
+            _print_error("\n  ".join([f"annotated {path}", *intervals]))
     if saved.missing:
         _print_error(
             "lm-eval wrote no results file, so nothing is annotated (is --output_path given?)"

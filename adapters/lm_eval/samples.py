@@ -241,7 +241,7 @@ def collect(
     choices: bool = False,
 ) -> Samples:
     """Group records (line number, item id, sample) by filter, each item once per filter."""
-    found: dict[str, FilterSamples] = {}
+    by_filter: dict[str, FilterSamples] = {}
     n_lines: dict[Any, int] = {}
     digest, complete = hashlib.sha256(), True
     number, record = 0, dict[str, Any]()
@@ -258,9 +258,9 @@ def collect(
                         f"({', '.join(filters)}); two runs may have been appended to one file"
                     )
                 name = filters[nth]
-            samples = found.get(name)
+            samples = by_filter.get(name)
             if samples is None:
-                samples = found[name] = FilterSamples()
+                samples = by_filter[name] = FilterSamples()
             if doc_id in samples.seen:
                 raise LogError(
                     f"{where}: line {number} repeats item {doc_id} under filter {name!r}; "
@@ -284,12 +284,12 @@ def collect(
             f"{where}: line {number} is not a sample as lm-eval logs it ({shown or 'no fields'}): "
             "it needs an id, the name of a filter, a list of metrics and an object of scores"
         ) from error
-    for samples in found.values():
+    for samples in by_filter.values():
         samples.finish()
         _check_names(samples, where)
-    if wrong := [name for name in found if not isinstance(name, str)]:
+    if wrong := [name for name in by_filter if not isinstance(name, str)]:
         raise LogError(f"{where}: filter {wrong[0]!r:.40} is not a name")
-    return Samples(found, digest.hexdigest() if complete and found else "")
+    return Samples(by_filter, digest.hexdigest() if complete and by_filter else "")
 
 
 def _check_names(samples: FilterSamples, where: str) -> None:
@@ -302,8 +302,8 @@ def _check_names(samples: FilterSamples, where: str) -> None:
         wrong = set(map(type, values)) - kinds
         texts = [value for value in values if isinstance(value, str)]
         if wrong:
-            found = next(value for value in values if type(value) in wrong)
-            raise LogError(f"{where}: {what} {found!r:.40} is neither a text nor a whole number")
+            example = next(value for value in values if type(value) in wrong)
+            raise LogError(f"{where}: {what} {example!r:.40} is neither a text nor a whole number")
         if texts and max(map(len, texts)) > MAX_NAME:
             msg = f"{where}: {what} has {max(map(len, texts))} characters, which is no name"
             raise LogError(msg)
@@ -490,10 +490,10 @@ def repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
         return None
     scores = np.full((len(rows), width), np.nan)
     for i, row in enumerate(rows):
-        one = as_scores(row or [])
-        if one is None:
+        row_scores = as_scores(row or [])
+        if row_scores is None:
             return None
-        scores[i, : len(one)] = one
+        scores[i, : len(row_scores)] = row_scores
     return scores if width else None
 
 
@@ -656,8 +656,8 @@ class Tree:
         if len(fits) > 1:
             logged = self.results.get(group, {})
             others = [k for k in logged if k != key and not k.partition(",")[0].endswith("_stderr")]
-            found = [self._fits(group, other) for other in others]
-            alone = [each for each in found if not isinstance(each, str) and len(each) == 1]
+            of_others = [self._fits(group, other) for other in others]
+            alone = [each for each in of_others if not isinstance(each, str) and len(each) == 1]
             fits = alone[0] if alone else fits
         return (fits[0] if len(fits) == 1 else "either"), ()
 
@@ -676,9 +676,9 @@ class Tree:
             return ("micro",)  # up to 0.4.2 the numbers of items are not logged
         micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
         macro = sum(values) / len(values)
-        known: dict[Literal["micro", "macro"], float] = {"micro": micro, "macro": macro}
+        means: dict[Literal["micro", "macro"], float] = {"micro": micro, "macro": macro}
         fits: list[Literal["micro", "macro"]] = [
-            name for name, value in known.items() if same(value, logged)
+            name for name, value in means.items() if same(value, logged)
         ]
         return fits or (
             f"mismatch: the log has value {logged:.6g} where its tasks give {micro:.6g} weighted "
@@ -721,8 +721,8 @@ def _requests(record: Mapping[str, Any]) -> list[list[Any]]:
     logged = record.get("arguments")
     every: Any = cast("Any", logged).values() if isinstance(logged, dict) else logged
     parts: list[Any] = list(every) if isinstance(logged, list | dict) else []
-    found: list[Any] = [list(p.values()) if isinstance(p, dict) else p for p in parts]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    return [cast("list[Any]", p) for p in found if isinstance(p, list) and p]
+    requests: list[Any] = [list(p.values()) if isinstance(p, dict) else p for p in parts]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return [cast("list[Any]", p) for p in requests if isinstance(p, list) and p]
 
 
 def _choices(requests: Sequence[Sequence[Any]]) -> list[str]:
@@ -740,13 +740,13 @@ def _chosen(record: Mapping[str, Any], choices: Sequence[str]) -> str:
     """Return the most likely choice, and the most likely by length where that is scored too."""
     try:
         logged = np.array([float(r[0]) for r in record["filtered_resps"][: len(choices)]])
-        found = {"acc": choices[int(logged.argmax())].strip()}
+        chosen = {"acc": choices[int(logged.argmax())].strip()}
         if "acc_norm" in record:
             lengths = np.array([max(len(choice), 1) for choice in choices])
-            found["acc_norm"] = choices[int((logged / lengths).argmax())].strip()
+            chosen["acc_norm"] = choices[int((logged / lengths).argmax())].strip()
     except (TypeError, ValueError, IndexError, KeyError):
         return _shown(record.get("filtered_resps"))
-    return together(found)
+    return together(chosen)
 
 
 def _answer(filtered: Any) -> str:
@@ -798,8 +798,8 @@ def _target(target: Any, choices: Sequence[str]) -> str:
 
 def _alone(value: Any) -> Any:
     """Return the one element of a list, any other value as it is."""
-    found: Any = value
-    return found[0] if isinstance(value, list) and len(found) == 1 else found
+    elements: Any = value
+    return elements[0] if isinstance(value, list) and len(elements) == 1 else elements
 
 
 def _shown(value: Any) -> str:

@@ -141,14 +141,14 @@ def _dumped(data: Mapping[str, Any], like: bytes, path: Path) -> bytes:
 
 def _sources(path: Path, original: bytes, data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return name, SHA-256 and size of the results file and its samples files."""
-    found = [(path.name, hashlib.sha256(original).hexdigest(), len(original))]
+    hashed = [(path.name, hashlib.sha256(original).hexdigest(), len(original))]
     for task in sorted(data["configs"]):
         samples = layout.samples_path(path, task, data)
         if samples.is_file():
             with samples.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found.append((samples.name, digest, samples.stat().st_size))
-    return [{"file": name, "sha256": digest, "bytes": size} for name, digest, size in found]
+            hashed.append((samples.name, digest, samples.stat().st_size))
+    return [{"file": name, "sha256": digest, "bytes": size} for name, digest, size in hashed]
 
 
 def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[layout.Change]]:
@@ -197,7 +197,7 @@ def _of_group(
     values = [as_number(changed["results"][t][metric]) for t in tasks]
     errors = [as_number(changed["results"][t].get(layout.stderr_key(metric))) for t in tasks]
     means = [v for v in values if v is not None]
-    known = [e for e in errors if e is not None]
+    std_errors = [e for e in errors if e is not None]
     sizes = [tree.size(t) for t in tasks]
     micro = tree.weighting(group, metric)[0] != "macro"
     if len(means) < len(tasks):
@@ -206,10 +206,10 @@ def _of_group(
         yield metric, sum(v * n for v, n in zip(means, sizes, strict=True)) / sum(sizes)
     else:
         yield metric, sum(means) / len(means)
-    if len(known) < len(tasks):
+    if len(std_errors) < len(tasks):
         yield layout.stderr_key(metric), math.nan
     else:
-        error = pooled_stderr(known, sizes) if micro else unweighted_stderr(known)
+        error = pooled_stderr(std_errors, sizes) if micro else unweighted_stderr(std_errors)
         yield layout.stderr_key(metric), error
 
 

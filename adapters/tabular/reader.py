@@ -136,36 +136,38 @@ _METRIC = "score"
 def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a table, a saved matrix, or a response store; None for other files."""
     path = log.path
-    known = metadata_in(log)
-    if (_MATRIX in known or KEY in known) and (selection.columns or selection.wide):
+    metadata = metadata_in(log)
+    if (_MATRIX in metadata or KEY in metadata) and (selection.columns or selection.wide):
         raise SelectionError(
             f"{path} is a file of evalstats-plugin's own, which says what its columns hold: leave "
             "columns and wide (--columns, --wide) out"
         )
-    if _MATRIX in known:
-        found = ResponseMatrix.load(path).to_responses()
+    if _MATRIX in metadata:
+        responses = ResponseMatrix.load(path).to_responses()
         source = Source(path=path, harness=TABULAR)
-        return [replace(r, source=source) for r in found if _wanted(selection, r.task, r.metric)]
-    if KEY in known:
+        return [
+            replace(r, source=source) for r in responses if _wanted(selection, r.task, r.metric)
+        ]
+    if KEY in metadata:
         return read_store(path, selection)
-    _refuse_others_of_ours(known, path)
+    _refuse_others_of_ours(metadata, path)
     announced = bool(selection.columns or selection.wide)
     table = open_table(log, announced=announced, wide=bool(selection.wide))
     if table is None:
         return None
     if selection.wide:
         return read_wide(table, log, selection)
-    whole = METADATA in known
-    found = list(_responses(table, path, selection, may_be_empty=whole))
+    whole = METADATA in metadata
+    responses = list(_responses(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
-        return _with_known(found, known[METADATA], path, selection)
-    return found
+        return _with_known(responses, metadata[METADATA], path, selection)
+    return responses
 
 
-def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
+def _refuse_others_of_ours(metadata: Mapping[bytes, bytes], path: Path) -> None:
     """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
-    ours = [key.decode(errors="replace") for key in known if key.startswith(_MATRIX + b"_")]
-    if ours and METADATA not in known:
+    ours = [key.decode(errors="replace") for key in metadata if key.startswith(_MATRIX + b"_")]
+    if ours and METADATA not in metadata:
         raise LogError(
             f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
             "to the option or function that asks for such a file."
@@ -177,21 +179,21 @@ def _wanted(selection: Selection, task: str, metric: str) -> bool:
 
 
 def _with_known(
-    found: list[Responses], metadata: bytes, path: Path, selection: Selection
+    responses: list[Responses], metadata: bytes, path: Path, selection: Selection
 ) -> list[Responses]:
     """Add the metadata of an exported Parquet file, and its responses without items."""
-    by_key = {(r.model, r.task, r.metric): r for r in found}
+    by_key = {(r.model, r.task, r.metric): r for r in responses}
     made: list[Responses] = []
     with reporting_damage(path):
-        for known in json.loads(metadata)["responses"]:
-            check_fields(known, dict.fromkeys(("model", "task", "metric"), "a text"))
-            model, task, metric = known["model"], known["task"], known["metric"]
+        for record in json.loads(metadata)["responses"]:
+            check_fields(record, dict.fromkeys(("model", "task", "metric"), "a text"))
+            model, task, metric = record["model"], record["task"], record["metric"]
             if not _wanted(selection, task, metric):
                 continue
-            source = Source(path=path, harness=TABULAR, version=origin(known))
+            source = Source(path=path, harness=TABULAR, version=origin(record))
             bare = Responses(model=model, measure=Measure(task=task, metric=metric), source=source)
             held = by_key.pop((model, task, metric), bare)
-            made.append(replace(held, **metadata_fields(known, source)))
+            made.append(replace(held, **metadata_fields(record, source)))
     return [*made, *by_key.values()]
 
 
@@ -480,7 +482,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     whole = np.stack([scores for scores, _ in parsed], axis=1)
     own_name = log.path.name.partition(".")[0] or log.path.name
     tasks = np.full(len(whole), own_name) if task is None else loaded[task].texts()
-    found: list[Responses] = []
+    responses: list[Responses] = []
     for name in dict.fromkeys(tasks.tolist()) or (own_name,):
         mine = tasks == name
         rows = _row_names(names_of_rows.take(mine), heads, rows_are, table.where)
@@ -488,8 +490,8 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
             by_model = (rows, names, whole[mine]) if rows_are == "model" else (
                 (names, rows, whole[mine].T)
             )  # fmt: skip
-            found += _of_matrix(log.path, name or own_name, by_model, selection, shown)
-    return found
+            responses += _of_matrix(log.path, name or own_name, by_model, selection, shown)
+    return responses
 
 
 def _of_matrix(
@@ -501,9 +503,9 @@ def _of_matrix(
 ) -> list[Responses]:
     """Return the responses of models × items: their names, and scores of shape (N, M)."""
     models, items, scores = matrix
-    found, about_epochs = epochs_in(items)
-    places = np.arange(len(items))[:, None] if found is None else found.places
-    ids = as_item_ids(items if found is None else found.items)
+    epochs, about_epochs = epochs_in(items)
+    places = np.arange(len(items))[:, None] if epochs is None else epochs.places
+    ids = as_item_ids(items if epochs is None else epochs.items)
     return [
         Responses(
             model=model,

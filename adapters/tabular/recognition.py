@@ -201,14 +201,14 @@ def layout_of(
     scores = tuple(name for part, name in asked if part == "score")
     if cluster is not None and cluster in names:
         columns["cluster"] = cluster
-    for part, known in known_parts.items():
+    for part, usual in known_parts.items():
         if part in columns or (part == "score" and scores) or (part == "epoch" and by_order):
             continue
-        found = find(names, known, {*columns.values(), *scores})
-        if found is not None and part == "score":
-            scores = (found,)
-        elif found is not None:
-            columns[part] = found
+        column = find(names, usual, {*columns.values(), *scores})
+        if column is not None and part == "score":
+            scores = (column,)
+        elif column is not None:
+            columns[part] = column
     _check_enough(columns, scores, names, where)
     return Layout(columns, scores, by_order, _not_read(names, columns, scores))
 
@@ -228,8 +228,8 @@ def _check_enough(
     columns: Mapping[str, str], scores: Sequence[str], names: Sequence[str], where: str
 ) -> None:
     summed = scores and OF_SUMMARIES.keys() & columns.keys()
-    there = {"item": bool(summed) or "item" in columns, "score": bool(scores)}
-    lacking = [part for part, is_there in there.items() if not is_there]
+    present = {"item": bool(summed) or "item" in columns, "score": bool(scores)}
+    lacking = [part for part, is_there in present.items() if not is_there]
     if lacking:
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
@@ -263,8 +263,8 @@ def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | No
 def closest(part: str, names: Sequence[str]) -> str | None:
     """Return the column whose name is most similar to the known names of a part."""
     by_small = {name.casefold(): name for name in names}
-    found = (get_close_matches(known, by_small, n=1, cutoff=0.75) for known in COLUMNS[part])
-    return next((by_small[each[0]] for each in found if each), None)
+    matches = (get_close_matches(usual, by_small, n=1, cutoff=0.75) for usual in COLUMNS[part])
+    return next((by_small[each[0]] for each in matches if each), None)
 
 
 @dataclass(frozen=True)
@@ -305,9 +305,9 @@ def epochs_in(names: Sequence[str]) -> tuple[Epochs | None, tuple[str, ...]]:
     [epochs] = alike
     if epochs not in (tuple(range(sizes[0])), tuple(range(1, sizes[0] + 1))):
         return None, ()
-    found = np.array([[each[k] for k in epochs] for each in places.values()])
+    grid = np.array([[each[k] for k in epochs] for each in places.values()])
     note = f"names such as {shown} are read as {len(places)} items × {sizes[0]} epochs"
-    return Epochs(list(places), found), (note,)
+    return Epochs(list(places), grid), (note,)
 
 
 def with_one_heading(content: bytes) -> bytes:

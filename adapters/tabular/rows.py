@@ -154,7 +154,7 @@ def _refuse_twice(
 ) -> None:
     if twice is None:
         return
-    one, other = rows[twice[0]], rows[twice[1]]
+    first, second = rows[twice[0]], rows[twice[1]]
     item = table.parts["item"]
     numbered = "epoch" in table.parts
     cure = "Remove all but one"
@@ -166,8 +166,9 @@ def _refuse_twice(
     lacking = [note for note in table.notes if note.startswith(NO_COLUMN)]
     cure += "".join(f"; {note}" for note in lacking)
     raise DesignError(
-        f"{table.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
-        f"{r.task!r}, item {item.values[item.codes[one]]!r}{', and one epoch' if numbered else ''} "
+        f"{table.where}: rows {first + 1} and {second + 1} are both of model {r.model!r}, task "
+        f"{r.task!r}, item {item.values[item.codes[first]]!r}"
+        f"{', and one epoch' if numbered else ''} "
         f"({twice[2]} {'row' if twice[2] == 1 else 'rows'} too many). {cure}."
     )
 
@@ -232,10 +233,10 @@ class _OfItems:
         if len(missing) == len(codes):
             return as_clusters([None] * len(codes), name)
         short, _ = as_clusters(column.values, name)
-        found = np.append(np.asarray(short), "")[codes].astype(object)
-        found[missing] = [f"(item {k})" for k in missing]
+        labels = np.append(np.asarray(short), "")[codes].astype(object)
+        labels[missing] = [f"(item {k})" for k in missing]
         notes = (f"{counted(len(missing), 'item')} without {name!r} are clusters of their own",)
-        return found.astype(str), notes if len(missing) else ()
+        return labels.astype(str), notes if len(missing) else ()
 
     def hashes(self) -> NDArray[Any] | None:
         """Return the hash of each item's question, None unless all have one."""

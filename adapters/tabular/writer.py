@@ -115,11 +115,11 @@ def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False)
         joined.save(output)
         return [output], notes
     every = one_of_each(responses.responses)
-    known = [
+    records = [
         {"model": r.model, "task": r.task, "metric": r.metric, **metadata_of(r)} for r in every
     ]
     table = _tidy(every, output, may_be_empty=True)
-    written = write_signed(table, output, METADATA, {"responses": known})
+    written = write_signed(table, output, METADATA, {"responses": records})
     return [written], [*_notes_on_duplicates(responses, every), *_notes_on_pairs(every)]
 
 

@@ -133,9 +133,9 @@ class ItemBank:
             size = max(2, *self.item_covariance.shape[-1:])
             shapes["item_covariance"] = (m, size, size)
         for name, expected in shapes.items():
-            found = np.shape(getattr(self, name))
-            if found != expected:
-                msg = f"{name} has shape {found}, not {expected}: give one value each"
+            actual = np.shape(getattr(self, name))
+            if actual != expected:
+                msg = f"{name} has shape {actual}, not {expected}: give one value each"
                 raise ValueError(msg)
         parameters = (self.discrimination, self.intercept, self.guessing, self.upper)
         if not all(np.isfinite(values).all() for values in (*parameters, self.misfit_loadings)):
@@ -240,8 +240,8 @@ class ItemBank:
             return
         if not len(self):
             raise DesignError("the bank holds no item: build it from logs with item scores")
-        found, counts = np.unique(self.reasons.astype(str), return_counts=True)
-        why = ", ".join(f"{reason} ({n})" for reason, n in zip(found, counts, strict=True))
+        reasons, counts = np.unique(self.reasons.astype(str), return_counts=True)
+        why = ", ".join(f"{reason} ({n})" for reason, n in zip(reasons, counts, strict=True))
         msg = f"none of the bank's {len(self)} items may be asked: {why}"
         raise DesignError(f"{msg}; calibrate it from logs of more models, or of this task version")
 
@@ -283,20 +283,20 @@ class ItemBank:
         DesignError
             The harness has none of the bank's items that may be asked.
         """
-        known = {
+        place_of = {
             (str(task), str(item)): place
             for place, (task, item) in enumerate(zip(tasks, item_ids, strict=True))
         }
-        places = np.array([known.get(key, -1) for key in self.keys()], dtype=np.int64)
+        places = np.array([place_of.get(key, -1) for key in self.keys()], dtype=np.int64)
         if hashes is not None:
             self._check_hashes(places, hashes)
         absent = places < 0
-        found = self.without(absent, "not in the harness")
+        bank = self.without(absent, "not in the harness")
         note = f"{int(absent.sum())} of the bank's {len(self)} items are not in the harness"
-        if (absent & self.usable).any() and not found.usable.any():
-            names = few([" / ".join(key) for key in known], 3)
+        if (absent & self.usable).any() and not bank.usable.any():
+            names = few([" / ".join(key) for key in place_of], 3)
             raise DesignError(f"{note}, of those it has none may be asked; it has: {names}")
-        return replace(found, notes=(*found.notes, note)) if absent.any() else found
+        return replace(bank, notes=(*bank.notes, note)) if absent.any() else bank
 
     def _check_hashes(self, places: NDArray[np.int64], hashes: Sequence[str | None]) -> None:
         own = [None] * len(self) if self.hashes is None else self.hashes.tolist()
@@ -495,8 +495,8 @@ def _common(a: list[Any], b: list[Any]) -> tuple[IntArray, IntArray]:
     """Places in each list of what both hold."""
     where = {key: place for place, key in enumerate(b)}
     pairs = [(place, where[key]) for place, key in enumerate(a) if key in where]
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return places[:, 0], places[:, 1]
 
 
 def _check_common_hashes(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> None:

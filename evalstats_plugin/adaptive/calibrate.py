@@ -117,9 +117,9 @@ def item_bank(
             note = f"{bank.n_abilities} abilities of each model; intervals hold no misfit but these"
         return replace(bank, notes=(*bank.notes, note))
     right, trials = _counts(matrix)
-    found = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
-    notes = (*bank.notes, *found.notes)
-    return replace(bank, misfit_loadings=found.loadings, misfit=found.misfit, notes=notes)
+    calibrated = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
+    notes = (*bank.notes, *calibrated.notes)
+    return replace(bank, misfit_loadings=calibrated.loadings, misfit=calibrated.misfit, notes=notes)
 
 
 def adaptive_session(
@@ -184,7 +184,7 @@ def contents(bank: ItemBank, notes: Sequence[str] = ()) -> Results[BankTask]:
 
 def _row(own: ItemBank, task: str) -> BankTask:
     asked = own.usable
-    known = asked.any()
+    has_usable = asked.any()
     safe = np.where(own.discrimination == 0, np.nan, own.discrimination)
     left = zip(own.item_ids[~asked].tolist(), own.reasons[~asked].tolist(), strict=True)
     return BankTask(
@@ -193,9 +193,9 @@ def _row(own: ItemBank, task: str) -> BankTask:
         n_items=len(own),
         n_usable=int(asked.sum()),
         n_models=len(own.models),
-        difficulty=float(np.median((-own.intercept / safe)[asked])) if known else None,
-        discrimination=float(np.median(own.discrimination[asked])) if known else None,
-        std_error=_std_error(own) if known else None,
+        difficulty=float(np.median((-own.intercept / safe)[asked])) if has_usable else None,
+        discrimination=float(np.median(own.discrimination[asked])) if has_usable else None,
+        std_error=_std_error(own) if has_usable else None,
         cost=None if own.cost is None else float(own.cost[asked].sum()),
         left_out=tuple(f"{item}: {reason}" for item, reason in left),
     )
@@ -204,10 +204,10 @@ def _row(own: ItemBank, task: str) -> BankTask:
 def _std_error(bank: ItemBank) -> float:
     """Standard error of an average model's ability after all usable items."""
     items = bank.items.take(np.flatnonzero(bank.usable))
-    found = respond(items, np.array([[bank.ability_mean]]))
+    response = respond(items, np.array([[bank.ability_mean]]))
     if bank.axes is None:
-        return float((found.information.sum() + bank.ability_sd**-2) ** -0.5)
-    weighed = items.directions * (found.scale**2 / found.variance).T
+        return float((response.information.sum() + bank.ability_sd**-2) ** -0.5)
+    weighed = items.directions * (response.scale**2 / response.variance).T
     covariance = np.linalg.inv(weighed.T @ items.directions + np.eye(len(bank.axes)))
     return float(np.sqrt(np.diagonal(bank.axes @ covariance @ bank.axes.T).max()))
 
@@ -243,8 +243,8 @@ def without_drift(
     """
     from evalstats_plugin.irt.dif import dif
 
-    found = dif(fit, matrix, recent)
-    return bank.without(found.flagged & (found.size == "C"), DRIFT)
+    by_item = dif(fit, matrix, recent)
+    return bank.without(by_item.flagged & (by_item.size == "C"), DRIFT)
 
 
 def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
@@ -328,8 +328,8 @@ def _raw_bank(
     right, trials = _counts(matrix)
     total, n = right.sum(axis=0), trials.sum(axis=0)
     logit = np.log((total + 0.5) / (n - total + 0.5))
-    there = trials > 0
-    means = np.divide(right, trials, out=np.zeros_like(right), where=there)
+    answered = trials > 0
+    means = np.divide(right, trials, out=np.zeros_like(right), where=answered)
     return ItemBank.from_arrays(
         np.where(unknown, 0.0, a),
         np.where(unknown, logit, d),
@@ -339,7 +339,7 @@ def _raw_bank(
         reasons=np.where(unknown, UNCALIBRATED, "").astype(object),
         models=tuple(fit.models),
         abilities=np.zeros(len(fit.models)),
-        scores=means.sum(axis=1) / np.maximum(there.sum(axis=1), 1),
+        scores=means.sum(axis=1) / np.maximum(answered.sum(axis=1), 1),
     )
 
 
@@ -347,9 +347,9 @@ def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     """Leave out items that fit badly or discriminate negatively."""
     from evalstats_plugin.irt import fit_statistics as irt_fit_statistics
 
-    found = irt_fit_statistics.item_fit(fit, matrix)
+    item_fit = irt_fit_statistics.item_fit(fit, matrix)
     names = ("n_models", "mean", "outfit", "infit", "infit_z")
-    table = {name: found[name].to_numpy(dtype=np.float64) for name in names}
+    table = {name: item_fit[name].to_numpy(dtype=np.float64) for name in names}
     right, trials = _counts(matrix)
     table["item_rest"] = irt_fit_statistics.item_totals(right, trials).item_rest
     # Estimators with a prior on discriminations keep them above 0 whatever the answers.
@@ -379,8 +379,8 @@ def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, An
 
 def _counts(matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
     """Sum of scores and number of scored epochs, each of shape (N, M)."""
-    there = np.isfinite(matrix.scores)
-    return np.where(there, matrix.scores, 0.0).sum(axis=2), there.sum(axis=2).astype(np.float64)
+    scored = np.isfinite(matrix.scores)
+    return np.where(scored, matrix.scores, 0.0).sum(axis=2), scored.sum(axis=2).astype(np.float64)
 
 
 def _dispersion(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
@@ -391,8 +391,8 @@ def _dispersion(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
     scores = np.where(np.isfinite(matrix.scores), matrix.scores, 0.0)
     partial = ((scores > 0) & (scores < 1)).any(axis=(0, 2))
     right, trials = _counts(matrix)
-    found = respond(bank.items, bank.abilities[:, None], 0.0)
-    p = found.probability
+    response = respond(bank.items, bank.abilities[:, None], 0.0)
+    p = response.probability
     squared = ((right - trials * p) ** 2 / np.maximum(trials, 1)).sum(axis=0)
     binary = (np.minimum(trials, 1) * p * (1 - p)).sum(axis=0)
     n = (trials > 0).sum(axis=0)

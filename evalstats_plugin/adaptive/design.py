@@ -295,23 +295,23 @@ def full_score(
     """
     if draws is None or not belief.places.shape[1] or not len(draws):
         return project(belief, shares, state=state, confidence_level=confidence_level)
-    found = draws.estimate(belief, confidence_level)
+    score = draws.estimate(belief, confidence_level)
     if not drawable.all():
         other = project(belief, shares.of_items(~drawable), state=state)
         z = normal_quantile(confidence_level)
-        below, above = (np.abs(limit - found.estimate) for limit in (found.low, found.high))
+        below, above = (np.abs(limit - score.estimate) for limit in (score.low, score.high))
         below, above = (np.hypot(half, z * other.std_error) for half in (below, above))
-        estimate = found.estimate + other.estimate
-        std_error = np.hypot(found.std_error, other.std_error)
-        found = FullScore(estimate, estimate - below, estimate + above, std_error)
+        estimate = score.estimate + other.estimate
+        std_error = np.hypot(score.std_error, other.std_error)
+        score = FullScore(estimate, estimate - below, estimate + above, std_error)
     asked = shares.weights[belief.places]
     seen = np.einsum("sn,snt->st", belief.scores, asked)
     most = seen + np.maximum(shares.weights.sum(axis=0) - asked.sum(axis=1), 0.0)
-    estimate, low, high = (np.clip(values, seen, most) for values in found[:3])
+    estimate, low, high = (np.clip(values, seen, most) for values in score[:3])
     low, high = np.minimum(low, estimate), np.maximum(high, estimate)
     # Differences between models take limits of equal width: those of the farther side.
     farther = np.maximum(estimate - low, high - estimate) / normal_quantile(confidence_level)
-    return FullScore(estimate, low, high, np.maximum(found.std_error, farther))
+    return FullScore(estimate, low, high, np.maximum(score.std_error, farther))
 
 
 def _slope_of(steps: Steps) -> FloatArray:

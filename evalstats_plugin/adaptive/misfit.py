@@ -94,10 +94,10 @@ def calibrate_misfit(
     fold = rng.permutation(int(rows.sum())) % _FOLDS
     best, chosen = _errors(part, answers, fold, at, 0), 0
     for k in range(1, _MOST_FACTORS + 1):
-        found = _errors(part, answers, fold, at, k)
-        if np.exp(np.log(found.squared[:, 0] / best.squared[:, 0]).mean()) > _BETTER:
+        errors = _errors(part, answers, fold, at, k)
+        if np.exp(np.log(errors.squared[:, 0] / best.squared[:, 0]).mean()) > _BETTER:
             break
-        best, chosen = found, k
+        best, chosen = errors, k
     loadings = fit_factors(bank.items, ability, right, trials, chosen).loadings
     names = Shares.of(part).names
     spread = np.sqrt(np.maximum(best.excess.mean(axis=0), 0.0)).tolist()
@@ -105,15 +105,15 @@ def calibrate_misfit(
 
 
 def _complete(
-    there: NDArray[np.bool_], rng: np.random.Generator
+    answered: NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Masks of models and items without missing answers: common items, then complete models."""
-    rows = np.asarray(there.mean(axis=1) >= 0.5)
-    columns = np.asarray(there[rows].mean(axis=0) >= 0.8 if rows.any() else there.any(axis=0))
+    rows = np.asarray(answered.mean(axis=1) >= 0.5)
+    columns = np.asarray(answered[rows].mean(axis=0) >= 0.8 if rows.any() else answered.any(axis=0))
     if columns.sum() > _MOST_ITEMS:
         kept = rng.choice(np.flatnonzero(columns), _MOST_ITEMS, replace=False)
         columns = np.isin(np.arange(len(columns)), kept)
-    rows = np.asarray(there[:, columns].all(axis=1))
+    rows = np.asarray(answered[:, columns].all(axis=1))
     return rows, columns
 
 
@@ -126,7 +126,7 @@ def _errors(
 ) -> _Errors:
     """Errors for models left out of the estimation, fold by fold."""
     run = partial(_errors_of_fold, bank, answers, at, n_factors)
-    folds = [fold == one for one in range(_FOLDS)]
+    folds = [fold == number for number in range(_FOLDS)]
     squared, excess = zip(*parallel_map(run, enumerate(folds)), strict=True)
     joined = [np.concatenate(each, axis=1).mean(axis=1) for each in (squared, excess)]
     return _Errors(*joined)
@@ -142,16 +142,16 @@ def _errors_of_fold(
     """Errors of the models of one fold, shape (C, models, 1 + T)."""
     (seed, out), (ability, right, trials) = fold, answers
     items = leave_out(bank.items, ability[out], right[out], trials[out])
-    found = fit_factors(items, ability[~out], right[~out], trials[~out], n_factors)
-    known = replace(
+    factors = fit_factors(items, ability[~out], right[~out], trials[~out], n_factors)
+    calibrated = replace(
         bank,
         discrimination=items.discrimination,
         intercept=items.intercept,
-        misfit_loadings=found.loadings,
+        misfit_loadings=factors.loadings,
         misfit={},
     )
     scores = right[out] / trials[out]
-    run = run_sessions(known, scores, at, Options(rule="full-score", fitting=True), rng=seed)
+    run = run_sessions(calibrated, scores, at, Options(rule="full-score", fitting=True), rng=seed)
     shares = Shares.of(bank)
     truth = scores @ shares.weights
     full = [checkpoint.full for checkpoint in run.checkpoints]
@@ -255,8 +255,8 @@ def _newton(
     solved = np.asarray(np.linalg.solve(curvature, gradient[..., None]), dtype=np.float64)
     step = solved[..., 0]
     length = np.abs(step).max(axis=-1, keepdims=True)
-    found = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
-    return at + step / np.maximum(length, 1.0), found
+    covariance = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
+    return at + step / np.maximum(length, 1.0), covariance
 
 
 def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray) -> Items:
@@ -281,15 +281,15 @@ def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: Floa
     own = np.einsum("nm,nk,nl->mkl", weight, design, design, optimize=True)
     a, both, d = (items.spread[:, k] for k in range(3))
     covariance = np.stack([np.stack([a, both], -1), np.stack([both, d], -1)], -2)
-    known = np.linalg.det(covariance) > 1e-12
-    covariance = np.where(known[:, None, None], covariance, np.eye(2))
+    has_covariance = np.linalg.det(covariance) > 1e-12
+    covariance = np.where(has_covariance[:, None, None], covariance, np.eye(2))
     # (C⁻¹ - I)⁻¹ g with C known, at most 4 C if nearly all information is from these models.
     kept = np.eye(2) - covariance @ own
     values = np.linalg.det(kept)
     safe = (values > 0.06) & (np.trace(kept, axis1=1, axis2=2) > 0)
     kept = np.where(safe[:, None, None], kept, np.eye(2) / 4)
     step = np.linalg.solve(kept, covariance @ gradient[..., None])[..., 0]
-    step = np.where(known[:, None], step, 0.0)
+    step = np.where(has_covariance[:, None], step, 0.0)
     return items._replace(
         discrimination=items.discrimination - step[:, 0], intercept=items.intercept - step[:, 1]
     )

@@ -114,8 +114,8 @@ class Plan:
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
         if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
             return
-        known = (*GOALS, f"{COMPARE}MODEL")
-        raise SelectionError(no_such("goal", self.goal, known, ", ".join(known)))
+        goals = (*GOALS, f"{COMPARE}MODEL")
+        raise SelectionError(no_such("goal", self.goal, goals, ", ".join(goals)))
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -126,10 +126,10 @@ class Plan:
         SelectionError
             An unknown option.
         """
-        known = [field.name for field in fields(cls)]
+        names = [field.name for field in fields(cls)]
         for name in named:
-            if name not in known:
-                raise SelectionError(no_such("option", name, known, ", ".join(known)))
+            if name not in names:
+                raise SelectionError(no_such("option", name, names, ", ".join(names)))
         # Numbers are checked by the plan itself.
         return cls(**named)  # type: ignore[arg-type]
 
@@ -151,14 +151,14 @@ class Plan:
             A budget for a bank without costs, or a comparison with one of several abilities.
         """
         given = [(made, getattr(self, name)) for name, made in _STOP_RULES.items()]
-        found = [made(value) for made, value in given if value is not None]
+        stop_rules = [made(value) for made, value in given if value is not None]
         if self.budget is not None and bank.cost is None:
             msg = f"budget {self.budget:g} has no meaning, because the bank has no costs of items"
             raise DesignError(f"{msg}: limit the number of items instead")
         if (rival := self._score_of_rival(bank)) is not None:
-            found.append(Clear(rival, self.confidence_level, self._rival))
-        if found:
-            return tuple(found)
+            stop_rules.append(Clear(rival, self.confidence_level, self._rival))
+        if stop_rules:
+            return tuple(stop_rules)
         return (StdError(STD_ERROR) if self.goal == "ability" else ScoreWidth(SCORE_WIDTH),)
 
     @property

@@ -26,7 +26,7 @@ def record_of(
     session: AdaptiveSession, *, metric: str | None, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the result of a session with its trace, ready for JSON."""
-    found = session.result().to_dict()
+    result = session.result().to_dict()
     trace = [
         {
             "task": step.task,
@@ -41,10 +41,10 @@ def record_of(
         for step in session.trace
     ]
     return {
-        **found,
+        **result,
         "metric": metric,
         "n_calibrated_models": len(session.bank.models),
-        "notes": [*found["notes"], *notes],
+        "notes": [*result["notes"], *notes],
         "items": predictions_of(session),
         "trace": trace,
     }
@@ -66,16 +66,16 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
         if by_task and r.task not in by_task:
             return r
         score = by_task.get(r.task, record["full_score"])
-        known = r.metric in str(record["metric"]).split(", ")
+        same_metric = r.metric in str(record["metric"]).split(", ")
         own: Mapping[str, Any] = record.get("items", {})
         items: Mapping[str, Any] = own.get(r.task) or (
             next(iter(own.values())) if len(own) == 1 else {}
         )
         estimate, low, high = (float(score[name]) for name in ("estimate", "low", "high"))
-        found = Prediction(
-            estimate=estimate if known else None,
-            low=low if known else None,
-            high=high if known else None,
+        prediction = Prediction(
+            estimate=estimate if same_metric else None,
+            low=low if same_metric else None,
+            high=high if same_metric else None,
             confidence_level=float(record["confidence_level"]),
             n_in_bank=len(items["ids"]) if items else int(record["n_in_bank"]),
             item_ids=np.asarray(items.get("ids", ()), dtype=np.str_),
@@ -83,7 +83,7 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
             variances=np.asarray(items.get("variances", ()), dtype=np.float64),
             common=float(items.get("common", 0.0)),
         )
-        if not len(found.item_ids) == len(found.scores) == len(found.variances):
+        if not len(prediction.item_ids) == len(prediction.scores) == len(prediction.variances):
             raise ValueError("items and scores")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         msg = f"{r.source.path} has a damaged record of its adaptive test: run the test again"
@@ -92,7 +92,7 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
         return r
     note = f"{n} of {size} items asked, chosen adaptively"
     beside = tuple(with_prediction(other, record) for other in r.beside)
-    return replace(r, predicted=found, beside=beside, notes=(*r.notes, note))
+    return replace(r, predicted=prediction, beside=beside, notes=(*r.notes, note))
 
 
 def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
@@ -101,15 +101,15 @@ def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
     Scores and variances are those of one answer to each item; of items asked, the mean score and
     a variance of 0.
     """
-    bank, found = session.bank, session.expected()
+    bank, expectation = session.bank, session.expected()
     tasks, ids = bank.tasks.astype(str), bank.item_ids.astype(str)
     single = len(bank.task_names) == 1
     return {
         name: {
             "ids": ids[own].tolist(),
-            "scores": found.scores[0, own].round(_DIGITS).tolist(),
-            "variances": found.variances[0, own].round(_DIGITS).tolist(),
-            "common": float(found.common[0, 0 if single else 1 + place].round(_DIGITS)),
+            "scores": expectation.scores[0, own].round(_DIGITS).tolist(),
+            "variances": expectation.variances[0, own].round(_DIGITS).tolist(),
+            "common": float(expectation.common[0, 0 if single else 1 + place].round(_DIGITS)),
         }
         for place, name in enumerate(bank.task_names)
         for own in [tasks == name]

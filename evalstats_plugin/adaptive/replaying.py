@@ -124,9 +124,9 @@ def replay(
         if each.task in bank.task_names and _is_wanted(each.metric, plan.metrics(bank)):
             by_model.setdefault((each.model, str(each.source.path)), []).append(each)
     if not by_model:
-        found = few(list(dict.fromkeys(f"{r.task} ({r.metric})" for r in responses)))
+        held = few(list(dict.fromkeys(f"{r.task} ({r.metric})" for r in responses)))
         wanted = few([*bank.task_names]) + f" ({few(plan.metrics(bank)) or 'any metric'})"
-        msg = f"the logs hold {found or 'no scores'}, and the bank {wanted}"
+        msg = f"the logs hold {held or 'no scores'}, and the bank {wanted}"
         msg += ": give logs of the bank's tasks"
         if not any(each.task in bank.task_names for each in responses):
             msg += "; a table without a column of tasks has the name of its file as its task"
@@ -152,9 +152,9 @@ def _tests(
     of_model: tuple[tuple[str, str], Sequence[Responses]],
 ) -> list[AdaptiveTest]:
     """Test one model, by each rule."""
-    known = _known(bank, *of_model)
+    recorded = _known(bank, *of_model)
     plans = [replace(plan, rule=rule) for rule in rules] or [plan]
-    tests = [_test(known, each) for each in plans]
+    tests = [_test(recorded, each) for each in plans]
     # "auto" does more than the rule it resolves to, and is listed under its own name.
     names = rules or [test.rule for test in tests]
     return [replace(test, rule=name) for test, name in zip(tests, names, strict=True)]
@@ -185,8 +185,8 @@ def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -
     owners = [part.task for part in parts for _ in part.item_ids]
     hashes = [text for part in parts for text in _hashes(part)]
     own = bank.of_tasks(tasks).matched(owners, ids, hashes)
-    known = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
-    scored = {key: answer for key, answer in known.items() if answer[1] > 0}
+    answer_of = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
+    scored = {key: answer for key, answer in answer_of.items() if answer[1] > 0}
     answers = [scored.get(key) for key in own.keys()]  # noqa: SIM118 - not a mapping
     own = own.without(np.array([answer is None for answer in answers]), "no answer in the log")
     notes = tuple(note for note in own.notes if note not in bank.notes)
@@ -204,41 +204,41 @@ def _hashes(part: Responses) -> list[str | None]:
 
 def _answers(parts: Sequence[Responses]) -> list[tuple[float, int]]:
     """Mean score and epochs of each item."""
-    found: list[tuple[float, int]] = []
+    answers: list[tuple[float, int]] = []
     for part in parts:
         means: Any = part.item_means
         if np.nanmin(means, initial=0.0) < 0 or np.nanmax(means, initial=1.0) > 1:
             msg = f"{part.task} is scored by {part.metric} outside of 0 to 1"
             raise DesignError(f"{msg}: name another metric")
         counts = (~np.isnan(part.scores)).sum(axis=1)
-        found += list(zip(np.nan_to_num(means).tolist(), counts.tolist(), strict=True))
-    return found
+        answers += list(zip(np.nan_to_num(means).tolist(), counts.tolist(), strict=True))
+    return answers
 
 
-def _test(known: _Known, plan: Plan) -> AdaptiveTest:
-    session = plan.session(known.bank)
+def _test(recorded: _Known, plan: Plan) -> AdaptiveTest:
+    session = plan.session(recorded.bank)
     while session.stopped is None:
         for place in session.next().tolist():
-            session.record(place, *cast("tuple[float, int]", known.answers[place]))
-    return _row(known, session)
+            session.record(place, *cast("tuple[float, int]", recorded.answers[place]))
+    return _row(recorded, session)
 
 
-def _row(known: _Known, session: AdaptiveSession) -> AdaptiveTest:
+def _row(recorded: _Known, session: AdaptiveSession) -> AdaptiveTest:
     """Make a row from a session on recorded answers."""
-    there = [] if known.was_adaptive else [a[0] for a in known.answers if a is not None]
+    observed = [] if recorded.was_adaptive else [a[0] for a in recorded.answers if a is not None]
     made = test_of(
         session.result().to_dict(),
-        model=known.model,
-        task=known.task,
-        metric=known.metric,
-        log=known.log,
+        model=recorded.model,
+        task=recorded.task,
+        metric=recorded.metric,
+        log=recorded.log,
     )
     return replace(
         made,
-        observed=float(np.mean(there)) if there else None,
-        n_observed=len(there),
+        observed=float(np.mean(observed)) if observed else None,
+        n_observed=len(observed),
         asked=_asked([(step.task, step.item) for step in session.answers]),
-        notes=known.notes,
+        notes=recorded.notes,
     )
 
 
@@ -253,14 +253,14 @@ def _by_rule(rows: Sequence[AdaptiveTest]) -> tuple[RuleError, ...]:
 
 def _error(rule: str, rows: Sequence[AdaptiveTest]) -> RuleError:
     names = ("full_score", "full_score_low", "full_score_high", "observed", "n_items")
-    found = {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
-    low, high, truth = found["full_score_low"], found["full_score_high"], found["observed"]
-    rank = rank_correlation(found["full_score"], truth)
+    columns = {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
+    low, high, truth = columns["full_score_low"], columns["full_score_high"], columns["observed"]
+    rank = rank_correlation(columns["full_score"], truth)
     return RuleError(
         rule=rule,
         n_models=len(rows),
-        n_items=float(found["n_items"].mean()),
-        score_mae=float(np.abs(found["full_score"] - truth).mean()),
+        n_items=float(columns["n_items"].mean()),
+        score_mae=float(np.abs(columns["full_score"] - truth).mean()),
         score_width=float((high - low).mean()),
         score_coverage=float(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean()),
         rank_correlation=finite(rank),

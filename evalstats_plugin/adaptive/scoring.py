@@ -113,9 +113,9 @@ def _nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
     if _POINTS**dimensions > _MOST_NODES:
         return np.zeros((0, dimensions)), np.zeros(0)
     x, w = np.polynomial.hermite_e.hermegauss(_POINTS)
-    one = np.log(w) + x**2 / 2
+    log_weights = np.log(w) + x**2 / 2
     z = np.array(list(product(x, repeat=dimensions)))
-    return z, np.array([sum(each) for each in product(one, repeat=dimensions)])
+    return z, np.array([sum(each) for each in product(log_weights, repeat=dimensions)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +159,10 @@ class Belief:
     def answered(self, places: IntArray, right: FloatArray, trials: FloatArray) -> Belief:
         """Return the belief after further answers; arrays of shape (S, k)."""
         items = self.items.take(places[..., None])
-        found = log_likelihood(items, self.nodes, right[..., None], trials[..., None])
+        added = log_likelihood(items, self.nodes, right[..., None], trials[..., None])
         return replace(
             self,
-            log_likelihood=self.log_likelihood + found.sum(axis=1),
+            log_likelihood=self.log_likelihood + added.sum(axis=1),
             places=np.concatenate([self.places, places], axis=1),
             right=np.concatenate([self.right, right], axis=1),
             trials=np.concatenate([self.trials, trials], axis=1),
@@ -297,10 +297,10 @@ def weighted_likelihood(belief: Belief) -> Scored:
     items = belief.items.take(belief.places[..., None])
     each = respond(items, belief.nodes).information * belief.trials[..., None]
     information = each.sum(axis=1)
-    found = _peak(belief.log_likelihood + 0.5 * np.log(information + 1e-300), belief.nodes)
-    at = np.abs(belief.nodes - found.ability[:, None]).argmin(axis=-1)
-    there = np.take_along_axis(information, at[:, None], axis=-1)[:, 0]
-    return Scored(found.ability, 1 / np.sqrt(np.maximum(there, 1e-12)))
+    peak = _peak(belief.log_likelihood + 0.5 * np.log(information + 1e-300), belief.nodes)
+    at = np.abs(belief.nodes - peak.ability[:, None]).argmin(axis=-1)
+    information_at = np.take_along_axis(information, at[:, None], axis=-1)[:, 0]
+    return Scored(peak.ability, 1 / np.sqrt(np.maximum(information_at, 1e-12)))
 
 
 SCORINGS: Mapping[str, Callable[[Belief], Scored]] = MappingProxyType(
@@ -354,8 +354,8 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     directions = items.directions
     curvature = precision
     for _ in range(_STEPS):
-        found = respond(items, mean[:, :1], (items.loadings @ mean[:, 1:, None])[..., 0])
-        pull, weight = found.derivatives(belief.right, belief.trials)
+        response = respond(items, mean[:, :1], (items.loadings @ mean[:, 1:, None])[..., 0])
+        pull, weight = response.derivatives(belief.right, belief.trials)
         gradient = np.einsum("sn,snd->sd", pull, directions)
         gradient = gradient - np.einsum("sd,sde->se", mean - origin, precision)
         weighted = np.swapaxes(directions * weight[..., None], 1, 2)
@@ -427,10 +427,10 @@ def project(
     seen = np.einsum("sn,snt->st", belief.scores, asked)
     estimate = seen + p @ shares.weights
     slopes = sensitivity(rest * expected(belief, state).scale, directions, shares.weights)
-    known = ((slopes @ state.covariance) * slopes).sum(axis=-1)
+    from_ability = ((slopes @ state.covariance) * slopes).sum(axis=-1)
     unseen = (belief.items.dispersion * p * (1 - p)) @ shares.squares
     share = np.maximum(shares.weights.sum(axis=0) - asked.sum(axis=1), 0.0)
-    variance = known + unseen + (shares.misfit * share) ** 2
+    variance = from_ability + unseen + (shares.misfit * share) ** 2
     std_error = np.sqrt(variance)
     half = normal_quantile(confidence_level) * std_error
     low, high = np.maximum(estimate - half, seen), np.minimum(estimate + half, seen + share)
@@ -531,8 +531,8 @@ def anchor_points(
         msg = f"{k} anchor points of {len(open_ones)} items that may be asked are not possible"
         raise DesignError(f"{msg}: choose 1 to {len(open_ones)}")
     points = np.column_stack([bank.discrimination, bank.intercept, bank.misfit_loadings])
-    found = [_k_means(points[open_ones], k, source) for _ in range(_STARTS)]
-    centres = min(found, key=lambda each: each[1])[0]
+    clusterings = [_k_means(points[open_ones], k, source) for _ in range(_STARTS)]
+    centres = min(clusterings, key=lambda each: each[1])[0]
     distance = _distances(points[open_ones], centres)
     places = open_ones[_distinct_nearest(distance)]
     own = _distances(points, points[places]).argmin(axis=1)

@@ -135,8 +135,8 @@ class Candidates:
         mean, covariance = self.state
         items = self.belief.items.take(chosen[:, None])
         shift = np.einsum("sk,sk->s", items.loadings[:, 0], mean[:, 1:])[:, None]
-        found = respond(items, mean[:, :1], shift)
-        weight = (found.scale**2 / found.variance)[:, 0]
+        response = respond(items, mean[:, :1], shift)
+        weight = (response.scale**2 / response.variance)[:, 0]
         direction = items.directions[:, 0]
         towards = (covariance @ direction[..., None])[..., 0]
         total = 1 + weight * np.einsum("sd,sd->s", direction, towards)
@@ -187,15 +187,15 @@ def full_score(candidates: Candidates) -> FloatArray:
     Items are worth as much as they reveal of the model's score on the items not asked.
     """
     belief, state = candidates.belief, candidates.state
-    found, directions = expected(belief, state), belief.items.directions
+    response, directions = expected(belief, state), belief.items.directions
     share = candidates.tables.shares.weights[:, :1]
-    slope = sensitivity(rest_of(belief) * found.scale, directions, share)
+    slope = sensitivity(rest_of(belief) * response.scale, directions, share)
     towards = along(state.covariance, directions)
-    weight = found.scale**2 / found.variance
+    weight = response.scale**2 / response.variance
     total = 1 + weight * (towards * directions.T).sum(axis=1)
     covariance = (slope @ towards)[:, 0]
     # An item asked need not be predicted any more, which matters when few are left.
-    return weight * covariance**2 / total + found.variance * share[:, 0] ** 2
+    return weight * covariance**2 / total + response.variance * share[:, 0] ** 2
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
@@ -250,9 +250,9 @@ def drawn_from(probability: FloatArray, rng: np.random.Generator) -> IntArray:
 
 def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
     """Information of each item times its logit's variance, and times squared covariances."""
-    found = expected(candidates.belief, candidates.state)
+    response = expected(candidates.belief, candidates.state)
     directions = candidates.belief.items.directions
-    weight = found.scale**2 / found.variance
+    weight = response.scale**2 / response.variance
     towards = along(candidates.state.covariance, directions)
     return weight * (towards * directions.T).sum(axis=1), weight * (towards**2).sum(axis=1)
 
@@ -309,9 +309,9 @@ class Targets:
         due = np.where(left, behind, -np.inf)
         # At least one task is always behind or at its share.
         bar = due.max(axis=1, keepdims=True)
-        found = open_items & (left & (due >= bar)).take(self.task, axis=1)
+        due_items = open_items & (left & (due >= bar)).take(self.task, axis=1)
         # If all tasks with a share are exhausted, whatever is left.
-        return np.where(left.any(axis=1, keepdims=True), found, open_items)
+        return np.where(left.any(axis=1, keepdims=True), due_items, open_items)
 
     def spread(self, size: FloatArray) -> FloatArray:
         """Sizes of the items, shape (S, M), with their sum in each task in proportion to shares."""
@@ -364,8 +364,8 @@ def eligible(exposure: Exposure, shape: tuple[int, int], rng: np.random.Generato
 
 def preferring(allowed: BoolArray, eligible_ones: BoolArray) -> BoolArray:
     """Keep the eligible ones of the items allowed, (S, M); all of them if none is eligible."""
-    found = allowed & eligible_ones
-    return np.where(found.any(axis=1, keepdims=True), found, allowed)
+    preferred = allowed & eligible_ones
+    return np.where(preferred.any(axis=1, keepdims=True), preferred, allowed)
 
 
 def pick(

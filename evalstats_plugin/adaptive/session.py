@@ -167,11 +167,11 @@ class SessionResult:
         plain = {"full_score": self.full_score._asdict(), "full_score_by_task": by_task}
         named = [list(key) for key in self.person_fit.surprising]
         fit = self.person_fit._asdict() | {"surprising": named}
-        found = vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
+        entries = vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
         if not self.abilities:
-            return {name: value for name, value in found.items() if name not in _OF_SEVERAL}
+            return {name: value for name, value in entries.items() if name not in _OF_SEVERAL}
         covariance = [list(row) for row in self.ability_covariance]
-        return found | {
+        return entries | {
             "abilities": [asdict(each) for each in self.abilities],
             "ability_covariance": covariance,
         }
@@ -473,8 +473,8 @@ class AdaptiveSession(Drawable):
             curves_z,
             tuple(
                 (a.task, a.item)
-                for a, found in zip(self.answers, right.tolist(), strict=True)
-                if found
+                for a, is_surprising in zip(self.answers, right.tolist(), strict=True)
+                if is_surprising
             ),
             float(count[int(right.sum()) :].sum()),
         )
@@ -738,15 +738,15 @@ class AnswersFile:
     def _check(self, head: str) -> None:
         """Raise unless a header is of the same bank and test."""
         try:
-            found: dict[str, Any] = json.loads(head)
-            found.pop(_KEY)
+            header: dict[str, Any] = json.loads(head)
+            header.pop(_KEY)
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise LogError(_foreign(self.path)) from error
         expected: dict[str, Any] = json.loads(self._head)
         expected.pop(_KEY)
         for name, value in expected.items():
-            if found.get(name) != value:
-                msg = f"{self.path} holds answers of {name} {found.get(name)!r}, not {value!r}"
+            if header.get(name) != value:
+                msg = f"{self.path} holds answers of {name} {header.get(name)!r}, not {value!r}"
                 raise LogError(f"{msg}: name another state file, or remove this one")
 
     def _write(self, line: str) -> None:
@@ -795,27 +795,27 @@ def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> Sav
     """
     problem = "is no JSON object"
     try:
-        found: dict[str, Any] = json.loads(line)
+        saved: dict[str, Any] = json.loads(line)
         problem = "names no item of this bank ('task' and 'item'), or one that was answered before"
-        place = places.pop((found["task"], found["item"]))
+        place = places.pop((saved["task"], saved["item"]))
         problem = "has no 'score' from 0 to 1"
-        score = float(found["score"])
+        score = float(saved["score"])
         if not 0 <= score <= 1:
             raise ValueError(score)
         problem = "has no number of epochs ('trials')"
-        trials = int(found["trials"])
+        trials = int(saved["trials"])
         if not 1 <= trials <= _MOST_TRIALS:
             raise ValueError(trials)
         problem = "has a 'draw' without number, probability or number of answers before it"
-        draw = None if found.get("draw") is None else _drawn_in(found["draw"])
+        draw = None if saved.get("draw") is None else _drawn_in(saved["draw"])
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         msg = f"{where} {problem}: {line[:80]!r}; remove this line, or start anew"
         raise LogError(msg) from error
     return SavedAnswer(place, score, trials, draw)
 
 
-def _drawn_in(found: Mapping[str, Any]) -> Drawn:
-    draw = Drawn(int(found["number"]), float(found["probability"]), int(found["after"]))
+def _drawn_in(record: Mapping[str, Any]) -> Drawn:
+    draw = Drawn(int(record["number"]), float(record["probability"]), int(record["after"]))
     if not (draw.number >= 0 and draw.after >= 0 and 0 < draw.probability <= 1):
         raise ValueError(draw)
     return draw

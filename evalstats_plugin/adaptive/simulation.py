@@ -194,7 +194,7 @@ def _of_rule(
         right = np.take_along_axis(drawn.answers, run.places, axis=1)
         means = [right[:, :n].mean(axis=1) for n in at]
         return [_row(RAW, n, mean, drawn, level) for n, mean in zip(at, means, strict=True)]
-    return [_of_checkpoint(rule, found, drawn, level) for found in run.checkpoints]
+    return [_of_checkpoint(rule, point, drawn, level) for point in run.checkpoints]
 
 
 def _of_anchors(
@@ -205,25 +205,25 @@ def _of_anchors(
     belief = Belief.prior(bank, len(places)).answered(places, right, np.ones_like(right))
     level = options.confidence_level
     full = project(belief, Shares.of(bank), confidence_level=level)
-    found = checkpoint(belief, full, options)
+    point = checkpoint(belief, full, options)
     return [
         _row(WEIGHTED, len(anchors.places), right @ anchors.weights, drawn, level),
-        _of_checkpoint(PROJECTED, found, drawn, level),
+        _of_checkpoint(PROJECTED, point, drawn, level),
     ]
 
 
 def _of_checkpoint(
-    rule: str, found: Checkpoint, drawn: Drawn, confidence_level: float
+    rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float
 ) -> SimulatedAccuracy:
-    estimate, low, high = (values[:, 0] for values in found.full[:3])
-    truth, abilities = drawn.answers.mean(axis=1), found.scored.ability
+    estimate, low, high = (values[:, 0] for values in point.full[:3])
+    truth, abilities = drawn.answers.mean(axis=1), point.scored.ability
     squares = (abilities - drawn.abilities) ** 2
     mean = float(squares.mean())
     half = normal_quantile(confidence_level) * _standard_error(squares)
     holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
-    holds_ability = (found.low <= drawn.abilities) & (drawn.abilities <= found.high)
+    holds_ability = (point.low <= drawn.abilities) & (drawn.abilities <= point.high)
     return replace(
-        _row(rule, found.n, estimate, drawn, confidence_level, by=abilities),
+        _row(rule, point.n, estimate, drawn, confidence_level, by=abilities),
         ability_rmse=float(np.sqrt(mean)),
         ability_rmse_low=float(np.sqrt(max(mean - half, 0.0))),
         ability_rmse_high=float(np.sqrt(mean + half)),
@@ -270,12 +270,12 @@ def _rank(
     x: FloatArray, y: FloatArray, z: float
 ) -> tuple[float | None, float | None, float | None]:
     """Spearman's correlation with its interval by Fisher's transformation [BW00]_."""
-    found = rank_correlation(x, y)
-    if not np.isfinite(found):
+    correlation = rank_correlation(x, y)
+    if not np.isfinite(correlation):
         return None, None, None
-    error = np.sqrt((1 + found**2 / 2) / (len(x) - 3))
-    middle = np.arctanh(np.clip(found, -1 + 1e-12, 1 - 1e-12))
-    return found, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
+    error = np.sqrt((1 + correlation**2 / 2) / (len(x) - 3))
+    middle = np.arctanh(np.clip(correlation, -1 + 1e-12, 1 - 1e-12))
+    return correlation, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
 
 
 def exposure_control(
@@ -318,10 +318,10 @@ def exposure_control(
         raise DesignError(f"{msg}, above the limit of {most:.0%}: raise it, or ask fewer items")
     source = stream(rng, "limits of exposure")
     probability = np.ones(len(bank))
-    known = options or Options(rule="posterior-information")
+    given_options = options or Options(rule="posterior-information")
     for number in range(_ROUNDS):
         answers = draw_models(bank, n_models, rng=source).answers
-        control = known._replace(exposure=SympsonHetter(probability), fitting=True)
+        control = given_options._replace(exposure=SympsonHetter(probability), fitting=True)
         places = run_sessions(bank, answers, (n_items,), control, rng=source).places
         seen = np.bincount(places.ravel(), minlength=len(bank)) / n_models
         wanted = np.minimum(_AIM * most * probability / np.maximum(seen, 1e-9), 1.0)
@@ -385,21 +385,21 @@ def run_sessions(
     DesignError
         A model has fewer answers to usable items than the test asks.
     """
-    known = options or Options()
-    rule = rule_for(known.rule)
-    check_exposure(rule, known.exposure)
+    given_options = options or Options()
+    rule = rule_for(given_options.rule)
+    check_exposure(rule, given_options.exposure)
     bank = bank.drawable() if rule in DRAWING else bank
     bank.require_usable()
     source = stream(rng, "simulated tests")
-    shares, targets = Shares.of(bank), Targets.of(bank, known.content)
+    shares, targets = Shares.of(bank), Targets.of(bank, given_options.content)
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
         msg = f"a model has {least} answers to items that may be asked, fewer than {max(at)}"
         raise DesignError(f"{msg}: ask for fewer, or leave the model out")
-    belief, found = Belief.prior(bank, len(answers)), list[Checkpoint]()
+    belief, checkpoints = Belief.prior(bank, len(answers)), list[Checkpoint]()
     state = laplace(belief)
-    may_be_asked = eligible(known.exposure, answers.shape, source)
+    may_be_asked = eligible(given_options.exposure, answers.shape, source)
     asked = np.zeros(answers.shape, dtype=np.bool_)
     draws = None
     if rule in DRAWING:
@@ -407,7 +407,7 @@ def run_sessions(
         draws = Draws(of_drawn, alike=rule == RANDOM, targets=targets)
     while belief.places.shape[1] < max(at):
         n = belief.places.shape[1]
-        size = min(known.batch, min(stop for stop in at if stop > n) - n)
+        size = min(given_options.batch, min(stop for stop in at if stop > n) - n)
         chosen = np.zeros((len(answers), 0), dtype=np.int64)
         if draws is not None:
             curves = curves_of(belief, state)
@@ -422,7 +422,7 @@ def run_sessions(
             for k in range(size):
                 allowed = preferring(available & ~asked, may_be_asked)
                 allowed = allowed if targets is None else targets.allowed(allowed, asked)
-                places = pick(worth(candidates, rule), allowed, known.exposure, source)
+                places = pick(worth(candidates, rule), allowed, given_options.exposure, source)
                 chosen = np.column_stack([chosen, places])
                 np.put_along_axis(asked, chosen, values=True, axis=1)
                 candidates = candidates.expecting(places) if k + 1 < size else candidates
@@ -430,12 +430,17 @@ def run_sessions(
         belief = belief.answered(chosen, right, np.ones_like(right))
         state = laplace(belief, state)
         if belief.places.shape[1] in at:
-            own = None if known.fitting else draws
+            own = None if given_options.fitting else draws
             full = full_score(
-                own, belief, shares, state, bank.usable, confidence_level=known.confidence_level
+                own,
+                belief,
+                shares,
+                state,
+                bank.usable,
+                confidence_level=given_options.confidence_level,
             )
-            found.append(checkpoint(belief, full, known))
-    return Simulated(tuple(found), belief.places)
+            checkpoints.append(checkpoint(belief, full, given_options))
+    return Simulated(tuple(checkpoints), belief.places)
 
 
 def checkpoint(belief: Belief, full: FullScore, options: Options) -> Checkpoint:

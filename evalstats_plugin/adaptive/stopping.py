@@ -153,10 +153,10 @@ class Reliability(_Threshold):
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
-        found = 1 - (standing.std_error / standing.prior_sd) ** 2
-        if standing.n < self.min_items or found < self.value:
+        reliability = 1 - (standing.std_error / standing.prior_sd) ** 2
+        if standing.n < self.min_items or reliability < self.value:
             return None
-        return f"reliability {found:.3f} ≥ {self.value:g}"
+        return f"reliability {reliability:.3f} ≥ {self.value:g}"
 
 
 @dataclass(frozen=True)

@@ -138,11 +138,11 @@ class _Table:
             raise LogError(f"{source} cannot be read as a table: {error}") from error
         if unknown := [what for what in asked if what not in _KNOWN]:
             raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
-        found = {what: asked.get(what, what) for what in _KNOWN}
-        for what, name in found.items():
+        column_of = {what: asked.get(what, what) for what in _KNOWN}
+        for what, name in column_of.items():
             if name not in names and (what in _NEEDED or what in asked):
                 raise SelectionError(no_such("column", name, names, ", ".join(names)))
-        return cls(dataset, {what: name for what, name in found.items() if name in names})
+        return cls(dataset, {what: name for what, name in column_of.items() if name in names})
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield model, key of the item, epoch and score of batches of rows, as Arrow arrays."""
@@ -173,21 +173,21 @@ class _Table:
 def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
     """Return the files, or the folder; raise `LogError` where there is none."""
     given = [source] if isinstance(source, (str, Path)) else source
-    found = [path for one in map(str, given) for path in _matches(one)]
-    if not found:
+    paths = [path for pattern in map(str, given) for path in _matches(pattern)]
+    if not paths:
         raise LogError("no file was named: name a table with a row for each answer")
-    return found
+    return paths
 
 
-def _matches(one: str) -> list[str]:
-    path = Path(one)
-    if "://" in one or path.exists():
-        return [one]
+def _matches(pattern: str) -> list[str]:
+    path = Path(pattern)
+    if "://" in pattern or path.exists():
+        return [pattern]
     start = Path(path.anchor)
-    found = sorted(map(str, start.glob(str(path.relative_to(start))))) if path.name else []
-    if not found:
-        raise LogError(f"{one} does not exist: name a table with a row for each answer")
-    return found
+    paths = sorted(map(str, start.glob(str(path.relative_to(start))))) if path.name else []
+    if not paths:
+        raise LogError(f"{pattern} does not exist: name a table with a row for each answer")
+    return paths
 
 
 @dataclass(frozen=True)
@@ -237,9 +237,9 @@ def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
         if part["epoch"] is not None:
             epochs = pa.array(axes.epochs, part["epoch"].type)
             at = at * n_epochs + pc.index_in(part["epoch"], epochs).to_numpy()
-        there = ~np.isnan(part["score"])
-        scores[at[there]] = axes.coding.encode(part["score"][there])
-        n_rows += int(there.sum())
+        scored = ~np.isnan(part["score"])
+        scores[at[scored]] = axes.coding.encode(part["score"][scored])
+        n_rows += int(scored.sum())
     parts = (scores[a : a + _CHUNK] for a in range(0, scores.size, _CHUNK))
     filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
     if filled < n_rows:

@@ -190,9 +190,9 @@ def _check_used(named: Sequence[tuple[str, str]], by_user: Sequence[Measure]) ->
             raise SelectionError(no_such("metric", own.metric, metrics, few(metrics)))
 
 
-def _is_plain(one: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether it is a list, a generator and the like, which has no axes of its own."""
-    return not hasattr(one, "shape") and isinstance(one, Iterable)
+    return not hasattr(value, "shape") and isinstance(value, Iterable)
 
 
 def as_list(
@@ -207,11 +207,11 @@ def one_by_one(
     held: ResponsesLike, measure: Measures = None
 ) -> tuple[list[Responses], tuple[str, ...]]:
     """Return the responses as they were logged, and the notes that came with them."""
-    found = as_responses(held, measure)
-    if isinstance(found, ResponseStore):
-        found = in_memory(found)
-    each = found.to_responses() if isinstance(found, ResponseMatrix) else found
-    return list(each), tuple(found.notes)
+    responses = as_responses(held, measure)
+    if isinstance(responses, ResponseStore):
+        responses = in_memory(responses)
+    each = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
+    return list(each), tuple(responses.notes)
 
 
 def in_memory(store: ResponseStore) -> ResponseMatrix:

@@ -146,9 +146,9 @@ class ResponseMatrix:
             raise ValueError(msg)
         n, m = int(array.shape[0]), int(array.shape[1])
         ids = [f"item_{j}" for j in range(m)] if items is None else list(items)
-        known = Measure() if measure is None else measure
-        metric = known.metric or metric
-        tasks = known.task or tasks
+        stated = Measure() if measure is None else measure
+        metric = stated.metric or metric
+        tasks = stated.task or tasks
         task_names = [tasks] * m if isinstance(tasks, str) else list(tasks)
         if len(ids) != m or len(task_names) != m:
             msg = f"{m} items of scores, but {len(ids)} item names and {len(task_names)} tasks"
@@ -162,16 +162,16 @@ class ResponseMatrix:
                 f"{counted(m, 'item')} of scores, but {counted(len(named), 'cluster')}"
             )
         texts = [None if c is None or c != c else str(c) for c in named]  # noqa: PLR0124 - NaN
-        found, notes = (None, ()) if clusters is None else as_clusters(texts, "cluster")
+        codes, notes = (None, ()) if clusters is None else as_clusters(texts, "cluster")
         return cls(
             scores=array,
             models=names,
             item_ids=np.asarray(ids),
             tasks=np.asarray(task_names),
             metrics=np.full(m, metric),
-            clusters=found,
+            clusters=codes,
             measures=tuple(
-                given(Measure(task=task, metric=metric), [known])
+                given(Measure(task=task, metric=metric), [stated])
                 for task in dict.fromkeys(map(str, task_names))
             ),
             notes=notes,
@@ -458,8 +458,8 @@ def _conflict(first: Responses, second: Responses, item: object, count: int) -> 
 
 
 def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
+    present = [part for part in parts if part is not None]
+    return np.concatenate([p.astype(str) for p in present]) if len(present) == len(parts) else None
 
 
 def _chances(blocks: Sequence[ResponseMatrix]) -> FloatArray | None:
@@ -484,8 +484,8 @@ def _stacked(runs: list[Responses]) -> Responses:
     # Join the runs as if each were a model, with the same check of hashes.
     names = tuple(str(i) for i in range(len(with_items)))
     width = max(r.scores.shape[1] for r in with_items)
-    apart = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
-    joined = _join_task(apart, names, width, drop=False)
+    as_models = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
+    joined = _join_task(as_models, names, width, drop=False)
     return replace(
         last,
         item_ids=joined.item_ids,

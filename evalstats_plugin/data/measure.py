@@ -146,12 +146,12 @@ class Measure:
         >>> Measure(task="t", metric="loss", scale=Scale(0)).to_dict()["scale"]["high"] is None
         True
         """
-        found = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        values = {name: value for name, value in asdict(self).items() if value not in ("", None)}
         if self.scale is not None:
             limits = {"low": self.scale.low, "high": self.scale.high}
             finite = {k: float(v) if math.isfinite(v) else None for k, v in limits.items()}
-            found["scale"] = {**found["scale"], **finite}
-        return found
+            values["scale"] = {**values["scale"], **finite}
+        return values
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Measure:
@@ -162,7 +162,7 @@ class Measure:
         TypeError, KeyError, ValueError
             The mapping is not one that `to_dict` returns.
         """
-        known: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field in fields(cls):
             if field.name not in found or field.name == "scale":
                 continue
@@ -171,17 +171,17 @@ class Measure:
                 raise TypeError(f"{field.name} is {value!r}")
             if field.name.endswith("_from") and value not in get_args(Origin):
                 raise ValueError(f"{field.name} is {value!r}")
-            known[field.name] = value
+            values[field.name] = value
         scale = found.get("scale")
         if scale is not None:
             low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
-            known["scale"] = Scale(
+            values["scale"] = Scale(
                 -math.inf if low is None else float(low),
                 math.inf if high is None else float(high),
                 None if step is None else float(step),
                 unit if unit in get_args(Unit) else "",
             )
-        return cls(**known)
+        return cls(**values)
 
 
 Measures: TypeAlias = Measure | Iterable[Measure] | None
@@ -235,9 +235,9 @@ def joint(measures: Sequence[Measure]) -> Measure:
     first = measures[0]
     if all(m is first or m == first for m in measures):
         return first
-    known = [m for m in measures if m.scale is not None]
-    trust = max((_TRUST[m.scale_from] for m in known), default=0)
-    scales = [m.scale for m in known if _TRUST[m.scale_from] == trust and m.scale is not None]
+    scaled = [m for m in measures if m.scale is not None]
+    trust = max((_TRUST[m.scale_from] for m in scaled), default=0)
+    scales = [m.scale for m in scaled if _TRUST[m.scale_from] == trust and m.scale is not None]
     scale = first.scale
     if scales:
         around = min(s.low for s in scales), max(s.high for s in scales)

@@ -153,9 +153,11 @@ def check_name(
     """
     if name == "auto" or name in table:
         return
-    known = f"auto, {', '.join(table)}"
+    listed = f"auto, {', '.join(table)}"
     for purpose, methods in elsewhere.items():
         if name in {method.name for method in methods}:
-            msg = f"Method {name!r} is for {purpose}, and does not apply here. Choose from: {known}"
+            msg = (
+                f"Method {name!r} is for {purpose}, and does not apply here. Choose from: {listed}"
+            )
             raise SelectionError(msg)
-    raise SelectionError(no_such("method", name, table, known))
+    raise SelectionError(no_such("method", name, table, listed))

@@ -186,13 +186,13 @@ def with_stock(measure: Measure, harness: str, more: Sequence[StockMetric] = ())
     if measure.scale is not None and measure.higher_is_better is not None:
         return measure
     metric = measure.metric.partition(",")[0]
-    found = stock_metric(metric, harness, measure.task, tuple(more))
-    if found is None:
+    stock = stock_metric(metric, harness, measure.task, tuple(more))
+    if stock is None:
         return measure
-    if measure.higher_is_better is None and found.better != "unknown":
-        higher = found.better == "higher"
+    if measure.higher_is_better is None and stock.better != "unknown":
+        higher = stock.better == "higher"
         measure = replace(measure, higher_is_better=higher, direction_from="registry")
-    is_mean = measure.aggregation == "mean" and found.aggregation == "mean"
-    if measure.scale is None and found.scale is not None and is_mean:
-        measure = measure.on(found.scale, "registry")
+    is_mean = measure.aggregation == "mean" and stock.aggregation == "mean"
+    if measure.scale is None and stock.scale is not None and is_mean:
+        measure = measure.on(stock.scale, "registry")
     return measure

@@ -271,10 +271,10 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
     """Return what a list of a response's values is as an array; one score an item is one epoch."""
     try:
         numbers = name in ("scores", "weights", "chance")
-        found = np.asarray(values, dtype=np.float64 if numbers else None)
+        array = np.asarray(values, dtype=np.float64 if numbers else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} are {values!r:.60}, and must be numbers ({error})") from error
-    return found[:, None] if name == "scores" and found.ndim == 1 else found
+    return array[:, None] if name == "scores" and array.ndim == 1 else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,12 +452,12 @@ def check_item_ids(r: Responses, *, in_log: bool = False) -> None:
     for own in (r, *r.beside):
         twice = repeated_item(own.item_ids)
         if twice is not None:
-            one, other, more = twice
+            first, second, more = twice
             where = f"{own.source.path}: " if in_log else ""
             or_else = "--runs epochs (in Python: runs='epochs') takes them as further epochs"
             msg = (
-                f"{where}answers {one + 1} and {other + 1} of model {own.model!r} to task "
-                f"{own.task!r} ({own.metric}) are both of item {str(own.item_ids[one])!r} "
+                f"{where}answers {first + 1} and {second + 1} of model {own.model!r} to task "
+                f"{own.task!r} ({own.metric}) are both of item {str(own.item_ids[first])!r} "
                 f"({counted(more, 'answer')} too many). Give items ids of their own, or put "
                 f"repeated answers into one row of scores{f'; {or_else}' if in_log else ''}"
             )
@@ -480,16 +480,16 @@ def repeated_item(item_ids: NDArray[Any]) -> tuple[int, int, int] | None:
         if len(set(names)) < len(names):
             first: dict[Any, int] = {}
             again = ((first.setdefault(name, k), k) for k, name in enumerate(names))
-            one, other = next((a, b) for a, b in again if a != b)
-            return one, other, len(names) - len(set(names))
+            earlier, later = next((a, b) for a, b in again if a != b)
+            return earlier, later, len(names) - len(set(names))
     _DISTINCT[id(item_ids)] = item_ids
     return None
 
 
 def with_epochs(r: Responses) -> Responses:
     """Return responses whose items that are there again count as further epochs, with a note."""
-    found = repeated_item(r.item_ids)
-    if found is None or r.pairs is not None:
+    repeated = repeated_item(r.item_ids)
+    if repeated is None or r.pairs is not None:
         return r
     places = unique_in_order(np.unique(r.item_ids.astype(str), return_inverse=True)[1])[1]
     first, nth = first_rows(places), number_epochs(places)
@@ -501,7 +501,7 @@ def with_epochs(r: Responses) -> Responses:
     def cut(values: NDArray[Any] | None) -> Any:
         return None if values is None else values[first]
 
-    note = f"{counted(found[2], 'answer')} to items that are there again: further epochs"
+    note = f"{counted(repeated[2], 'answer')} to items that are there again: further epochs"
     return replace(
         r,
         item_ids=r.item_ids[first],
@@ -551,13 +551,13 @@ def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
     >>> as_item_ids(["3", "12"]), as_item_ids(["3", "012"])
     (array([ 3, 12]), array(['3', '012'], dtype='<U3'))
     """
-    found = np.asarray(names, dtype=str)
-    if found.size and (np.char.str_len(found) <= _LONGEST_NUMBER).all():
+    texts = np.asarray(names, dtype=str)
+    if texts.size and (np.char.str_len(texts) <= _LONGEST_NUMBER).all():
         with suppress(ValueError, OverflowError):
-            numbers = found.astype(np.int64)
-            if (numbers.astype(str) == found).all():
+            numbers = texts.astype(np.int64)
+            if (numbers.astype(str) == texts).all():
                 return numbers
-    return found
+    return texts
 
 
 def metadata_of(r: Responses) -> dict[str, Any]:
@@ -593,17 +593,17 @@ def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
     }
 
 
-def _group(found: Mapping[str, Any]) -> Group:
-    notes = tuple(map(_text, found["notes"]))
-    known: dict[str, Any] = {**_checked(found, _GROUP), "notes": notes}
-    return Group(**known)
+def _group(fields_of: Mapping[str, Any]) -> Group:
+    notes = tuple(map(_text, fields_of["notes"]))
+    values: dict[str, Any] = {**_checked(fields_of, _GROUP), "notes": notes}
+    return Group(**values)
 
 
-def _checked(found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    for name, types in known.items():
-        if not isinstance(found[name], types):
-            raise TypeError(f"{name} is {found[name]!r}")
-    return {name: found[name] for name in known}
+def _checked(values: Mapping[str, Any], kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    for name, types in kinds.items():
+        if not isinstance(values[name], types):
+            raise TypeError(f"{name} is {values[name]!r}")
+    return {name: values[name] for name in kinds}
 
 
 def _text(value: object) -> str:

@@ -179,14 +179,14 @@ def _inside(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
 def _plain(row: Any) -> dict[str, Any]:
     kind = cast("type[Any]", type(row))
     inside = _inside(kind)
-    found = asdict(replace(row, **dict.fromkeys(inside)) if inside else row)
-    for name, value in found.items():
+    plain = asdict(replace(row, **dict.fromkeys(inside)) if inside else row)
+    for name, value in plain.items():
         if isinstance(value, tuple):
-            found[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+            plain[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
     for name, as_json in inside.items():
         held = getattr(row, name)
-        found[name] = None if held is None else as_json(held)
-    return found
+        plain[name] = None if held is None else as_json(held)
+    return plain
 
 
 def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:
@@ -195,10 +195,10 @@ def grouped(rows: Iterable[RowT], key: Callable[[RowT], KeyT]) -> dict[KeyT, lis
     >>> grouped(["b", "a", "bc"], lambda text: text[0])
     {'b': ['b', 'bc'], 'a': ['a']}
     """
-    found: dict[KeyT, list[RowT]] = {}
+    groups: dict[KeyT, list[RowT]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def finite(value: float | None) -> float | None:
@@ -210,9 +210,9 @@ def finite_values(values: FloatArray) -> list[float | None]:
     """Return the numbers of an array, None where one is not finite (`finite`)."""
     import numpy as np
 
-    there = np.isfinite(values)
-    if there.all():
+    is_finite = np.isfinite(values)
+    if is_finite.all():
         return values.tolist()
-    found = values.astype(object)
-    found[~there] = None
-    return found.tolist()
+    objects = values.astype(object)
+    objects[~is_finite] = None
+    return objects.tolist()

@@ -120,10 +120,10 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
     if not repeated:
         return responses, about_copies
     if runs == "error":
-        (model, task, _), found = next(iter(repeated.items()))
-        logs = ", ".join(path for _, path in found)
+        (model, task, _), own_runs = next(iter(repeated.items()))
+        logs = ", ".join(path for _, path in own_runs)
         raise DesignError(
-            f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}): "
+            f"model {model!r} answered task {task!r} in {len(own_runs)} runs ({logs}): "
             "ask for the latest, for all of them, or for all as epochs"
         )
     if runs == "all":
@@ -133,18 +133,20 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
             f"runs stacked as epochs: {_list(repeated)}",
             *about_copies,
         ]
-    chosen = {key: latest_run(found) for key, found in repeated.items()}
+    chosen = {key: latest_run(own_runs) for key, own_runs in repeated.items()}
     kept = [r for r in responses if chosen.get(_place(r)) in (None, run_of(r))]
     each = "(--runs all shows each)"
-    shadowed = {key: found for key, found in repeated.items() if chosen[key] != [*found][-1]}
+    shadowed = {
+        key: own_runs for key, own_runs in repeated.items() if chosen[key] != [*own_runs][-1]
+    }
     notes: list[str] = []
     if plain := [key for key in repeated if key not in shadowed]:
         notes.append(f"several runs, the latest is shown {each}: {_list(plain)}")
     if shadowed:
         sizes = [
-            f"{_list([key])} ({n_items([*found.values()][-1])} of "
-            f"{counted(n_items(found[chosen[key]]), 'item')})"
-            for key, found in shadowed.items()
+            f"{_list([key])} ({n_items([*own_runs.values()][-1])} of "
+            f"{counted(n_items(own_runs[chosen[key]]), 'item')})"
+            for key, own_runs in shadowed.items()
         ]
         notes.append(f"the latest run is partial, a longer one is shown {each}: {few(sizes)}")
     return kept, notes
@@ -155,7 +157,7 @@ def repeated_runs(
 ) -> dict[_Place, dict[tuple[str, str], list[Responses]]]:
     """Return the runs of each model on each task that has several, oldest first."""
     runs_of = {key: grouped(own, run_of) for key, own in grouped(responses, _place).items()}
-    return {key: dict(sorted(found.items())) for key, found in runs_of.items() if len(found) > 1}
+    return {key: dict(sorted(runs.items())) for key, runs in runs_of.items() if len(runs) > 1}
 
 
 def latest_run(runs: Mapping[tuple[str, str], Sequence[Responses]]) -> tuple[str, str]:
@@ -288,12 +290,12 @@ def place_of(name: str, names: Sequence[str], what: str = "model") -> int:
     SelectionError
         None has the name.
     """
-    found = next((x for x in names if x == name), None)
-    if found is None and what == "model":
-        found = next((x for x in names if is_model(x, name)), None)
-    if found is None:
+    match = next((x for x in names if x == name), None)
+    if match is None and what == "model":
+        match = next((x for x in names if is_model(x, name)), None)
+    if match is None:
         raise SelectionError(no_such(what, name, names, few(names)))
-    return names.index(found)
+    return names.index(match)
 
 
 def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
@@ -304,11 +306,11 @@ def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ..
     SelectionError
         No model matches a pattern.
     """
-    found: set[str] = set()
+    matching: set[str] = set()
     for pattern in patterns:
         # Brackets are part of names.
         like = {name for name in models if fnmatchcase(name, pattern.replace("[", "[[]"))}
         if not like:
             raise SelectionError(no_such("model", pattern, models, few(list(models))))
-        found |= like
-    return tuple(name for name in models if name in found)
+        matching |= like
+    return tuple(name for name in models if name in matching)

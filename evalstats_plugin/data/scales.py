@@ -88,44 +88,46 @@ def observed(scores: FloatArray) -> Scale | None:
     >>> observed(np.array([0.5])), observed(np.array([0, 1] * 20 + [99.0])).bounds
     (None, (0.0, 1.0))
     """
-    known = scores[np.isfinite(scores)]
-    if not len(known):
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
         return None
-    if known.min() >= 0 and known.max() <= 1:
+    if finite.min() >= 0 and finite.max() <= 1:
         return None
-    if _few_beyond(known, (0.0, 1.0)) and (known < 1).any():
+    if _few_beyond(finite, (0.0, 1.0)) and (finite < 1).any():
         return SHARE
-    known = _without_codes(known)
-    if not len(known) or known.min() < 0:
+    finite = _without_codes(finite)
+    if not len(finite) or finite.min() < 0:
         return None
-    least, top = float(known.min()), float(known.max())
-    whole = float((known == np.round(known)).mean()) >= 1 - FEW
+    least, top = float(finite.min()), float(finite.max())
+    whole = float((finite == np.round(finite)).mean()) >= 1 - FEW
     if 4 <= top <= 10 and whole:
         return Scale(min(least, 1.0), 5.0 if top <= 5 else 10.0, unit="points")
     return Scale(0.0, 100.0, unit="percent") if 10 < top <= 100 else None
 
 
-def _few_beyond(known: FloatArray, bounds: tuple[float, float]) -> bool:
+def _few_beyond(scores: FloatArray, bounds: tuple[float, float]) -> bool:
     """Whether the values beyond the bounds are as few, and as alike, as codes are."""
-    beyond = strays(known, bounds)
-    inside = known[(known >= bounds[0]) & (known <= bounds[1])]
+    beyond = strays(scores, bounds)
+    inside = scores[(scores >= bounds[0]) & (scores <= bounds[1])]
     # A few answers graded 5 among many graded 1 are no codes.
     if beyond is None or not len(inside) or inside.min() == inside.max() == 1:
         return False
-    return beyond.n <= FEW * len(known) and len(beyond.values) <= MOST_CODES
+    return beyond.n <= FEW * len(scores) and len(beyond.values) <= MOST_CODES
 
 
-def _without_codes(known: FloatArray) -> FloatArray:
+def _without_codes(scores: FloatArray) -> FloatArray:
     """Leave out the few values that are likely codes for missing scores."""
-    whole = known == np.round(known)
-    others = known[~((known < 0) & whole) & ~np.isin(known, list(_CODES))]
+    whole = scores == np.round(scores)
+    others = scores[~((scores < 0) & whole) & ~np.isin(scores, list(_CODES))]
     if not len(others):
-        return known
-    far = np.isin(known, list(_CODES)) & (known >= _FAR * max(float(others.max()), 1.0))
-    code = far | ((known < 0) & whole)
-    n_distinct = len(np.unique(known[code]))
+        return scores
+    far = np.isin(scores, list(_CODES)) & (scores >= _FAR * max(float(others.max()), 1.0))
+    code = far | ((scores < 0) & whole)
+    n_distinct = len(np.unique(scores[code]))
     return (
-        known[~code] if 0 < code.sum() <= FEW * len(known) and n_distinct <= MOST_CODES else known
+        scores[~code]
+        if 0 < code.sum() <= FEW * len(scores) and n_distinct <= MOST_CODES
+        else scores
     )
 
 
@@ -136,11 +138,11 @@ def settled(responses: Iterable[Responses]) -> list[Responses]:
     """
     listed = [r.under(with_stock(r.measure, r.source.harness)) for r in responses]
     unknown = [r for r in listed if _is_open(r)]
-    found: dict[int, Responses] = {}
+    by_id: dict[int, Responses] = {}
     listed = _with_weightings(listed)
     for group in grouped(unknown, lambda r: (r.measure.task, r.measure.name)).values():
-        found |= {id(r): made for r, made in zip(group, _settled(group), strict=True)}
-    return [found.get(id(r), r) for r in listed]
+        by_id |= {id(r): made for r, made in zip(group, _settled(group), strict=True)}
+    return [by_id.get(id(r), r) for r in listed]
 
 
 def _with_weightings(responses: list[Responses]) -> list[Responses]:
@@ -150,19 +152,21 @@ def _with_weightings(responses: list[Responses]) -> list[Responses]:
     """
     if not any(g.weighting == "either" for r in responses for g in r.groups):
         return responses
-    known: dict[tuple[str, ...], Weighting] = {}
+    weightings: dict[tuple[str, ...], Weighting] = {}
     for r in responses:
         for g in r.groups:
             if g.weighting != "either" and g.logged is not None:
-                known.setdefault((g.name,), g.weighting)
-                known.setdefault((g.name, r.measure.name), g.weighting)
+                weightings.setdefault((g.name,), g.weighting)
+                weightings.setdefault((g.name, r.measure.name), g.weighting)
     return [
         r if all(g.weighting != "either" for g in r.groups) else replace(
             r,
             groups=tuple(
                 replace(
                     g,
-                    weighting=known.get((g.name, r.measure.name), known.get((g.name,), "either")),
+                    weighting=weightings.get(
+                        (g.name, r.measure.name), weightings.get((g.name,), "either")
+                    ),
                 )
                 if g.weighting == "either"
                 else g

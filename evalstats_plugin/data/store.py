@@ -141,21 +141,21 @@ class ResponseStore:
 
         Items are rows: the transpose of the scores of a matrix.
         """
-        found: list[Codes] = []
+        parts: list[Codes] = []
         masks: list[BoolArray | None] = []
         for k, inside in self._groups_of(items):
             table = self._group(k, ("scores", "missing"))
-            found.append(self._codes_in(table)[inside, models])
+            parts.append(self._codes_in(table)[inside, models])
             mask = self._missing_in(table)
             masks.append(None if mask is None else mask[inside, models])
         shape = (len(np.arange(len(self.models))[models]), self.n_epochs)
-        shapes = [codes.shape for codes in found]
-        return _joined(found, shape, self.coding.dtype), _joined_masks(shapes, masks)
+        shapes = [codes.shape for codes in parts]
+        return _joined(parts, shape, self.coding.dtype), _joined_masks(shapes, masks)
 
     def filled(self, items: slice) -> Codes:
         """Codes of all models, (m, N, R): where missing 0, or NaN for floats."""
-        found = [self._codes_in(self._group(k, ("scores",)))[i] for k, i in self._groups_of(items)]
-        return _joined(found, (len(self.models), self.n_epochs), self.coding.dtype)
+        parts = [self._codes_in(self._group(k, ("scores",)))[i] for k, i in self._groups_of(items)]
+        return _joined(parts, (len(self.models), self.n_epochs), self.coding.dtype)
 
     def missing(self, items: slice) -> BoolArray | None:
         """Mask of missing scores of all models, (m, N, R), or None; does not read scores."""
@@ -279,10 +279,10 @@ def _bytes_of(column: Any) -> NDArray[np.uint8]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _joined(found: list[Codes], shape: tuple[int, int], dtype: Any) -> Codes:
-    if not found:
+def _joined(parts: list[Codes], shape: tuple[int, int], dtype: Any) -> Codes:
+    if not parts:
         return np.empty((0, *shape), dtype)
-    return found[0] if len(found) == 1 else np.concatenate(found)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _joined_masks(
@@ -410,13 +410,13 @@ class StoredTask:
 
     def scores(self, models: IntArray) -> FloatArray:
         """Scores of some models on its items, shape (n, M, R)."""
-        found = np.empty((len(models), len(self.places), self.store.n_epochs))
+        values = np.empty((len(models), len(self.places), self.store.n_epochs))
         for part in self.store.slices():
             start, stop = np.searchsorted(self.places, [part.start, part.stop])
             if start < stop:
                 inside = self.places[start:stop] - part.start
-                found[:, start:stop] = self.store.scores(part, models)[:, inside]
-        return found
+                values[:, start:stop] = self.store.scores(part, models)[:, inside]
+        return values
 
     def responses(self, models: IntArray) -> list[Responses]:
         """Return the responses of some models."""

@@ -88,8 +88,8 @@ class Column:
 
     def translated(self, by: Mapping[str, float]) -> FloatArray:
         """Return the number for each row's value in lower case; NaN for unknown values."""
-        known = [by.get(value.casefold(), math.nan) for value in self.values]
-        return np.append(known, math.nan)[self.codes]
+        numbers = [by.get(value.casefold(), math.nan) for value in self.values]
+        return np.append(numbers, math.nan)[self.codes]
 
     def numbers(self, name: str, where: str, expected: str) -> FloatArray:
         """Return the rows as numbers, NaN where empty, shape (C,).
@@ -100,10 +100,10 @@ class Column:
             A value is not a number; the message has its row.
         """
         parsed = [_number(value) for value in self.values]
-        found = np.append([math.nan if p is None else p for p in parsed], math.nan)[self.codes]
+        rows = np.append([math.nan if p is None else p for p in parsed], math.nan)[self.codes]
         if None in parsed:
-            self.refuse(np.isnan(found) & ~self.empty, name, where, expected)
-        return found
+            self.refuse(np.isnan(rows) & ~self.empty, name, where, expected)
+        return rows
 
     def refuse(self, wrong: BoolArray, name: str, where: str, expected: str) -> None:
         """Raise `DesignError` on the first of the rows that are wrong, if any is."""
@@ -199,8 +199,8 @@ def csv_table(content: bytes, where: str) -> Table:
     raw = dict(zip(names, heading, strict=True))
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
-        found = _parsed(content, separator, [raw[name] for name in wanted], where)
-        columns = {name: _column(found[raw[name]]) for name in wanted}
+        parsed = _parsed(content, separator, [raw[name] for name in wanted], where)
+        columns = {name: _column(parsed[raw[name]]) for name in wanted}
         return {
             name: Column.encoded(column.codes, list(map(csv_original, column.values)))
             for name, column in columns.items()
@@ -292,19 +292,19 @@ def parquet_table(content: bytes, where: str) -> Table:
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
         check_parquet(file.metadata, where, wanted)
         try:
-            found = file.read(columns=list(wanted))
+            loaded = file.read(columns=list(wanted))
             # Texts are not checked on reading.
-            found.validate(full=True)
+            loaded.validate(full=True)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             msg = f"{where} cannot be read as Parquet: {error}; it may be damaged"
             raise LogError(msg) from error
         for name in wanted:
-            if pa.types.is_nested(found[name].type):
+            if pa.types.is_nested(loaded[name].type):
                 raise LogError(
-                    f"{where}: column {name!r} holds {found[name].type} in each cell. Write "
+                    f"{where}: column {name!r} holds {loaded[name].type} in each cell. Write "
                     "texts or numbers."
                 )
-        return {name: _column(found[name]) for name in wanted}
+        return {name: _column(loaded[name]) for name in wanted}
 
     return Table(where, names, load)
 
@@ -339,8 +339,8 @@ def _cells(records: Sequence[Record], name: str, *, inside: bool) -> Iterator[An
     if inside:
         keys = name.split(".")
         return (json_cell(value_at(record, keys)) for record in records)
-    found = (record.get(name) for record in records)
-    return (cell if isinstance(cell, str) else json_cell(cell) for cell in found)
+    cells = (record.get(name) for record in records)
+    return (cell if isinstance(cell, str) else json_cell(cell) for cell in cells)
 
 
 def _paths(record: Record, before: str = "", depth: int = 1) -> Iterator[str]:
@@ -400,12 +400,12 @@ def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...
         content, notes = whole, ("the last line is half written: left out",)
     lines = [line for line in decoded(content, where).split("\n") if line.strip()]
     try:
-        found: Any = json.loads(f"[{','.join(lines)}]")
+        values: Any = json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError):
-        found = None
-    if found is None or len(found) != len(lines):
-        found = list(_one_by_one(content, where))
-    return records_of(found, where), notes
+        values = None
+    if values is None or len(values) != len(lines):
+        values = list(_one_by_one(content, where))
+    return records_of(values, where), notes
 
 
 def _is_json(line: bytes) -> bool:

@@ -156,18 +156,18 @@ def fit_capabilities(
         msg = f"kind {kind!r} has no encoder that reads features of items: use kind 'topk'"
         raise DesignError(msg)
     about = None if features is None else _about(counts, features)
-    found = _find_codes(counts, n_features, rule, stream(rng, "capabilities"), about)
+    search = _find_codes(counts, n_features, rule, stream(rng, "capabilities"), about)
     fit = CapabilityFit(
         kind=kind,
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        capability=as_array(found.codes.capability),
-        performance=as_array(found.codes.performance),
-        code=as_array(found.codes.code),
-        intercept=as_array(found.codes.intercept),
-        hyperparameters={"penalty": found.penalty, "active": found.active},
-        diagnostics=found.diagnostics | run_facts(counts, began),
+        capability=as_array(search.codes.capability),
+        performance=as_array(search.codes.performance),
+        code=as_array(search.codes.code),
+        intercept=as_array(search.codes.intercept),
+        hyperparameters={"penalty": search.penalty, "active": search.active},
+        diagnostics=search.diagnostics | run_facts(counts, began),
     )
     return replace(fit, notes=(*counts.notes, *_notes(fit)))
 
@@ -296,8 +296,8 @@ def _rule(
         msg = f"active={active!r} of {n_features} features is not possible"
         msg += f": choose 1 to {n_features}, or 'auto'"
         raise DesignError(msg)
-    known = None if penalty == "auto" else penalty
-    return _Rule(kind, known, None if active == "auto" else active)
+    fixed = None if penalty == "auto" else penalty
+    return _Rule(kind, fixed, None if active == "auto" else active)
 
 
 def _notes(fit: CapabilityFit) -> list[str]:
@@ -331,9 +331,9 @@ def _about(counts: Counts, features: FloatArray) -> Tensor:
         msg = f"features of shape {features.shape} are not those of {counts.right.shape[1]} items"
         raise DesignError(f"{msg}: give one row of numbers for each item")
     left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-    found = (left * size)[:, :_COMPONENTS]
-    scale = max(float(found.std(axis=0).max()), 1e-300)
-    return torch.as_tensor(found / scale / 2).to(counts.right)
+    components = (left * size)[:, :_COMPONENTS]
+    scale = max(float(components.std(axis=0).max()), 1e-300)
+    return torch.as_tensor(components / scale / 2).to(counts.right)
 
 
 def _find_codes(
@@ -386,9 +386,9 @@ def candidates(
     if kind == "l1":
         penalties = PENALTIES if penalty is None else (penalty,)
         return [_Sparsity(value, None) for value in penalties]
-    known = AMORTISED_PENALTY if penalty is None else penalty
+    chosen_penalty = AMORTISED_PENALTY if penalty is None else penalty
     sizes = [k for k in ACTIVE if k <= n_features] if active is None else [active]
-    return [_Sparsity(known, k) for k in sizes]
+    return [_Sparsity(chosen_penalty, k) for k in sizes]
 
 
 def held_out_losses(
@@ -409,14 +409,14 @@ def held_out_losses(
     held_out = [fold == k for k in folds]
     starts = list(parallel_map(partial(_start, counts, n_features), held_out))
     ready = list(zip(held_out, starts, strict=True))
-    found: list[_Tried] = []
+    results: list[_Tried] = []
     for sparsity in tried:
         losses = list(parallel_map(partial(_loss, counts, sparsity, about), ready))
-        found.append(_Tried(*sparsity, float(np.mean(losses))))
-        best = min(range(len(found)), key=lambda k: found[k].log_loss)
-        if len(found) - 1 - best >= 2:
+        results.append(_Tried(*sparsity, float(np.mean(losses))))
+        best = min(range(len(results)), key=lambda k: results[k].log_loss)
+        if len(results) - 1 - best >= 2:
             break
-    return tuple(found)
+    return tuple(results)
 
 
 def _start(counts: Counts, n_features: int, held_out: Tensor) -> SparseCodes:
@@ -481,11 +481,11 @@ def compare_held_out(
     streams = children(generator, "models compared with capabilities", len(names))
     asked = zip(names, streams, strict=True)
     run = partial(_scored, counts, split, n_features, torch.as_tensor(place), about)
-    found, losses = zip(*parallel_map(run, asked), strict=True)
+    scores, losses = zip(*parallel_map(run, asked), strict=True)
     trials = (as_array(counts.trials) * split.test).sum(axis=0)
     return tuple(
         score._replace(**_gain(losses[0] - loss, trials))
-        for score, loss in zip(found, losses, strict=True)
+        for score, loss in zip(scores, losses, strict=True)
     )
 
 
@@ -510,10 +510,10 @@ def _scored(
     name, rng = asked
     began = time.perf_counter()
     estimator = _estimator(name, n_features, task, about, rng)
-    found = predict_held_out(estimator, counts, split)
-    scores = score_held_out(counts, found, split.test)
+    predicted = predict_held_out(estimator, counts, split)
+    scores = score_held_out(counts, predicted, split.test)
     right, trials = as_array(counts.right), as_array(counts.trials)
-    loss = -(special.xlogy(right, found) + special.xlog1py(trials - right, -found))
+    loss = -(special.xlogy(right, predicted) + special.xlog1py(trials - right, -predicted))
     spent = time.perf_counter() - began
     score = HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent, 0.0, 0.0)
     return score, np.where(split.test, loss, 0.0).sum(axis=0)
@@ -528,10 +528,10 @@ def _estimator(
         return partial(fit_curves, kind="rasch")
     if name == "dense":
         return partial(fit_factor, n_dimensions=n_features, ridge="auto", rng=rng)
-    known, rule = (about, _Rule("topk")) if name == WITH_FEATURES else (None, _Rule(name))
+    features, rule = (about, _Rule("topk")) if name == WITH_FEATURES else (None, _Rule(name))
 
     def predicted(counts: Counts) -> Tensor:
-        return _find_codes(counts, n_features, rule, rng, known).codes.probability()
+        return _find_codes(counts, n_features, rule, rng, features).codes.probability()
 
     return predicted
 

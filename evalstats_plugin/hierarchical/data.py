@@ -110,7 +110,7 @@ def eval_counts(responses: ResponsesLike) -> EvalCounts:
     order = np.argsort(task, kind="stable")
     starts = np.searchsorted(task[order], np.arange(len(tasks)))
     means = mean_over_epochs(matrix.scores)
-    there = ~np.isnan(matrix.scores)
+    observed = ~np.isnan(matrix.scores)
     metrics = dict.fromkeys(short_metric(name) for name in matrix.metrics.astype(str).tolist())
     dispersion = _dispersion(means, task, len(tasks))
     return EvalCounts(
@@ -120,7 +120,7 @@ def eval_counts(responses: ResponsesLike) -> EvalCounts:
         right=np.add.reduceat(np.nan_to_num(means)[:, order], starts, axis=1),
         trials=np.add.reduceat((~np.isnan(means))[:, order] * 1.0, starts, axis=1),
         question_right=np.nansum(matrix.scores, axis=2),
-        question_trials=there.sum(axis=2).astype(np.float64),
+        question_trials=observed.sum(axis=2).astype(np.float64),
         task=task,
         dispersion=dispersion,
         notes=(*matrix.notes, *_notes(matrix, task, dispersion)),
@@ -143,7 +143,7 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
 
     from evalstats_plugin.stats.interval import normal_quantile
 
-    found = np.ones(tasks)
+    dispersion = np.ones(tasks)
     for t in range(tasks):
         x = means[:, task == t]
         n = (~np.isnan(x)).sum(axis=1)
@@ -155,11 +155,11 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
         variance = np.nanvar(x, axis=1, ddof=1)
         most = n * p * (1 - p) + variance
         # A question's worth of right and wrong answers keeps it above 0.
-        one = _WORTH * float(np.mean(p * (1 - p)))
-        ratio = ((n * variance).sum() + one) / (most.sum() + one)
+        worth = _WORTH * float(np.mean(p * (1 - p)))
+        ratio = ((n * variance).sum() + worth) / (most.sum() + worth)
         quantile = float(cast("Any", special).stdtrit(free, 0.975))
-        found[t] = min(1.0, float(ratio) * (quantile / normal_quantile(0.95)) ** 2)
-    return found
+        dispersion[t] = min(1.0, float(ratio) * (quantile / normal_quantile(0.95)) ** 2)
+    return dispersion
 
 
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:
@@ -186,8 +186,8 @@ def _check_one_metric(responses: Iterable[Responses]) -> None:
 
 
 def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
-    there = np.any(~np.isnan(matrix.scores), axis=2)
-    items, models = np.any(there, axis=0), np.any(there, axis=1)
+    observed = np.any(~np.isnan(matrix.scores), axis=2)
+    items, models = np.any(observed, axis=0), np.any(observed, axis=1)
     if not items.any():
         msg = "there are no scores: give scores in [0, 1] of one model or more"
         raise DesignError(msg)
@@ -248,13 +248,16 @@ def covariates_of(
     given: Covariates | None, models: tuple[str, ...], tasks: tuple[str, ...]
 ) -> dict[str, Standardised]:
     """Return the covariates of ``"models"`` and ``"tasks"``, standardised."""
-    known = {"models": models, "tasks": tasks}
-    found = given or {}
-    for name in found:
-        if name not in known:
+    names_of = {"models": models, "tasks": tasks}
+    covariates = given or {}
+    for name in covariates:
+        if name not in names_of:
             msg = f"covariates of {name!r} are not possible: give those of 'models' or of 'tasks'"
             raise DesignError(msg)
-    return {what: standardised(found.get(what, {}), names, what) for what, names in known.items()}
+    return {
+        what: standardised(covariates.get(what, {}), names, what)
+        for what, names in names_of.items()
+    }
 
 
 PLATES, DATA = ("model", "task", "item"), ("right", "trials")
@@ -289,10 +292,10 @@ def data_of_plates(
         without values.
     """
     given = covariates or {}
-    found: dict[str, FloatArray] = {}
+    arrays: dict[str, FloatArray] = {}
     for name, plates in on.items():
         if name in DATA:
-            found[name] = _laid_out(counts, name, plates, observed=name in observed)
+            arrays[name] = _laid_out(counts, name, plates, observed=name in observed)
             continue
         kind = f"{plates[0]}s" if plates in (("model",), ("task",)) else ""
         if name in observed or name not in given.get(kind, {}):
@@ -301,8 +304,8 @@ def data_of_plates(
             raise DesignError(f"{msg}; give values of each model or task by {where}")
         names = counts.models if kind == "models" else counts.tasks
         standardised({name: given[kind][name]}, names, kind)
-        found[name] = np.array([float(given[kind][name][x]) for x in names])
-    return found
+        arrays[name] = np.array([float(given[kind][name][x]) for x in names])
+    return arrays
 
 
 def _laid_out(
@@ -319,12 +322,12 @@ def _laid_out(
         right, trials = np.zeros((2, n, t, int(sizes.max())))
         right[:, counts.task[order], place] = counts.question_right[:, order]
         trials[:, counts.task[order], place] = counts.question_trials[:, order]
-    array, there = right if name == "right" else trials, trials > 0
+    array, present = right if name == "right" else trials, trials > 0
     if observed:
-        array = np.where(there, array, np.nan)
+        array = np.where(present, array, np.nan)
     elif name == "trials":
         # Where nothing is observed, the number of trials is not used; 0 has no density.
-        array = np.where(there, array, trials.max())
+        array = np.where(present, array, trials.max())
     for axis, plate in enumerate(PLATES):
         if plate not in plates and array.shape[axis] > 1:
             msg = f"data {name!r} are on {few(list(plates)) or 'no plate'}, but there are "

@@ -140,8 +140,8 @@ class HierarchicalFit(Results[Performance]):
         SelectionError
             No model, or no task, has the name.
         """
-        found = _contrast_rows(self, baseline, task)
-        return Results(tuple(found), self.notes, self.seed)
+        rows = _contrast_rows(self, baseline, task)
+        return Results(tuple(rows), self.notes, self.seed)
 
     def effects(self) -> Results[Effect]:
         """Return the effects of covariates of models and tasks."""
@@ -311,29 +311,29 @@ def _difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
     draws = _difficulty(fit)
     if draws is None:
         return []
-    found = spread(draws - draws.mean(axis=2, keepdims=True), fit.confidence_level)
-    counts, order = fit.counts, np.argsort(-steady(found.mean), kind="stable")
+    summary = spread(draws - draws.mean(axis=2, keepdims=True), fit.confidence_level)
+    counts, order = fit.counts, np.argsort(-steady(summary.mean), kind="stable")
     right, trials = counts.right.sum(axis=0), counts.trials.sum(axis=0)
     columns: dict[str, Sequence[Any]] = {
         "task": [counts.tasks[i] for i in order],
         "n_items": np.bincount(counts.task, minlength=len(counts.tasks))[order].tolist(),
         "n_models": (counts.trials > 0).sum(axis=0)[order].tolist(),
         "score": (right / trials)[order].tolist(),
-        **found.columns(order),
+        **summary.columns(order),
     }
     same = {"metric": counts.metric, "confidence_level": fit.confidence_level}
     return records(TaskDifficulty, columns, same)
 
 
 def _difficulty(fit: HierarchicalFit) -> FloatArray | None:
-    known = fit.posterior.parameters
-    if "difficulty" not in known:
+    parameters = fit.posterior.parameters
+    if "difficulty" not in parameters:
         return None
     tasks = fit.covariates["tasks"]
     if not tasks.names:
-        return known["difficulty"]
-    own = known["coefficients"][:, :, len(fit.covariates["models"].names) :]
-    return known["difficulty"] + own @ tasks.values.T
+        return parameters["difficulty"]
+    own = parameters["coefficients"][:, :, len(fit.covariates["models"].names) :]
+    return parameters["difficulty"] + own @ tasks.values.T
 
 
 def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) -> list[Contrast]:
@@ -361,17 +361,17 @@ def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None)
     for first in dict.fromkeys(a.tolist()):
         others = b[a == first]
         difference = overall[:, :, others] - overall[:, :, first : first + 1]
-        found = spread(difference, fit.confidence_level)
+        summary = spread(difference, fit.confidence_level)
         ahead = (difference > 0).mean(axis=(0, 1))
         higher = accuracy[:, :, others] > accuracy[:, :, first : first + 1]
         on_task = higher.mean(axis=(0, 1, 3))
         columns: dict[str, Sequence[Any]] = {
             "model_a": [fit.models[first]] * len(others),
             "model_b": [fit.models[i] for i in others],
-            "difference": found.mean.tolist(),
-            "low": found.low.tolist(),
-            "high": found.high.tolist(),
-            "std_error": found.std_error.tolist(),
+            "difference": summary.mean.tolist(),
+            "low": summary.low.tolist(),
+            "high": summary.high.tolist(),
+            "std_error": summary.std_error.tolist(),
             "prob_better": ahead.tolist(),
             "prob_better_on_a_task": on_task.tolist(),
         }
@@ -385,15 +385,15 @@ def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) 
         raise SelectionError(no_such("prediction", new, ("task", "model"), "task, model"))
     if n_items is not None and n_items < 1:
         raise DesignError(f"{n_items} items make no score: give 1 or more, or None")
-    known, counts = fit.posterior.parameters, fit.counts
+    parameters, counts = fit.posterior.parameters, fit.counts
     difficulty = _difficulty(fit)
-    if difficulty is None or "performance" not in known:
+    if difficulty is None or "performance" not in parameters:
         msg = f"model {fit.model!r} has no population of models and tasks"
         raise DesignError(f"{msg}: choose 'task', 'shared' or 'across-task'")
-    rng, shape = stream(seed, "scores of new tasks and models"), known["intercept"].shape[:2]
+    rng, shape = stream(seed, "scores of new tasks and models"), parameters["intercept"].shape[:2]
     performance = _performance(fit)
-    middle = known["intercept"].reshape(*shape, 1, 1)
-    spread_of = {x: known[f"sd_{x}"].reshape(*shape, -1) for x in (
+    middle = parameters["intercept"].reshape(*shape, 1, 1)
+    spread_of = {x: parameters[f"sd_{x}"].reshape(*shape, -1) for x in (
         "performance", "difficulty", "interaction")}  # fmt: skip
     if new == "task":
         # One difficulty in each draw, the same for all models.
@@ -411,23 +411,23 @@ def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) 
     if fit.tails is not None:
         noise *= np.sqrt(fit.tails / rng.chisquare(fit.tails, level.shape))
     level = level + own[:, :, None] * noise
-    share = _scores_at(level, known.get("sd_question"), n_items, rng)
+    share = _scores_at(level, parameters.get("sd_question"), n_items, rng)
     cells = fit.posterior.accuracy
     tasks: list[str | None] = [None] if new == "task" else [None, *counts.tasks]
     if new == "model":
         # Over all tasks first, as in the rows of the fit.
         share = np.concatenate([share.mean(axis=3, keepdims=True), share], axis=3)
         cells = np.concatenate([cells.mean(axis=3, keepdims=True), cells], axis=3)
-    found = spread(share, fit.confidence_level)
+    summary = spread(share, fit.confidence_level)
     best = _prob_best(share) if new == "task" else _prob_best(share, cells)
     names = counts.models if new == "task" else (None,)
     return [
         NewScore(
             model=model, task=task, over_tasks=new == "model" and task is None,
             metric=counts.metric, n_items=n_items, prob_best=float(best[i, k]),
-            confidence_level=fit.confidence_level, estimate=float(found.mean[i, k]),
-            low=float(found.low[i, k]), high=float(found.high[i, k]),
-            std_error=float(found.std_error[i, k]),
+            confidence_level=fit.confidence_level, estimate=float(summary.mean[i, k]),
+            low=float(summary.low[i, k]), high=float(summary.high[i, k]),
+            std_error=float(summary.std_error[i, k]),
         )
         for i, model in enumerate(names)
         for k, task in enumerate(tasks)
@@ -436,11 +436,11 @@ def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) 
 
 def _performance(fit: HierarchicalFit) -> FloatArray:
     """Draws of the performance of models (K, S, N), covariates included."""
-    known, models = fit.posterior.parameters, fit.covariates["models"]
+    parameters, models = fit.posterior.parameters, fit.covariates["models"]
     if not models.names:
-        return known["performance"]
-    own = known["coefficients"][:, :, : len(models.names)]
-    return known["performance"] + own @ models.values.T
+        return parameters["performance"]
+    own = parameters["coefficients"][:, :, : len(models.names)]
+    return parameters["performance"] + own @ models.values.T
 
 
 def _scores_at(
@@ -483,14 +483,14 @@ def _effect_rows(fit: HierarchicalFit) -> list[Effect]:
     # Coefficients of tasks are of difficulty.
     sign = np.array([1.0] * len(models.names) + [-1.0] * len(tasks.names))
     sd = np.concatenate([models.sd, tasks.sd])
-    found = spread(draws * sign / sd, fit.confidence_level)
+    summary = spread(draws * sign / sd, fit.confidence_level)
     columns: dict[str, Sequence[Any]] = {
         "covariate": [*models.names, *tasks.names],
         "of": ["models"] * len(models.names) + ["tasks"] * len(tasks.names),
-        "estimate": found.mean.tolist(),
-        "low": found.low.tolist(),
-        "high": found.high.tolist(),
-        "per_sd": (found.mean * sd).tolist(),
+        "estimate": summary.mean.tolist(),
+        "low": summary.low.tolist(),
+        "high": summary.high.tolist(),
+        "per_sd": (summary.mean * sd).tolist(),
         "prob_positive": (draws * sign > 0).mean(axis=(0, 1)).tolist(),
     }
     return records(Effect, columns, {"confidence_level": fit.confidence_level})
@@ -511,16 +511,16 @@ def _predictive_checks(
     drawn = drawn.reshape(-1, *right.shape)
     observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
     tail = tail_probability(fit.confidence_level)
-    found: list[Check] = []
+    checks: list[Check] = []
     for name, values in predicted.items():
         own = float(observed[name])
         low, high = np.quantile(values, [tail, 1 - tail]).tolist()
         p = float((values > own + 1e-9).mean() + (np.abs(values - own) <= 1e-9).mean() / 2)
-        found.append(
+        checks.append(
             Check(statistic=name, observed=own, predicted=float(values.mean()), low=low, high=high,
                   p_value=p)
         )  # fmt: skip
-    return found
+    return checks
 
 
 def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
@@ -609,25 +609,25 @@ def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
     from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
 
     right, trials = fit.counts.informative
-    found = shares(right, trials, pooled=fit.model == "beta-binomial")
-    cells = log_left_out(found, right, trials)[run]
-    mean = found.mean
+    posterior_shares = shares(right, trials, pooled=fit.model == "beta-binomial")
+    cells = log_left_out(posterior_shares, right, trials)[run]
+    mean = posterior_shares.mean
     full = (special.xlogy(right, mean) + special.xlog1py(trials - right, -mean))[run]
     return _LeftOut(cells, float((full - cells).sum()), None)
 
 
 def _expected_density(fit: HierarchicalFit) -> Elpd:
     """Return the expected log predictive density, summed over the cells that were run."""
-    found = _left_out(fit)
+    loo = _left_out(fit)
     notes: list[str] = []
-    if found.unreliable:
+    if loo.unreliable:
         notes.append(
-            f"{found.unreliable} of {counted(found.cells.size, 'cell')} have a Pareto k above "
+            f"{loo.unreliable} of {counted(loo.cells.size, 'cell')} have a Pareto k above "
             f"{PARETO_K_LIMIT}: their predictions are not reliable"
         )
-    return Elpd(criterion="loo", elpd=float(found.cells.sum()),
-                std_error=float(np.sqrt(found.cells.size) * found.cells.std()),
-                n_effective=found.n_effective, n_cells=found.cells.size, worst_k=found.worst_k,
+    return Elpd(criterion="loo", elpd=float(loo.cells.sum()),
+                std_error=float(np.sqrt(loo.cells.size) * loo.cells.std()),
+                n_effective=loo.n_effective, n_cells=loo.cells.size, worst_k=loo.worst_k,
                 notes=tuple(notes))  # fmt: skip
 
 
@@ -644,8 +644,8 @@ def _compared(fit: HierarchicalFit, models: Sequence[str], seed: int) -> list[Le
     names = list(dict.fromkeys((fit.model, *models)))
     for name in names:
         if name not in HIERARCHICAL_MODELS:
-            known = ", ".join(HIERARCHICAL_MODELS)
-            raise SelectionError(no_such("model", name, HIERARCHICAL_MODELS, known))
+            allowed = ", ".join(HIERARCHICAL_MODELS)
+            raise SelectionError(no_such("model", name, HIERARCHICAL_MODELS, allowed))
     counts = fit.counts
     plain = (
         bool(np.isin(counts.question_right, (0.0, 1.0)).all()) and counts.question_trials.max() <= 1
@@ -653,16 +653,16 @@ def _compared(fit: HierarchicalFit, models: Sequence[str], seed: int) -> list[Le
     if not plain and len({name in BY_QUESTION for name in names}) > 1:
         msg = f"models {', '.join(names)} do not predict the same: some count every epoch of a "
         raise DesignError(f"{msg}question, others average them; compare those of one kind")
-    found = {name: _left_out(fit if name == fit.model else fit.with_model(name, seed))
+    left_out = {name: _left_out(fit if name == fit.model else fit.with_model(name, seed))
              for name in names}  # fmt: skip
-    best = max(found, key=lambda name: found[name].cells.sum())
+    best = max(left_out, key=lambda name: left_out[name].cells.sum())
     rows: list[LeftOutScore] = []
-    for name, own in found.items():
-        apart = own.cells - found[best].cells
+    for name, own in left_out.items():
+        gaps = own.cells - left_out[best].cells
         rows.append(LeftOutScore(
-            model=name, elpd=float(own.cells.sum()), difference=float(apart.sum()),
-            std_error=float(np.sqrt(apart.size) * apart.std()), n_effective=own.n_effective,
-            n_cells=apart.size, unreliable=own.unreliable,
+            model=name, elpd=float(own.cells.sum()), difference=float(gaps.sum()),
+            std_error=float(np.sqrt(gaps.size) * gaps.std()), n_effective=own.n_effective,
+            n_cells=gaps.size, unreliable=own.unreliable,
         ))  # fmt: skip
     return sorted(rows, key=lambda row: -row.elpd)
 
@@ -683,17 +683,17 @@ def _evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
         )
         raise DesignError(msg)
     fits = [fit if fit.model == name else fit.with_model(name, seed) for name in COMPARED]
-    known = [
+    with_evidence = [
         (x, x.log_evidence, x.log_evidence_error or 0.0) for x in fits if x.log_evidence is not None
     ]
-    values = np.array([value for _, value, _ in known])
+    values = np.array([value for _, value, _ in with_evidence])
     relative = np.exp(values - values.max())
     share = relative / relative.sum()
     rows = [
         Evidence(model=x.model, log_evidence=value, std_error=error,
                  log_bayes_factor=value - float(values.max()), probability=float(p),
                  inference=x.inference)
-        for (x, value, error), p in zip(known, share, strict=True)
+        for (x, value, error), p in zip(with_evidence, share, strict=True)
     ]  # fmt: skip
     return sorted(rows, key=lambda row: -row.log_evidence)
 
@@ -713,10 +713,10 @@ def _prior_sensitivity(
     far = [name for name, (_, k) in smoothed.items() if not k < PARETO_K_LIMIT]
     again = parallel_map(partial(_refitted, fit.refit, seed), [tried[name] for name in far])
     refitted = dict(zip(far, again, strict=True))
-    found: list[PriorChange] = []
+    changes: list[PriorChange] = []
     for name, (weights, _) in smoothed.items():
-        found += _prior_change_rows(fit, name, weights, refitted.get(name))
-    return found
+        changes += _prior_change_rows(fit, name, weights, refitted.get(name))
+    return changes
 
 
 def _refitted(
@@ -783,19 +783,19 @@ def _weighted_quantile(draws: FloatArray, weights: FloatArray, level: float) -> 
 
 def _inference_data(fit: HierarchicalFit) -> Any:
     """Posterior, log likelihood, predictions and data, with names of models and tasks."""
-    known = fit.posterior.parameters
+    parameters = fit.posterior.parameters
     cells = ("accuracy", "cell", "right", "trials")
     dims = {name: ["model", "task"] for name in cells}
     axis = {"performance": "model", "difficulty": "task", "coefficients": "covariate"}
-    dims |= {name: [what] for name, what in axis.items() if name in known}
-    if "sd_interaction" in known and known["sd_interaction"].ndim == 3:
+    dims |= {name: [what] for name, what in axis.items() if name in parameters}
+    if "sd_interaction" in parameters and parameters["sd_interaction"].ndim == 3:
         dims["sd_interaction"] = ["task"]
     covariates = [*fit.covariates["models"].names, *fit.covariates["tasks"].names]
     coords: dict[str, Any] = {"model": list(fit.models), "task": list(fit.tasks)}
     if covariates:
         coords["covariate"] = covariates
     groups = {
-        "posterior": {"accuracy": fit.posterior.accuracy, **known},
+        "posterior": {"accuracy": fit.posterior.accuracy, **parameters},
         "log_likelihood": {"cell": fit.posterior.predictions.log_likelihood},
         "posterior_predictive": {"right": fit.posterior.predictions.replicated},
         "observed_data": {"right": fit.counts.right},

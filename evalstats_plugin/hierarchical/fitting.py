@@ -120,8 +120,8 @@ class HierarchicalOptions(ChainLength):
             )
             raise DesignError(f"{msg} too few: choose 1 chain of 8 draws after 1, or more")
         for name, prior in self.priors.items():
-            if name not in (known := ("default", *SCALES)):
-                raise SelectionError(no_such("scale", name, known, ", ".join(known)))
+            if name not in (scales := ("default", *SCALES)):
+                raise SelectionError(no_such("scale", name, scales, ", ".join(scales)))
             _check_prior(prior)
 
 
@@ -252,9 +252,9 @@ def pool(
     if not isinstance(model, str):
         return _fit_own(counts, model, inference, covariates, device, rng, options)
     plain = not any((covariates or {}).values())
-    found, why = _choose_model(model, counts, plain=plain)
+    chosen, why = _choose_model(model, counts, plain=plain)
     request = _Request(
-        model=found,
+        model=chosen,
         why=why,
         inference=inference,
         options=options or HierarchicalOptions(),
@@ -287,7 +287,7 @@ def _fit_formula(
     )
     plates = {plate.name for plate in made.model.plates}
     names = {"model": counts.models, "task": counts.tasks}
-    plated = replace(plated, names={x: known for x, known in names.items() if x in plates})
+    plated = replace(plated, names={x: members for x, members in names.items() if x in plates})
     accuracy = made.accuracy(plated)
 
     def predictions() -> Predictions:
@@ -353,7 +353,7 @@ def _fit_own(
         length = {"options": FitOptions(draws=options.chains * options.draws)}
     fit = infer(model, data, method, device=device, rng=rng, **length)
     names = {"model": counts.models, "task": counts.tasks}
-    return replace(fit, names={name: known for name, known in names.items() if name in nested})
+    return replace(fit, names={name: members for name, members in names.items() if name in nested})
 
 
 def _check_names(model: str, inference: str) -> None:
@@ -427,7 +427,7 @@ class _Inferred(NamedTuple):
 
 
 def _fit(counts: EvalCounts, request: _Request, rng: Rng) -> HierarchicalFit:
-    found = _infer(counts, request, stream(rng, "pooled scores"))
+    fitted = _infer(counts, request, stream(rng, "pooled scores"))
     same = {
         "metric": counts.metric,
         "confidence_level": request.confidence_level,
@@ -446,21 +446,21 @@ def _fit(counts: EvalCounts, request: _Request, rng: Rng) -> HierarchicalFit:
         return _fit(counts, other, again)
 
     return HierarchicalFit(
-        rows=tuple(performance_rows(counts, found.cells, found.overall, same)),
-        notes=(*counts.notes, *_extreme_notes(counts), *found.notes),
+        rows=tuple(performance_rows(counts, fitted.cells, fitted.overall, same)),
+        notes=(*counts.notes, *_extreme_notes(counts), *fitted.notes),
         seed=rng if isinstance(rng, int) else None,
         model=request.model,
-        inference=found.inference,
-        reason=f"model {request.model}: {request.why}; inference {found.inference}: {found.why}",
+        inference=fitted.inference,
+        reason=f"model {request.model}: {request.why}; inference {fitted.inference}: {fitted.why}",
         counts=counts,
-        posterior=found.posterior,
-        diagnostics=found.diagnostics,
+        posterior=fitted.posterior,
+        diagnostics=fitted.diagnostics,
         confidence_level=request.confidence_level,
         priors={"default": DEFAULT_PRIOR, **request.options.priors},
         tails=request.options.tails,
         covariates=request.covariates,
-        log_evidence=found.log_evidence,
-        log_evidence_error=found.log_evidence_error,
+        log_evidence=fitted.log_evidence,
+        log_evidence_error=fitted.log_evidence_error,
         refit=refit,
         with_model=with_model,
     )
@@ -476,8 +476,8 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
     DesignError
         Covariates that the model does not know; torch is not installed; not enough memory.
     """
-    one = min(counts.right.shape) == 1
-    nested = one and request.model not in BY_QUESTION
+    single_axis = min(counts.right.shape) == 1
+    nested = single_axis and request.model not in BY_QUESTION
     closed = request.model in CLOSED_FORM
     fits = ("exact",) if closed else ("mp", "gibbs") if nested else ("gibbs",)
     if request.inference not in ("auto", *fits):
@@ -497,7 +497,7 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         why = "questions have effects of their own, for which particles are not made here"
         if nested:
             why = "asked for"
-        elif not one:
+        elif not single_axis:
             why = "models and tasks are crossed, so that every cell depends on every other"
         return _gibbs(counts, request, rng, why)
     return _particles(counts, request, rng)
@@ -512,13 +512,13 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         raise DesignError(msg)
     pooled = request.model == "beta-binomial"
     right, trials = counts.informative
-    found = engines_posterior.shares(right, trials, pooled=pooled)
+    shares = engines_posterior.shares(right, trials, pooled=pooled)
     size = (request.options.chains, request.options.draws)
-    posterior = engines_posterior.draw(found, right, trials, size, rng)
+    posterior = engines_posterior.draw(shares, right, trials, size, rng)
     tail = tail_probability(request.confidence_level)
-    limits = (found.quantile(tail), found.quantile(1 - tail))
-    error = np.sqrt(found.mean * (1 - found.mean) / (found.a + found.b + 1))
-    cells = Spread(found.mean, *limits, error)
+    limits = (shares.quantile(tail), shares.quantile(1 - tail))
+    error = np.sqrt(shares.mean * (1 - shares.mean) / (shares.a + shares.b + 1))
+    cells = Spread(shares.mean, *limits, error)
     if pooled or len(counts.tasks) == 1:
         overall = Spread(*(x[:, 0] for x in cells))
     else:
@@ -532,7 +532,7 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         cells=cells,
         overall=overall,
         diagnostics={"draws": int(np.prod(posterior.accuracy.shape[:2]))},
-        log_evidence=engines_posterior.log_evidence(found, right, trials),
+        log_evidence=engines_posterior.log_evidence(shares, right, trials),
         log_evidence_error=0.0,
     )
 
@@ -551,8 +551,8 @@ def _gibbs(
     structure = crossed_gibbs.crossed_model_of(request.model, request.options.priors)
     posterior = crossed_gibbs.fit_model(given, structure, rng, request.options, request.device)
     diagnostics, more = _gibbs_diagnostics(posterior, request.options)
-    found = _summarised(counts, request, "gibbs", why, posterior)
-    return found._replace(diagnostics=diagnostics, notes=(*notes, *more, *found.notes))
+    inferred = _summarised(counts, request, "gibbs", why, posterior)
+    return inferred._replace(diagnostics=diagnostics, notes=(*notes, *more, *inferred.notes))
 
 
 def _shared(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
@@ -561,8 +561,8 @@ def _shared(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> 
     posterior = shared_questions.fit_shared(counts, options.priors, rng, options, options.tails)
     diagnostics, more = _gibbs_diagnostics(posterior, request.options, SHORT_R_HAT_LIMIT)
     why = "questions are integrated out, levels of a task are drawn together"
-    found = _summarised(counts, request, "gibbs", why, posterior)
-    return found._replace(diagnostics=diagnostics, notes=(*more, *found.notes))
+    inferred = _summarised(counts, request, "gibbs", why, posterior)
+    return inferred._replace(diagnostics=diagnostics, notes=(*more, *inferred.notes))
 
 
 def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
@@ -579,10 +579,10 @@ def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) 
         return _gibbs(counts, request, rng, "too few particles are effective", (note,))
     diagnostics, notes = _particle_diagnostics(fitted)
     why = "nested, not crossed: every score depends on one effect of its own"
-    found = _summarised(counts, request, "mp", why, fitted.posterior)
-    return found._replace(
+    inferred = _summarised(counts, request, "mp", why, fitted.posterior)
+    return inferred._replace(
         diagnostics=diagnostics,
-        notes=(*notes, *found.notes),
+        notes=(*notes, *inferred.notes),
         log_evidence=fitted.plated.log_evidence,
         log_evidence_error=fitted.plated.log_evidence_error,
     )
@@ -598,17 +598,17 @@ def _summarised(
     return _Inferred(inference, why, posterior, cells, spread(posterior.overall, level), {}, notes)
 
 
-def _too_few(found: ParticleFit) -> str:
+def _too_few(fitted: ParticleFit) -> str:
     """Say what is wrong with the weights of particles; empty where enough are effective."""
-    ess = {group: float(values.min()) for group, values in found.plated.ess.items()}
-    tails = {group: float(np.nanmax(values)) for group, values in found.plated.k_hat.items()}
+    ess = {group: float(values.min()) for group, values in fitted.plated.ess.items()}
+    tails = {group: float(np.nanmax(values)) for group, values in fitted.plated.k_hat.items()}
     few, heavy = min(ess, key=ess.__getitem__), max(tails, key=tails.__getitem__)
     if ess[few] < MIN_PARTICLES:
         return f"left {ess[few]:.1f} effective particles of {few}, fewer than {MIN_PARTICLES:g}"
-    if tails[heavy] > MAX_PARETO_K and ess[few] < MIN_SHARE * found.particles:
+    if tails[heavy] > MAX_PARETO_K and ess[few] < MIN_SHARE * fitted.particles:
         return (
             f"left weights without a mean (Pareto k {tails[heavy]:.2f} of {heavy}, above "
-            f"{MAX_PARETO_K:g}) and {ess[few]:.0f} effective particles of {found.particles}"
+            f"{MAX_PARETO_K:g}) and {ess[few]:.0f} effective particles of {fitted.particles}"
         )
     return ""
 
@@ -620,16 +620,16 @@ def _gibbs_diagnostics(
     cells = posterior.accuracy.reshape(*posterior.accuracy.shape[:2], -1)
     step = -(-cells.shape[2] // CHECKED_CELLS)
     watched = {**posterior.parameters, "overall": posterior.overall, "accuracy": cells[..., ::step]}
-    found = {name: convergence(_halves(values)) for name, values in watched.items()}
-    r_hat = {name: float(np.max(x.r_hat)) for name, x in found.items()}
-    ess = {name: float(np.min(x.ess)) for name, x in found.items()}
+    by_name = {name: convergence(_halves(values)) for name, values in watched.items()}
+    r_hat = {name: float(np.max(x.r_hat)) for name, x in by_name.items()}
+    ess = {name: float(np.min(x.ess)) for name, x in by_name.items()}
     worst, least = max(r_hat.values()), min(ess.values())
     notes: list[str] = []
     wanted = 100 * options.chains
     if not worst <= limit or not least >= wanted:
-        apart, slow = max(r_hat, key=r_hat.__getitem__), min(ess, key=ess.__getitem__)
+        unmixed, slow = max(r_hat, key=r_hat.__getitem__), min(ess, key=ess.__getitem__)
         notes.append(
-            f"too few draws: R-hat {worst:.3f} of {apart} (limit {limit}), "
+            f"too few draws: R-hat {worst:.3f} of {unmixed} (limit {limit}), "
             f"{least:.0f} effective draws of {slow} (at least {wanted} needed): draw more"
         )
     diagnostics: dict[str, Any] = {
@@ -653,9 +653,9 @@ def _halves(draws: FloatArray) -> FloatArray:
     return np.stack([draws[0, :half], draws[0, half : 2 * half]])
 
 
-def _particle_diagnostics(found: ParticleFit) -> tuple[dict[str, Any], list[str]]:
+def _particle_diagnostics(fitted: ParticleFit) -> tuple[dict[str, Any], list[str]]:
     """Effective particles and Pareto k of their weights, and notes where they are poor."""
-    posterior, plated, particles = found
+    posterior, plated, particles = fitted
     ess = {group: float(values.min()) for group, values in plated.ess.items()}
     worst = max(float(np.nanmax(values)) for values in plated.k_hat.values())
     least, notes = min(ess.values()), list[str]()

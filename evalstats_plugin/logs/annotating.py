@@ -156,7 +156,7 @@ def annotate(
         seen, broken = _analyse_all(list(targets), run, plugins=using)
         if not allow_partial:
             broken |= _not_whole(seen, rescore=rescore)
-            seen = {log: one for log, one in seen.items() if log not in broken}
+            seen = {log: analysed for log, analysed in seen.items() if log not in broken}
         if on_broken is None:
             named = set(map(str, paths))
             broken = {
@@ -168,13 +168,13 @@ def annotate(
             if (rest := [log for log in targets if log not in broken]) and selection is not None:
                 raise nothing_selected(rest, selection, using)
             return _Outcome([], broken, len(targets))
-        if all(one.unfit for one in seen.values()):
-            raise next(one.unfit for one in seen.values() if one.unfit)
-        found = {log: one.responses for log, one in seen.items()}
-        labelled = _labelled(found) if together else {}
+        if all(analysed.unfit for analysed in seen.values()):
+            raise next(analysed.unfit for analysed in seen.values() if analysed.unfit)
+        responses_of = {log: analysed.responses for log, analysed in seen.items()}
+        labelled = _labelled(responses_of) if together else {}
         options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
         crossed = _crossed(labelled, baseline, options) if compare or baseline else None
-        results = {log: one.intervals for log, one in seen.items()}
+        results = {log: analysed.intervals for log, analysed in seen.items()}
         scales = pooled = capabilities = None
         if fits:
             # They load SciPy and torch.
@@ -190,7 +190,7 @@ def annotate(
             if "capabilities" in fits:
                 capabilities = fitted.CrossedCapabilities(labelled, using)
         of_fits = [fit for fit in (scales, capabilities) if fit is not None]
-        statistics = _items(found, of_fits) if items != "no" else {}
+        statistics = _items(responses_of, of_fits) if items != "no" else {}
         annotations = {
             log: Annotation(
                 results[log],
@@ -208,7 +208,7 @@ def annotate(
                 seen[log].partial,
                 crossed.baseline if crossed else "",
             )
-            for log, responses in found.items()
+            for log, responses in responses_of.items()
         }
         how = _How(as_path(output) if output else None, overwrite)
         written, unwritten = _write_all(annotations, targets, states, using, how)
@@ -352,7 +352,7 @@ def _analyse_all(
         elif outcome is not None:
             broken[log] = outcome
     # Another log may have taken a cancelled run to its end.
-    done = {run for one in seen.values() for run in one.runs} - {""}
+    done = {run for analysed in seen.values() for run in analysed.runs} - {""}
     return seen, {
         log: error
         for log, error in broken.items()
@@ -427,14 +427,16 @@ def _is_table(table: Path) -> WriteError:
 def _not_whole(seen: Mapping[Path, _Analysed], *, rescore: bool) -> dict[Path, WriteError]:
     """Refuse logs of which a part is missing, if values would be replaced or groups summed up."""
     refused: dict[Path, WriteError] = {}
-    for log, one in seen.items():
-        if not one.partial or not (rescore or any(row.kind == "group" for row in one.intervals)):
+    for log, analysed in seen.items():
+        if not analysed.partial or not (
+            rescore or any(row.kind == "group" for row in analysed.intervals)
+        ):
             continue
         parts = {
             row.task: f"{row.n_items} of {counted(row.n_items + row.n_missing, 'item')}"
             if row.n_missing
             else "altered"
-            for row in one.partial
+            for row in analysed.partial
         }
         named = few([f"{task} ({part})" for task, part in parts.items()])
         msg = (
@@ -466,10 +468,10 @@ def _ended(
     raise type(first)(f"{first}{more}; {len(written)} of {n_logs} logs were written") from first
 
 
-def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
+def _labelled(responses_of: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
     """Responses by log, with models of one name in several logs labelled by their paths."""
-    labelled = iter(label_models(r for each in found.values() for r in each))
-    return {str(log): [next(labelled) for _ in each] for log, each in found.items()}
+    labelled = iter(label_models(r for each in responses_of.values() for r in each))
+    return {str(log): [next(labelled) for _ in each] for log, each in responses_of.items()}
 
 
 def _crossed(
@@ -489,14 +491,14 @@ def _of_items(statistics: ItemStatistics, crossed: Crossed | None, log: str) -> 
 
 
 def _items(
-    found: Mapping[Path, Sequence[Responses]],
+    responses_of: Mapping[Path, Sequence[Responses]],
     fits: Sequence[CrossedAbilities | CrossedCapabilities],
 ) -> dict[frozenset[str], dict[str, dict[str, float | str]]]:
     """Statistics of items by the set of tasks that a log holds, over all logs of these tasks."""
     from evalstats_plugin.scores.items import item_statistics
 
-    every = [r for each in found.values() for r in each]
-    held = {_tasks(responses) for responses in found.values()}
+    every = [r for each in responses_of.values() for r in each]
+    held = {_tasks(responses) for responses in responses_of.values()}
     statistics: dict[frozenset[str], dict[str, dict[str, float | str]]] = {}
     for tasks in held:
         classical = item_statistics([r for r in every if r.task in tasks])
@@ -539,7 +541,7 @@ def _write_all(
 ) -> tuple[list[Path], dict[Path, EvalStatsError]]:
     """Write each log, unless it has changed since it was read; return the files, and the errors."""
     each = [_Writing(log, a, targets[log], states.get(log)) for log, a in annotations.items()]
-    together = [each] if _overlapping(each) else [[one] for one in each]
+    together = [each] if _overlapping(each) else [[writing] for writing in each]
     several = plugins.installed and n_workers() > 1
     written: list[Path] = []
     failed: dict[Path, EvalStatsError] = {}
@@ -552,9 +554,9 @@ def _write_all(
 
 def _overlapping(each: Sequence[_Writing]) -> bool:
     """Whether one log has several names, by links, or overwrites another."""
-    local = [one for one in each if not getattr(one.log, "protocol", "")]
-    logs = [one.log.resolve() for one in local]
-    targets = [one.target.resolve() for one in local]
+    local = [writing for writing in each if not getattr(writing.log, "protocol", "")]
+    logs = [writing.log.resolve() for writing in local]
+    targets = [writing.target.resolve() for writing in local]
     read = set(logs)
     over_another = any(a != b and b in read for a, b in zip(logs, targets, strict=True))
     return over_another or len(read) < len(logs) or len(set(targets)) < len(targets)

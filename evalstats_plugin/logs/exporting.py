@@ -66,14 +66,14 @@ def export(
     exporter = exporter_of(to, Path(output), plugins)
     module, _, name = exporter.function.partition(":")
     write: Any = getattr(import_module(module), name)
-    known = list(write.__kwdefaults__ or {})
-    if unknown := [k for k in options if k not in known]:
-        if not known:
+    names = list(write.__kwdefaults__ or {})
+    if unknown := [k for k in options if k not in names]:
+        if not names:
             raise SelectionError(f"{exporter.name} has no options, but {unknown[0]!r} was given")
-        msg = no_such(f"option of {exporter.name}", unknown[0], known, ", ".join(known))
+        msg = no_such(f"option of {exporter.name}", unknown[0], names, ", ".join(names))
         raise SelectionError(msg)
-    found, about = as_list(responses)
-    held = ResponseSet(tuple(map(_encodable, found)), about)
+    listed, about = as_list(responses)
+    held = ResponseSet(tuple(map(_encodable, listed)), about)
     if not len(held):
         raise WriteError(f"nothing to export to {output}: no responses were selected")
     _refuse_source(held, Path(output))
@@ -125,14 +125,14 @@ def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
     SelectionError
         There is none.
     """
-    known = plugins.exporters()
+    exporters = plugins.exporters()
     name = to or output.suffix.removeprefix(".").lower()
-    if name in known:
-        return known[name]
+    if name in exporters:
+        return exporters[name]
     if to is None:
         raise SelectionError(
             f"{output} has no ending of a known format. Name the format: "
-            f"--to {', --to '.join(known)} (in Python: to=)"
+            f"--to {', --to '.join(exporters)} (in Python: to=)"
         )
-    listed = ", ".join(each.name for each in known.values()) or "none"
-    raise SelectionError(no_such("format", name, known, listed))
+    listed = ", ".join(each.name for each in exporters.values()) or "none"
+    raise SelectionError(no_such("format", name, exporters, listed))

@@ -60,45 +60,45 @@ def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> 
         A DataFrame has columns that no table can have, or no adapter knows a mapping.
     """
     held = Held()
-    for one in given:
-        _add(held, one, selection, plugins)
+    for entry in given:
+        _add(held, entry, selection, plugins)
     return held
 
 
-def _add(held: Held, one: Any, selection: Selection, plugins: Plugins) -> None:
-    if isinstance(one, (str, PathLike)):
-        path = cast("str | PathLike[str]", one)
+def _add(held: Held, entry: Any, selection: Selection, plugins: Plugins) -> None:
+    if isinstance(entry, (str, PathLike)):
+        path = cast("str | PathLike[str]", entry)
         held.places.append(path if isinstance(path, (str, Path)) else str(path))
-    elif isinstance(one, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
-        held.responses += as_list(one)[0]
-    elif not hasattr(one, "shape") and _is_file_info(one):
-        held.places.append(one.name)
-    elif isinstance(one, (Sequence, Iterator)) and not _has_form(one):
-        listed = cast("Sequence[Any] | Iterator[Any]", one)
+    elif isinstance(entry, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
+        held.responses += as_list(entry)[0]
+    elif not hasattr(entry, "shape") and _is_file_info(entry):
+        held.places.append(entry.name)
+    elif isinstance(entry, (Sequence, Iterator)) and not _has_form(entry):
+        listed = cast("Sequence[Any] | Iterator[Any]", entry)
         _add_each(held, list(listed), selection, plugins)
-    elif isinstance(one, np.ndarray):
-        held.responses += _of_array(one, selection)
-    elif (found := _read_by_adapter(one, selection, plugins)) is not None:
-        held.responses += found
+    elif isinstance(entry, np.ndarray):
+        held.responses += _of_array(entry, selection)
+    elif (responses := _read_by_adapter(entry, selection, plugins)) is not None:
+        held.responses += responses
     else:
-        held.tables.append(_as_file(one, len(held.tables), wide=bool(selection.wide)))
+        held.tables.append(_as_file(entry, len(held.tables), wide=bool(selection.wide)))
 
 
-def _has_form(one: Any) -> bool:
+def _has_form(entry: Any) -> bool:
     """Whether it is one thing of a known form, and no list of things."""
     return (
-        isinstance(one, (Mapping, bytes, bytearray))
-        or hasattr(one, "shape")
-        or hasattr(one, "__arrow_c_stream__")
-        or hasattr(one, "data_vars")
-        or hasattr(one, "location")
+        isinstance(entry, (Mapping, bytes, bytearray))
+        or hasattr(entry, "shape")
+        or hasattr(entry, "__arrow_c_stream__")
+        or hasattr(entry, "data_vars")
+        or hasattr(entry, "location")
     )
 
 
 def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plugins) -> None:
     if listed and all(isinstance(each, Mapping) for each in listed):
-        known = [_read_by_adapter(each, selection, plugins) for each in listed[:1]]
-        if known == [None]:
+        first = [_read_by_adapter(each, selection, plugins) for each in listed[:1]]
+        if first == [None]:
             held.tables.append(_of_records(listed, len(held.tables)))
             return
     elif listed and all(isinstance(each, (int, float, list, tuple, np.ndarray)) for each in listed):
@@ -113,20 +113,22 @@ def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plug
         _add(held, each, selection, plugins)
 
 
-def _is_file_info(one: Any) -> bool:
+def _is_file_info(entry: Any) -> bool:
     """Whether it names a file, as what lists a folder's logs does."""
-    return isinstance(getattr(one, "name", None), str) and hasattr(one, "size")
+    return isinstance(getattr(entry, "name", None), str) and hasattr(entry, "size")
 
 
-def _read_by_adapter(one: Any, selection: Selection, plugins: Plugins) -> list[Responses] | None:
+def _read_by_adapter(
+    results: Any, selection: Selection, plugins: Plugins
+) -> list[Responses] | None:
     try:
-        found = plugins.call("evalstats_read_results", results=one, selection=selection)
+        responses = plugins.call("evalstats_read_results", results=results, selection=selection)
     except PluginError:
         # A plugin that expects a mapping must not hurt what another knows.
-        if isinstance(one, Mapping) or strict():
+        if isinstance(results, Mapping) or strict():
             raise
         return None
-    return None if found is None else list(found)
+    return None if responses is None else list(responses)
 
 
 def _of_array(array: Any, selection: Selection) -> list[Responses]:
@@ -163,7 +165,7 @@ def _of_records(records: Sequence[Mapping[str, Any]], n: int) -> LogFile:
     return LogFile(_name(n, "records.jsonl"), "\n".join(lines).encode())
 
 
-def _as_file(one: Any, n: int, *, wide: bool) -> LogFile:
+def _as_file(table: Any, n: int, *, wide: bool) -> LogFile:
     """Return a table as the Parquet that it would be in a file.
 
     Raises
@@ -174,38 +176,38 @@ def _as_file(one: Any, n: int, *, wide: bool) -> LogFile:
         It has columns that no table can have.
     """
     pa: Any = import_module("pyarrow")
-    if hasattr(one, "dims") and hasattr(one, "coords"):
-        one = _of_labelled(one)
+    if hasattr(table, "dims") and hasattr(table, "coords"):
+        table = _of_labelled(table)
     columns: dict[Any, Any] = (
-        dict(cast("Mapping[Any, Any]", one)) if isinstance(one, Mapping) else {}
+        dict(cast("Mapping[Any, Any]", table)) if isinstance(table, Mapping) else {}
     )
     if columns and all(isinstance(values, list) for values in columns.values()):
-        one = pa.table({str(name): values for name, values in columns.items()})
-    if isinstance(one, Mapping):
+        table = pa.table({str(name): values for name, values in columns.items()})
+    if isinstance(table, Mapping):
         msg = (
             "these results are of no harness that an installed adapter knows, and no columns of a "
         )
         raise LogError(f"{msg}table; read are {TAKEN}")
     content = BytesIO()
     try:
-        if hasattr(one, "to_parquet"):
-            _pandas(one, wide=wide).to_parquet(content, index=False)
-        elif hasattr(one, "__arrow_c_stream__"):
-            import_module("pyarrow.parquet").write_table(pa.table(one), content)
+        if hasattr(table, "to_parquet"):
+            _pandas(table, wide=wide).to_parquet(content, index=False)
+        elif hasattr(table, "__arrow_c_stream__"):
+            import_module("pyarrow.parquet").write_table(pa.table(table), content)
         else:
-            msg = f"{type(one).__module__}.{type(one).__qualname__} cannot be read"
+            msg = f"{type(table).__module__}.{type(table).__qualname__} cannot be read"
             raise TypeError(f"{msg}. Give {TAKEN}")
     except (ValueError, NotImplementedError, OverflowError, pa.ArrowException) as error:
         raise LogError(f"the DataFrame cannot be read as a table: {error}") from error
     return LogFile(_name(n), content.getvalue())
 
 
-def _of_labelled(one: Any) -> Any:
+def _of_labelled(array: Any) -> Any:
     """Return an array of xarray as a DataFrame with a row for each score."""
-    if not hasattr(one, "data_vars"):
-        return one.to_series().rename("score").reset_index()
-    frame = one.to_dataframe().reset_index()
-    names = [str(name) for name in one.data_vars]
+    if not hasattr(array, "data_vars"):
+        return array.to_series().rename("score").reset_index()
+    frame = array.to_dataframe().reset_index()
+    names = [str(name) for name in array.data_vars]
     parts = [name for name in frame.columns if name not in names]
     tidy = frame.melt(id_vars=parts, value_vars=names, var_name="metric", value_name="\0")
     return tidy.rename(columns={"\0": "score"})

@@ -159,8 +159,8 @@ def read(
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
     places = in_memory.places
-    found = with_known(in_memory.responses, plugins)
-    for r in found:
+    responses = with_known(in_memory.responses, plugins)
+    for r in responses:
         check_item_ids(r, in_log=True)
     notes: list[str] = []
     broken: dict[Path, Unread] = {}
@@ -174,7 +174,7 @@ def read(
         )
         for log, outcome in zip(logs, outcomes, strict=True):
             if not isinstance(outcome, Unread):
-                found.extend(outcome)
+                responses.extend(outcome)
                 continue
             # Another log may have completed a run that was cancelled; a plugin's failure is the
             # plugin's.
@@ -188,23 +188,23 @@ def read(
     if broken and len(broken) == len(logs):
         raise next(iter(broken.values()))
     # Cancelled runs in a folder are skipped with a note; one that was named raises.
-    notes += _about_broken(broken, found, set() if skip_broken else set(map(str, places)))
-    if not found:
+    notes += _about_broken(broken, responses, set() if skip_broken else set(map(str, places)))
+    if not responses:
         raise (
             next(iter(broken.values()))
             if broken
             else _nothing_in(search.logs.values(), selection, plugins)
         )
-    _check_used(found, selection)
-    kept, about_runs = choose_runs(label_models(found), runs)
+    _check_used(responses, selection)
+    kept, about_runs = choose_runs(label_models(responses), runs)
     # Harnesses with a log per task interleave the models; tables list each model together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
     differences = [*_about_limits(kept), *notes_on_differences(kept)]
     every = ResponseSet(tuple(kept), (*notes, *about_runs, *differences))
-    known = under(every, measure)
-    return replace(known, responses=tuple(settled(known)))
+    measured = under(every, measure)
+    return replace(measured, responses=tuple(settled(measured)))
 
 
 def check(
@@ -239,14 +239,14 @@ def check(
     selection = Selection(_names(task), _names(metric))
     logs = find_logs(paths, plugins)
     run = partial(_read_or_why, selection=selection, plugins=plugins)
-    found: list[Responses] = []
+    responses: list[Responses] = []
     broken: list[Finding] = []
     for log, outcome in zip(logs, parallel_map(run, logs, here=not plugins.installed), strict=True):
         if isinstance(outcome, Unread):
             broken.append(_unreadable(log, outcome))
         else:
-            found += outcome
-    rows = (*broken, *find_problems(label_models(found)))
+            responses += outcome
+    rows = (*broken, *find_problems(label_models(responses)))
     return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
 
 
@@ -260,10 +260,10 @@ def read_results(
     )
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    known = settled(with_known(responses, plugins))
-    for r in known:
+    measured = settled(with_known(responses, plugins))
+    for r in measured:
         check_item_ids(r, in_log=True)
-    return ResponseSet(tuple(label_models(known)), plugins.problems)
+    return ResponseSet(tuple(label_models(measured)), plugins.problems)
 
 
 def read_contests(
@@ -299,7 +299,7 @@ def read_contests(
 
     plugins = plugins or load_plugins()
     asked = dict(columns or {})
-    found: dict[str, Contests] = {}
+    by_file: dict[str, Contests] = {}
     with ExitStack() as held:
         search = _Search(plugins, held)
         search.logs_under([p for p in paths if str(p) != "-"])
@@ -309,30 +309,30 @@ def read_contests(
                 if made is None:
                     with file.open() as content:
                         made = files.read_contests(content, columns=asked)
-            found[str(path)] = made
+            by_file[str(path)] = made
     if any(str(p) == "-" for p in paths):
-        found["standard input"] = files.read_contests("-", columns=asked)
-    merged = files.merge(*_with_source(found))
+        by_file["standard input"] = files.read_contests("-", columns=asked)
+    merged = files.merge(*_with_source(by_file))
     if players is not None:
         merged = files.with_players(merged, players)
     return replace(merged, notes=(*plugins.problems, *merged.notes))
 
 
-def _with_source(found: Mapping[str, Contests]) -> list[Contests]:
+def _with_source(by_file: Mapping[str, Contests]) -> list[Contests]:
     """Prefix each note with the file it is about, if there are several."""
-    if len(found) < 2:
-        return list(found.values())
-    notes = [set(made.notes) for made in found.values()]
+    if len(by_file) < 2:
+        return list(by_file.values())
+    notes = [set(made.notes) for made in by_file.values()]
     alike = notes[0].intersection(*notes[1:])
     return [
         replace(
             made,
             notes=tuple(
-                f"each of {len(found)} files: {note}" if note in alike else f"{name}: {note}"
+                f"each of {len(by_file)} files: {note}" if note in alike else f"{name}: {note}"
                 for note in made.notes
             ),
         )
-        for name, made in found.items()
+        for name, made in by_file.items()
     ]
 
 
@@ -397,11 +397,11 @@ class _Search:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
             raise LogError(msg)
         in_order = sorted(logs.items(), key=lambda item: item[0].parts)
-        tables = [log for log, one in in_order if one.adapter == TABULAR]
+        tables = [log for log, entry in in_order if entry.adapter == TABULAR]
         passed_over = tables if len(tables) < len(logs) else []
-        for log, one in in_order:
-            if not (passed_over and one.adapter == TABULAR):
-                self.logs.setdefault(log, one)
+        for log, entry in in_order:
+            if not (passed_over and entry.adapter == TABULAR):
+                self.logs.setdefault(log, entry)
         return passed_over
 
     def _tables_in(self, folder: Path) -> dict[Path, _Log]:
@@ -413,10 +413,10 @@ class _Search:
             It does not, and the first of them cannot be read without that.
         """
         selection = self.selection
-        found = [p for p in sorted(folder.rglob("*"), key=_BY_PARTS) if p.suffix.lower() in _TABLES]
-        if selection is None or not found or TABULAR not in self.asked:
+        paths = [p for p in sorted(folder.rglob("*"), key=_BY_PARTS) if p.suffix.lower() in _TABLES]
+        if selection is None or not paths or TABULAR not in self.asked:
             return {}
-        tables = {path: _Log(LogFile(path), TABULAR) for path in found if path.is_file()}
+        tables = {path: _Log(LogFile(path), TABULAR) for path in paths if path.is_file()}
         if selection.wide or selection.columns:
             return tables
         _read(next(iter(tables.values())), selection, self.plugins)
@@ -434,10 +434,10 @@ class _Search:
                 if not files:
                     break
                 offered = list(files.values())
-                found: list[Mapping[Path, Sequence[Path]]] = self.plugins.call(
+                claimed: list[Mapping[Path, Sequence[Path]]] = self.plugins.call(
                     "evalstats_find_logs", only=name, folder=folder, files=offered
                 )
-                for mine in found:
+                for mine in claimed:
                     for log, others in mine.items():
                         logs[log] = self._kept(files.get(log), log, name)
                         for path in (log, *others):
@@ -502,10 +502,10 @@ def _read(
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    found = [with_epochs(r) for r in responses] if again else list(responses)
-    for r in found:
+    listed = [with_epochs(r) for r in responses] if again else list(responses)
+    for r in listed:
         check_item_ids(r, in_log=True)
-    return with_known(found, plugins)
+    return with_known(listed, plugins)
 
 
 def _refuse_votes(file: LogFile) -> None:
@@ -537,10 +537,10 @@ def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Respons
     more = plugins.metrics()
     made: list[Responses] = []
     for r in responses:
-        known = r.under(with_stock(r.measure, r.source.harness, more))
+        measured = r.under(with_stock(r.measure, r.source.harness, more))
         if r.beside:
-            known = known.with_beside(with_known(r.beside, plugins))
-        made.append(known)
+            measured = measured.with_beside(with_known(r.beside, plugins))
+        made.append(measured)
     return made
 
 
@@ -568,10 +568,10 @@ def _outcome(
 ) -> tuple[list[Responses] | Unread, dict[tuple[str, str], str]]:
     """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
-        found = _read(log, selection, plugins, again=again)
+        responses = _read(log, selection, plugins, again=again)
     except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
-    return found, plugins.failures
+    return responses, plugins.failures
 
 
 def _read_or_why(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | Unread:
@@ -589,10 +589,10 @@ def _unreadable(log: Path, error: Unread) -> Finding:
 
 
 def _about_broken(
-    broken: Mapping[Path, Unread], found: Sequence[Responses], asked: Set[str]
+    broken: Mapping[Path, Unread], responses: Sequence[Responses], asked: Set[str]
 ) -> list[str]:
     """Return notes on skipped logs; raise for a named one unless another log completed its run."""
-    done = {r.source.run for r in found} - {""}
+    done = {r.source.run for r in responses} - {""}
     notes: list[str] = []
     done_since: list[str] = []
     for log, error in broken.items():
@@ -618,22 +618,22 @@ def _about_limits(kept: Iterable[Responses]) -> list[str]:
     return [f"only some items were run, {why} ({few(list(dict.fromkeys(parts)))})"] if parts else []
 
 
-def _check_used(found: Sequence[Responses], selection: Selection) -> None:
+def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
     """Raise if the cluster field or the table options apply to none of the logs."""
-    if selection.cluster is not None and all(r.clusters is None for r in found):
+    if selection.cluster is not None and all(r.clusters is None for r in responses):
         raise SelectionError(
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
-    tasks = list(dict.fromkeys(n for r in found for n in (r.task, *(g.name for g in r.groups))))
+    tasks = list(dict.fromkeys(n for r in responses for n in (r.task, *(g.name for g in r.groups))))
     for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):
         if not Selection((task,)).wants_task(*tasks):
             raise SelectionError(_unknown("task", (task,), tasks))
     about_tables = selection.columns or selection.wide
-    if about_tables and all(r.source.harness != TABULAR for r in found):
+    if about_tables and all(r.source.harness != TABULAR for r in responses):
         raise SelectionError(
             "columns and wide (--columns, --wide) are about tables (CSV, TSV, JSONL, Parquet), but "
-            f"{found[0].source.path} is a log of {found[0].source.harness}. Leave them out."
+            f"{responses[0].source.path} is a log of {responses[0].source.harness}. Leave them out."
         )
 
 
@@ -646,30 +646,30 @@ def nothing_selected(
 
 def _nothing_in(logs: Iterable[_Log], selection: Selection, plugins: Plugins) -> EvalStatsError:
     everything = replace(selection, tasks=(), metrics=(), header_only=True)
-    known = [r for log in logs for r in _read(log, everything, plugins)]
-    if not known:
+    responses = [r for log in logs for r in _read(log, everything, plugins)]
+    if not responses:
         log = next(iter(logs)).file.path
         return LogError(f"{log} holds no scores at all: no task has a metric")
-    tasks = list(dict.fromkeys(n for r in known for n in (*(g.name for g in r.groups), r.task)))
-    metrics = list(dict.fromkeys(r.metric for r in known))
+    tasks = list(dict.fromkeys(n for r in responses for n in (*(g.name for g in r.groups), r.task)))
+    metrics = list(dict.fromkeys(r.metric for r in responses))
     if not any(selection.wants_task(t) for t in tasks):
         return SelectionError(_unknown("task", selection.tasks, tasks))
     return SelectionError(_unknown("metric", selection.metrics, metrics))
 
 
-def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
+def _unknown(what: str, asked: Sequence[str], present: Sequence[str]) -> str:
     close = [
-        one
+        match
         for name in asked
-        for one in (
+        for match in (
             # The filter of a metric says nothing of its name, and "acc" is short for "accuracy".
-            *(k for k in known if name.lower().startswith(k.partition(",")[0].lower())),
-            *get_close_matches(name, known, n=3, cutoff=0.5),
+            *(k for k in present if name.lower().startswith(k.partition(",")[0].lower())),
+            *get_close_matches(name, present, n=3, cutoff=0.5),
         )
     ]
     hint = f"did you mean {' or '.join(dict.fromkeys(close))}? There" if close else "there"
     names = " or ".join(map(repr, asked))
-    return f"no {what} in the logs is called {names}; {hint} are: {few(known, 20)}"
+    return f"no {what} in the logs is called {names}; {hint} are: {few(present, 20)}"
 
 
 def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:

@@ -145,10 +145,10 @@ def item_texts(
         if not path.is_file():
             continue  # results or a table in memory
         with LogFile(path) as log:
-            found: Mapping[tuple[str, str], ItemText] | None = plugins.call(
+            text_of: Mapping[tuple[str, str], ItemText] | None = plugins.call(
                 "evalstats_read_texts", log=log, items=asked
             )
-        for (task, item), text in (found or {}).items():
+        for (task, item), text in (text_of or {}).items():
             short = ItemText(*(_bounded(part, longest) for part in astuple(text)))
             texts |= {
                 (model, task, item): short

@@ -191,8 +191,8 @@ def _scale(responses: ResponseSet, level: float, *, items: bool) -> Abilities:
 
 def _statistics(item: ItemEstimate, start: str) -> dict[str, float | str]:
     numbers = {start + name: getattr(item, name) for name in _PARAMETERS}
-    known: dict[str, float | str] = {k: v for k, v in numbers.items() if v is not None}
-    return known | ({f"{start}suspect": "; ".join(item.notes)} if item.notes else {})
+    estimated: dict[str, float | str] = {k: v for k, v in numbers.items() if v is not None}
+    return estimated | ({f"{start}suspect": "; ".join(item.notes)} if item.notes else {})
 
 
 class CrossedScores:
@@ -271,12 +271,14 @@ class CrossedCapabilities:
         own, fits = self._fits.of_log(location)
         rows = tuple(
             row
-            for metric, found in fits.items()
+            for metric, capabilities in fits.items()
             for model in dict.fromkeys(r.model for r in own if short_metric(r.metric) == metric)
-            for row in found.levels(model, metric)
+            for row in capabilities.levels(model, metric)
         )
         notes = [
-            f"capabilities on {m}: {note}" for m, found in fits.items() for note in found.notes
+            f"capabilities on {m}: {note}"
+            for m, capabilities in fits.items()
+            for note in capabilities.notes
         ]
         return Results(rows, (*notes, *self._fits.notes))
 
@@ -287,9 +289,9 @@ class CrossedCapabilities:
         """
         start = self._fits.prefixes(tasks)
         written: dict[str, dict[str, float | str]] = {}
-        for metric, found in self._fits.by_metric.items():
-            names = {row.capability - 1: f"capability{row.capability}" for row in found.rows}
-            fit = found.fit
+        for metric, capabilities in self._fits.by_metric.items():
+            names = {row.capability - 1: f"capability{row.capability}" for row in capabilities.rows}
+            fit = capabilities.fit
             for task, item, code in zip(fit.tasks, fit.item_ids, fit.code.tolist(), strict=True):
                 if task in tasks:
                     of = written.setdefault(str(item), {})

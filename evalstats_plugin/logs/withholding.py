@@ -54,8 +54,8 @@ def _as_logged(
     if cut is not None:
         n, n_cut = cut.n_items, cut.n_missing
         of = f" of {cut.task}" if row.kind == "group" else ""
-        found = f"{n} of {counted(n + n_cut, 'item')}{of} are in this log"
-        why = found if n_cut else f"the items{of} are not those of the logged checksum"
+        remaining = f"{n} of {counted(n + n_cut, 'item')}{of} are in this log"
+        why = remaining if n_cut else f"the items{of} are not those of the logged checksum"
     elif row.estimate is None or row.logged is None or is_printed_as(row.estimate, row.logged):
         return row
     else:

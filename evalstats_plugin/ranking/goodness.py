@@ -205,10 +205,10 @@ def judge_agreement(
     mean = np.bincount(place, outcome) / np.bincount(place)
     value = (1 + np.sign((mean - 0.5).round(9))) / 2
     _, unit = np.unique(of_judges[:, :3], axis=0, return_inverse=True)
-    found = krippendorff_alpha(
+    agreement = krippendorff_alpha(
         value, unit.reshape(-1), metric=metric, confidence_level=confidence_level, rng=rng
     )
-    return found if found.n_units else None
+    return agreement if agreement.n_units else None
 
 
 def krippendorff_alpha(
@@ -236,8 +236,8 @@ def krippendorff_alpha(
     cells = np.bincount(unit * n_kinds + kind, minlength=(unit.max(initial=-1) + 1) * n_kinds)
     counts = cells.reshape(-1, n_kinds).astype(np.float64)
     counts = counts[counts.sum(axis=1) >= 2]
-    apart = kinds[:, None] - kinds
-    distance = (apart != 0).astype(np.float64) if metric == "nominal" else apart**2
+    difference = kinds[:, None] - kinds
+    distance = (difference != 0).astype(np.float64) if metric == "nominal" else difference**2
     n_units = len(counts)
     if not n_units:
         return Agreement(np.nan, np.nan, np.nan, 0, 0)

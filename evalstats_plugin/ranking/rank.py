@@ -280,11 +280,11 @@ def leaderboard(
     middle = (ELO_ANCHOR if scale == "elo" else 0.0) if anchor_rating is None else anchor_rating
 
     def ranking(of: Contests) -> Ranking:
-        found = rank(
+        fitted = rank(
             of, model=model, estimator=estimator, confidence_level=confidence_level, scale=scale,
             rng=rng, options=options,
         )  # fmt: skip
-        return found if anchor is None else _anchored(found, anchor, middle)
+        return fitted if anchor is None else _anchored(fitted, anchor, middle)
 
     overall = ranking(contests)
     notes = [*overall.notes, *_effects_of_style(overall, confidence_level)]
@@ -300,8 +300,8 @@ def leaderboard(
         if anchor is not None and anchor not in own.players:
             notes.append(f"category {name}: {anchor} has no votes, the mean rating is {middle:g}")
     rows = list(overall.rows)
-    for name, found in by_category.items():
-        rows += [replace(row, category=name) for row in found.rows]
+    for name, fitted in by_category.items():
+        rows += [replace(row, category=name) for row in fitted.rows]
     place = {name: k for k, name in enumerate(contests.players)}
     order = [place[row.player] for row in overall.rows]
     return Leaderboard(
@@ -339,10 +339,10 @@ def _alone(contests: Contests) -> Contests:
 
 def _anchored(ranking: Ranking, anchor: str, rating: float) -> Ranking:
     """Shift all ratings so that one player has a given one."""
-    known = {row.player: row.mean for row in ranking.rows}
-    if known.get(anchor) is None:
+    means = {row.player: row.mean for row in ranking.rows}
+    if means.get(anchor) is None:
         return ranking
-    shift = rating - (known[anchor] or 0.0)
+    shift = rating - (means[anchor] or 0.0)
 
     def moved(value: float | None) -> float | None:
         return None if value is None else value + shift
@@ -436,11 +436,11 @@ def options_type(model: str, estimator: str) -> type[RankOptions]:
     """
     if model not in ESTIMATORS:
         raise SelectionError(no_such("ranking model", model, ESTIMATORS, ", ".join(ESTIMATORS)))
-    known = ESTIMATORS[model]
-    if estimator not in ("auto", *known):
-        shown = f"auto, {', '.join(known)}"
-        raise SelectionError(no_such(f"estimator of {model}", estimator, known, shown))
-    return known[next(iter(known)) if estimator == "auto" else estimator]
+    estimators = ESTIMATORS[model]
+    if estimator not in ("auto", *estimators):
+        shown = f"auto, {', '.join(estimators)}"
+        raise SelectionError(no_such(f"estimator of {model}", estimator, estimators, shown))
+    return estimators[next(iter(estimators)) if estimator == "auto" else estimator]
 
 
 def _options(model: str, estimator: str, options: RankOptions | None) -> RankOptions:

@@ -187,12 +187,12 @@ def scale_meaning(fit: RankingFit, scale: str) -> str:
     """
     ties, tied = fit.diagnostics.get("ties"), bool(fit.diagnostics.get("n_ties"))
     elo = scale == "elo"
-    one = "A difference of 1"
+    unit = "A difference of 1"
     if fit.model == "thurstone":
         if tied:
-            return f"{'283 points' if elo else one}: one standard deviation of an answer's noise"
-        return f"{'378 points' if elo else f'{one}.34'}: 10 wins for 1 loss"
-    step, odds, score = ("400 points", "10", "10/11") if elo else (one, "2.72", "0.73")
+            return f"{'283 points' if elo else unit}: one standard deviation of an answer's noise"
+        return f"{'378 points' if elo else f'{unit}.34'}: 10 wins for 1 loss"
+    step, odds, score = ("400 points", "10", "10/11") if elo else (unit, "2.72", "0.73")
     if not tied:
         meaning = f"{step}: {odds} wins for 1 loss"
     elif ties == "half":
@@ -220,17 +220,17 @@ def ranked(
     distribution = _rank_distribution(fit, draws)
     # With hundreds of players, thin the draws to save time, but keep at least a thousand.
     thin = max(min(len(draws) // 1000, int(len(draws) * len(fit.rating) ** 2 / MOST_WORK)), 1)
-    apart = ratings_fit.significantly_better(
+    better = ratings_fit.significantly_better(
         fit.rating, fit.covariance, deviations[::thin], confidence_level=confidence_level
     )
-    limits = stats_ranks.rank_limits(apart)
+    limits = stats_ranks.rank_limits(better)
     low, high = _limits(fit, confidence_level)
     factor, zero = (_ELO[fit.model], ELO_ANCHOR) if scale == "elo" else (1.0, 0.0)
     order = np.argsort(-steady(fit.rating), kind="stable")
     n = len(order)
     letters = [""] * n
     if n <= MOST_LETTERED:
-        alike = stats_ranks.groups_alike((apart | apart.T)[np.ix_(order, order)])
+        alike = stats_ranks.groups_alike((better | better.T)[np.ix_(order, order)])
         letters = stats_ranks.letters(alike)
     weights = np.concatenate([contests.weight] * 2)
     met = np.bincount(np.concatenate([contests.first, contests.second]), weights, n)

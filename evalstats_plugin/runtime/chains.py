@@ -96,8 +96,8 @@ def chain_agreement(draws: ArrayLike) -> Agreement:
     ----------
     draws : shape (chains, draws, ...)
     """
-    found = convergence(draws)
-    r_hat, ess = float(found.r_hat.max()), float(found.ess.min())
+    by_quantity = convergence(draws)
+    r_hat, ess = float(by_quantity.r_hat.max()), float(by_quantity.ess.min())
     if r_hat < R_HAT_LIMIT:
         return Agreement(r_hat, ess, converged=True, why="")
     why = f"the chains disagree (R-hat {r_hat:.3f}, limit {R_HAT_LIMIT}): take more draws"
@@ -152,14 +152,14 @@ def _normal_scores(x: FloatArray) -> FloatArray:
     # By twice the rank less 1, so that mean ranks of ties are among them.
     scores = special.ndtri((np.arange(2 * size - 1) / 2 + 0.625) / (size + 0.25))
     place, differs = np.arange(size), ordered[:, 1:] != ordered[:, :-1]
-    found, twice = np.empty_like(flat), 2 * place[None]
+    normal, twice = np.empty_like(flat), 2 * place[None]
     if not differs.all():
         edge = np.ones((len(x), 1), dtype=bool)
         first = np.maximum.accumulate(np.where(np.hstack([edge, differs]), place, 0), axis=1)
         ends = np.where(np.hstack([differs, edge]), place, size)
         twice = first + np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    np.put_along_axis(found, order, scores[twice], axis=1)
-    return found.reshape(x.shape)
+    np.put_along_axis(normal, order, scores[twice], axis=1)
+    return normal.reshape(x.shape)
 
 
 def _r_hat(x: FloatArray) -> FloatArray:
@@ -188,9 +188,9 @@ def _effective(x: FloatArray) -> FloatArray:
     following = np.take_along_axis(lags[..., 0], count[:, None], axis=1)[:, 0]
     time = 2 * np.where(positive, pairs, 0.0).sum(axis=1) - 1 + np.maximum(following, 0.0)
     size = chains * draws
-    found = np.asarray(size / np.maximum(time, 1 / np.log10(size)), dtype=np.float64)
-    found[same] = size
-    return found
+    ess = np.asarray(size / np.maximum(time, 1 / np.log10(size)), dtype=np.float64)
+    ess[same] = size
+    return ess
 
 
 def pareto_shape(weights: ArrayLike) -> FloatArray:

@@ -209,7 +209,7 @@ def json_like(content: bytes) -> tuple[Callable[[object], bytes], bool]:
     text = content.replace(b"\r\n", b"\n")
     ends = b"\r\n" if b"\r\n" in content else b"\n"
     end = text[len(text.rstrip()) :]
-    found = json.loads(text)
+    value_in_text = json.loads(text)
 
     def write(value: object, **layout: Any) -> bytes:
         return (json.dumps(value, **layout).encode(errors="surrogatepass") + end).replace(
@@ -222,7 +222,7 @@ def json_like(content: bytes) -> tuple[Callable[[object], bytes], bool]:
         for separators in ((None,) if inside else (None, (",", ":")))
         for ascii_only in (False, True)
     ]
-    exact = next((way for way in ways if way(found) == content), None)
+    exact = next((way for way in ways if way(value_in_text) == content), None)
     return exact or ways[0], exact is not None
 
 
@@ -338,10 +338,10 @@ def numbers_in(
 
 def texts_in(table: Any, name: str, rows: slice = slice(None)) -> list[str]:
     """Return the texts of a column; `ValueError` if it holds others."""
-    found: list[Any] = table[name][rows].to_pylist() if name in table.column_names else [None]
-    if not all(isinstance(value, str) for value in found):
+    texts: list[Any] = table[name][rows].to_pylist() if name in table.column_names else [None]
+    if not all(isinstance(value, str) for value in texts):
         raise ValueError(f"the column {name!r} does not hold texts")
-    return found
+    return texts
 
 
 @contextmanager
@@ -382,10 +382,10 @@ class LogFile:
         if self._head is None:
             try:
                 with self.open() as file:
-                    found = file.read(HEAD).removeprefix(_BYTE_ORDER_MARK)
+                    first_bytes = file.read(HEAD).removeprefix(_BYTE_ORDER_MARK)
             except IsADirectoryError:
-                found = b""
-            self._head = found
+                first_bytes = b""
+            self._head = first_bytes
         return self._head
 
     @property

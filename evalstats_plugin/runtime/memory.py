@@ -94,28 +94,28 @@ def budget() -> int | None:
 
 
 def _of_machine() -> int | None:
-    found: list[int] = []
+    limits: list[int] = []
     if sys.platform != "win32":
         # Not every system that has the function knows these names, nor do all have it.
         with suppress(AttributeError, OSError, ValueError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError, ValueError):
-        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
-    return min((n for n in found if n > 0), default=None)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    return min((n for n in limits if n > 0), default=None)
 
 
 def free_memory() -> int | None:
     """Return the bytes that this process may still allocate; None where unknown."""
-    found: list[int] = []
+    limits: list[int] = []
     with suppress(OSError):
         lines = [line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines()]
-        found += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
+        limits += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
     # A container may have less than the machine.
     group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text("ascii"))
-        found.append(max(limit - int((group / "memory.current").read_text("ascii")), 0))
-    return min(found, default=None)
+        limits.append(max(limit - int((group / "memory.current").read_text("ascii")), 0))
+    return min(limits, default=None)
 
 
 def check_memory(

@@ -90,14 +90,14 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
-        if found.type == "cuda" and not torch.cuda.is_available():
+        resolved = torch.device(device)
+        if resolved.type == "cuda" and not torch.cuda.is_available():
             msg = f"device {str(device)!r} asked for, but torch sees no CUDA; use device='cpu'"
             raise SelectionError(msg)
     except RuntimeError as error:
         msg = f"no device is called {str(device)!r}; there are: auto, cpu, cuda"
         raise SelectionError(msg) from error
-    return found
+    return resolved
 
 
 def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:

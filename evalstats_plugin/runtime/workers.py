@@ -201,7 +201,7 @@ class LocalProcesses:
 
         def submit(piece: Any) -> Future[Result]:
             future = self._executor.submit(_run, str(Path.cwd()), str(folder), piece)
-            self._futures = [*(one for one in self._futures if not one.done()), future]
+            self._futures = [*(earlier for earlier in self._futures if not earlier.done()), future]
             return future
 
         with _shared(function) as folder:
@@ -232,13 +232,13 @@ class DaskWorkers:
         self, function: Callable[[Any], Result]
     ) -> Generator[Callable[[Any], Future[Result]], None, None]:
         """Send the function to every worker, so that the loss of one does not lose it."""
-        there = self.client.scatter([function], broadcast=True, hash=False)[0]
+        scattered = self.client.scatter([function], broadcast=True, hash=False)[0]
         run = partial(self.client.submit, _in_worker, str(Path.cwd()), pure=False)
         futures = list[Future[Any]]()
 
         def submit(piece: Any) -> Future[Result]:
             futures[:] = [earlier for earlier in futures if not earlier.done()]
-            futures.append(run(there, piece))
+            futures.append(run(scattered, piece))
             return futures[-1]
 
         try:
@@ -401,9 +401,9 @@ def one_thread() -> Generator[None, None, None]:
 
 def _limited() -> Any:
     """Limit NumPy's linear algebra to one thread, from now on or inside a block."""
-    found = _libraries(len(sys.modules))
+    libraries = _libraries(len(sys.modules))
     # Without threadpoolctl there are no workers either, whose results could differ.
-    return nullcontext() if found is None else found.limit(limits=1)
+    return nullcontext() if libraries is None else libraries.limit(limits=1)
 
 
 @lru_cache(maxsize=1)

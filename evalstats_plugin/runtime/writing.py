@@ -355,8 +355,8 @@ def _temporary_file(folder: Path) -> Generator[Path]:
 def _same_content(new: Path, old: Path) -> bool:
     if not old.is_file() or new.stat().st_size != old.stat().st_size:
         return False
-    with new.open("rb") as one, old.open("rb") as other:
-        while (block := one.read(1 << 20)) == other.read(1 << 20):
+    with new.open("rb") as new_file, old.open("rb") as old_file:
+        while (block := new_file.read(1 << 20)) == old_file.read(1 << 20):
             if not block:
                 return True
     return False

@@ -371,10 +371,10 @@ def distinct_scores(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     values = unit.reshape(int(np.prod(unit.shape[:-1])), unit.shape[-1])
     between = np.sort(np.where((values > 0) & (values < 1), values, np.nan), axis=1)
     cell, column = np.nonzero(~np.isnan(between))
-    found = between[cell, column]
-    fresh = np.ones(len(found), dtype=np.int64)
-    fresh[1:] = (np.diff(found) != 0) | (np.diff(cell) != 0)
-    first_of_cell = np.ones(len(found), dtype=np.bool_)
+    scores = between[cell, column]
+    fresh = np.ones(len(scores), dtype=np.int64)
+    fresh[1:] = (np.diff(scores) != 0) | (np.diff(cell) != 0)
+    first_of_cell = np.ones(len(scores), dtype=np.bool_)
     first_of_cell[1:] = np.diff(cell) != 0
     running = np.cumsum(fresh)
     # Number each cell's distinct values from 1.
@@ -383,7 +383,7 @@ def distinct_scores(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     shape = (len(values), int(rank.max(initial=0)) + 2)
     atoms, weights = np.zeros(shape), np.zeros(shape)
     np.add.at(weights, (cell, rank), 1.0)
-    atoms[cell, rank] = found
+    atoms[cell, rank] = scores
     atoms[:, -1] = 1
     weights[:, 0] = (values == 0).sum(axis=1)
     weights[:, -1] = (values == 1).sum(axis=1)
@@ -603,7 +603,7 @@ def _towards_decay(distance: FloatArray, weights: FloatArray, path: _Path) -> _P
     few, few_weights = distance[slow], weights[slow]
     here = _Path(*(part[slow] for part in path))
     paths = [here, *(_bent(here.saddle, here.scale, np.full(len(slow), t)) for t in (-1.0, 1.0))]
-    sizes = np.stack([_log_size(few, few_weights, one, (4, 8, 12, 16)) for one in paths])
+    sizes = np.stack([_log_size(few, few_weights, each, (4, 8, 12, 16)) for each in paths])
     best = np.argmin(sizes, axis=0)
     for part, choices in zip(path, zip(*paths, strict=True), strict=True):
         part[slow] = np.choose(best, choices)

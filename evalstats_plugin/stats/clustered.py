@@ -77,12 +77,12 @@ def t_cr2(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> In
     With Satterthwaite's degrees of freedom, fewer than C - 1 where clusters differ in size. NaN
     for one cluster, and for clusters that all agree.
     """
-    found = cluster_moments(totals, sizes)
+    summary = cluster_moments(totals, sizes)
     freedom = satterthwaite(sizes)
     # t quantiles need one degree of freedom, which this rule gives to two equal clusters.
-    half = t_quantile(np.maximum(freedom, 1.0), confidence_level=confidence_level) * found.cr2
+    half = t_quantile(np.maximum(freedom, 1.0), confidence_level=confidence_level) * summary.cr2
     half = np.where(half > 0, half, np.nan)
-    return Interval(found.mean - half, found.mean + half)
+    return Interval(summary.mean - half, summary.mean + half)
 
 
 def satterthwaite(sizes: ArrayLike) -> FloatArray:
@@ -181,8 +181,8 @@ def anova_icc(totals: ArrayLike, squares: ArrayLike, sizes: ArrayLike) -> FloatA
         typical = (n - (size**2).sum(axis=-1) / n) / (n_clusters - 1)
         spread = among + (typical - 1) * within
         rounding = 1e-12 * np.maximum(square.sum(axis=-1), 1e-300)
-        known = (n_clusters > 1) & (n > n_clusters) & (spread > rounding)
-        return np.where(known, (among - within) / spread, np.nan)
+        estimable = (n_clusters > 1) & (n > n_clusters) & (spread > rounding)
+        return np.where(estimable, (among - within) / spread, np.nan)
 
 
 class VarianceParts(NamedTuple):
@@ -347,8 +347,8 @@ def clustered_regression(y: ArrayLike, x: ArrayLike, clusters: NDArray[Any]) -> 
     np.add.at(of_gram, which, columns[:, :, None] * columns[:, None, :])
     np.add.at(of_cross, which, columns * values[:, None])
     without = np.linalg.pinv(gram - of_gram, hermitian=True) @ (cross - of_cross)[:, :, None]
-    apart = without[:, :, 0] - coefficients
-    errors = np.sqrt((count - 1) / count * (apart**2).sum(axis=0))
+    deviation = without[:, :, 0] - coefficients
+    errors = np.sqrt((count - 1) / count * (deviation**2).sum(axis=0))
     errors = errors if count > 1 else np.full(k, np.nan)
     spread = float(np.sqrt((residual**2).sum() / max(len(values) - k, 1)))
     return Regression(coefficients, errors, spread, float(max(count - k, 1)))

@@ -284,24 +284,24 @@ def _of_distinct(
     up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
 ) -> tuple[FloatArray, FloatArray]:
     """Limits of counts with differences of 1: thousands of pairs have few distinct tables."""
-    known = n > 0
+    present = n > 0
     first, second = (
-        np.concatenate([up[known], down[known]]),
-        np.concatenate([down[known], up[known]]),
+        np.concatenate([up[present], down[present]]),
+        np.concatenate([down[present], up[present]]),
     )
     # Numbered, so that keys stay exact however many sizes and deviates there are.
-    both = np.empty(int(known.sum()), dtype=np.complex128)
-    both.real, both.imag = n[known], z[known]
+    both = np.empty(int(present.sum()), dtype=np.complex128)
+    both.real, both.imag = n[present], z[present]
     rests, rest = np.unique(both, return_inverse=True)
-    base = float(n[known].max(initial=0.0)) + 2
+    base = float(n[present].max(initial=0.0)) + 2
     keys, where = np.unique((np.tile(rest, 2) * base + first) * base + second, return_inverse=True)
     keys, b = np.divmod(keys, base)
     keys, a = np.divmod(keys, base)
     of_key = rests[keys.astype(np.int64)]
     lower = _lower_of_counts(a, b, of_key.real, of_key.imag, half)[where]
     low, high = np.full((2, len(n)), np.nan)
-    count = int(known.sum())
-    low[known], high[known] = lower[:count], -lower[count:]
+    count = int(present.sum())
+    low[present], high[present] = lower[:count], -lower[count:]
     return low, high
 
 
@@ -309,7 +309,7 @@ def _lower_of_counts(
     up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
 ) -> FloatArray:
     """Lower limits, by the saddlepoint; towards 0 less its error there, which is known."""
-    found = np.full(len(n), -1.0)
+    lower = np.full(len(n), -1.0)
     # With all against it, the limit is beyond the bound.
     some = down < n
     up, down, n, z = up[some], down[some], n[some], z[some]
@@ -321,8 +321,8 @@ def _lower_of_counts(
         exact = -_deviate_of_counts(up, down)
         goal = np.where(up > down, goal + rows.at_zero() - exact, goal)
     limit = rows.limit(np.minimum(goal, -1e-3))
-    found[some] = np.where(np.isnan(limit), -1.0, np.clip(limit, -1.0, 1.0))
-    return found
+    lower[some] = np.where(np.isnan(limit), -1.0, np.clip(limit, -1.0, 1.0))
+    return lower
 
 
 def _deviate_of_counts(up: FloatArray, down: FloatArray) -> FloatArray:
@@ -390,11 +390,11 @@ class Differences(MeanDifferences):
         for part in _slices(count, self._read):
             self._look(part)
         if self._plain.any():
-            counts, there = self._counts(), self._plain
-            self._w[there] = counts.deviate
-        known = self._n > 0
+            counts, plain = self._counts(), self._plain
+            self._w[plain] = counts.deviate
+        present = self._n > 0
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.estimate = np.where(known, self.estimate / self._n, np.nan)
+            self.estimate = np.where(present, self.estimate / self._n, np.nan)
 
     @property
     def deviate(self) -> FloatArray:
@@ -465,8 +465,8 @@ class Differences(MeanDifferences):
         """Return those of one more item, as in `one_more`."""
         low, high = np.full((2, *self.shape), np.nan)
         if self._plain.any():
-            found = self._counts().quantiles_of_one_more(z[self._plain], size)
-            low[self._plain], high[self._plain] = found
+            quantiles = self._counts().quantiles_of_one_more(z[self._plain], size)
+            low[self._plain], high[self._plain] = quantiles
         for rows, unit, largest, index in self._rest():
             far = rows.far if size is None else largest * size / unit
             low[index] = unit * rows.with_one_more(-far).limit(-z[index])
@@ -620,9 +620,12 @@ class _Rows:
             k1, k2 = _total(y, self.weights), self._squares(y)
             slope = bend = k1
         else:
-            one, two = _total(e, self.weights), self._squares(e)
-            k1, k2 = (one - self.units) / t, (two - 2 * one + self.units) / (t * t)
-            slope, bend = one, two
+            first_sum, second_sum = _total(e, self.weights), self._squares(e)
+            k1, k2 = (
+                (first_sum - self.units) / t,
+                (second_sum - 2 * first_sum + self.units) / (t * t),
+            )
+            slope, bend = first_sum, second_sum
             if self.sizes is not None:
                 each = e * self.sizes
                 slope, bend = _total(each, self.weights), _total(each * e, self.weights)
@@ -656,8 +659,8 @@ class _Rows:
                 p = rows.point(at, t, near=True)
                 ended = (np.abs(p.k1) <= 1e-9 * np.sqrt(p.k2)) | (step == 199)
                 if ended.any():
-                    found = rows.r_star(p.k - p.k1 * p.k1 / (2 * p.k2), p.k2, t, at)
-                    w[index[ended]] = found[ended]
+                    deviates = rows.r_star(p.k - p.k1 * p.k1 / (2 * p.k2), p.k2, t, at)
+                    w[index[ended]] = deviates[ended]
                     if ended.all():
                         break
                 high, low = np.where(p.k1 > 0, t, high), np.where(p.k1 > 0, low, t)
@@ -674,10 +677,10 @@ class _Rows:
 
         Newton's method in d and t together.
         """
-        found = np.full(len(target), np.nan)
+        limits = np.full(len(target), np.nan)
         index = np.nonzero(self.far > 0)[0]
         if not len(index):
-            return found
+            return limits
         rows = self if len(index) == len(target) else self.take(index)
         goal = target[index]
         with np.errstate(all="ignore"):
@@ -699,10 +702,10 @@ class _Rows:
                 move = (goal - w) / slope * np.sign(goal)
                 move = np.sign(goal) * np.clip(move, back, out)
                 if fine.any():
-                    found[index[fine]] = (d + move)[fine]
+                    limits[index[fine]] = (d + move)[fine]
                     stay = np.nonzero(~fine)[0]
                     if not len(stay):
-                        return found
+                        return limits
                     rows, index, goal = rows.take(stay), index[stay], goal[stay]
                     d, t, move = d[stay], t[stay], move[stay]
                     p = _Point(*(z[stay] for z in p))
@@ -714,8 +717,8 @@ class _Rows:
                 start = 0.5 * np.where(goal > 0, high, low)
                 t = np.where(np.isfinite(new) & (new * goal > 0), new, start)
                 d = np.where(np.isfinite(d), d, rows.mean)
-            found[index] = rows.bracketed(goal)
-        return found
+            limits[index] = rows.bracketed(goal)
+        return limits
 
     def spread(self) -> FloatArray:
         """Root of the variance of S at the mean."""

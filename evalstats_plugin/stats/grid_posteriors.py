@@ -220,8 +220,8 @@ def size_slope(successes: ArrayLike, sizes: ArrayLike) -> float:
 
 
 def _size_model(size: FloatArray, right: FloatArray, estimand: Estimand) -> _SizeModel:
-    there = size > 0
-    counts = np.stack([size[there], right[there]], axis=1)
+    has_items = size > 0
+    counts = np.stack([size[has_items], right[has_items]], axis=1)
     return _solved_size_model(counts[np.lexsort(counts.T)].tobytes(), estimand)
 
 
@@ -261,7 +261,7 @@ class _SizeModel:
         u, b, w = (x[0] for x in parameters)
         odds = np.exp(np.minimum(w, 300))[None, None, None, :]
         logits = self._logits(u, b)
-        found = np.zeros((1, len(u), len(b), len(w)))
+        log_p = np.zeros((1, len(u), len(b), len(w)))
         kinds = zip(self._times, self._size, self._right, np.moveaxis(logits, 2, 0), strict=True)
         for times, size, right, eta in kinds:
             mean = special.expit(eta)[None, :, :, None]
@@ -269,10 +269,10 @@ class _SizeModel:
             part = log_product(_rising(right), mean, odds)
             part += log_product(_rising(size - right), rest, odds)
             part -= log_product(_rising(size), np.ones_like(odds), odds)
-            found += times * part
+            log_p += times * part
         of_u = special.log_expit(u) + special.log_expit(-u)
         of_w = special.log_expit(w) + special.log_expit(-w)
-        return found + (of_u[:, None, None] - b[:, None] ** 2 / 2 + of_w)
+        return log_p + (of_u[:, None, None] - b[:, None] ** 2 / 2 + of_w)
 
     def _logits(self, u: FloatArray, b: FloatArray) -> FloatArray:
         """Logit of each kind's mean where the share is expit(u), shape (n_u, n_b, kinds)."""
@@ -387,8 +387,8 @@ def _rising(count: float) -> Tails:
 
 def beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterator[Grid]:
     """Posteriors of logit θ and logit ρ; cells without items are left out."""
-    there = np.nonzero(size.sum(axis=1) > 0)[0]
-    right, size = right[there], size[there]
+    nonempty = np.nonzero(size.sum(axis=1) > 0)[0]
+    right, size = right[nonempty], size[nonempty]
     outcomes = tails(right), tails(size - right), tails(size)
 
     def log_density(parameters: list[FloatArray], cells: IntArray) -> FloatArray:
@@ -399,7 +399,7 @@ def beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterat
     for grid in grids(
         log_density, centres, scales, sizes=BETA_NODES, n_series=1, coarse=BETA_COARSE_NODES
     ):
-        yield grid._replace(cells=there[grid.cells])
+        yield grid._replace(cells=nonempty[grid.cells])
 
 
 def _beta_guess(right: FloatArray, size: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
@@ -407,11 +407,11 @@ def _beta_guess(right: FloatArray, size: FloatArray) -> tuple[list[FloatArray], 
     n = size.sum(axis=1)
     share = (right.sum(axis=1) + 0.5) / (n + 1)
     variance = share * (1 - share)
-    found = clustered.cluster_moments(right, size)
-    spread = np.sqrt(variance / (n + 1) + found.cr0**2) / variance
-    excess = n * found.cr0**2 / variance - 1
+    moments = clustered.cluster_moments(right, size)
+    spread = np.sqrt(variance / (n + 1) + moments.cr0**2) / variance
+    excess = n * moments.cr0**2 / variance - 1
     mean_size = (size**2).sum(axis=1) / n
-    icc = np.clip(excess / np.maximum(mean_size - 1, 1), 0.3 / mean_size / np.sqrt(found.n), 0.9)
+    icc = np.clip(excess / np.maximum(mean_size - 1, 1), 0.3 / mean_size / np.sqrt(moments.n), 0.9)
     # Three standard errors wide: room for normal tails, and beyond them for those of few clusters,
     # which fall off like exp(-|u|).
     scales = [np.minimum(3 * spread, 1), np.full_like(n, 2.0)]
@@ -434,11 +434,11 @@ def _beta_log_posterior(
     else:
         # d = exp(-w) ~ Gamma(1, 1), times the derivative of d.
         log_prior = -np.exp(-w) - w
-    found = log_product(right, special.expit(u), odds)
-    found += log_product(wrong, special.expit(-u), odds)
-    found += special.log_expit(u) + special.log_expit(-u)
-    found += log_prior - log_product(either, np.ones_like(w), odds)
-    return found
+    log_p = log_product(right, special.expit(u), odds)
+    log_p += log_product(wrong, special.expit(-u), odds)
+    log_p += special.log_expit(u) + special.log_expit(-u)
+    log_p += log_prior - log_product(either, np.ones_like(w), odds)
+    return log_p
 
 
 class Tails(NamedTuple):
@@ -465,16 +465,16 @@ def tails(counts: ArrayLike) -> Tails:
     >>> tails([[3.0, 1.0, 0.0, 1.0]]).more_than
     array([[3., 1., 1.]])
     """
-    found = np.asarray(counts, dtype=np.int64)
-    n_cells = len(found)
-    largest = int(found.max(initial=0))
+    numbers = np.asarray(counts, dtype=np.int64)
+    n_cells = len(numbers)
+    largest = int(numbers.max(initial=0))
     n_factors = largest if largest <= MOST_FACTORS else FIRST_FACTORS
-    key = np.arange(n_cells)[:, None] * (n_factors + 1) + np.minimum(found, n_factors)
+    key = np.arange(n_cells)[:, None] * (n_factors + 1) + np.minimum(numbers, n_factors)
     frequency = np.bincount(key.ravel(), minlength=n_cells * (n_factors + 1))
     frequency = frequency.reshape(n_cells, n_factors + 1)
     more_than = np.cumsum(frequency[:, ::-1], axis=1)[:, ::-1][:, 1:].astype(np.float64)
-    cells, large = np.nonzero(found > n_factors)
-    values = found[cells, large] - n_factors
+    cells, large = np.nonzero(numbers > n_factors)
+    values = numbers[cells, large] - n_factors
     keys, n = np.unique(cells * (largest + 1) + values, return_counts=True)
     cells, values = np.divmod(keys, largest + 1)
     place = np.arange(len(keys)) - np.searchsorted(cells, cells)
@@ -644,14 +644,14 @@ def grids(
     step = max(BLOCK_SIZE // coarse ** len(sizes), 1)
     everything = np.indices((n_cells,))[0]
     blocks: list[IntArray] = [everything[i : i + step] for i in range(0, n_cells, step)]
-    found = [
+    boxes = [
         _box(log_density, [c[i] for c in centres], [s[i] for s in scales], i, coarse)
         for i in blocks
     ]
-    if not found:
+    if not boxes:
         return
     axes = [
-        Axis(*(np.concatenate([box[d][field] for box in found]) for field in range(4)))
+        Axis(*(np.concatenate([box[d][field] for box in boxes]) for field in range(4)))
         for d in range(len(sizes))
     ]
     pending = [(everything, sizes)]
@@ -692,16 +692,16 @@ def _box(
     axes = [Axis(c, s, -end, end) for c, s, end in zip(centres, scales, ends, strict=True)]
     for _ in range(COARSE_PASSES):
         nodes = [axis.nodes(coarse) for axis in axes]
-        found = _log_weights(log_density, axes, nodes, cells)
-        within = tuple(range(1, found.ndim))
-        matters = found > found.max(axis=within, keepdims=True) - NEGLIGIBLE
+        log_weights = _log_weights(log_density, axes, nodes, cells)
+        within = tuple(range(1, log_weights.ndim))
+        matters = log_weights > log_weights.max(axis=within, keepdims=True) - NEGLIGIBLE
         for d, (axis, t) in enumerate(zip(axes, nodes, strict=True)):
             here = matters.any(axis=tuple(i for i in within if i != d + 1))
             first = np.maximum(np.argmax(here, axis=1) - 1, 0)
             last = np.minimum(coarse - np.argmax(here[:, ::-1], axis=1), coarse - 1)
             ends = (np.take_along_axis(t, i[:, None], axis=1)[:, 0] for i in (first, last))
             axes[d] = Axis(axis.centre, axis.scale, *ends)
-        peak = found.reshape(len(cells), -1).argmax(axis=1) % coarse
+        peak = log_weights.reshape(len(cells), -1).argmax(axis=1) % coarse
         axes[-1] = _recentred(axes[-1], np.take_along_axis(nodes[-1], peak[:, None], axis=1))
     return axes
 
@@ -746,8 +746,8 @@ def _grid(
 def _log_weights(
     log_density: LogDensity, axes: list[Axis], nodes: list[FloatArray], cells: IntArray
 ) -> FloatArray:
-    found = log_density([axis.values(t) for axis, t in zip(axes, nodes, strict=True)], cells)
+    log_weights = log_density([axis.values(t) for axis, t in zip(axes, nodes, strict=True)], cells)
     for d, (axis, t) in enumerate(zip(axes, nodes, strict=True)):
         others = tuple(i + 1 for i in range(len(axes)) if i != d)
-        found += np.expand_dims(axis.log_slope(t), others)
-    return found
+        log_weights += np.expand_dims(axis.log_slope(t), others)
+    return log_weights

@@ -125,9 +125,9 @@ def _f1_of_labels(tables: FloatArray) -> tuple[FloatArray, FloatArray]:
     return _share(2 * np.diagonal(tables, axis1=-2, axis2=-1), support), support
 
 
-def _mean_where(values: FloatArray, there: ArrayLike) -> FloatArray:
-    there = np.asarray(there)
-    return _share(np.where(there, values, 0.0).sum(axis=-1), there.sum(axis=-1) * 1.0)
+def _mean_where(values: FloatArray, mask: ArrayLike) -> FloatArray:
+    mask = np.asarray(mask)
+    return _share(np.where(mask, values, 0.0).sum(axis=-1), mask.sum(axis=-1) * 1.0)
 
 
 def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
@@ -184,8 +184,8 @@ def corpus_counts(
     counter = getattr(metrics, name)(**settings)
     by_place = list(zip(*references, strict=True))
     # The statistics that its corpus_score sums; a test compares the scores.
-    found = counter._extract_corpus_statistics(hypotheses, by_place)
-    return np.asarray(found, dtype=np.float64)
+    statistics = counter._extract_corpus_statistics(hypotheses, by_place)
+    return np.asarray(statistics, dtype=np.float64)
 
 
 def bleu(sums: FloatArray) -> FloatArray:

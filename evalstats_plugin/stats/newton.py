@@ -142,11 +142,11 @@ def line_search(
     lower: BoolArray = np.zeros(value.shape, dtype=np.bool_)
     for _ in range(halvings):
         tried = parameters + step
-        found = evaluate(tried)
+        point = evaluate(tried)
         # Written so that an objective that is not a number counts as lower.
-        lower = ~(np.asarray(found.value) >= floor)
+        lower = ~(np.asarray(point.value) >= floor)
         if not lower.any():
-            return tried, found
+            return tried, point
         step = np.where(lower, step / 2, step)
     tried = parameters + np.where(lower, 0, step)
     return tried, evaluate(tried)

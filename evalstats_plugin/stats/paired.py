@@ -178,8 +178,8 @@ def newcombe(counts: PairedCounts, *, confidence_level: float) -> Interval:
     p_a, p_b = right_a / n, right_b / n
     phi = _corrected_phi(counts)
 
-    def combined(one: FloatArray, other: FloatArray) -> FloatArray:
-        return np.sqrt(np.maximum(one**2 - 2 * phi * one * other + other**2, 0))
+    def combined(first: FloatArray, second: FloatArray) -> FloatArray:
+        return np.sqrt(np.maximum(first**2 - 2 * phi * first * second + second**2, 0))
 
     difference = counts.difference
     return Interval(
@@ -211,8 +211,8 @@ def wald(counts: PairedCounts, *, confidence_level: float) -> Interval:
 def _mirrored(lower: LowerLimit, counts: PairedCounts) -> Interval:
     """Both limits from the lower one, within [-1, 1]: exchanging a and b changes the sign."""
     n = counts.n
-    there = ~np.isnan(n)
-    a, b, total = counts.only_a[there], counts.only_b[there], n[there]
+    observed = ~np.isnan(n)
+    a, b, total = counts.only_a[observed], counts.only_b[observed], n[observed]
     # Thousands of pairs have few distinct tables, and those of b against a are mirrored.
     keys = np.concatenate([a, b]) + 1j * np.concatenate([b, a])
     tables, where = np.unique(keys, return_inverse=True)
@@ -224,7 +224,7 @@ def _mirrored(lower: LowerLimit, counts: PairedCounts) -> Interval:
     limits = lower(tables[table].real, tables[table].imag, sizes[size])
     limits = np.clip(limits, -1.0, 1.0)[cell_of]
     low, high = np.full_like(n, np.nan), np.full_like(n, np.nan)
-    low[there], high[there] = limits[: len(a)], -limits[len(a) :]
+    low[observed], high[observed] = limits[: len(a)], -limits[len(a) :]
     return Interval(low, high)
 
 

@@ -55,9 +55,9 @@ def items_needed(
     """
     distance = _distance(tail, power)
     with np.errstate(over="ignore"):
-        found = distance**2 * np.asarray(variance, dtype=np.float64) / np.abs(difference)
-        found = found / np.abs(difference)
-    return np.where(found > MOST_ITEMS, np.inf, found)
+        n_items = distance**2 * np.asarray(variance, dtype=np.float64) / np.abs(difference)
+        n_items = n_items / np.abs(difference)
+    return np.where(n_items > MOST_ITEMS, np.inf, n_items)
 
 
 def difference_needed(
@@ -127,8 +127,8 @@ def t_power(
     ratio = np.sqrt(np.where(_X < 0, lower, upper) * 2 / sizes[:, None])
     limit = -special.stdtrit(sizes, tail)[:, None] * ratio
     limit = limit[place.reshape(df.shape)]
-    found = special.ndtr(effect[..., None] - limit) + special.ndtr(-effect[..., None] - limit)
-    return np.where(df >= 1, np.sum(found * _WEIGHT, axis=-1), 0.0)
+    conditional = special.ndtr(effect[..., None] - limit) + special.ndtr(-effect[..., None] - limit)
+    return np.where(df >= 1, np.sum(conditional * _WEIGHT, axis=-1), 0.0)
 
 
 def _effect(n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike) -> FloatArray:
@@ -153,10 +153,13 @@ def least_items(
     while np.any(short := (power_of(high) < power) & (high < MOST_ITEMS)):
         high = np.where(short, 2 * high, high)
     low, top = np.zeros_like(high), high
-    while np.any(apart := top - low > 1):
-        middle = np.where(apart, np.floor((low + top) / 2), top)
+    while np.any(unsettled := top - low > 1):
+        middle = np.where(unsettled, np.floor((low + top) / 2), top)
         enough = power_of(middle) >= power
-        top, low = np.where(apart & enough, middle, top), np.where(apart & ~enough, middle, low)
+        top, low = (
+            np.where(unsettled & enough, middle, top),
+            np.where(unsettled & ~enough, middle, low),
+        )
     return np.where(high < MOST_ITEMS, top, np.inf)
 
 
@@ -208,24 +211,26 @@ def paired_power(
     >>> print(f"{paired_power(200, 0.2, 0.1, tail=0.025):.4f}")
     0.9051
     """
-    n, apart, size = np.broadcast_arrays(
+    n, differing, size = np.broadcast_arrays(
         *(np.asarray(x, dtype=np.float64) for x in (n_items, discordance, np.abs(difference)))
     )
-    if np.any((size > apart) | (apart > 1) | (n < 1)):
+    if np.any((size > differing) | (differing > 1) | (n < 1)):
         raise ValueError("there must be an item or more, and |difference| <= discordance <= 1")
-    mean, spread = n * apart, np.sqrt(n * apart * (1 - apart))
+    mean, spread = n * differing, np.sqrt(n * differing * (1 - differing))
     first = np.floor(np.maximum(mean - _REACH * spread - _REACH**2, 0.0))
     last = np.ceil(np.minimum(mean + _REACH * spread + _REACH**2, n))
     width = int(np.max(last - first, initial=0.0)) + 1
     differ = first[..., None] + np.arange(width)
     inside = differ <= n[..., None]
     differ = np.where(inside, differ, first[..., None])
-    weight = np.where(inside, _binomial(differ, n[..., None], apart[..., None]), 0.0)
+    weight = np.where(inside, _binomial(differ, n[..., None], differing[..., None]), 0.0)
     least = float(first.min())
     sizes = np.arange(least, differ.max() + 1)
     most_of = critical_count(sizes, tail=tail)[(differ - least).astype(np.int64)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        for_b = np.where(apart > 0, (1 + size / np.where(apart > 0, apart, 1.0)) / 2, 0.5)
+        for_b = np.where(
+            differing > 0, (1 + size / np.where(differing > 0, differing, 1.0)) / 2, 0.5
+        )
     for_b = for_b[..., None]
     rejects = binomial_cdf(most_of, differ, for_b) + binomial_cdf(most_of, differ, 1 - for_b)
     return (weight * rejects).sum(axis=-1)
@@ -246,18 +251,18 @@ def paired_items_needed(
     >>> paired_items_needed([0.2, 1.0], [0.1, 0.3], tail=0.025, power=0.8).tolist()
     [145.0, 89.0]
     """
-    apart, size = np.broadcast_arrays(*(np.atleast_1d(x) for x in (discordance, difference)))
-    spread = np.maximum(apart - np.square(size), 0.01 * apart)
+    differing, size = np.broadcast_arrays(*(np.atleast_1d(x) for x in (discordance, difference)))
+    spread = np.maximum(differing - np.square(size), 0.01 * differing)
     start = items_needed(size, spread, tail=tail, power=power)
 
     def power_of(n: FloatArray) -> FloatArray:
-        return paired_power(n, apart, size, tail=tail)
+        return paired_power(n, differing, size, tail=tail)
 
     enough = least_items(power_of, start, power=power)
-    for i in np.flatnonzero((enough * (1 - apart) < 10) & np.isfinite(enough)).tolist():
+    for i in np.flatnonzero((enough * (1 - differing) < 10) & np.isfinite(enough)).tolist():
         first = float(enough[i])
         ahead = np.arange(first, np.ceil(1.25 * first) + 20, dtype=np.float64)
-        above = paired_power(ahead, apart[i], size[i], tail=tail)
+        above = paired_power(ahead, differing[i], size[i], tail=tail)
         enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
     return enough
 
@@ -296,7 +301,7 @@ def mixture_power(
 
     rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
     first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
-    found = np.empty(len(looks))
+    power = np.empty(len(looks))
     for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
         if discordance is None:
             first = first + rng.normal(step * size, np.sqrt(step * variance), len(first))
@@ -310,8 +315,8 @@ def mixture_power(
         going = won < limit
         first = first[going]
         second = second if discordance is None else second[going]
-        found[look] = 1 - len(first) / N_PATHS
-    return found
+        power[look] = 1 - len(first) / N_PATHS
+    return power
 
 
 def mixture_items_needed(
@@ -331,11 +336,11 @@ def mixture_items_needed(
     top = 2 * float(items_needed(difference, variance, tail=tail, power=power))
     while top <= MOST_ITEMS:
         looks = looks_up_to(top, look_every)
-        found = mixture_power(
+        powers = mixture_power(
             looks, difference, discordance=discordance, variance=variance, span=span, tail=tail
         )
-        if found[-1] >= power:
-            return float(looks[np.argmax(found >= power)])
+        if powers[-1] >= power:
+            return float(looks[np.argmax(powers >= power)])
         top *= 2
     return np.inf
 

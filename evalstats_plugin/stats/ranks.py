@@ -44,10 +44,10 @@ def rank_limits(beats: ArrayLike) -> Ranks:
     beats : shape (N, N)
         Whether the row's model is significantly better than the column's.
     """
-    found = np.asarray(beats, dtype=np.bool_)
+    better = np.asarray(beats, dtype=np.bool_)
     return Ranks(
-        (1 + found.sum(axis=0)).astype(np.int64),
-        (len(found) - found.sum(axis=1)).astype(np.int64),
+        (1 + better.sum(axis=0)).astype(np.int64),
+        (len(better) - better.sum(axis=1)).astype(np.int64),
     )
 
 
@@ -84,9 +84,9 @@ def groups_alike(apart: ArrayLike) -> BoolArray:
             candidates &= alike[best] & ~members
         open_pairs[np.ix_(members, members)] = False
         groups.append(members)
-    found = _without_redundant(np.array(groups, dtype=np.bool_).reshape(-1, n))
+    distinct = _without_redundant(np.array(groups, dtype=np.bool_).reshape(-1, n))
     # Lexicographic order of members.
-    return found[np.lexsort(~found.T[::-1])]
+    return distinct[np.lexsort(~distinct.T[::-1])]
 
 
 def _without_redundant(groups: BoolArray) -> BoolArray:
@@ -107,10 +107,10 @@ def letters(groups: ArrayLike) -> list[str]:
     >>> letters([[True, True, False], [False, True, True]])
     ['a', 'ab', 'b']
     """
-    found = np.asarray(groups, dtype=np.bool_)
-    names = [letter_name(i) for i in range(len(found))]
-    between = "," if len(found) > 26 else ""
-    return [between.join(names[i] for i in np.flatnonzero(column).tolist()) for column in found.T]
+    members = np.asarray(groups, dtype=np.bool_)
+    names = [letter_name(i) for i in range(len(members))]
+    between = "," if len(members) > 26 else ""
+    return [between.join(names[i] for i in np.flatnonzero(column).tolist()) for column in members.T]
 
 
 def letter_name(index: int) -> str:
@@ -189,25 +189,25 @@ def shrunk(difference: FloatArray, std_error: FloatArray, *, n_models: int) -> F
     >>> prob.round(2).tolist()
     [0.57, 0.65, 0.72]
     """
-    known = np.isfinite(difference) & (std_error > 0)
-    found = np.full(len(difference), np.nan)
-    z: FloatArray = (difference[known] / std_error[known])[:, None]
+    observed = np.isfinite(difference) & (std_error > 0)
+    probability = np.full(len(difference), np.nan)
+    z: FloatArray = (difference[observed] / std_error[observed])[:, None]
     total = 1 + SHRUNK_SPREAD**2
     # Far differences would have no likelihood at all.
     likelihood = np.maximum(np.exp(-0.5 * z**2 / total) / np.sqrt(total), 1e-280)
     prior = np.full(len(total), 1 / len(total))
     weights = prior
-    for _ in range(SHRUNK_STEPS if known.any() else 0):
+    for _ in range(SHRUNK_STEPS if observed.any() else 0):
         share = weights * likelihood
         share /= share.sum(axis=1, keepdims=True)
         weights = (n_models - 1) * share.mean(axis=0) + SHRUNK_PRIOR * prior
         weights /= weights.sum()
     share = weights * likelihood
     share /= share.sum(axis=1, keepdims=True)
-    found[known] = (share * special.ndtr(SHRUNK_SPREAD / np.sqrt(total) * z)).sum(axis=1)
+    probability[observed] = (share * special.ndtr(SHRUNK_SPREAD / np.sqrt(total) * z)).sum(axis=1)
     # Free of rounding errors.
-    found[difference == 0] = 0.5
-    return found
+    probability[difference == 0] = 0.5
+    return probability
 
 
 def errors_of(

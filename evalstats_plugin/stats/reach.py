@@ -76,14 +76,14 @@ def mean_interval(
     u = unit.reshape(int(np.prod(shape)), unit.shape[-1])
     ends = [np.broadcast_to(end, shape).reshape(-1) for end in attained]
     low, high = reach_points(u, attained=(ends[0], ends[1]))
-    found = bounded.dirichlet_process(
+    unit_limits = bounded.dirichlet_process(
         (u - low[:, None]) / (high - low)[:, None],
         bounds=(0.0, 1.0),
         mass=HALF,
         confidence_level=confidence_level,
     )
     scale = bounds[1] - bounds[0]
-    limits = (bounds[0] + scale * (low + (high - low) * limit) for limit in found)
+    limits = (bounds[0] + scale * (low + (high - low) * limit) for limit in unit_limits)
     return Interval(*(limit.reshape(shape) for limit in limits))
 
 

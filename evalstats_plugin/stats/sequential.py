@@ -72,9 +72,9 @@ def betting_mixture(
     low, high = bounds
     unit = to_unit(scores, bounds)
     atoms, weights = _split(unit)
-    found = _mixture_limits(atoms, weights, _log_threshold(confidence_level))
+    limits = _mixture_limits(atoms, weights, _log_threshold(confidence_level))
     shape = unit.shape[:-1]
-    return Interval(*(low + (high - low) * limit.reshape(shape) for limit in found))
+    return Interval(*(low + (high - low) * limit.reshape(shape) for limit in limits))
 
 
 def paired_mixture(counts: PairedCounts, *, confidence_level: float) -> Interval:
@@ -172,11 +172,11 @@ def _split(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _mixture_limits(atoms: FloatArray, weights: FloatArray, threshold: float) -> Interval:
     """Limits of the mean from the weights of scores at each atom; NaN for cells without scores."""
-    there = weights.sum(axis=1) > 0
+    scored = weights.sum(axis=1) > 0
     low, high = np.full((2, len(weights)), np.nan)
-    if there.any():
-        low[there] = _lower_limit(atoms, weights[there], threshold)
-        high[there] = 1 - _lower_limit(1 - atoms, weights[there], threshold)
+    if scored.any():
+        low[scored] = _lower_limit(atoms, weights[scored], threshold)
+        high[scored] = 1 - _lower_limit(1 - atoms, weights[scored], threshold)
     return Interval(low, high)
 
 

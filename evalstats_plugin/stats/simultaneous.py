@@ -197,7 +197,7 @@ class AllPairs:
         order = np.argsort(self._size, kind="stable")
         n_draws = self.n_draws
         largest = np.zeros(n_draws, dtype=np.float32)
-        found = np.empty(len(order))
+        adjusted_p = np.empty(len(order))
         step = max(BLOCK_SIZE // n_draws, 1)
         for start in range(0, len(order), step):
             block = order[start : start + step]
@@ -206,13 +206,13 @@ class AllPairs:
             np.maximum.accumulate(drawn, axis=0, out=drawn)
             largest = drawn[-1].copy()
             reached = (drawn >= self._size[block].astype(np.float32)[:, None]).sum(axis=1)
-            found[block] = (1 + reached) / (n_draws + 1)
-        found[order] = np.minimum(
-            found[order], _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
+            adjusted_p[block] = (1 + reached) / (n_draws + 1)
+        adjusted_p[order] = np.minimum(
+            adjusted_p[order], _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
         )
         strongest = order[::-1]
-        found[strongest] = np.maximum.accumulate(found[strongest])
-        return np.maximum(self.pairs.p_value, np.minimum(found, self.p_values))
+        adjusted_p[strongest] = np.maximum.accumulate(adjusted_p[strongest])
+        return np.maximum(self.pairs.p_value, np.minimum(adjusted_p, self.p_values))
 
     def first(self, alpha: float, *, lower_is_better: bool = False) -> BoolArray | None:
         """Return the models that may truly be the first, shape (N,) [Hsu81]_.
@@ -268,8 +268,8 @@ class _Maximum:
         share = (1 + count) / (len(self._maxima) + 1)
         log_m = self._log + self._slope * np.maximum(size - self._from, 0.0)
         m = np.minimum(np.exp(np.minimum(log_m, 700.0)), self._n)
-        found = np.where(size > self._from, -np.expm1(m * inside), np.maximum(share, UPPER))
-        return np.minimum(found, -np.expm1(self._n * inside))
+        tail = np.where(size > self._from, -np.expm1(m * inside), np.maximum(share, UPPER))
+        return np.minimum(tail, -np.expm1(self._n * inside))
 
     def critical(self, alpha: float) -> float:
         """Size that is reached with probability alpha."""
@@ -340,8 +340,8 @@ class _Leads:
             else:
                 spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
         spread = spread + self._far**2
-        known = (spread > 0) & ~np.isnan(pairs.deviate)
-        self._inverse = np.where(known, 1 / np.sqrt(np.where(known, spread, 1.0)), 0.0)
+        varies = (spread > 0) & ~np.isnan(pairs.deviate)
+        self._inverse = np.where(varies, 1 / np.sqrt(np.where(varies, spread, 1.0)), 0.0)
         self._inverse = self._inverse.astype(np.float32)
         self.maxima, self.signed = self._largest(n, n_draws)
 
@@ -376,13 +376,13 @@ class _Leads:
         """Draws of some pairs, shape (K, B)."""
         first, second = self._a[pairs], self._b[pairs]
         if self._totals is not None:
-            found = self._totals[second] - self._totals[first]
+            leads = self._totals[second] - self._totals[first]
         elif self._of_pairs is not None:
-            found = self._of_pairs[pairs]
+            leads = self._of_pairs[pairs]
         else:
-            found = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
-            found += self._own[second] - self._own[first]
-        return found * self._inverse[pairs, None]
+            leads = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
+            leads += self._own[second] - self._own[first]
+        return leads * self._inverse[pairs, None]
 
     def largest_of_flips(self, pairs: IntArray, counts: Counts) -> FloatArray:
         """Return the largest size of the deviates of some pairs in each common flip of units.
@@ -443,14 +443,14 @@ class _Leads:
         step = max(2**22 // len(largest), 1)
         for start in range(0, len(self._a), step):
             pairs = np.arange(start, min(start + step, len(self._a)))
-            found = self.of(pairs)
+            leads = self.of(pairs)
             if signed is not None:
-                for pair, lead in zip(pairs.tolist(), found, strict=True):
+                for pair, lead in zip(pairs.tolist(), leads, strict=True):
                     if self._inverse[pair] > 0:
                         i, j = self._a[pair], self._b[pair]
                         np.maximum(signed[i], lead, out=signed[i])
                         np.maximum(signed[j], -lead, out=signed[j])
-            np.maximum(largest, np.abs(found).max(axis=0), out=largest)
+            np.maximum(largest, np.abs(leads).max(axis=0), out=largest)
 
 
 def _root(covariance: FloatArray) -> FloatArray:
@@ -498,11 +498,11 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     unit = _rounded(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3)
     model = _rounded(model + (y * np.sin(unit)).mean(axis=1))
     if not seen.all():
-        there = seen * 1.0
+        observed = seen * 1.0
         # What is missing looks like the mean so far.
-        unit = _rounded(unit + np.sin(3 * model) @ there)
-        model = _rounded(model + (there * np.sin(unit)).mean(axis=1))
-        unit = _rounded(unit + np.cos(5 * model) @ there)
+        unit = _rounded(unit + np.sin(3 * model) @ observed)
+        model = _rounded(model + (observed * np.sin(unit)).mean(axis=1))
+        unit = _rounded(unit + np.cos(5 * model) @ observed)
     for _ in range(MOST_ALIKE):
         first = _first_of_alike(model, sums)
         if first is None:

@@ -339,9 +339,9 @@ def adjust_to_benchmark(
     y, x = np.broadcast_arrays(
         np.asarray(scores, dtype=np.float64), np.asarray(covariate, dtype=np.float64)
     )
-    known = ~np.isnan(x)
-    seen = known & ~np.isnan(y)
-    n, total = (there.sum(axis=-1).astype(np.float64) for there in (seen, known))
+    has_covariate = ~np.isnan(x)
+    seen = has_covariate & ~np.isnan(y)
+    n, total = (mask.sum(axis=-1).astype(np.float64) for mask in (seen, has_covariate))
     n = np.where(n > 0, n, np.nan)
     estimate, slope, squared, weights = _regress(y, x, leverage_power)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -444,14 +444,14 @@ def cross_fitted(
         comparing them, where most items are labelled for several.
     """
     y, f = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (labels, judged)))
-    known = ~np.isnan(f)
-    seen = known & ~np.isnan(y)
-    n, total = (there.sum(axis=1).astype(np.float64) for there in (seen, known))
+    is_judged = ~np.isnan(f)
+    seen = is_judged & ~np.isnan(y)
+    n, total = (mask.sum(axis=1).astype(np.float64) for mask in (seen, is_judged))
     weights = seen * 1.0
     if probabilities is not None:
         weights = np.where(seen, 1 / np.asarray(probabilities, dtype=np.float64), 0.0)
     weights = weights * (n / np.maximum(weights.sum(axis=1), 1e-300))[:, None]
-    centre = np.where(known, f, 0.0).sum(axis=1) / np.maximum(total, 1)
+    centre = np.where(is_judged, f, 0.0).sum(axis=1) / np.maximum(total, 1)
     x = np.where(seen, f - centre[:, None], 0.0)
     slopes = _slopes_without(np.where(seen, y, 0.0), x, weights, clusters, shared=shared)
     slopes = np.where((n < total)[:, None], slopes, 0.0)
@@ -467,10 +467,10 @@ def cross_fitted(
         own = weights * explained
         own = own - np.where(seen, own.sum(axis=1, keepdims=True) / np.maximum(n, 1)[:, None], 0.0)
         of_judge = (
-            share if clusters is None else _share_of_clusters(f, known, seen, clusters, share)
+            share if clusters is None else _share_of_clusters(f, is_judged, seen, clusters, share)
         )
         if shared:
-            of_judge = of_judge * _part_of_differences(f, known, seen)
+            of_judge = of_judge * _part_of_differences(f, is_judged, seen)
         scores = estimate + error + np.sqrt(of_judge) * own
         of_mean = of_judge[:, 0] * (own**2).sum(axis=1) / np.maximum(n, 1) ** 2
     mean_slope = (seen * slopes).sum(axis=1) / np.maximum(n, 1)
@@ -478,7 +478,7 @@ def cross_fitted(
     return CrossFitted(scores, mean_slope, of_mean, n, total)
 
 
-def _part_of_differences(f: FloatArray, known: BoolArray, seen: BoolArray) -> float:
+def _part_of_differences(f: FloatArray, is_judged: BoolArray, seen: BoolArray) -> float:
     """What of the judge's variance counts where models are compared that were labelled apart.
 
     The judge scored all models on the same items: their means vary together, which labels of the
@@ -486,14 +486,14 @@ def _part_of_differences(f: FloatArray, known: BoolArray, seen: BoolArray) -> fl
     """
     both = seen.sum(axis=0)
     alike = float((both > 1).sum() / max(int((both > 0).sum()), 1))
-    every = known.all(axis=0)
+    every = is_judged.all(axis=0)
     n_models = len(f)
     if alike == 1 or n_models < 2 or every.sum() < 2:
         return 1.0
     x = f[:, every] - f[:, every].mean(axis=1, keepdims=True)
     whole = float((x**2).sum())
-    apart = float(((x - x.mean(axis=0)) ** 2).sum()) * n_models / (n_models - 1)
-    return alike + (1 - alike) * (apart / whole if whole > 0 else 1.0)
+    of_differences = float(((x - x.mean(axis=0)) ** 2).sum()) * n_models / (n_models - 1)
+    return alike + (1 - alike) * (of_differences / whole if whole > 0 else 1.0)
 
 
 def _slopes_without(
@@ -540,15 +540,15 @@ def _centred(values: FloatArray, weights: FloatArray, *, axis: int) -> FloatArra
 
 
 def _share_of_clusters(
-    f: FloatArray, known: BoolArray, seen: BoolArray, units: IntArray, least: FloatArray
+    f: FloatArray, is_judged: BoolArray, seen: BoolArray, units: IntArray, least: FloatArray
 ) -> FloatArray:
     """Variance of the judge's mean of all items over that of the labelled ones, by clusters."""
     from evalstats_plugin.stats.clustered import by_cluster, cluster_moments
 
     both: list[FloatArray] = []
-    for there in (known, seen):
-        sizes = by_cluster(there.astype(np.float64), units)
-        totals: FloatArray = np.where(there, f, 0.0)
+    for mask in (is_judged, seen):
+        sizes = by_cluster(mask.astype(np.float64), units)
+        totals: FloatArray = np.where(mask, f, 0.0)
         moments_of = cluster_moments(by_cluster(totals, units), sizes)
         both.append(np.nan_to_num(moments_of.cr0) ** 2)
     share = both[0] / np.where(both[1] > 0, both[1], np.inf)
@@ -646,13 +646,13 @@ def _mean_of_units(
     totals, sizes = np.where(seen, scores, 0.0), seen * 1.0
     if clusters is not None:
         totals, sizes = by_cluster(totals, clusters), by_cluster(sizes, clusters)
-    found = cluster_moments(totals, sizes)
-    return found.mean, found.cr2**2, np.where(found.n > 0, found.n, np.nan)
+    summary = cluster_moments(totals, sizes)
+    return summary.mean, summary.cr2**2, np.where(summary.n > 0, summary.n, np.nan)
 
 
-def _variance(values: FloatArray, there: BoolArray, n: FloatArray) -> FloatArray:
-    mean = np.where(there, values, 0.0).sum(axis=-1) / n
-    squares = np.where(there, values - mean[..., None], 0.0) ** 2
+def _variance(values: FloatArray, mask: BoolArray, n: FloatArray) -> FloatArray:
+    mean = np.where(mask, values, 0.0).sum(axis=-1) / n
+    squares = np.where(mask, values - mean[..., None], 0.0) ** 2
     return squares.sum(axis=-1) / np.where(n > 1, n - 1, np.nan)
 
 
@@ -663,13 +663,13 @@ def _regress(
 
     Without spread in the covariate the slope is 0 and the estimate the mean of the scores.
     """
-    known = ~np.isnan(x)
-    seen = known & ~np.isnan(y)
+    has_covariate = ~np.isnan(x)
+    seen = has_covariate & ~np.isnan(y)
     n = np.maximum(seen.sum(axis=-1, keepdims=True), 1)
     y0, x0 = np.where(seen, y, 0.0), np.where(seen, x, 0.0)
     y_mean, x_mean = (v.sum(axis=-1, keepdims=True) / n for v in (y0, x0))
-    x_all = np.where(known, x, 0.0).sum(axis=-1, keepdims=True)
-    x_all = x_all / np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    x_all = np.where(has_covariate, x, 0.0).sum(axis=-1, keepdims=True)
+    x_all = x_all / np.maximum(has_covariate.sum(axis=-1, keepdims=True), 1)
     centred = np.where(seen, x0 - x_mean, 0.0)
     spread = (centred**2).sum(axis=-1, keepdims=True)
     # Equal covariates have no spread, whatever the rounding of their mean.

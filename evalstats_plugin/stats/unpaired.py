@@ -227,11 +227,11 @@ def _mirrored(
     lower: LowerLimit, counts: Counts, bracket: tuple[float, float] = (-1.0, 1.0)
 ) -> Interval:
     """Both limits from the lower one: exchanging a and b changes the sign."""
-    there, distinct, where = _both_ways(np.stack([cell.ravel() for cell in counts], axis=1))
+    observed, distinct, where = _both_ways(np.stack([cell.ravel() for cell in counts], axis=1))
     limits = np.clip(lower(Counts(*distinct.T)), *bracket)[where]
-    low, high = np.full((2, len(there)), np.nan)
-    low[there], b_to_a = np.split(limits, 2)
-    high[there] = -b_to_a
+    low, high = np.full((2, len(observed)), np.nan)
+    low[observed], b_to_a = np.split(limits, 2)
+    high[observed] = -b_to_a
     return Interval(low.reshape(counts.n_a.shape), high.reshape(counts.n_a.shape))
 
 
@@ -247,22 +247,22 @@ def beta_difference(
     >>> print(f"{found.low:.4f} {found.high:.4f} {found.prob_better:.6f}")
     -0.1384 0.4028 0.836788
     """
-    found = beta_contrast(posteriors(counts, prior=prior), "difference", confidence_level)
-    return _holding(found, counts.difference)
+    posterior = beta_contrast(posteriors(counts, prior=prior), "difference", confidence_level)
+    return _holding(posterior, counts.difference)
 
 
 def beta_ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
     """Posterior of the ratio b : a, equal tails, extended to hold the estimate."""
-    found = beta_contrast(posteriors(counts, prior=prior), "log ratio", confidence_level)
-    return _exponentiated(_holding(found, counts.log_ratio))
+    posterior = beta_contrast(posteriors(counts, prior=prior), "log ratio", confidence_level)
+    return _exponentiated(_holding(posterior, counts.log_ratio))
 
 
 def beta_odds_ratio(
     counts: Counts, *, confidence_level: float, prior: tuple[float, float]
 ) -> Posterior:
     """Posterior of the odds ratio b : a, equal tails, extended to hold the estimate."""
-    found = beta_contrast(posteriors(counts, prior=prior), "log odds ratio", confidence_level)
-    return _exponentiated(_holding(found, counts.log_odds_ratio))
+    posterior = beta_contrast(posteriors(counts, prior=prior), "log odds ratio", confidence_level)
+    return _exponentiated(_holding(posterior, counts.log_odds_ratio))
 
 
 def posteriors(counts: Counts, *, prior: tuple[float, float]) -> Betas:
@@ -271,17 +271,17 @@ def posteriors(counts: Counts, *, prior: tuple[float, float]) -> Betas:
     return Betas(*of_a, *bounded.beta_posterior(counts.right_b, counts.n_b, prior))
 
 
-def _holding(found: Posterior, estimate: FloatArray) -> Posterior:
+def _holding(posterior: Posterior, estimate: FloatArray) -> Posterior:
     """Extend the limits to hold the estimate; NaN where there is no posterior."""
-    there = ~np.isnan(found.low)
-    return found._replace(
-        low=np.where(there, np.fmin(found.low, estimate), np.nan),
-        high=np.where(there, np.fmax(found.high, estimate), np.nan),
+    exists = ~np.isnan(posterior.low)
+    return posterior._replace(
+        low=np.where(exists, np.fmin(posterior.low, estimate), np.nan),
+        high=np.where(exists, np.fmax(posterior.high, estimate), np.nan),
     )
 
 
-def _exponentiated(found: Posterior) -> Posterior:
-    return found._replace(low=np.exp(found.low), high=np.exp(found.high))
+def _exponentiated(posterior: Posterior) -> Posterior:
+    return posterior._replace(low=np.exp(posterior.low), high=np.exp(posterior.high))
 
 
 def dp_difference(
@@ -302,11 +302,11 @@ def dp_difference(
     scores = np.asarray(scores, dtype=np.float64)
     right, wrong = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
     betas = Betas(right[a], wrong[a], right[b], wrong[b])
-    found = beta_contrast(betas, "difference", confidence_level)
+    posterior = beta_contrast(betas, "difference", confidence_level)
     mean, width = moments(scores).mean, bounds[1] - bounds[0]
     difference = mean[b] - mean[a]
-    low = np.minimum(width * found.low, difference)
-    return Posterior(low, np.maximum(width * found.high, difference), found.prob_better)
+    low = np.minimum(width * posterior.low, difference)
+    return Posterior(low, np.maximum(width * posterior.high, difference), posterior.prob_better)
 
 
 def dirichlet_process_betas(
@@ -343,8 +343,8 @@ def welch(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> Welc
     `totals` and `sizes` are those of `clustered.cluster_moments`, shape (N, C); an item without a
     cluster is a cluster of size 1. The standard error is NaN for one cluster, and 0 without spread.
     """
-    found = cluster_moments(totals, sizes)
-    n, mean, square = found.n, found.mean, found.cr1**2
+    summary = cluster_moments(totals, sizes)
+    n, mean, square = summary.n, summary.mean, summary.cr1**2
     variance = square[a] + square[b]
     freedom = welch_freedom(square[a], n[a], square[b], n[b])
     return Welch(mean[b] - mean[a], np.sqrt(variance), freedom)
@@ -409,16 +409,16 @@ def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Poster
     """Posterior of the difference, log ratio or log odds ratio of b to a, equal tails."""
     tail = tail_probability(confidence_level)
     tables = np.stack([x.ravel() for x in betas], axis=1)
-    there, distinct, where = _both_ways(tables)
-    n = int(there.sum())
+    observed, distinct, where = _both_ways(tables)
+    n = int(observed.sum())
     parts = [
         _solve(distinct[i : i + CONTRAST_BLOCK_SIZE], of, tail)
         for i in range(0, len(distinct), CONTRAST_BLOCK_SIZE)
     ]
     lower, behind = np.concatenate([np.zeros((2, 0)), *parts], axis=1)[:, where]
-    found = np.full((3, len(tables)), np.nan)
-    found[:, there] = lower[:n], -lower[n:], _ahead(behind)
-    return Posterior(*(x.reshape(betas.right_a.shape) for x in found))
+    stacked = np.full((3, len(tables)), np.nan)
+    stacked[:, observed] = lower[:n], -lower[n:], _ahead(behind)
+    return Posterior(*(x.reshape(betas.right_a.shape) for x in stacked))
 
 
 def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
@@ -426,10 +426,10 @@ def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
 
     Thousands of pairs have few distinct counts. The tables of b against a come first.
     """
-    there: BoolArray = np.asarray(~np.isnan(tables).any(axis=1))
-    both = np.concatenate([tables[there], tables[there][:, [2, 3, 0, 1]]])
+    observed: BoolArray = np.asarray(~np.isnan(tables).any(axis=1))
+    both = np.concatenate([tables[observed], tables[observed][:, [2, 3, 0, 1]]])
     distinct, where = np.unique(both, axis=0, return_inverse=True)
-    return there, distinct, where
+    return observed, distinct, where
 
 
 def _ahead(behind: FloatArray) -> FloatArray:

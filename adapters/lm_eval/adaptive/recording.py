@@ -93,21 +93,21 @@ class Recording:
             if new:
                 replies = ask([requests[i] for i in new], **{**given, **silent})
                 made = zip((requests[i] for i in new), replies, strict=True)
-                found = [_reply(request.args, reply) for request, reply in made]
-                self._add(dict(zip((places[i] for i in new), found, strict=True)))
+                kept = [_reply(request.args, reply) for request, reply in made]
+                self._add(dict(zip((places[i] for i in new), kept, strict=True)))
             return [self._take(place, r) for place, r in zip(places, requests, strict=True)]
 
         return recorded
 
     def _take(self, place: Place, request: Any) -> Any:
-        found = self._known[place]
-        if found.asked != _digest(request.args):
+        kept = self._known[place]
+        if kept.asked != _digest(request.args):
             # A task that draws its prompt at random: the log must show the prompt replied to.
-            if found.arguments is None:
+            if kept.arguments is None:
                 msg = f"task {place.task}, document {place.row}, is put otherwise than before, and"
                 raise LogError(f"{msg} the prompt is not kept: remove {self.path} to ask anew")
-            request.arguments = found.arguments
-        return found.reply
+            request.arguments = kept.arguments
+        return kept.reply
 
     def _add(self, replies: Mapping[Place, Reply]) -> None:
         lines = [
@@ -140,13 +140,13 @@ class Recording:
 
     def _read_line(self, number: int, line: str) -> None:
         try:
-            found = json.loads(line)
-            place = Place(*(found[name] for name in Place._fields))
-            arguments = None if found["arguments"] is None else tuple(found["arguments"])
-            reply: Any = found["reply"]
+            record = json.loads(line)
+            place = Place(*(record[name] for name in Place._fields))
+            arguments = None if record["arguments"] is None else tuple(record["arguments"])
+            reply: Any = record["reply"]
             if isinstance(reply, list):  # (log-likelihood, greedy), a tuple
                 reply = tuple(cast("list[Any]", reply))
-            self._known[place] = Reply(found["asked"], arguments, reply)
+            self._known[place] = Reply(record["asked"], arguments, reply)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             msg = f"{self.path}, line {number}, holds no reply of a model"
             raise LogError(f"{msg}: remove the file to ask anew") from error

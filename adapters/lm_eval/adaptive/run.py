@@ -76,8 +76,8 @@ class Model:
 
     def described(self) -> str:
         """Describe, as JSON, everything that the model's replies depend on."""
-        known = [self.name, dict(self.arguments), dict(self.asking)]
-        return json.dumps(known, sort_keys=True, default=str)
+        identity = [self.name, dict(self.arguments), dict(self.asking)]
+        return json.dumps(identity, sort_keys=True, default=str)
 
 
 class Rounds:
@@ -144,8 +144,8 @@ class Rounds:
 
     def finish(self, lm: Any, output: Path) -> Path:
         """Score all items asked at once, and write results and samples files."""
-        known = {key: place for place, key in enumerate(self.bank.keys())}
-        places = [known[step.task, step.item] for step in self.session.answers]
+        place_of = {key: place for place, key in enumerate(self.bank.keys())}
+        places = [place_of[step.task, step.item] for step in self.session.answers]
         tracker = harness("loggers.evaluation_tracker").EvaluationTracker(output_path=str(output))
         results = self._evaluate(lm, places, evaluation_tracker=tracker)
         general = tracker.general_config_tracker
@@ -161,8 +161,8 @@ class Rounds:
         config = {name: settings[name] for name in _LOGGED_SETTINGS if name in settings}
         config |= {"model": self.model.name, "model_args": dict(self.model.arguments)}
         results["config"] = {**results["config"], **config}
-        found = self._scored(results)
-        metrics = ", ".join(dict.fromkeys(r.metric for r in found))
+        responses = self._scored(results)
+        metrics = ", ".join(dict.fromkeys(r.metric for r in responses))
         notes = [f"{self._unscored} items were asked and have no score"] if self._unscored else []
         results[RECORD] = record_of(self.session, metric=metrics, notes=notes)
         samples = results.pop("samples")
@@ -211,22 +211,22 @@ class Rounds:
             for item, score in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
         }
         keys = self.bank.keys()
-        there = [(place, scores.get(keys[place], float("nan"))) for place in places]
-        there = [(place, score) for place, score in there if isfinite(score)]
-        if not there:
+        scored = [(place, scores.get(keys[place], float("nan"))) for place in places]
+        scored = [(place, score) for place, score in scored if isfinite(score)]
+        if not scored:
             named = few([" / ".join(keys[place]) for place in places], 3)
             raise DesignError(f"none of {named} was scored: name another metric by --test-metric")
         # An item without a score was asked, but carries no information.
-        self._unscored += len(places) - len(there)
-        for place, score in there:
+        self._unscored += len(places) - len(scored)
+        for place, score in scored:
             self.session.record(place, score)
             self.saved.append(self.session)
 
     def _scored(self, results: Mapping[str, Any]) -> list[Responses]:
         """Return the scores of each task by its one metric."""
         wanted = self.plan.metrics(self.bank)
-        found = read_results(results, Path(), Selection(metrics=wanted))
-        by_task = grouped([r for r in found if len(r.item_ids)], lambda r: r.task)
+        responses = read_results(results, Path(), Selection(metrics=wanted))
+        by_task = grouped([r for r in responses if len(r.item_ids)], lambda r: r.task)
         for task in results["configs"]:
             names = [r.metric for r in by_task.get(task, ())]
             if len(names) != 1:
@@ -305,16 +305,16 @@ class Tasks:
             msg = f"lm-eval has no task {few(unknown)}"
             raise SelectionError(f"{msg}: --include_path names a folder of own tasks")
         try:
-            found = dict(made.load(list(names))["tasks"])
+            tasks = dict(made.load(list(names))["tasks"])
         # Code that loads data sets can raise anything.
         except Exception as error:
             msg = f"lm-eval cannot load {few(list(names))}: {type(error).__name__}"
             raise EvalStatsError(f"{msg}: {error}") from error
-        unsaved = [name for name in found if "/" in name]
+        unsaved = [name for name in tasks if "/" in name]
         if unsaved:
             msg = f"lm-eval cannot save samples of a task with a slash in its name: {few(unsaved)}"
             raise SelectionError(f"{msg}; give it another name")
-        return cls(found, made)
+        return cls(tasks, made)
 
     def check(self, bank: ItemBank, metrics: Sequence[str], *, unsafe_code: bool) -> None:
         """Check, before a model is loaded, that its answers can be scored.
@@ -356,8 +356,8 @@ class Documents:
 
     def __init__(self, task: Any) -> None:
         self.task = task
-        found = task.eval_docs
-        self.documents: Sequence[Any] = found if hasattr(found, "__getitem__") else list(found)
+        docs = task.eval_docs
+        self.documents: Sequence[Any] = docs if hasattr(docs, "__getitem__") else list(docs)
         self._rows: list[int] = []
         self._walk = task.doc_iterator
         # Up to 0.4.13 a document's doc_id is its place among those asked, not its row.
@@ -422,10 +422,10 @@ def matched(bank: ItemBank, documents: Mapping[str, Documents]) -> ItemBank:
     ids: list[str] = []
     hashes: list[str | None] = []
     for name, own in documents.items():
-        found = own.hashes()
-        owners += [name] * len(found)
-        ids += [str(row) for row in range(len(found))]
-        hashes += found
+        own_hashes = own.hashes()
+        owners += [name] * len(own_hashes)
+        ids += [str(row) for row in range(len(own_hashes))]
+        hashes += own_hashes
     return bank.of_tasks(list(documents)).matched(owners, ids, hashes)
 
 

@@ -114,7 +114,7 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confi
                 f"{what}: scoring it was stopped after {limits.seconds} s; a pattern in the log "
                 "may never end. Allow more with --time-limit SECONDS"
             )
-        found: dict[str, Any] = json.loads(ours.recv_bytes())
+        outcome: dict[str, Any] = json.loads(ours.recv_bytes())
     except EOFError:
         child.join()
         raise LogError(
@@ -130,16 +130,16 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confi
         child.kill()
         child.join()
         ours.close()
-    if "value" in found:
-        return Confined(**found)
-    raise _error(found["kind"], found["message"])
+    if "value" in outcome:
+        return Confined(**outcome)
+    raise _error(outcome["kind"], outcome["message"])
 
 
 def _error(kind: str, message: str) -> EvalStatsError:
     from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 
-    known = {NoSuchTaskError.__name__: NoSuchTaskError, **vars(errors)}
-    made: Any = known.get(kind, EvalStatsError)
+    error_types = {NoSuchTaskError.__name__: NoSuchTaskError, **vars(errors)}
+    made: Any = error_types.get(kind, EvalStatsError)
     return made(message)
 
 

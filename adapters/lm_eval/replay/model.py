@@ -111,14 +111,14 @@ def _check_dialect(path: Path, results: dict[str, Any]) -> None:
 
 def _leaves(results: dict[str, Any], wanted: Sequence[str] | None) -> list[str]:
     """Return the tasks to replay, in the order of the results; groups become their tasks."""
-    known: dict[str, Any] = results["configs"]
-    order = [name for name in results["results"] if name in known]
+    configs: dict[str, Any] = results["configs"]
+    order = [name for name in results["results"] if name in configs]
     if wanted is None:
         return order
     groups: dict[str, list[str]] = results.get("group_subtasks", {})
 
     def expand(name: str) -> Iterator[str]:
-        if name in known:
+        if name in configs:
             yield name
         elif name in groups:
             for child in groups[name]:
@@ -139,14 +139,14 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
         )
     task = LoggedTask(name)
     filters = filters_of(section(results, "configs", name))
-    found = collect(_kept(path, task), filters, str(path))
+    samples = collect(_kept(path, task), filters, str(path))
     scored = section(results, "n-samples", name).get("effective") or 0
     checksum = section(results, "task_hashes").get(name)
     if not task.docs:
         raise LogError(f"{path} is empty: there are no responses to score")
     if len(task.docs) < scored:
         task.missing = f"{len(task.docs)} of {counted(scored, 'item')}"
-    elif checksum not in (None, found.checksum):
+    elif checksum not in (None, samples.checksum):
         task.missing = "not the items of the logged checksum"
     return task
 
@@ -169,9 +169,9 @@ def _kept(path: Path, task: LoggedTask) -> Iterator[tuple[int, Any, Mapping[str,
 def _has_valid_types(sample: Mapping[str, Any]) -> bool:
     """Check the types of doc_id, filter and arguments."""
     asked = sample["arguments"]
-    known = isinstance(sample["doc_id"], (int, str)) and isinstance(asked, Mapping)
+    typed = isinstance(sample["doc_id"], (int, str)) and isinstance(asked, Mapping)
     named = isinstance(sample.get("filter", ""), str)
-    return known and named and all(isinstance(a, Mapping) for a in asked.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return typed and named and all(isinstance(a, Mapping) for a in asked.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _add(

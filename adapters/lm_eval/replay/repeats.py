@@ -66,7 +66,7 @@ def _with_scores(r: Responses, scores: FloatArray) -> Responses:
 
 
 def _score_repeats(
-    found: Sequence[Responses],
+    responses: Sequence[Responses],
     task: str,
     results: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
@@ -85,7 +85,9 @@ def _score_repeats(
         scores: dict[str, FloatArray] = {}
         seen: list[list[str]] = []
         for name, steps in _pipelines(built):
-            own = {r.metric.partition(",")[0]: r for r in found if r.metric.endswith(f",{name}")}
+            own = {
+                r.metric.partition(",")[0]: r for r in responses if r.metric.endswith(f",{name}")
+            }
             own = {metric: r for metric, r in own.items() if r.scores.size}
             _check_scores(own, scorer.of_one(_apply(steps, answers, logged.docs)), logged.doc_ids)
             each = [(f, step) for f, step in steps if f not in _CHOOSING]

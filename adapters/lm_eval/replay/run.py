@@ -176,7 +176,7 @@ def _with_logged_ids(
 ) -> dict[str, list[dict[str, Any]]]:
     """Give each sample the doc_id of the log; so far it has its position in the log."""
     return {
-        name: [{**one, "doc_id": run.tasks[name].doc_ids[one["doc_id"]]} for one in rows]
+        name: [{**sample, "doc_id": run.tasks[name].doc_ids[sample["doc_id"]]} for sample in rows]
         for name, rows in samples.items()
     }
 
@@ -231,7 +231,10 @@ def _task_hashes(samples: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     hash_string = harness("utils").hash_string
     return {
         name: hash_string(
-            "".join(one["doc_hash"] + one["prompt_hash"] + one["target_hash"] for one in rows)
+            "".join(
+                sample["doc_hash"] + sample["prompt_hash"] + sample["target_hash"]
+                for sample in rows
+            )
         )
         for name, rows in samples.items()
     }

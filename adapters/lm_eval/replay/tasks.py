@@ -109,12 +109,12 @@ class Definitions:
     def group(self, name: str) -> dict[str, Any] | None:
         """Return the definition of a group; "parent::child" is defined inside its parent."""
         outer, *inner = name.split("::")
-        found = self.included(outer) or self.own(outer)
+        definition = self.included(outer) or self.own(outer)
         for part in inner:
-            children: list[Any] = (found or {}).get("task") or []
+            children: list[Any] = (definition or {}).get("task") or []
             nested = (child for child in children if not isinstance(child, str))
-            found = next((child for child in nested if child.get("group") == part), None)
-        return found if found is None or "group" in found else None
+            definition = next((child for child in nested if child.get("group") == part), None)
+        return definition if definition is None or "group" in definition else None
 
 
 @cache
@@ -153,9 +153,9 @@ def build_task(run: LoggedRun, task: LoggedTask, definitions: Definitions, scori
         config["filter_list"] = _filter_list(scoring.filters)
     if scoring.metrics is not None:
         config["metric_list"] = _metric_list(config, scoring.metrics)
-    known = {one.name for one in fields(harness("config.task").TaskConfig)}
+    field_names = {field.name for field in fields(harness("config.task").TaskConfig)}
     built = harness("api.task").ConfigurableTask(
-        config={key: value for key, value in config.items() if key in known}
+        config={key: value for key, value in config.items() if key in field_names}
     )
     built.set_fewshot_seed(0)  # lm-eval refuses to build a prompt without one
     return built
@@ -315,6 +315,6 @@ def _empty_group(run: LoggedRun, name: str, definitions: Definitions, notes: lis
         alias = run.results["results"].get(name, {}).get("alias")
         return group_class(name=name, alias=alias)
     group_config = harness("config.group").GroupConfig
-    known = {one.name for one in fields(group_config)}
-    config = {key: value for key, value in config.items() if key in known}
+    field_names = {field.name for field in fields(group_config)}
+    config = {key: value for key, value in config.items() if key in field_names}
     return group_class.from_config(group_config(**{**config, "group": name}))

@@ -137,16 +137,16 @@ class CrossedData:
     @property
     def sizes(self) -> Tensor:
         """Columns of each task, (T,)."""
-        one = self.right.new_ones(len(self.task))
-        return one.new_zeros(self.n_tasks).index_add_(0, self.task, one)
+        ones = self.right.new_ones(len(self.task))
+        return ones.new_zeros(self.n_tasks).index_add_(0, self.task, ones)
 
     @property
     def design(self) -> Tensor:
         """The intercept and the covariates of each model on each task, (N, T, 1 + P + Q)."""
         n, t = len(self.right), self.n_tasks
-        one = self.right.new_ones(n, t, 1)
+        ones = self.right.new_ones(n, t, 1)
         models = self.model_covariates[:, None].expand(n, t, -1)
-        return torch.cat([one, models, -self.task_covariates.expand(n, t, -1)], dim=2)
+        return torch.cat([ones, models, -self.task_covariates.expand(n, t, -1)], dim=2)
 
 
 def simulate(

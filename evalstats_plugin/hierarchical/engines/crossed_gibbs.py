@@ -199,10 +199,10 @@ class CrossedGibbs:
             scale_task=scales["task"],
             scale_model=scales["model"],
         )
-        apart = level - self.mean
+        residual = level - self.mean
         # Cells without answers draw their interactions from the prior.
-        fresh = torch.exp(self.state.scale_interaction)[:, None] * self._noise(apart)
-        self.state = replace(self.state, interaction=torch.where(self.seen > 0, apart, fresh))
+        fresh = torch.exp(self.state.scale_interaction)[:, None] * self._noise(residual)
+        self.state = replace(self.state, interaction=torch.where(self.seen > 0, residual, fresh))
 
     def _slack(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of δ_t given the questions, (K, T)."""
@@ -224,17 +224,17 @@ class CrossedGibbs:
         for name in names * _N_PROPOSALS:
             proposed = {**scales, name: self.steps[name].propose(scales[name], self.generator)}
             other = self._prior(proposed, middle, slack)
-            found = solve(table, other)
-            gain = (found.log_marginal - solved.log_marginal)[:, None]
+            candidate = solve(table, other)
+            gain = (candidate.log_marginal - solved.log_marginal)[:, None]
             own = self.structure.prior(name)
             gain = gain + own.log_density(proposed[name]) - own.log_density(scales[name])
             taken = self.steps[name].decide(gain, self.generator)
             scales[name] = torch.where(taken, proposed[name], scales[name])
             prior = self._prior(scales, middle, slack)
             solved = Solved(
-                torch.where(taken[..., None], found.factor, solved.factor),
-                torch.where(taken, found.white, solved.white),
-                torch.where(taken[:, 0], found.log_marginal, solved.log_marginal),
+                torch.where(taken[..., None], candidate.factor, solved.factor),
+                torch.where(taken, candidate.white, solved.white),
+                torch.where(taken[:, 0], candidate.log_marginal, solved.log_marginal),
             )
         return scales, prior, solved
 
@@ -449,16 +449,16 @@ def newton_move(
     """
     effect, answers = at
     mean, precision = prior
-    there, tight = _proposal(data, effect, answers, prior, unit)
-    found = there + normal(effect, generator) / tight.sqrt()
-    moved = answers_at(data, answers.logit + unit.sign * unit.spread(found - effect))
-    back, tight_back = _proposal(data, found, moved, prior, unit)
+    centre, tight = _proposal(data, effect, answers, prior, unit)
+    proposed = centre + normal(effect, generator) / tight.sqrt()
+    moved = answers_at(data, answers.logit + unit.sign * unit.spread(proposed - effect))
+    back, tight_back = _proposal(data, proposed, moved, prior, unit)
     gain = unit.total(moved.log_likelihood - answers.log_likelihood)
-    gain = gain - precision / 2 * ((found - mean).square() - (effect - mean).square())
+    gain = gain - precision / 2 * ((proposed - mean).square() - (effect - mean).square())
     gain = gain + (tight_back.log() - tight.log()) / 2
-    gain = gain - (tight_back * (effect - back).square() - tight * (found - there).square()) / 2
+    gain = gain - (tight_back * (effect - back).square() - tight * (proposed - centre).square()) / 2
     taken = uniform(gain, generator).log() < gain
-    return torch.where(taken, found, effect), choose(unit.spread(taken), moved, answers)
+    return torch.where(taken, proposed, effect), choose(unit.spread(taken), moved, answers)
 
 
 def _proposal(
@@ -654,11 +654,11 @@ def draw_crossed(
     predict = max(keep, math.ceil(length.chains * length.draws / predicted))
     kept: dict[str, list[Tensor]] = {}
     for k, _ in enumerate(run_chains(sampler, _swept, length)):
-        found = _parameters(sampler) if k % keep == 0 else {}
+        drawn = _parameters(sampler) if k % keep == 0 else {}
         if k % predict == 0:
-            found["log_likelihood"] = cell_log_likelihood(sampler)
-            found["replicated"] = replicated(sampler)
-        for name, value in found.items():
+            drawn["log_likelihood"] = cell_log_likelihood(sampler)
+            drawn["replicated"] = replicated(sampler)
+        for name, value in drawn.items():
             kept.setdefault(name, []).append(value)
     arrays: dict[str, FloatArray] = {
         name: torch.stack(values, 1).cpu().numpy() for name, values in kept.items()
@@ -696,7 +696,7 @@ def _parameters(sampler: CrossedGibbs) -> dict[str, Tensor]:
     """Return what is kept of every draw, by the names that results use."""
     state, structure = sampler.state, sampler.structure
     own = state.scale_interaction.exp()
-    found = {
+    parameters = {
         "accuracy": accuracy(sampler),
         "intercept": state.coefficients[:, 0],
         "difficulty": state.task,
@@ -704,12 +704,12 @@ def _parameters(sampler: CrossedGibbs) -> dict[str, Tensor]:
         "sd_interaction": own if structure.questions else own[:, 0],
     }
     if state.coefficients.shape[1] > 1:
-        found["coefficients"] = state.coefficients[:, 1:]
+        parameters["coefficients"] = state.coefficients[:, 1:]
     if structure.across_tasks:
-        found |= {"performance": state.model, "sd_performance": state.scale_model[:, 0].exp()}
+        parameters |= {"performance": state.model, "sd_performance": state.scale_model[:, 0].exp()}
     if structure.questions:
-        found["sd_question"] = state.scale_question[:, 0].exp()
-    return {name: value.clone() for name, value in found.items()}
+        parameters["sd_question"] = state.scale_question[:, 0].exp()
+    return {name: value.clone() for name, value in parameters.items()}
 
 
 def accuracy(sampler: CrossedGibbs) -> Tensor:
@@ -753,8 +753,8 @@ def cell_log_likelihood(sampler: CrossedGibbs) -> Tensor:
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
         at = centre + node / tight.sqrt()
         logit = base + data.to_columns(at)
-        known = data.right * logit - data.trials * torch.nn.functional.softplus(logit)
-        inside = data.by_task(known) - precision / 2 * at.square() + node**2 / 2
+        log_p = data.right * logit - data.trials * torch.nn.functional.softplus(logit)
+        inside = data.by_task(log_p) - precision / 2 * at.square() + node**2 / 2
         terms.append(inside + math.log(weight))
     log_norm = (precision / tight).log() / 2 - math.log(2 * math.pi) / 2
     # Exactly 0 where nothing was answered.

@@ -128,7 +128,7 @@ def _effects(
     other = drawn["sd_interaction"][:, None]
     units = _first_summand(drawn["theta"] - mean, own[:, None], other, rng)
     of_models, of_tasks = (common, -units) if layout.own == "task" else (units, -common)
-    found = {
+    effects = {
         "intercept": intercept,
         "performance": of_models,
         "difficulty": of_tasks,
@@ -136,7 +136,7 @@ def _effects(
         "sd_difficulty": drawn["sd_task"],
         "sd_interaction": drawn["sd_interaction"],
     }
-    return found | ({"coefficients": drawn["beta"]} if "beta" in drawn else {})
+    return effects | ({"coefficients": drawn["beta"]} if "beta" in drawn else {})
 
 
 def _first_summand(
@@ -347,8 +347,8 @@ def log_marginal(right: FloatArray, trials: FloatArray, cells: Cells) -> FloatAr
     terms: list[FloatArray] = []
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
         at = centre + node * width
-        known = right * at - trials * np.logaddexp(0, at)
-        inside = known - precision * (at - cells.mean) ** 2 / 2 + node**2 / 2
+        log_p = right * at - trials * np.logaddexp(0, at)
+        inside = log_p - precision * (at - cells.mean) ** 2 / 2 + node**2 / 2
         terms.append(inside + np.log(weight))
     total = special.logsumexp(np.stack(terms), axis=0)
     total = total + np.log(width / cells.spread) - np.log(2 * np.pi) / 2

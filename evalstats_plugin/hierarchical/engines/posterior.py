@@ -202,9 +202,9 @@ class CapabilityFit:
             "tasks": (m,),
         }  # fmt: skip
         for name, shape in expected.items():
-            found = np.shape(getattr(self, name))
-            if found != shape:
-                raise ValueError(f"{name} has shape {found}, not {shape}: give one value each")
+            actual = np.shape(getattr(self, name))
+            if actual != shape:
+                raise ValueError(f"{name} has shape {actual}, not {shape}: give one value each")
 
     @property
     def n_features(self) -> int:

@@ -115,7 +115,7 @@ def blocks_of(counts: EvalCounts) -> tuple[Blocks, IntArray]:
     totals, count = np.zeros((g, n)), np.zeros((g, n + 1))
     np.add.at(totals, block, right.T)
     np.add.at(count, (block, right.sum(axis=0).astype(int)), 1.0)
-    found = Blocks(
+    blocks = Blocks(
         pattern[:, 0].astype(np.int64),
         pattern[:, 1:].astype(float),
         totals,
@@ -123,7 +123,7 @@ def blocks_of(counts: EvalCounts) -> tuple[Blocks, IntArray]:
         count,
         len(counts.tasks),
     )
-    return found, block
+    return blocks, block
 
 
 class Likelihood:
@@ -168,8 +168,8 @@ class Likelihood:
         power = np.exp(-kappa[..., None] * self.centred)
         share = np.exp(log_weight)[:, None] / (power @ sums.transpose(1, 0, 2))
         # Where no question has r right answers, its probability is not needed.
-        found = np.where(self.tally > 0, power.swapaxes(1, 2) @ share, 1.0)
-        total = (np.log(found) * self.tally).sum(axis=1) + (at * self.linear.T).sum(axis=1)
+        chance = np.where(self.tally > 0, power.swapaxes(1, 2) @ share, 1.0)
+        total = (np.log(chance) * self.tally).sum(axis=1) + (at * self.linear.T).sum(axis=1)
         return total if self.full else total @ self.member
 
     def posterior(self, level: FloatArray, log_sd: float) -> FloatArray:
@@ -360,11 +360,13 @@ class SharedGibbs:
     def _accept(self, gain: FloatArray) -> BoolArray:
         return np.log(self.rng.random(gain.shape)) < gain
 
-    def _keep(self, taken: BoolArray, level: FloatArray, known: FloatArray) -> None:
+    def _keep(self, taken: BoolArray, level: FloatArray, log_likelihood: FloatArray) -> None:
         """Keep proposed levels where accepted: by chain, or by chain and task."""
         wide = taken[:, None] if taken.ndim == 2 else taken[:, None, None]
         self.level = np.where(wide, level, self.level)
-        self.known = np.where(taken if taken.ndim == 2 else taken[:, None], known, self.known)
+        self.known = np.where(
+            taken if taken.ndim == 2 else taken[:, None], log_likelihood, self.known
+        )
 
     def _try(
         self, level: FloatArray, more: FloatArray | None = None, *, whole: bool = True,
@@ -379,14 +381,14 @@ class SharedGibbs:
         near
             Whether they were proposed from the approximation.
         """
-        known = self.likelihood(level, self.log_sd[_QUESTION])
-        gain = known - self.known
+        log_likelihood = self.likelihood(level, self.log_sd[_QUESTION])
+        gain = log_likelihood - self.known
         if near:
             gain = gain - self.surrogate.gain(level, self.level, self._shrink())
         if whole:
             gain = gain.sum(axis=1)
         taken = self._accept(gain if more is None else gain + more)
-        self._keep(taken, level, known)
+        self._keep(taken, level, log_likelihood)
         return taken
 
     def _conditional(self, log_sd: FloatArray, mean: FloatArray) -> _Conditional:
@@ -452,21 +454,21 @@ class SharedGibbs:
             own, other, rest = np.exp(2 * log_sd)
             of_rows, of_columns = own + rest / t, other + rest / n
             whole = 1 + own / n + other / t + rest / n / t
-            found = (n - 1) * np.log(of_rows) + sums[0] / of_rows
-            found = found + (t - 1) * np.log(of_columns) + sums[1] / of_columns
-            found = found + (n - 1) * (t - 1) * np.log(rest) + sums[2] / rest
-            found = found + np.log(whole) + middle**2 / whole
-            return -found / 2 + sum(self._log_prior(log_sd[i], i) for i in range(3))
+            deviance = (n - 1) * np.log(of_rows) + sums[0] / of_rows
+            deviance = deviance + (t - 1) * np.log(of_columns) + sums[1] / of_columns
+            deviance = deviance + (n - 1) * (t - 1) * np.log(rest) + sums[2] / rest
+            deviance = deviance + np.log(whole) + middle**2 / whole
+            return -deviance / 2 + sum(self._log_prior(log_sd[i], i) for i in range(3))
 
-        known = log_marginal(self.log_sd[:3])
+        current = log_marginal(self.log_sd[:3])
         lengths = 1.5 / np.sqrt(n), 1.5 / np.sqrt(t), 2 / np.sqrt(n * t)
         for i in (_MODEL, _TASK, _INTERACTION) * 3:
             proposed = self.log_sd[:3].copy()
             proposed[i] += lengths[i] * self._normal(c)
             fresh = log_marginal(proposed)
-            taken = self._accept(fresh - known)
+            taken = self._accept(fresh - current)
             self.log_sd[:3] = np.where(taken, proposed, self.log_sd[:3])
-            known = np.where(taken, fresh, known)
+            current = np.where(taken, fresh, current)
         own, other, rest = np.exp(2 * self.log_sd[:3])
         variance = np.stack([np.ones(c), own / n, other / t, rest / n / t])
         parts = self._normal(4, c) * np.sqrt(variance)
@@ -572,8 +574,8 @@ class SharedGibbs:
         seen = np.concatenate([x[scale] for x in self.seen])
         middle, sd = seen.mean(), _WIDER * seen.std()
         here = (self.log_sd[scale] - middle) / sd
-        there = _OTHER_SIDE * here + np.sqrt(1 - _OTHER_SIDE**2) * noise
-        return (there - here) * sd, (there**2 - here**2) / 2
+        proposed = _OTHER_SIDE * here + np.sqrt(1 - _OTHER_SIDE**2) * noise
+        return (proposed - here) * sd, (proposed**2 - here**2) / 2
 
     def _adapt(self, scale: int, taken: BoolArray, k: int) -> None:
         if k < 0:
@@ -587,10 +589,10 @@ class SharedGibbs:
         more = more + self._log_prior(old + by, _INTERACTION) - self._log_prior(old, _INTERACTION)
         if self.tails is None:
             mean = near.turned(self.mean)
-            here, there = (self._conditional(x, mean) for x in (old, old + by))
+            here, proposed = (self._conditional(x, mean) for x in (old, old + by))
             z = (near.turned(self.level) - here.middle) * here.root
-            level = near.back(there.middle + z / there.root)
-            taken = self._try(level, more + there.log_mass - here.log_mass)
+            level = near.back(proposed.middle + z / proposed.root)
+            taken = self._try(level, more + proposed.log_mass - here.log_mass)
         else:
             level = self.mean + (self.level - self.mean) * np.exp(by)[:, None, None]
             taken = self._try(level, more, near=False)
@@ -605,8 +607,8 @@ class SharedGibbs:
         log_ratio = np.log(ratio)
         level = self.level * ratio[:, None, None]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            known = self.likelihood(level, old + by)
-        gain = (known - self.known).sum(axis=1) + log_ratio
+            log_likelihood = self.likelihood(level, old + by)
+        gain = (log_likelihood - self.known).sum(axis=1) + log_ratio
         gain = gain - self.intercept**2 * (ratio**2 - 1) / 2
         gain = gain + self._log_prior(old + by, _QUESTION) - self._log_prior(old, _QUESTION)
         for i in range(3):
@@ -618,7 +620,7 @@ class SharedGibbs:
         self.log_sd[:3] += np.log(ratio)
         self.intercept = self.intercept * ratio
         self.model, self.task = self.model * ratio[:, None], self.task * ratio[:, None]
-        self._keep(taken, level, known)
+        self._keep(taken, level, log_likelihood)
         self._adapt(_QUESTION, taken, k)
 
     def _match(self) -> None:
@@ -674,7 +676,7 @@ def fit_shared(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for k, now in enumerate(run_chains(sampler, sampler.sweep, length)):
             sd = np.exp(now.log_sd)
-            found: dict[str, FloatArray] = {
+            parameters: dict[str, FloatArray] = {
                 "accuracy": expected_share(now.level, sd[_QUESTION]),
                 "intercept": now.intercept,
                 "performance": now.model,
@@ -686,7 +688,7 @@ def fit_shared(
             }
             if k % predict == 0:
                 states.append(_State(now.level, now.mean, now.log_sd.copy()))
-            for name, value in found.items():
+            for name, value in parameters.items():
                 kept.setdefault(name, []).append(np.array(value))
 
     def in_chains(values: list[FloatArray]) -> FloatArray:
@@ -697,8 +699,8 @@ def fit_shared(
 
     def predictions() -> Predictions:
         again = stream(seed, "predicted answers")
-        found = [_predicted(sampler.likelihood, x, counts, block, again, tails) for x in states]
-        return Predictions(*(in_chains([pair[i] for pair in found]) for i in (0, 1)))
+        predicted = [_predicted(sampler.likelihood, x, counts, block, again, tails) for x in states]
+        return Predictions(*(in_chains([pair[i] for pair in predicted]) for i in (0, 1)))
 
     arrays = {name: in_chains(values) for name, values in kept.items()}
     return Posterior(accuracy=arrays.pop("accuracy"), parameters=arrays, predict=predictions)
@@ -708,13 +710,13 @@ def expected_share(level: FloatArray, sd: FloatArray) -> FloatArray:
     """E expit(level − σ_κ z) over z ~ N(0, 1) at levels (C, ...) and σ_κ (C,)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     odds = np.exp(-level)
-    found = (weights[_NODES // 2] / weights.sum()) / (1 + odds)
+    share = (weights[_NODES // 2] / weights.sum()) / (1 + odds)
     wide = [-1, *[1] * (level.ndim - 1)]
     for z, w in zip(nodes[: _NODES // 2], weights / weights.sum(), strict=False):
         # Nodes z and −z together: both shares by one division.
         both = (2 * np.cosh(sd * z)).reshape(wide) * odds
-        found += w * (2 + both) / (1 + both + odds * odds)
-    return found
+        share += w * (2 + both) / (1 + both + odds * odds)
+    return share
 
 
 class _State(NamedTuple):

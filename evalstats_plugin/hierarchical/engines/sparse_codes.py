@@ -162,8 +162,8 @@ def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
     precision = torch.diag(torch.ones_like(design[0]))
     precision[-1:, -1:].fill_(INTERCEPT_RIDGE)
     prior = torch.zeros_like(design[0]), precision
-    found = posterior_mode(counts, design, codes.intercept, prior)
-    return codes._replace(capability=found[:, :-1], performance=found[:, -1])
+    modes = posterior_mode(counts, design, codes.intercept, prior)
+    return codes._replace(capability=modes[:, :-1], performance=modes[:, -1])
 
 
 def balanced(codes: SparseCodes, penalty: float) -> SparseCodes:
@@ -221,11 +221,11 @@ def fit_amortised_codes(
     features
         Numbers known of each item, shape (M, D), which the encoder reads beside the answers.
     """
-    known = _residuals(counts)
+    inputs = _residuals(counts)
     if features is not None:
-        known = torch.cat([known, features.T])
+        inputs = torch.cat([inputs, features.T])
     codes = balanced(codes, penalty)
-    encoder = _first_encoder(known, codes.code)
+    encoder = _first_encoder(inputs, codes.code)
     first = (codes.capability, codes.performance, codes.intercept, *encoder)
     at = torch.cat([x.flatten() for x in first])
     at.grad = torch.zeros_like(at)
@@ -237,9 +237,9 @@ def fit_amortised_codes(
     w, c, d, weight, bias = parts(at)
 
     def assembled() -> SparseCodes:
-        found = torch.relu(known.T @ weight + bias)
-        values, place = found.topk(active, dim=1)
-        return SparseCodes(w, c, torch.zeros_like(found).scatter(1, place, values), d)
+        activation = torch.relu(inputs.T @ weight + bias)
+        values, place = activation.topk(active, dim=1)
+        return SparseCodes(w, c, torch.zeros_like(activation).scatter(1, place, values), d)
 
     # Its `step` has no type stubs.
     optimiser: Any = torch.optim.Adam([at], lr=_RATE)
@@ -253,21 +253,21 @@ def fit_amortised_codes(
             w - pull @ now.code,
             INTERCEPT_RIDGE * c - pull.sum(1),
             INTERCEPT_RIDGE * (d - d.mean()) - pull.sum(0),
-            known @ of_code,
+            inputs @ of_code,
             of_code.sum(0),
         )
         for slope, value in zip(parts(at.grad), slopes, strict=True):
             slope.copy_(value)
         optimiser.step()
-    found = fit_models(counts, assembled())
-    return Search(found, float(found.objective(counts, penalty)), steps, converged=True)
+    fitted = fit_models(counts, assembled())
+    return Search(fitted, float(fitted.objective(counts, penalty)), steps, converged=True)
 
 
-def _first_encoder(known: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-    n, m = known.shape
-    ridge = 0.1 * m * torch.eye(n).to(known)
-    weight: Tensor = _LINALG.solve(known @ known.T + ridge, known @ (code - code.mean(0)))
-    return weight, code.mean(0) - (known.T @ weight).mean(0)
+def _first_encoder(inputs: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    n, m = inputs.shape
+    ridge = 0.1 * m * torch.eye(n).to(inputs)
+    weight: Tensor = _LINALG.solve(inputs @ inputs.T + ridge, inputs @ (code - code.mean(0)))
+    return weight, code.mean(0) - (inputs.T @ weight).mean(0)
 
 
 def _residuals(counts: Counts) -> Tensor:

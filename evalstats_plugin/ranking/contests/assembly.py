@@ -151,11 +151,11 @@ def contests_from_table(
     used = [*layout.columns.values(), *(name for each in features.values() for name in each)]
     loaded = table.load(list(dict.fromkeys(used)))
     parts = {part: loaded[name] for part, name in layout.columns.items()}
-    one, two = (
+    first_column, second_column = (
         parts[p] for p in (("first", "second") if "first" in parts else ("winner", "loser"))
     )
-    names = _players(one, two, players, table.where)
-    i, j = one.numbered(names), two.numbered(names)
+    names = _players(first_column, second_column, players, table.where)
+    i, j = first_column.numbered(names), second_column.numbered(names)
     _check_players(i, j, names, table.where)
     answers = Answers(table.where, layout, parts, names, i, j)
     swap, ordered = answers.shown_second(must="position" in asked)
@@ -216,9 +216,9 @@ def contests_from_samples(
 def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     """Part and name of the one field that says who won."""
     if len(verdicts) != 1:
-        found = f"{len(verdicts)} fields ({few(verdicts)})" if verdicts else "no field"
+        candidates = f"{len(verdicts)} fields ({few(verdicts)})" if verdicts else "no field"
         msg = (
-            f"{table.where}: {found} may say who won: name the one that does, as in "
+            f"{table.where}: {candidates} may say who won: name the one that does, as in "
             f"winner={verdicts[0] if verdicts else 'FIELD'}; there are: {few(table.names, 20)}"
         )
         raise SelectionError(msg)
@@ -239,26 +239,28 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
 
 def _feature_columns(names: Sequence[str], table: Table) -> dict[str, tuple[str, ...]]:
     """Columns of each feature: one column of differences, or one for each side."""
-    found: dict[str, tuple[str, ...]] = {}
+    columns: dict[str, tuple[str, ...]] = {}
     for name in names:
         sides = [(name + a, name + b) for a, b in SIDES]
         both = next((s for s in sides if set(s) <= set(table.names)), ())
         if name not in table.names and not both:
             raise SelectionError(missing_column(name, table.names, table.where))
-        found[name.removeprefix(FEATURE)] = (name,) if name in table.names else both
-    return found
+        columns[name.removeprefix(FEATURE)] = (name,) if name in table.names else both
+    return columns
 
 
-def _players(one: Column, two: Column, given: Sequence[str] | None, where: str) -> tuple[str, ...]:
+def _players(
+    first: Column, second: Column, given: Sequence[str] | None, where: str
+) -> tuple[str, ...]:
     """Names of the players: those given, else those found."""
-    if not len(one.codes):
+    if not len(first.codes):
         msg = f"{where} has columns and no rows: add a row for each comparison"
         raise DesignError(msg)
-    found = sorted({*one.values, *two.values})
+    present = sorted({*first.values, *second.values})
     if given is None:
-        return tuple(found)
+        return tuple(present)
     names = tuple(given)
-    if unknown := [name for name in found if name not in set(names)]:
+    if unknown := [name for name in present if name not in set(names)]:
         raise SelectionError(f"{where}: {no_such('player', unknown[0], names, few(names, 20))}")
     return names
 
@@ -279,11 +281,11 @@ def _check_players(i: IntArray, j: IntArray, names: Sequence[str], where: str) -
 def _weights(column: Column | None, size: int, where: str) -> FloatArray:
     if column is None:
         return np.ones(size)
-    found = column.numbers("weight", where, "a number ≥ 0")
-    wrong = ~((found >= 0) & np.isfinite(found))
+    weights = column.numbers("weight", where, "a number ≥ 0")
+    wrong = ~((weights >= 0) & np.isfinite(weights))
     _refuse_empty(column, "weight", where)
     column.refuse(wrong, "weight", where, "a number ≥ 0")
-    return found
+    return weights
 
 
 def _differences(
@@ -293,15 +295,15 @@ def _differences(
     where: str,
 ) -> FloatArray | None:
     """Features of the first minus those of the second, shape (C, P)."""
-    found: list[FloatArray] = []
+    differences: list[FloatArray] = []
     for names in features.values():
         for name in names:
             _refuse_empty(columns[name], name, where)
         sides = [columns[name].numbers(name, where, "a number") for name in names]
-        found.append(sides[0] - sides[1] if len(sides) == 2 else sides[0])
-    if not found:
+        differences.append(sides[0] - sides[1] if len(sides) == 2 else sides[0])
+    if not differences:
         return None
-    return np.where(swap[:, None], -1.0, 1.0) * np.stack(found, axis=1)
+    return np.where(swap[:, None], -1.0, 1.0) * np.stack(differences, axis=1)
 
 
 def _refuse_empty(column: Column, name: str, where: str) -> None:
@@ -313,18 +315,18 @@ def _refuse_empty(column: Column, name: str, where: str) -> None:
 
 def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
     """Judges and clusters, numbered and named, as fields of `Contests`."""
-    found: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     if judge is not None and judge.values:
         unknown = (UNKNOWN_JUDGE,) if judge.empty.any() else ()
         codes = np.where(judge.empty, len(judge.values), judge.codes)
-        found |= {"judge": codes, "judges": (*judge.values, *unknown)}
+        groups |= {"judge": codes, "judges": (*judge.values, *unknown)}
     if item is not None and item.values:
         # A comparison without an item is a cluster of its own.
         alone = np.flatnonzero(item.empty)
         codes = item.codes.copy()
         codes[alone] = len(item.values) + np.arange(len(alone))
-        found |= {"cluster": codes, "clusters": (*item.values, *(f"(row {k + 1})" for k in alone))}
-    return found
+        groups |= {"cluster": codes, "clusters": (*item.values, *(f"(row {k + 1})" for k in alone))}
+    return groups
 
 
 def _categories(column: Column | None) -> dict[str, Any]:
@@ -436,8 +438,8 @@ def layout_of(names: Sequence[str], asked: Mapping[str, str], where: str) -> Lay
     pair = None if "loser" in asked else _pair_of(names, asked)
     if pair is not None:
         columns |= {"first": pair.first, "second": pair.second}
-    for part, known in COLUMNS.items():
-        column = None if part in columns else _find(names, known, set(columns.values()))
+    for part, usual_names in COLUMNS.items():
+        column = None if part in columns else _find(names, usual_names, set(columns.values()))
         if column is not None:
             columns[part] = column
     # One part says who won; with two players in columns of their own, the loser is not needed.
@@ -469,32 +471,32 @@ def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:
     first, second = asked.get("first"), asked.get("second")
     if first and second:
         return Pair(first, second, ordered=True)
-    for known in PAIRS:
-        found = Pair(
-            first or _one(names, known.first) or "",
-            second or _one(names, known.second) or "",
-            ordered=known.ordered,
+    for usual in PAIRS:
+        pair = Pair(
+            first or _one(names, usual.first) or "",
+            second or _one(names, usual.second) or "",
+            ordered=usual.ordered,
         )
         # A column named by the caller must belong to this pair.
-        fits = (not first or _last(first) == known.first) and (
-            not second or _last(second) == known.second
+        fits = (not first or _last(first) == usual.first) and (
+            not second or _last(second) == usual.second
         )
-        if fits and found.first and found.second:
-            return found
+        if fits and pair.first and pair.second:
+            return pair
     return None
 
 
-def _one(names: Sequence[str], known: str) -> str | None:
+def _one(names: Sequence[str], name: str) -> str | None:
     """Column of a name: itself, else the only nested column that ends in it."""
-    whole = [n for n in names if n.casefold() == known]
-    inside = [n for n in names if _last(n) == known]
-    found = whole or inside
-    return found[0] if len(found) == 1 else None
+    whole = [n for n in names if n.casefold() == name]
+    inside = [n for n in names if _last(n) == name]
+    matches = whole or inside
+    return matches[0] if len(matches) == 1 else None
 
 
-def _find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
-    found = (_one(names, name) for name in known)
-    return next((n for n in found if n is not None and n not in used), None)
+def _find(names: Sequence[str], usual: Sequence[str], used: set[str]) -> str | None:
+    columns = (_one(names, name) for name in usual)
+    return next((n for n in columns if n is not None and n not in used), None)
 
 
 def _last(name: str) -> str:
@@ -551,18 +553,18 @@ class Answers:
         column, name = self.columns[part], self.layout.columns[part]
         if part == "preference":
             # AlpacaEval: 1 for the first, 2 for the second, 1.5 (formerly 0) for neither.
-            found = column.numbers(name, self.where, "a number from 1 to 2")
-            found = np.where(found == 0, 1.5, found)
-            wrong = (found < 1) | (found > 2)
+            values = column.numbers(name, self.where, "a number from 1 to 2")
+            values = np.where(values == 0, 1.5, values)
+            wrong = (values < 1) | (values > 2)
             column.refuse(wrong, name, self.where, "a number from 1 to 2")
-            return 2 - found
+            return 2 - values
         # If any value is a number, all others should be numbers, too.
         numeric = any(value[:1].isdigit() or value[:1] in {"-", "."} for value in column.values)
         if part == "outcome" and numeric:
-            found = column.numbers(name, self.where, "a number from 0 to 1")
-            wrong = (found < 0) | (found > 1)
+            values = column.numbers(name, self.where, "a number from 0 to 1")
+            wrong = (values < 0) | (values > 1)
             column.refuse(wrong, name, self.where, "a number from 0 to 1")
-            return found
+            return values
         won = self._side(column, {})
         undecided = np.asarray([*(v.casefold() in UNDECIDED for v in column.values), True])
         column.refuse(np.isnan(won) & ~undecided[column.codes], name, self.where, SPELLINGS)
@@ -581,13 +583,13 @@ class Answers:
         if column is None:
             return none, self.layout.ordered
         first = self._side(column, {} if "first" in self.columns else _PLACES)
-        known = np.isin(first, (0.0, 1.0))
-        if known.all():
+        is_known = np.isin(first, (0.0, 1.0))
+        if is_known.all():
             return first == 0, True
         name = self.layout.columns["position"]
         if must:
             expected = "the name of the one shown first, or its place: first or second, 1 or 2"
-            column.refuse(~known & ~column.empty, name, self.where, expected)
+            column.refuse(~is_known & ~column.empty, name, self.where, expected)
         self.notes.append(f"{name!r} does not tell of every comparison who was shown first: unused")
         return none, False
 

@@ -117,9 +117,11 @@ class Contests:
             players = int(max(i.max(initial=-1), j.max(initial=-1))) + 1
         if isinstance(players, int):
             players = [f"player_{k}" for k in range(players)]
-        found = cls(players=tuple(players), first=i, second=j, outcome=y, weight=w, ordered=ordered)
-        found.check()
-        return found
+        contests = cls(
+            players=tuple(players), first=i, second=j, outcome=y, weight=w, ordered=ordered
+        )
+        contests.check()
+        return contests
 
     def check(self) -> None:
         """Raise `DesignError` if the arrays do not describe contests."""
@@ -201,10 +203,10 @@ class Contests:
         import pandas as pd
 
         players = np.asarray(self.players, dtype=object)
-        one, two = ("first", "second") if self.ordered else ("player_a", "player_b")
+        first_name, second_name = ("first", "second") if self.ordered else ("player_a", "player_b")
         columns: dict[str, Any] = {
-            one: players[self.first],
-            two: players[self.second],
+            first_name: players[self.first],
+            second_name: players[self.second],
             "outcome": self.outcome,
             "weight": self.weight,
         }
@@ -266,8 +268,8 @@ class Contests:
             return np.zeros(n, dtype=np.int64)
         won, lost = np.nonzero(beat)
         graph = sparse.coo_array((np.ones(len(won)), (won, lost)), shape=(n, n))
-        found = csgraph.connected_components(graph, directed=True, connection="strong")[1]
-        return found.astype(np.int64)
+        labels = csgraph.connected_components(graph, directed=True, connection="strong")[1]
+        return labels.astype(np.int64)
 
 
 def pair_table(
@@ -304,9 +306,9 @@ def pair_table(
         code *= len(OUTCOMES)
         code += end
         np.add.at(table, code, 1)
-    found = table.reshape(n, n, len(OUTCOMES))
-    with_itself = found[np.arange(n), np.arange(n)].any()
-    return None if with_itself else found
+    counts = table.reshape(n, n, len(OUTCOMES))
+    with_itself = counts[np.arange(n), np.arange(n)].any()
+    return None if with_itself else counts
 
 
 def outside(index: IntArray, n: int) -> bool:
@@ -354,16 +356,16 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], In
     if not ordered:
         upper = np.triu(np.ones((n, n), dtype=np.bool_))[..., None]
         table = np.where(upper, table + table.swapaxes(0, 1)[:, :, ::-1], 0)
-    found = np.flatnonzero(table)
-    pair, level = np.divmod(found, kinds)
-    each = np.broadcast_to(weight, found.shape)
-    times = table.ravel()[found].astype(np.float64)
+    occupied = np.flatnonzero(table)
+    pair, level = np.divmod(occupied, kinds)
+    each = np.broadcast_to(weight, occupied.shape)
+    times = table.ravel()[occupied].astype(np.float64)
     rows = Rows(pair // n, pair % n, np.array(OUTCOMES)[level], each, times)
 
     def row_of_each() -> IntArray:
         first, second, outcome = _in_order(contests, ordered=ordered)
         place = np.zeros(kinds * n * n, dtype=np.int64)
-        place[found] = np.arange(len(found))
+        place[occupied] = np.arange(len(occupied))
         return place[(first * n + second) * kinds + (2 * outcome).astype(np.int64)]
 
     return rows, row_of_each
@@ -467,11 +469,11 @@ class CountedContests:
         DesignError
             The contests have no such groups, or only one.
         """
-        found = {"cluster": self.contests.cluster, "judge": self.contests.judge}[of]
-        if found is None:
+        labels = {"cluster": self.contests.cluster, "judge": self.contests.judge}[of]
+        if labels is None:
             msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
             raise DesignError(msg)
-        group = _renumbered(found)
+        group = _renumbered(labels)
         if group.max() == 0:
             msg = f"all comparisons have one {of}: how they differ takes 2 or more"
             raise DesignError(msg)
@@ -636,12 +638,12 @@ def _extra(
             msg = "an advantage of place needs to know who was shown first, found no such order"
             raise DesignError(msg)
         columns.append(np.ones(cells))
-    known = contests.feature_names
+    feature_names = contests.feature_names
     for name in features:
-        if name not in known or contests.features is None:
-            shown = few(known) or "none"
-            raise SelectionError(no_such("feature", name, known, shown))
-        values = contests.features[:, known.index(name)]
+        if name not in feature_names or contests.features is None:
+            shown = few(feature_names) or "none"
+            raise SelectionError(no_such("feature", name, feature_names, shown))
+        values = contests.features[:, feature_names.index(name)]
         bad = int((~np.isfinite(values)).sum())
         if bad:
             msg = f"feature {name!r} is not a finite number in {bad} of {len(values)} comparisons"

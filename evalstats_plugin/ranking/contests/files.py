@@ -103,13 +103,13 @@ def read_contests(
     if not content.strip():
         msg = f"{where} is empty. Write comparisons: a winner and a loser, or a tie."
         raise LogError(msg)
-    found = _table(content, where)
-    if isinstance(found, Table):
-        return contests_from_table(found, columns, players)
+    parsed = _table(content, where)
+    if isinstance(parsed, Table):
+        return contests_from_table(parsed, columns, players)
     if columns:
         msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
         raise SelectionError(msg)
-    made = contests_of(answers_from(found, where))
+    made = contests_of(answers_from(parsed, where))
     return made if players is None else with_players(made, players)
 
 
@@ -244,7 +244,7 @@ def _united(
     if all(codes is None for codes, _, _ in parts):
         return None, ()
     names = dict.fromkeys(name for _, own, _ in parts for name in own)
-    found: list[IntArray] = []
+    numbered: list[IntArray] = []
     for number, (codes, own, size) in enumerate(parts, 1):
         mine, at = own, codes
         if at is None:
@@ -252,8 +252,8 @@ def _united(
             at = np.zeros(size, dtype=np.int64) if unknown else np.arange(size)
             names |= dict.fromkeys(mine)
         places = {name: k for k, name in enumerate(names)}
-        found.append(np.asarray([places[name] for name in mine], dtype=np.int64)[at])
-    return np.concatenate(found), tuple(names)
+        numbered.append(np.asarray([places[name] for name in mine], dtype=np.int64)[at])
+    return np.concatenate(numbered), tuple(names)
 
 
 def _times(parts: Sequence[Contests]) -> NDArray[np.object_] | None:
@@ -304,7 +304,7 @@ def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]
     A judgment is of a model against a baseline, in two games: first the baseline is shown first,
     then the model.
     """
-    if not all(isinstance(one.get("games"), list) and "model" in one for one in records):
+    if not all(isinstance(entry.get("games"), list) and "model" in entry for entry in records):
         return records, ()
     made: list[Record] = []
     for record in records:
@@ -316,7 +316,7 @@ def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]
             whole: Record = cast("Record", game) if isinstance(game, dict) else {}
             made.append(about | {"model_a": first, "model_b": second, "winner": whole.get("score")})
     notes = ["judgments of Arena-Hard: each game is a comparison, a large win counts as a win"]
-    if not all(one.get("baseline") for one in records):
+    if not all(entry.get("baseline") for entry in records):
         notes.append(
             f"the baseline is called {ARENA_HARD_BASELINE!r}, as the file does not name it"
         )

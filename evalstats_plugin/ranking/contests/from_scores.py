@@ -87,12 +87,12 @@ def contests_from_scores(
         raise DesignError(msg)
     array, item = _scores_by_column(matrix, _directions(matrix), epochs)
     averaged = epochs == "mean" and matrix.scores.shape[2] > 1
-    found = _Meetings(array, ties == "half", averaged)
-    found.check_size(most_bytes)
-    first, second, outcome, column = found.contests()
+    meetings = _Meetings(array, ties == "half", averaged)
+    meetings.check_size(most_bytes)
+    first, second, outcome, column = meetings.contests()
     if not len(first):
         size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
-        lack = "tie on every item" if found.n_met else "share no item"
+        lack = "tie on every item" if meetings.n_met else "share no item"
         raise DesignError(f"{size} {lack}: give items on which they differ")
     cluster, clusters = _clusters(matrix)
     return Contests(
@@ -103,7 +103,7 @@ def contests_from_scores(
         weight=np.ones(len(first)),
         cluster=cluster[item[column]],
         clusters=clusters,
-        notes=(*notes, *_notes(matrix, array, found, ties, epochs)),
+        notes=(*notes, *_notes(matrix, array, meetings, ties, epochs)),
     )
 
 
@@ -213,19 +213,19 @@ class _Meetings:
         """Return the winner, 1 the first and -1 the second, and ties; shapes (columns, pairs)."""
         i, j = np.triu_indices(len(self.array), 1)
         block = self.array[:, start:stop].T
-        one, two = block[:, i], block[:, j]
-        tied = one == two
+        first, second = block[:, i], block[:, j]
+        tied = first == second
         if self.averaged:
             # The difference of infinities is NaN, and infinities are excluded below.
             with np.errstate(invalid="ignore"):
-                near = np.abs(one - two) <= _CLOSE * np.maximum(np.abs(one), np.abs(two))
-            tied |= near & np.isfinite(one) & np.isfinite(two)
-        won = (one > two).astype(np.int8) - (one < two).astype(np.int8)
+                near = np.abs(first - second) <= _CLOSE * np.maximum(np.abs(first), np.abs(second))
+            tied |= near & np.isfinite(first) & np.isfinite(second)
+        won = (first > second).astype(np.int8) - (first < second).astype(np.int8)
         return np.where(tied, 0, won).astype(np.int8), tied
 
 
 def _notes(
-    matrix: ResponseMatrix, array: FloatArray, found: _Meetings, ties: Ties, epochs: Epochs
+    matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings, ties: Ties, epochs: Epochs
 ) -> list[str]:
     """Notes on how contests were made and what a ranking of them means."""
     notes: list[str] = []
@@ -237,11 +237,11 @@ def _notes(
     if matrix.scores.shape[2] > 1:
         how = "means over epochs are compared" if epochs == "mean" else "compared epoch by epoch"
         notes.append(how)
-    if ties == "drop" and found.n_ties:
-        notes.append(f"{found.n_ties} ties of {found.n_met} meetings left out")
-    known = array[~np.isnan(array)]
-    binary = bool(np.isin(np.abs(known), (0.0, 1.0)).all())
-    complete = len(known) == array.size
+    if ties == "drop" and meetings.n_ties:
+        notes.append(f"{meetings.n_ties} ties of {meetings.n_met} meetings left out")
+    observed = array[~np.isnan(array)]
+    binary = bool(np.isin(np.abs(observed), (0.0, 1.0)).all())
+    complete = len(observed) == array.size
     if ties == "half" and complete:
         what = "mean accuracy does" if binary else "the mean rank within items does"
         notes.append(

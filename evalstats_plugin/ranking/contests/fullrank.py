@@ -156,12 +156,12 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
     whole: dict[str, Any] = {"items": names, **{key: _whole_values(text, key) for key in keys}}
     if variance:
         whole["prior_var"] = float(variance[1])
-    found = answers_from(whole, source)
+    saved = answers_from(whole, source)
     note = (
-        f"{source} is broken ({problem}): the {len(found.given)} answers in front of that place "
+        f"{source} is broken ({problem}): the {len(saved.given)} answers in front of that place "
         "are kept"
     )
-    return replace(found, notes=(*found.notes, note))
+    return replace(saved, notes=(*saved.notes, note))
 
 
 def _whole_values(text: str, key: str) -> list[Any]:
@@ -231,8 +231,8 @@ def answers_from(whole: Mapping[str, Any], source: str) -> Answers:
 
 def _answer(record: Any, n: int, place: str, *, must_decide: bool) -> Answer:
     """Parse one answer on n items."""
-    there = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
-    fields = {key: value for key, value in there.items() if value is not None}
+    entries = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    fields = {key: value for key, value in entries.items() if value is not None}
     decided = must_decide or "winner" in fields
     pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
     if not all(type(i) is int and 0 <= i < n for i in pair):

@@ -79,9 +79,9 @@ def tie_model(ties: str | None, outcome: FloatArray) -> TieModel:
     if ties is None:
         whole = bool(np.isin(outcome, (0.0, 0.5, 1.0)).all())
         return "davidson" if whole and bool((outcome == 0.5).any()) else "half"
-    for known in TIE_MODELS:
-        if ties == known:
-            return known
+    for name in TIE_MODELS:
+        if ties == name:
+            return name
     raise SelectionError(no_such("model of ties", ties, TIE_MODELS, ", ".join(TIE_MODELS)))
 
 

@@ -238,15 +238,15 @@ def usage_of(reply: Any) -> dict[str, float]:
     >>> usage_of(Reply("A", tokens=120, cost=0.002)), usage_of('{"winner": "A", "cost": 1}')
     ({'tokens': 120.0, 'cost': 0.002}, {'cost': 1.0})
     """
-    found: Mapping[str, Any] = {}
+    usage: Mapping[str, Any] = {}
     if isinstance(reply, Reply):
-        found = {"tokens": reply.tokens, "cost": reply.cost}
+        usage = {"tokens": reply.tokens, "cost": reply.cost}
     elif isinstance(reply, Mapping):
-        found = cast("Mapping[str, Any]", reply)
+        usage = cast("Mapping[str, Any]", reply)
     elif str(reply).lstrip().startswith("{"):
         with suppress(ValueError):
-            found = json.loads(str(reply))
-    return {name: own for name in ("tokens", "cost") if (own := _number(found.get(name)))}
+            usage = json.loads(str(reply))
+    return {name: own for name in ("tokens", "cost") if (own := _number(usage.get(name)))}
 
 
 @dataclass(frozen=True, slots=True)

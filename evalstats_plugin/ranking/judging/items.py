@@ -43,8 +43,8 @@ class Items:
     def __post_init__(self) -> None:
         """Require at least two items with different names."""
         if len(self.items) < 2:
-            found = f"one item ({self.items[0].name})" if self.items else "no items"
-            msg = f"{self.source}: {found}: give two or more to compare"
+            given = f"one item ({self.items[0].name})" if self.items else "no items"
+            msg = f"{self.source}: {given}: give two or more to compare"
             raise DesignError(msg)
         places: dict[str, str] = {}
         for item in self.items:
@@ -69,14 +69,14 @@ class Items:
 
     def in_order(self, names: Sequence[str]) -> Items:
         """Select the items of these names, which must all exist, in this order."""
-        known = {item.name: item for item in self.items}
-        if missing := [name for name in names if name not in known]:
+        by_name = {item.name: item for item in self.items}
+        if missing := [name for name in names if name not in by_name]:
             msg = (
                 f"{self.source} lacks {len(missing)} items that were compared before "
                 f"({few(missing)}): give all of them"
             )
             raise DesignError(msg)
-        return Items(tuple(known[name] for name in names), self.source)
+        return Items(tuple(by_name[name] for name in names), self.source)
 
 
 def read_items(path: str | Path, prompt: str | None = None) -> Items:
@@ -100,20 +100,20 @@ def read_items(path: str | Path, prompt: str | None = None) -> Items:
     """
     where = Path(path)
     if str(path) == "-":
-        found, source = _lines(sys.stdin.buffer.read(), "standard input"), "standard input"
+        items, source = _lines(sys.stdin.buffer.read(), "standard input"), "standard input"
     else:
         source = str(path)
         try:
-            found = _folder(where) if where.is_dir() else _file(where)
+            items = _folder(where) if where.is_dir() else _file(where)
         except OSError as error:
             msg = f"{path} cannot be read as items: {error.strerror or error}"
             raise LogError(msg) from error
     if prompt is not None:
-        found = [replace(item, prompt=prompt) for item in found]
-    elif len({item.prompt for item in found}) > 1:
+        items = [replace(item, prompt=prompt) for item in items]
+    elif len({item.prompt for item in items}) > 1:
         # No prompt is common to all, so each item shows its own above the text.
-        found = [_under_prompt(item) for item in found]
-    return Items(tuple(found), source)
+        items = [_under_prompt(item) for item in items]
+    return Items(tuple(items), source)
 
 
 def _under_prompt(item: Item) -> Item:

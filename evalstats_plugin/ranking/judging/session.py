@@ -212,8 +212,8 @@ class Session:
         DesignError
             There are no answers yet.
         """
-        found = contests_of(self._answers)
-        return replace(found, notes=(*self.notes, *found.notes))
+        contests = contests_of(self._answers)
+        return replace(contests, notes=(*self.notes, *contests.notes))
 
     @contextmanager
     def _changing(self) -> Generator[Answers]:

@@ -219,17 +219,17 @@ class Standing:
             self._shown.add(pair)
         avoid = {(min(pair), max(pair)) for pair in avoided}
         if isinstance(self._state, LocalState):
-            found = self._chosen_locally(self._state, rule, k, avoid)
+            pairs = self._chosen_locally(self._state, rule, k, avoid)
         else:
             rating, covariance = self._state.rating, self._state.covariance
             for pair in waiting:
                 covariance = expected_covariance(rating, covariance, pair, "probit")
             counts = self._shown.counts(np.arange(self.n)) if rule == "fullrank" else None
             belief = _Normal(rating, covariance)
-            found = next_contests(
+            pairs = next_contests(
                 belief, rule, k, rng=self._rng, counts=counts, avoided=sorted(avoid)
             )
-        placed = [self._shown.placed(pair, self._rng) for pair in found]
+        placed = [self._shown.placed(pair, self._rng) for pair in pairs]
         for pair in [*waiting, *((pair.first, pair.second) for pair in placed)]:
             self._shown.add(pair, -1)
         return placed
@@ -252,8 +252,8 @@ class Standing:
         inside = [(place[i], place[j]) for i, j in avoid if i in place and j in place]
         belief = _Normal(state.rating[among], np.diag(state.variance[among]))
         counts = self._shown.counts(among) if rule == "fullrank" else None
-        found = next_contests(belief, rule, k, rng=self._rng, counts=counts, avoided=inside)
-        return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in found]
+        pairs = next_contests(belief, rule, k, rng=self._rng, counts=counts, avoided=inside)
+        return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in pairs]
 
     def _informative(
         self, state: LocalState, k: int, avoid: set[tuple[int, int]]
@@ -268,17 +268,17 @@ class Standing:
         most = min(len(quick), len(avoid) + max(256, 16 * k))
         best = np.argpartition(-quick, most - 1)[:most]
         bits = order_information(mean[best], variance[best], "probit")
-        found: list[NextContest] = []
+        chosen: list[NextContest] = []
         used: set[int] = set()
         for at in np.argsort(-steady(bits), kind="stable").tolist():
             i, j = int(first[best[at]]), int(second[best[at]])
             if i in used or j in used or (min(i, j), max(i, j)) in avoid:
                 continue
-            found.append(NextContest(min(i, j), max(i, j), float(bits[at])))
+            chosen.append(NextContest(min(i, j), max(i, j), float(bits[at])))
             used |= {i, j}
-            if len(found) == k:
+            if len(chosen) == k:
                 break
-        return found
+        return chosen
 
     def ranking(self, confidence_level: float = 0.95) -> InterimRanking:
         """Rank the items by the current posterior."""

@@ -119,21 +119,21 @@ def fit_bradley_terry(
     if prior_sd is not None and not prior_sd > 0:
         msg = f"prior_sd is {prior_sd}: give a number above 0"
         raise DesignError(msg)
-    found = count_contests(contests, ties, position=position, features=features)
-    kind = _kind(found.contests, covariance)
+    tally = count_contests(contests, ties, position=position, features=features)
+    kind = _kind(tally.contests, covariance)
     if judges:
-        return fit_judges(found, kind, prior_sd)
-    fitted = fit_ratings(found, prior_sd)
+        return fit_judges(tally, kind, prior_sd)
+    fitted = fit_ratings(tally, prior_sd)
     if kind != "model":
-        fitted = fitted._replace(notes=(*fitted.notes, *notes_on_weights(found.contests)))
+        fitted = fitted._replace(notes=(*fitted.notes, *notes_on_weights(tally.contests)))
     parameters = fitted.top.parameters[:, 0]
-    spread = covariance_of(found, parameters, fitted.top.information[0], kind, fitted.parts)
+    spread = covariance_of(tally, parameters, fitted.top.information[0], kind, fitted.parts)
     diagnostics = {
         "covariance": kind,
         "seconds": perf_counter() - start,
         "iterations": fitted.top.convergence.steps,
     }
-    return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(found, spread.groups)})
+    return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(tally, spread.groups)})
 
 
 def _kind(contests: Contests, covariance: CovarianceKind) -> CovarianceKind:
@@ -193,9 +193,9 @@ def _separation_note(contests: Contests, parts: IntArray) -> str:
         [str(x) for x in names[~(counts > 0)]] for counts in (wins.sum(axis=0), wins.sum(axis=1))
     )
     described = [
-        f"{few(found)} {verb} every comparison"
-        for found, verb in ((undefeated, "won"), (winless, "lost"))
-        if found
+        f"{few(players)} {verb} every comparison"
+        for players, verb in ((undefeated, "won"), (winless, "lost"))
+        if players
     ]
     if not described:
         described = [f"{parts.max() + 1} groups of players, of which one always beats the other"]
@@ -207,9 +207,9 @@ def _separation_note(contests: Contests, parts: IntArray) -> str:
 
 def check_connected(contests: Contests) -> None:
     """Raise `DesignError` if no chain of contests connects all players."""
-    if apart := contests.disconnected():
+    if groups := contests.disconnected():
         msg = (
-            f"ratings need a chain of comparisons between all players; found {apart}. Leave some "
+            f"ratings need a chain of comparisons between all players; found {groups}. Leave some "
             "out, compare across, or give a prior with --prior-sd (in Python: prior_sd)"
         )
         raise DesignError(msg)
@@ -497,22 +497,22 @@ def point_at(votes: Votes, parameters: FloatArray, sds: FloatArray) -> Point:
     design = votes.found.design
     common, own = parameters[: design.size, None], effects_of(votes, parameters)
     steep = np.exp(own["discrimination"])[votes.judge, None]
-    apart = (design.against @ common[: design.n])[votes.cell]
+    difference = (design.against @ common[: design.n])[votes.cell]
     q = design.extra.shape[1]
-    x = steep * apart + (design.extra @ common[design.n : design.n + q])[votes.cell]
+    x = steep * difference + (design.extra @ common[design.n : design.n + q])[votes.cell]
     if "position" in own:
         x = x + own["position"][votes.judge, None]
     tie = np.zeros_like(x)
     if design.with_ties:
         tie = common[-1] + own["tie"][votes.judge, None]
     each = Weights(*(w[:, None] for w in votes.each))
-    found = _derivatives(votes, x, tie, each)
-    slope_x, slope_tie = _slopes(votes, steep, apart)
-    by_x, by_tie = (votes.times[:, None] * d for d in (found.by_x, found.by_tie))
+    terms = _derivatives(votes, x, tie, each)
+    slope_x, slope_tie = _slopes(votes, steep, difference)
+    by_x, by_tie = (votes.times[:, None] * d for d in (terms.by_x, terms.by_tie))
     gradient = (slope_x.T @ by_x + slope_tie.T @ by_tie)[:, 0]
     pull = precision_of(votes, sds) @ parameters
-    value = float(votes.times @ found.value[:, 0] - parameters @ pull / 2)
-    return Point(value, gradient - pull, found, slope_x, slope_tie)
+    value = float(votes.times @ terms.value[:, 0] - parameters @ pull / 2)
+    return Point(value, gradient - pull, terms, slope_x, slope_tie)
 
 
 def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray, each: Weights) -> Derivatives:
@@ -528,16 +528,16 @@ def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray, each: Weights) ->
     )
 
 
-def _slopes(votes: Votes, steep: FloatArray, apart: FloatArray) -> tuple[Any, Any]:
+def _slopes(votes: Votes, steep: FloatArray, difference: FloatArray) -> tuple[Any, Any]:
     """Sparse derivatives of x and of the tie parameter in all parameters, each (V, P)."""
     design, v = votes.found.design, len(votes.row)
     shape = (v, votes.judges)
     at = (np.arange(v), votes.judge)
     theirs = {
-        "discrimination": sparse.csr_array(((steep * apart)[:, 0], at), shape),
+        "discrimination": sparse.csr_array(((steep * difference)[:, 0], at), shape),
         "position": sparse.csr_array((np.ones(v), at), shape),
     }
-    one, none = sparse.csr_array(np.ones((v, 1))), sparse.csr_array((v, 1))
+    ones, none = sparse.csr_array(np.ones((v, 1))), sparse.csr_array((v, 1))
     blank = sparse.csr_array(shape)
     x: list[Any] = [design.against[votes.cell] * steep]
     if design.extra.shape[1]:
@@ -545,7 +545,7 @@ def _slopes(votes: Votes, steep: FloatArray, apart: FloatArray) -> tuple[Any, An
     tie: list[Any] = [sparse.csr_array((v, design.size - design.with_ties))]
     if design.with_ties:
         x.append(none)
-        tie.append(one)
+        tie.append(ones)
     for name in votes.effects:
         x.append(theirs.get(name, blank))
         tie.append(theirs["position"] if name == "tie" else blank)
@@ -637,8 +637,8 @@ def predict_outcomes(fit: RankingFit, contests: Contests) -> FloatArray:
     return probabilities(ties, x, tie)
 
 
-def _places(known: tuple[str, ...], names: tuple[str, ...]) -> IntArray:
-    at = {name: k for k, name in enumerate(known)}
+def _places(all_names: tuple[str, ...], names: tuple[str, ...]) -> IntArray:
+    at = {name: k for k, name in enumerate(all_names)}
     return np.array([at.get(name, -1) for name in names], dtype=np.int64)
 
 

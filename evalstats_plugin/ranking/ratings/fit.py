@@ -121,9 +121,9 @@ def rank_distribution(ranks: ArrayLike) -> FloatArray:
     array([[0., 1.],
            [1., 0.]])
     """
-    found = np.asarray(ranks, dtype=np.int64)
-    size, n = found.shape
-    cells = np.asarray(np.arange(n) * n + found - 1, dtype=np.int64).ravel()
+    drawn = np.asarray(ranks, dtype=np.int64)
+    size, n = drawn.shape
+    cells = np.asarray(np.arange(n) * n + drawn - 1, dtype=np.int64).ravel()
     return np.bincount(cells, minlength=n * n).reshape(n, n) / size
 
 
@@ -146,12 +146,12 @@ def top_k(ranks: ArrayLike, k: int) -> TopK:
     ValueError
         k is not between 1 and the number of players.
     """
-    found = np.asarray(ranks, dtype=np.int64)
-    size, n = found.shape
+    drawn = np.asarray(ranks, dtype=np.int64)
+    size, n = drawn.shape
     if not 1 <= k <= n:
         msg = f"k is {k}: give 1 to {n}, the number of players"
         raise ValueError(msg)
-    among = found <= k
+    among = drawn <= k
     sets, counts = np.unique(np.packbits(among, axis=1), axis=0, return_counts=True)
     at = int(counts.argmax())
     members = np.flatnonzero(np.unpackbits(sets[at], count=n))
@@ -206,17 +206,17 @@ def significantly_better(
     error = np.sqrt(variance)
     np.fill_diagonal(error, np.inf)
     statistic = mean / error
-    found = np.zeros(mean.shape, dtype=np.bool_)
+    better = np.zeros(mean.shape, dtype=np.bool_)
     chance = np.asarray(deviations, dtype=np.float64)
     while True:
-        left = ~found
+        left = ~better
         np.fill_diagonal(left, val=False)
         largest = _largest(chance, np.where(left, 1 / error, 0.0))
         critical = np.quantile(largest, confidence_level, method="higher")
         more = left & (statistic > critical)
         if not more.any():
-            return found
-        found |= more
+            return better
+        better |= more
 
 
 def _largest(deviations: FloatArray, precision: FloatArray) -> FloatArray:
@@ -231,9 +231,9 @@ def _largest(deviations: FloatArray, precision: FloatArray) -> FloatArray:
     step = max(BLOCK_SIZE // 64 // max(len(deviations), 1), 1)
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
-        apart = by_player[rows[block]] - by_player[columns[block]]
-        apart *= weight[block, None]
-        np.maximum(largest, apart.max(axis=0), out=largest)
+        difference = by_player[rows[block]] - by_player[columns[block]]
+        difference *= weight[block, None]
+        np.maximum(largest, difference.max(axis=0), out=largest)
     return largest
 
 
@@ -276,8 +276,8 @@ def order_entropy(
         -log_prob_order(m, cov, orders, rng=rng, n_particles=n_particles, drawn=kept) / np.log(2)
         for kept in (drawn, None)
     ]
-    low, high = (float(np.clip(found.mean(), 0, most)) for found in bits)
-    std_error = max(float(found.std()) for found in bits) / np.sqrt(n_orders)
+    low, high = (float(np.clip(surprisal.mean(), 0, most)) for surprisal in bits)
+    std_error = max(float(surprisal.std()) for surprisal in bits) / np.sqrt(n_orders)
     return OrderEntropy(min(low, high), max(low, high), float(std_error), most)
 
 
@@ -309,9 +309,9 @@ def log_prob_order(
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     mean = m[order[:, :-1]] - m[order[:, 1:]]
     by_order = cov[order[:, :, None], order[:, None, :]]
-    apart = by_order[:, :-1] - by_order[:, 1:]
-    apart = apart[:, :, :-1] - apart[:, :, 1:]
-    root = np.linalg.cholesky(apart + LEAST_VARIANCE * np.eye(mean.shape[1]))
+    difference_cov = by_order[:, :-1] - by_order[:, 1:]
+    difference_cov = difference_cov[:, :, :-1] - difference_cov[:, :, 1:]
+    root = np.linalg.cholesky(difference_cov + LEAST_VARIANCE * np.eye(mean.shape[1]))
     kept: FloatArray | None = None
     if drawn is not None:
         values = np.take_along_axis(np.asarray(drawn, dtype=np.float64), order, axis=1)
@@ -367,8 +367,8 @@ class _Particles:
         reached[:, -1] = 1.0
         # Multinomial, not sorted: the fixed particle must replace a random one.
         wanted = self.rng.random((len(few), size))
-        found = np.searchsorted((reached + base).ravel(), (wanted + base).ravel(), side="right")
-        parent = found.reshape(len(few), size) - base * size
+        index = np.searchsorted((reached + base).ravel(), (wanted + base).ravel(), side="right")
+        parent = index.reshape(len(few), size) - base * size
         if self.kept is not None:
             parent[:, 0] = 0
         past = np.take_along_axis(self.noise[few, :steps], parent[:, None, :], axis=2)

@@ -125,15 +125,15 @@ def maximise(
         step = _step(design, _information(design, sample, parameters, at), at.gradient, held)
         return _shortened(design, parameters, step), (step * at.gradient).sum(axis=0)
 
-    found = newton(
+    optimum = newton(
         start, partial(_point, design, sample), direction,
         tolerance=_TOLERANCE, max_steps=_MAX_STEPS,
     )  # fmt: skip
     return Maximum(
-        found.parameters,
-        _information(design, sample, found.parameters, found.at),
-        found.at.cells.value.sum(axis=0),
-        found.convergence,
+        optimum.parameters,
+        _information(design, sample, optimum.parameters, optimum.at),
+        optimum.at.cells.value.sum(axis=0),
+        optimum.convergence,
     )
 
 
@@ -216,9 +216,9 @@ def has_finite_maximum(
     kind = np.abs(design.against)
     edges = [(weights.won + weights.tied > 0), (weights.lost + weights.tied > 0)]
     first, second = (kind + s * design.against for s in (1, -1))
-    found = np.ones(weights.won.shape[1], dtype=np.bool_)
+    is_finite = np.ones(weights.won.shape[1], dtype=np.bool_)
     for forth, back in (edges, edges[::-1]):
-        reached = np.zeros((design.n, len(found)))
+        reached = np.zeros((design.n, len(is_finite)))
         reached[0] = 1
         while True:
             forward = second.T @ ((first @ reached > 0) & forth).astype(np.float64)
@@ -227,8 +227,8 @@ def has_finite_maximum(
             if np.array_equal(fresh, reached):
                 break
             reached = fresh
-        found &= reached.all(axis=0)
-    return found
+        is_finite &= reached.all(axis=0)
+    return is_finite
 
 
 def start_values(design: Design, weights: Weights | None = None) -> FloatArray:
@@ -304,26 +304,26 @@ def covariance_of(
 
 
 def _predictors(
-    found: CountedContests, parameters: FloatArray, cell: IntArray | None = None
+    tally: CountedContests, parameters: FloatArray, cell: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Log odds of the first in each cell, or in each row; and the tie parameter."""
-    x = found.design.ahead(parameters[:, None])
-    return (x if cell is None else x[cell]), found.design.tie(parameters[:, None])
+    x = tally.design.ahead(parameters[:, None])
+    return (x if cell is None else x[cell]), tally.design.tie(parameters[:, None])
 
 
-def _by_cell(found: CountedContests, values: FloatArray) -> FloatArray:
+def _by_cell(tally: CountedContests, values: FloatArray) -> FloatArray:
     """Sum values of the rows of each cell, times their counts; shape (K, 1)."""
-    cells = len(found.design.first)
-    summed = np.bincount(found.cell, found.count * values, cells)
+    cells = len(tally.design.first)
+    summed = np.bincount(tally.cell, tally.count * values, cells)
     return summed.astype(np.float64)[:, None]
 
 
-def _scores(found: CountedContests, by_x: FloatArray, by_tie: FloatArray) -> Any:
+def _scores(tally: CountedContests, by_x: FloatArray, by_tie: FloatArray) -> Any:
     """Score vectors of one contest of each row, sparse (R, p)."""
-    design, scale = found.design, by_x[:, None]
-    parts: list[Any] = [sparse.csr_array(design.against[found.cell] * scale)]
+    design, scale = tally.design, by_x[:, None]
+    parts: list[Any] = [sparse.csr_array(design.against[tally.cell] * scale)]
     if design.extra.shape[1]:
-        parts.append(sparse.csr_array(design.extra[found.cell] * scale))
+        parts.append(sparse.csr_array(design.extra[tally.cell] * scale))
     if design.with_ties:
         parts.append(sparse.csr_array(by_tie[:, None]))
     return sparse.hstack(parts, format="csr")

@@ -79,10 +79,10 @@ def fit_plackett_luce(
                 f"deviation {WEAK_SD:g} keeps ratings finite"
             )
     precision = 0.0 if prior_sd is None else prior_sd**-2
-    found = _maximise(stages, n, precision)
-    if found.convergence.why:
-        notes.append(f"the fit {found.convergence.why}")
-    rating, p = found.parameters - found.parameters.mean(), found.at.p
+    optimum = _maximise(stages, n, precision)
+    if optimum.convergence.why:
+        notes.append(f"the fit {optimum.convergence.why}")
+    rating, p = optimum.parameters - optimum.parameters.mean(), optimum.at.p
     information = _information(p, precision)
     middle = bread = inverse(information, n)
     if covariance == "sandwich":
@@ -97,8 +97,8 @@ def fit_plackett_luce(
         log_likelihood=_choices(stages, 0.0, rating).value,
         diagnostics={
             "covariance": covariance,
-            "iterations": found.convergence.steps,
-            "converged": bool(found.convergence.converged),
+            "iterations": optimum.convergence.steps,
+            "converged": bool(optimum.convergence.converged),
             "n_rankings": len(rankings),
         },
         notes=tuple(notes),
@@ -164,8 +164,8 @@ def _check_connected(part: IntArray, names: tuple[str, ...]) -> None:
     if part.max() == 0:
         return
     largest = np.bincount(part).argmax()
-    apart = [names[int(k)] for k in np.flatnonzero(part != largest)]
-    msg = f"no ranking connects these players with the rest: {few(apart)}. Leave them out"
+    others = [names[int(k)] for k in np.flatnonzero(part != largest)]
+    msg = f"no ranking connects these players with the rest: {few(others)}. Leave them out"
     raise DesignError(msg)
 
 

@@ -109,20 +109,20 @@ def bradley_terry_posterior(
     if ties == "rao-kupper":
         msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
         raise SelectionError(msg)
-    found = count_contests(contests, ties, position=contests.ordered)
-    prior = _prior(found, prior_mean, prior_covariance)
+    tally = count_contests(contests, ties, position=contests.ordered)
+    prior = _prior(tally, prior_mean, prior_covariance)
     if estimator == "laplace":
-        fit = _laplace_fit(found, prior)
+        fit = _laplace_fit(tally, prior)
     else:
-        fit = _hmc_fit(found, prior, length, stream(rng, "chains of ratings"))
-    about = contest_counts(found)
-    fit.diagnostics.update(about, ties=found.design.ties, seconds=perf_counter() - start)
+        fit = _hmc_fit(tally, prior, length, stream(rng, "chains of ratings"))
+    about = contest_counts(tally)
+    fit.diagnostics.update(about, ties=tally.design.ties, seconds=perf_counter() - start)
     return fit
 
 
-def _prior(found: CountedContests, mean: ArrayLike, covariance: ArrayLike) -> Prior:
+def _prior(tally: CountedContests, mean: ArrayLike, covariance: ArrayLike) -> Prior:
     """Check the prior of the ratings, and add those of the other parameters."""
-    design = found.design
+    design = tally.design
     n, size = design.n, design.size
     centre, precision = np.zeros(size), np.zeros((size, size))
     centre[:n], full = checked_prior(mean, covariance, n)
@@ -134,21 +134,21 @@ def _prior(found: CountedContests, mean: ArrayLike, covariance: ArrayLike) -> Pr
     return Prior(centre, precision)
 
 
-def _laplace_fit(found: CountedContests, prior: Prior) -> RankingFit:
-    n, design = found.design.n, found.design
-    normal = _laplace(found, prior)
+def _laplace_fit(tally: CountedContests, prior: Prior) -> RankingFit:
+    n, design = tally.design.n, tally.design
+    normal = _laplace(tally, prior)
     errors = np.sqrt(np.diagonal(normal.covariance))
     return RankingFit(
         model="bradley-terry",
         estimator="laplace",
-        players=found.contests.players,
+        players=tally.contests.players,
         rating=normal.mode[:n],
         covariance=normal.covariance[:n, :n],
         parameters=dict(zip(design.names, normal.mode[n:].tolist(), strict=True)),
         parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
         log_likelihood=normal.log_likelihood,
         diagnostics={"log_evidence": normal.log_evidence, "converged": normal.converged},
-        notes=found.contests.notes,
+        notes=tally.contests.notes,
     )
 
 
@@ -162,11 +162,11 @@ class _Normal(NamedTuple):
     converged: bool
 
 
-def _laplace(found: CountedContests, prior: Prior) -> _Normal:
+def _laplace(tally: CountedContests, prior: Prior) -> _Normal:
     """Normal approximation at the posterior mode, with the log evidence."""
-    design = found.design
+    design = tally.design
     start = start_values(design) + prior.mean[:, None]
-    top = maximise(design, Sample(found.weights(), prior), start)
+    top = maximise(design, Sample(tally.weights(), prior), start)
     mode, information = top.parameters[:, 0], top.information[0]
     away = mode - prior.mean
     log_prior = (np.linalg.slogdet(prior.precision)[1] - away @ prior.precision @ away) / 2
@@ -180,12 +180,12 @@ def _laplace(found: CountedContests, prior: Prior) -> _Normal:
 
 
 def _hmc_fit(
-    found: CountedContests, prior: Prior, length: ChainLength, rng: np.random.Generator
+    tally: CountedContests, prior: Prior, length: ChainLength, rng: np.random.Generator
 ) -> RankingFit:
-    design, n = found.design, found.design.n
-    normal = _laplace(found, prior)
+    design, n = tally.design, tally.design.n
+    normal = _laplace(tally, prior)
     around = NormalApproximation(normal.mode, normal.covariance)
-    chains = split_hamiltonian(_log_posterior(found, prior), around, rng, length)
+    chains = split_hamiltonian(_log_posterior(tally, prior), around, rng, length)
     every = chains.reshape(-1, design.size)
     mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
     agreement = chain_agreement(chains)
@@ -193,20 +193,20 @@ def _hmc_fit(
     return RankingFit(
         model="bradley-terry",
         estimator="hmc",
-        players=found.contests.players,
+        players=tally.contests.players,
         rating=mean[:n],
         covariance=np.atleast_2d(np.cov(every[:, :n], rowvar=False)),
         draws=every[:, :n].copy(),
         parameters=dict(zip(design.names, mean[n:].tolist(), strict=True)),
         parameter_std_errors=dict(zip(design.names, sd[n:].tolist(), strict=True)),
         diagnostics=diagnostics,
-        notes=(*found.contests.notes, *agreement.notes),
+        notes=(*tally.contests.notes, *agreement.notes),
     )
 
 
-def _log_posterior(found: CountedContests, prior: Prior) -> LogPosterior:
+def _log_posterior(tally: CountedContests, prior: Prior) -> LogPosterior:
     """Make the log posterior of all parameters."""
-    design, weights = found.design, found.weights()
+    design, weights = tally.design, tally.weights()
 
     def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         cells = derivatives(design.ties, design.ahead(x), design.tie(x), weights)
@@ -248,14 +248,14 @@ def bootstrap_bradley_terry(
     rng = stream(rng, "resampled contests")
     if unit is None:
         unit = "contest" if contests.cluster is None else "cluster"
-    found = count_contests(contests, ties, position=position, features=features)
-    fitted = fit_ratings(found)
+    tally = count_contests(contests, ties, position=position, features=features)
+    fitted = fit_ratings(tally)
     draws: list[FloatArray] = []
     weak = stuck = 0
     # Worker processes do not need the single contests, of which there may be a million.
     none = contests.take(np.zeros(0, np.int64))
-    slim = fitted._replace(found=replace(found, contests=none, row_of_each=None))
-    samples = _samples(found, unit, n_resamples, rng)
+    slim = fitted._replace(found=replace(tally, contests=none, row_of_each=None))
+    samples = _samples(tally, unit, n_resamples, rng)
     for parameters, without_top, not_converged in parallel_map(partial(_refitted, slim), samples):
         draws.append(parameters)
         weak += without_top
@@ -267,9 +267,9 @@ def bootstrap_bradley_terry(
         "unit": unit,
         "n_resamples": n_resamples,
         "seconds": perf_counter() - start,
-        **contest_counts(found),
+        **contest_counts(tally),
     }
-    notes = [*fitted.notes, *notes_on_weights(found.contests)]
+    notes = [*fitted.notes, *notes_on_weights(tally.contests)]
     if fitted.sample.prior is not None:
         notes.append("who wins always wins in every sample, too: a bootstrap cannot show how "
                      "uncertain such ratings are; the sandwich and a posterior can")  # fmt: skip
@@ -282,22 +282,22 @@ def bootstrap_bradley_terry(
     if stuck:
         notes.append(f"{stuck} of {n_resamples} bootstrap samples did not converge")
     fit = ranking_fit(fitted._replace(notes=tuple(notes)), spread, diagnostics)
-    return replace(fit, draws=every[:, : found.design.n].copy())
+    return replace(fit, draws=every[:, : tally.design.n].copy())
 
 
 def _samples(
-    found: CountedContests, unit: Unit, n_resamples: int, rng: np.random.Generator
+    tally: CountedContests, unit: Unit, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, int]]:
     """Yield counts of rows, shape (R, B), and how many of the B samples are used."""
-    rows, cells = len(found.cell), len(found.design.first)
-    held = max(rows, cells, found.design.size**2)
+    rows, cells = len(tally.cell), len(tally.design.first)
+    held = max(rows, cells, tally.design.size**2)
     # The batch size depends on the problem only, and the last batch is filled up, so that samples
     # and their fits are bitwise the same for any n_resamples.
     together = max(1, min(_TOGETHER, _ROOM // held))
-    groups = None if unit == "contest" else found.groups(unit)
+    groups = None if unit == "contest" else tally.groups(unit)
     for begin in range(0, n_resamples, together):
         if groups is None:
-            counts = resample_counts(found.count.astype(np.int64), together, rng)
+            counts = resample_counts(tally.count.astype(np.int64), together, rng)
         else:
             size = groups.shape[0]
             drawn = rng.multinomial(size, np.full(size, 1 / size), size=together)
@@ -330,8 +330,8 @@ def resample_counts(count: IntArray, samples: int, rng: np.random.Generator) -> 
 
 def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArray, int, int]:
     """Fit B samples: parameters (p, B), and how many used a prior or did not converge."""
-    found, design, (counts, wanted) = fitted.found, fitted.found.design, drawn
-    weights = found.weights(counts)
+    tally, design, (counts, wanted) = fitted.found, fitted.found.design, drawn
+    weights = tally.weights(counts)
     without_top = ~has_finite_maximum(design, weights)
     precision = np.diag((np.arange(design.size) < design.n) / WEAK_SD**2)
     sample = Sample(
@@ -385,15 +385,15 @@ def profile_interval(
     >>> print(found.low.round(2), found.high.round(2))
     0.53 5.11
     """
-    found = count_contests(contests, ties, position=position)
-    check_connected(found.contests)
-    contrast = np.zeros(found.design.size)
+    tally = count_contests(contests, ties, position=position)
+    check_connected(tally.contests)
+    contrast = np.zeros(tally.design.size)
     contrast[_place(contests, player)] = 1
     if against is None:
-        contrast[: found.design.n] -= 1 / found.design.n
+        contrast[: tally.design.n] -= 1 / tally.design.n
     else:
         contrast[_place(contests, against)] -= 1
-    fitted = fit_ratings(found)
+    fitted = fit_ratings(tally)
     drop = special.chdtri(1, 1 - confidence_level)
     return _interval(fitted, contrast, float(drop))
 
@@ -416,8 +416,8 @@ def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
 
     def excess(value: float) -> float:
         moved = top.parameters + along * (value - estimate)
-        found = maximise(design, plain, moved, contrast)
-        return 2 * (best - float(found.log_likelihood[0])) - drop
+        constrained = maximise(design, plain, moved, contrast)
+        return 2 * (best - float(constrained.log_likelihood[0])) - drop
 
     step = math.sqrt(variance * drop)
     low, high = (_limit(excess, estimate, sign * step) for sign in (-1.0, 1.0))

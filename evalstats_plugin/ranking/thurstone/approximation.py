@@ -164,22 +164,25 @@ def _tilted(
     ``whole`` and ``rest`` are means and variances of the posterior and of the cavity.
     """
     answer = sites.single()
-    one = np.isfinite(answer)
-    found = np.empty((3, len(one)))
+    is_single = np.isfinite(answer)
+    moments = np.empty((3, len(is_single)))
     mean, variance = rest
-    if one.any():
-        low, high = bounds(answer[one], tie)
-        m, v = mean[one], variance[one]
+    if is_single.any():
+        low, high = bounds(answer[is_single], tie)
+        m, v = mean[is_single], variance[is_single]
         sd = np.sqrt(1 + v)
         log_p, first, second = slopes((low - m) / sd, (high - m) / sd)
-        found[:, one] = log_p, m + v * first / sd, v + v**2 * second / sd**2
-    if not one.all():
+        moments[:, is_single] = log_p, m + v * first / sd, v + v**2 * second / sd**2
+    if not is_single.all():
         many = Sites(
-            design=None, wins=sites.wins[~one], ties=sites.ties[~one], losses=sites.losses[~one]
+            design=None,
+            wins=sites.wins[~is_single],
+            ties=sites.ties[~is_single],
+            losses=sites.losses[~is_single],
         )
-        parts = [x[~one] for x in (*whole, *rest)]
-        found[:, ~one] = _by_grid(many, tie, (parts[0], parts[1]), (parts[2], parts[3]))
-    return _Tilted(*found)
+        parts = [x[~is_single] for x in (*whole, *rest)]
+        moments[:, ~is_single] = _by_grid(many, tie, (parts[0], parts[1]), (parts[2], parts[3]))
+    return _Tilted(*moments)
 
 
 def _by_grid(
@@ -263,14 +266,14 @@ def laplace(sites: Sites, prior: Prior, tie: float) -> Mode:
         step = at.curvature.inverse @ gradient
         return step, float(gradient @ step)
 
-    found = newton(
+    optimum = newton(
         prior.mean, evaluate, direction,
         tolerance=_TOLERANCE, max_steps=_MAX_STEPS, take_last=False,
     )  # fmt: skip
-    at = found.at
+    at = optimum.at
     normals = Normals(-at.slopes.second, at.slopes.first - at.slopes.second * at.fitted)
     log_evidence = at.value - 0.5 * (at.curvature.log_determinant + spread)
-    return Mode(at.x, at.curvature.inverse, normals, log_evidence, found.convergence)
+    return Mode(at.x, at.curvature.inverse, normals, log_evidence, optimum.convergence)
 
 
 class Threshold(NamedTuple):
@@ -310,9 +313,9 @@ def followed_threshold(
     """
     low, high = np.log(_NARROWEST), np.log(_WIDEST)
     at, before = float(np.log(tie)), None
-    found = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)
+    posterior = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)
     for _ in range(_MOST_MOVES):
-        slope, curvature = _slope_in_tie(sites, at, found)
+        slope, curvature = _slope_in_tie(sites, at, posterior)
         if before is not None and (secant := (slope - before[1]) / (at - before[0])) < 0:
             curvature = secant
         move = float(np.clip(at - slope / curvature, max(at - 1, low), min(at + 1, high))) - at
@@ -320,15 +323,17 @@ def followed_threshold(
             break
         at, before = at + move, (at, slope)
         tie = float(np.exp(at))
-        found = expectation_propagation(sites, prior, tie, found.normals, tolerance=tolerance)
-    return tie, found
+        posterior = expectation_propagation(
+            sites, prior, tie, posterior.normals, tolerance=tolerance
+        )
+    return tie, posterior
 
 
-def _slope_in_tie(sites: Sites, log_tie: float, found: Posterior) -> tuple[float, float]:
+def _slope_in_tie(sites: Sites, log_tie: float, posterior: Posterior) -> tuple[float, float]:
     """Derivatives of the log posterior density of δ in log δ, with the cavities kept."""
-    m, v = sites.design @ found.mean, variances(sites.design, found.covariance)
-    precision = 1 / v - found.normals.precision
-    rest = ((m / v - found.normals.shift) / precision, 1 / precision)
+    m, v = sites.design @ posterior.mean, variances(sites.design, posterior.covariance)
+    precision = 1 / v - posterior.normals.precision
+    rest = ((m / v - posterior.normals.shift) / precision, 1 / precision)
     ties = np.exp(log_tie + _STEP * np.array([-1, 0, 1]))
     lower, here, upper = (
         float(_tilted(sites, tie, (m, v), rest).log_scale.sum()) - tie**2 / 2 for tie in ties

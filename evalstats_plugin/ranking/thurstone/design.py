@@ -88,11 +88,11 @@ class Sites:
 
     def log_likelihood(self, difference: FloatArray, tie: float | FloatArray) -> FloatArray:
         """Log-likelihood of each site, at differences of shape (..., S)."""
-        found = self.wins * log_ndtr(difference - tie) + self.losses * log_ndtr(-difference - tie)
+        total = self.wins * log_ndtr(difference - tie) + self.losses * log_ndtr(-difference - tie)
         if self.ties.any():
             tied = log_probability(-tie - difference, tie - difference)
-            found = found + self.ties * tied
-        return found
+            total = total + self.ties * tied
+        return total
 
     def slopes(self, difference: FloatArray, tie: float) -> Slopes:
         """Derivatives of each site's log-likelihood, at differences of shape (..., S)."""
@@ -114,8 +114,10 @@ class Sites:
 
     def single(self) -> FloatArray:
         """Answer of sites with exactly one answer, NaN for others; shape (S,)."""
-        one = (self.count == 1) & (np.maximum(np.maximum(self.wins, self.losses), self.ties) == 1)
-        return np.where(one, self.wins - self.losses, np.nan)
+        is_single = (self.count == 1) & (
+            np.maximum(np.maximum(self.wins, self.losses), self.ties) == 1
+        )
+        return np.where(is_single, self.wins - self.losses, np.nan)
 
 
 def sites_of(contests: Contests, ties: Ties) -> Sites:

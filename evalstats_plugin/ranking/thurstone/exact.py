@@ -130,12 +130,12 @@ def integrate(
         How many points to return as draws.
     """
     parts = [
-        _given(_Problem(sites, prior, one.tie, one.normal, players), one.share, symmetry, draws)
-        for one in near
+        _given(_Problem(sites, prior, node.tie, node.normal, players), node.share, symmetry, draws)
+        for node in near
     ]
     # Of all shifts together, and of each.
     log_evidence = np.stack([part.log_evidence for part in parts], axis=1)
-    log_evidence += [one.log_weight for one in near]
+    log_evidence += [node.log_weight for node in near]
     top = log_evidence.max(axis=1, keepdims=True)
     weight = np.exp(log_evidence - top)
     total = weight.sum(axis=1, keepdims=True)
@@ -215,7 +215,7 @@ def _given(problem: _Problem, share: float, symmetry: Symmetry | None, draws: in
         errors = [
             np.std(np.stack(values), axis=0, ddof=1) for values in zip(*results[1:], strict=True)
         ]
-        error = _ERRORS / _SHIFTS**0.5 * max(float(one.max()) for one in errors)
+        error = _ERRORS / _SHIFTS**0.5 * max(float(deviation.max()) for deviation in errors)
         if error < target or level == most:
             break
         level += 1
@@ -433,8 +433,8 @@ class _Sums:
         for _ in range(20):  # Each player has one rank, each rank one player.
             ranks /= np.maximum(ranks.sum(axis=0), 1e-300)
             ranks /= np.maximum(ranks.sum(axis=1, keepdims=True), 1e-300)
-        found = _Result(near.mean + shift, covariance, ranks, ahead)
-        return found if symmetry is None else _symmetrised(found, symmetry, n)
+        moments = _Result(near.mean + shift, covariance, ranks, ahead)
+        return moments if symmetry is None else _symmetrised(moments, symmetry, n)
 
 
 def _symmetrised(result: _Result, symmetry: Symmetry, n: int) -> _Result:
@@ -488,10 +488,10 @@ def symmetry_of(sites: Sites, n: int) -> Symmetry:
     for a in range(n):
         for b in range(a + 1, n):
             if colours[a] == colours[b]:
-                found = _extended(edges, edges, (colours, colours), {a: b}, [_MOST_TRIED])
-                if found is not None:
+                permutation = _extended(edges, edges, (colours, colours), {a: b}, [_MOST_TRIED])
+                if permutation is not None:
                     start.append(start[0])
-                    to.append(found[i] * n + found[j])
+                    to.append(permutation[i] * n + permutation[j])
     ends = np.concatenate(start), np.concatenate(to)
     graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n * n, n * n))
     labels: IntArray = csgraph.connected_components(graph, directed=False)[1].astype(np.int64)

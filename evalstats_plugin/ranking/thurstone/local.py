@@ -202,10 +202,10 @@ class LocalState:
     def neighbours(self) -> tuple[IntArray, IntArray]:
         """Return pairs at most `REACH` places apart in the current order, the better item first."""
         order = np.argsort(-self.rating, kind="stable")
-        apart = range(1, min(REACH, self.players - 1) + 1)
+        distances = range(1, min(REACH, self.players - 1) + 1)
         return (
-            np.concatenate([order[:-k] for k in apart]),
-            np.concatenate([order[k:] for k in apart]),
+            np.concatenate([order[:-k] for k in distances]),
+            np.concatenate([order[k:] for k in distances]),
         )
 
     def _used(self) -> tuple[IntArray, FloatArray]:

@@ -145,12 +145,12 @@ def fit_thurstone(
     >>> fit_thurstone(contests, estimator="ep").rating.round(2)
     array([ 0.3, -0.3])
     """
-    for what, name, known in (
+    for what, name, allowed in (
         ("estimator", estimator, get_args(Estimator)),
         ("way with ties", ties, get_args(Ties)),
     ):
-        if name not in known:
-            raise SelectionError(no_such(what, name, known, ", ".join(known)))
+        if name not in allowed:
+            raise SelectionError(no_such(what, name, allowed, ", ".join(allowed)))
     if draws is not None and draws < 1:
         msg = f"draws is {draws}: give at least 1"
         raise DesignError(msg)
@@ -164,9 +164,9 @@ def fit_thurstone(
     reason = "asked for"
     if estimator == "auto":
         estimator, reason = _choose(problem)
-    found = ESTIMATORS[estimator](problem)
-    found.diagnostics.update(reason=reason, seconds=perf_counter() - started)
-    return _result(problem, estimator, found)
+    fitted = ESTIMATORS[estimator](problem)
+    fitted.diagnostics.update(reason=reason, seconds=perf_counter() - started)
+    return _result(problem, estimator, fitted)
 
 
 def _choose(problem: Problem) -> tuple[Estimator, str]:
@@ -178,36 +178,36 @@ def _choose(problem: Problem) -> tuple[Estimator, str]:
     return ("ep", reason) if problem.size is None else ("hmc", f"{reason}; draws are asked for")
 
 
-def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
+def _result(problem: Problem, estimator: str, fit: Fitted) -> RankingFit:
     contests, n = problem.contests, len(problem.contests.players)
     parameters: dict[str, float] = {}
     errors: dict[str, float] = {}
     if contests.ordered:
-        parameters["position"] = float(found.mean[n])
-        errors["position"] = float(found.covariance[n, n] ** 0.5)
+        parameters["position"] = float(fit.mean[n])
+        errors["position"] = float(fit.covariance[n, n] ** 0.5)
     if problem.sites.ties.any():
-        parameters["tie"], errors["tie"] = found.tie
-    fitted = problem.sites.design @ found.mean
-    log_likelihood = problem.sites.log_likelihood(fitted, found.tie.value).sum()
-    notes = found.notes
+        parameters["tie"], errors["tie"] = fit.tie
+    fitted = problem.sites.design @ fit.mean
+    log_likelihood = problem.sites.log_likelihood(fitted, fit.tie.value).sum()
+    notes = fit.notes
     if not len(contests):
         notes += ("no comparisons: the ratings are the prior",)
-    elif apart := contests.disconnected():
-        notes += (f"how these stand to each other rests on the prior alone: {apart}",)
+    elif groups := contests.disconnected():
+        notes += (f"how these stand to each other rests on the prior alone: {groups}",)
     return RankingFit(
         model="thurstone",
         estimator=estimator,
         players=contests.players,
-        rating=found.mean[:n],
-        covariance=found.covariance[:n, :n],
-        draws=None if found.draws is None else found.draws[:, :n],
-        ranks=found.ranks,
-        ahead=found.ahead,
-        labels=found.labels,
+        rating=fit.mean[:n],
+        covariance=fit.covariance[:n, :n],
+        draws=None if fit.draws is None else fit.draws[:, :n],
+        ranks=fit.ranks,
+        ahead=fit.ahead,
+        labels=fit.labels,
         parameters=parameters,
         parameter_std_errors=errors,
         log_likelihood=float(log_likelihood),
-        diagnostics=found.diagnostics
+        diagnostics=fit.diagnostics
         | {
             "n_contests": float(contests.weight.sum()),
             "n_ties": int(contests.tied.sum()),
@@ -260,27 +260,27 @@ def by_integration(problem: Problem) -> Fitted:
     nodes = [Near(0.0, Normal(near.mean, near.covariance))]
     if tie.value:
         nodes = _tie_nodes(problem, tie, near.normals)
-    found = integrate(
+    integrated = integrate(
         sites, prior, nodes, players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS
     )
     if tie.value:
         ties = np.array([node.tie for node in nodes])
-        mean = float(found.tie_weight @ ties)
-        tie = Threshold(mean, float(found.tie_weight @ (ties - mean) ** 2) ** 0.5)
-    error = max(found.moments_error, found.probabilities_error)
+        mean = float(integrated.tie_weight @ ties)
+        tie = Threshold(mean, float(integrated.tie_weight @ (ties - mean) ** 2) ** 0.5)
+    error = max(integrated.moments_error, integrated.probabilities_error)
     diagnostics = {
-        "log_evidence": found.log_evidence,
-        "moments_error": found.moments_error,
-        "probabilities_error": found.probabilities_error,
+        "log_evidence": integrated.log_evidence,
+        "moments_error": integrated.moments_error,
+        "probabilities_error": integrated.probabilities_error,
         "exact": error <= TARGET,
-        "points": found.points,
-        "effective_share": found.effective,
+        "points": integrated.points,
+        "effective_share": integrated.effective,
         "converged": True,
     }
     labels = None if symmetry is None else symmetry.labels
     return Fitted(
-        found.mean, found.covariance, tie, found.draws, diagnostics,
-        ranks=found.ranks, ahead=found.ahead, labels=labels,
+        integrated.mean, integrated.covariance, tie, integrated.draws, diagnostics,
+        ranks=integrated.ranks, ahead=integrated.ahead, labels=labels,
     )  # fmt: skip
 
 
@@ -321,13 +321,17 @@ def by_hmc(problem: Problem) -> Fitted:
 
 def by_ep(problem: Problem) -> Fitted:
     """Expectation propagation: a normal with matched moments."""
-    tie, found = _approximation(problem)
-    converged = found.residual < _RESIDUAL
-    diagnostics = {"iterations": found.sweeps, "converged": converged, "residual": found.residual}
-    diagnostics |= {"log_evidence": found.log_evidence}
-    draws = _normal(problem, found.mean, found.covariance)
-    notes = () if converged else (f"moments match to {found.residual:.1g} only",)
-    return Fitted(found.mean, found.covariance, tie, draws, diagnostics, notes)
+    tie, posterior = _approximation(problem)
+    converged = posterior.residual < _RESIDUAL
+    diagnostics = {
+        "iterations": posterior.sweeps,
+        "converged": converged,
+        "residual": posterior.residual,
+    }
+    diagnostics |= {"log_evidence": posterior.log_evidence}
+    draws = _normal(problem, posterior.mean, posterior.covariance)
+    notes = () if converged else (f"moments match to {posterior.residual:.1g} only",)
+    return Fitted(posterior.mean, posterior.covariance, tie, draws, diagnostics, notes)
 
 
 def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
@@ -476,8 +480,8 @@ class EPState:
         """
         if not self.ordered:
             return None
-        found = self._posterior
-        return float(found.mean[-1]), float(found.covariance[-1, -1] ** 0.5)
+        posterior = self._posterior
+        return float(posterior.mean[-1]), float(posterior.covariance[-1, -1] ** 0.5)
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Add an answer: 1 if i won, 0 if j won, ½ for a tie.
@@ -534,17 +538,17 @@ class EPState:
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         start = Normals(*self._normals[:, used])
         if ties.any():
-            self.tie, found = followed_threshold(
+            self.tie, posterior = followed_threshold(
                 sites, self.prior, self.tie or _FIRST_TIE, start, tolerance=_UPDATE_RESIDUAL
             )
         else:
             self.tie = 0.0
-            found = expectation_propagation(
+            posterior = expectation_propagation(
                 sites, self.prior, 0.0, start, tolerance=_UPDATE_RESIDUAL
             )
         self._normals = np.zeros_like(self._normals)
-        self._normals[:, used] = found.normals
-        return found
+        self._normals[:, used] = posterior.normals
+        return posterior
 
 
 def log_posterior_of(sites: Sites, prior: Prior) -> LogPosterior:

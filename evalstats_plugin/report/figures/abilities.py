@@ -163,9 +163,9 @@ def _right_and_slope(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArra
 
 def _rug(axes: Any, fit: IRTFit) -> None:
     """Draw ticks at the models' abilities."""
-    known = fit.ability[np.isfinite(fit.ability)]
+    abilities = fit.ability[np.isfinite(fit.ability)]
     place = axes.get_xaxis_transform()
-    axes.vlines(known, 0.965, 1.0, transform=place, color=INK, linewidth=0.8, zorder=4)
+    axes.vlines(abilities, 0.965, 1.0, transform=place, color=INK, linewidth=0.8, zorder=4)
 
 
 @canvas.styled
@@ -181,19 +181,19 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     """
     given: Any = results
     items: Sequence[ItemEstimate] = getattr(given, "items", given)
-    known = [item for item in items if item.infit is not None and item.outfit is not None]
-    if not known:
+    fitted = [item for item in items if item.infit is not None and item.outfit is not None]
+    if not fitted:
         raise DesignError("no item has infit and outfit: ask for items")
     infit, outfit = (
-        np.maximum([float(getattr(item, name)) for item in known], _LEAST)
+        np.maximum([float(getattr(item, name)) for item in fitted], _LEAST)
         for name in ("infit", "outfit")
     )
-    flagged = np.array([bool(item.notes) for item in known])
+    flagged = np.array([bool(item.notes) for item in fitted])
     # Items to inspect come first, the worst at the top.
     named: list[int] = np.flatnonzero(flagged)[:MOST_NAMED_ITEMS].tolist()
-    several = len({item.task for item in known}) > 1
+    several = len({item.task for item in fitted}) > 1
     names = [
-        canvas.shown(f"{known[j].task} {known[j].item}" if several else known[j].item, 40)
+        canvas.shown(f"{fitted[j].task} {fitted[j].item}" if several else fitted[j].item, 40)
         for j in named
     ]
     lines = [1 + 0.82 * name.count("\n") for name in names]
@@ -201,11 +201,11 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names) * bool(names), height + 0.9)
     _draw_item_fit(axes, infit, outfit, flagged)
     _name_items(axes, infit[named], outfit[named], names, np.array(lines) * canvas.LINE / height)
-    hidden = len(items) - len(known)
+    hidden = len(items) - len(fitted)
     more = f"; {hidden:,} have neither" if hidden else ""
     clipped = int(((infit <= _LEAST) | (outfit <= _LEAST)).sum())
     more += f"; {clipped:,} at {_LEAST:g} are lower" if clipped else ""
-    canvas.title(axes, f"{len(known):,} items, {int(flagged.sum()):,} to look at{more}")
+    canvas.title(axes, f"{len(fitted):,} items, {int(flagged.sum()):,} to look at{more}")
     return axes
 
 
@@ -264,8 +264,8 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
         The fit has several abilities, or Matplotlib is not installed.
     """
     _check_one_ability(fit)
-    known = np.flatnonzero(np.isfinite(fit.ability))
-    order = known[np.argsort(fit.ability[known], kind="stable")]
+    finite = np.flatnonzero(np.isfinite(fit.ability))
+    order = finite[np.argsort(fit.ability[finite], kind="stable")]
     few_enough: list[int] = order.tolist() if len(order) <= MOST_NAMED_MARKS else []
     names = [canvas.shown(fit.models[i]) for i in few_enough]
     lines = np.array([1 + 0.82 * name.count("\n") for name in names])

@@ -84,17 +84,19 @@ class _Trace(NamedTuple):
 
 def _trace(test: Any) -> _Trace:
     if isinstance(test, Mapping):
-        found: Mapping[str, Any] = cast("Mapping[str, Any]", test)
-        steps: list[Mapping[str, Any]] = list(found.get("trace", ()))
+        result: Mapping[str, Any] = cast("Mapping[str, Any]", test)
+        steps: list[Mapping[str, Any]] = list(result.get("trace", ()))
     else:
-        steps, found = [step._asdict() for step in test.trace], test.result().to_dict()
+        steps, result = [step._asdict() for step in test.trace], test.result().to_dict()
 
     def column(name: str) -> FloatArray:
         return np.array([np.nan if step[name] is None else step[name] for step in steps], float)
 
-    level = float(found.get("confidence_level", 0.95))
-    stopped = found.get("stopped") or "not stopped"
-    title = f"{found.get('n_items', len(steps))} of {found.get('n_in_bank', '?')} items: {stopped}"
+    level = float(result.get("confidence_level", 0.95))
+    stopped = result.get("stopped") or "not stopped"
+    title = (
+        f"{result.get('n_items', len(steps))} of {result.get('n_in_bank', '?')} items: {stopped}"
+    )
     return _Trace(column("ability"), column("std_error"), column("score"), level, title)
 
 
@@ -154,6 +156,6 @@ def _draw_rule(axes: Any, rows: Sequence[Any], measure: str, k: int) -> None:
               markerfacecolor=filling, linestyle=dashes, markersize=4.5, linewidth=1.4,
               label=rows[0].rule, zorder=3)  # fmt: skip
     ends = [(getattr(r, f"{measure}_low", None), getattr(r, f"{measure}_high", None)) for r in rows]
-    known = [(x, *pair) for x, pair in zip(at, ends, strict=True) if None not in pair]
-    if known:
-        axes.vlines(*zip(*known, strict=True), color=color, linewidth=0.8, zorder=2)
+    intervals = [(x, *pair) for x, pair in zip(at, ends, strict=True) if None not in pair]
+    if intervals:
+        axes.vlines(*zip(*intervals, strict=True), color=color, linewidth=0.8, zorder=2)

@@ -190,7 +190,7 @@ def shown(name: str, width: int = WIDEST) -> str:
     >>> shown("organisation/model-7b-instruct", 16)
     'organisation/\nmodel-7b-\ninstruct'
     """
-    clean = visible("".join(" " if one.isspace() else one for one in name))
+    clean = visible("".join(" " if character.isspace() else character for character in name))
     lines: list[str] = []
     for part in re.findall(r"[^\s/_\-.:,|]*[\s/_\-.:,|]?", clean):
         for piece in _pieces(part, width):
@@ -209,7 +209,7 @@ def _pieces(text: str, width: int) -> list[str]:
 
 def letters(text: str) -> int:
     """Return the width of a text in letters; wide East Asian characters count twice."""
-    return sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
 
 
 def width_of(labels: Sequence[str], size: float = SMALL) -> float:
@@ -384,13 +384,13 @@ def rendered(figure: Figure, ending: str) -> bytes:
         drawn.savefig(content, format=ending[1:], dpi=DOTS_PER_INCH, metadata=_UNDATED[ending])
     missing: dict[str, None] = {}
     for warning in caught:
-        found = _MISSING.search(str(warning.message))
-        if found is None:
+        glyph = _MISSING.search(str(warning.message))
+        if glyph is None:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
         else:
-            missing[chr(int(found[1]))] = None
+            missing[chr(int(glyph[1]))] = None
     if missing and ending != ".svg":
         msg = f"no font here has {' '.join(missing)}: drawn as boxes; an .svg shows them"
         warnings.warn(msg, stacklevel=2)

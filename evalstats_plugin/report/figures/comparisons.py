@@ -135,8 +135,8 @@ def _difference_text(row: Comparison) -> str:
         return "–"
     sign = "+" if row.effect == "difference" else ""
     value, *limits = (None if x is None else f"{x:{sign}.3f}" for x in _ends(row)[:3])
-    known = "" if None in limits else f" [{', '.join(map(str, limits))}]"
-    return f"{value}{known}  p {p_value(row.p_adjusted)}"
+    interval = "" if None in limits else f" [{', '.join(map(str, limits))}]"
+    return f"{value}{interval}  p {p_value(row.p_adjusted)}"
 
 
 def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | None) -> None:
@@ -161,11 +161,11 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
 def _add_verdict_legend(axes: Any, laid: Rows, rows: Sequence[Comparison]) -> None:
     from matplotlib.lines import Line2D
 
-    found = [name for name in _MARKS if name in {row.verdict for row in rows}]
+    verdicts = [name for name in _MARKS if name in {row.verdict for row in rows}]
     handles = [
         Line2D([], [], marker=marker, color=color, markersize=5, markerfacecolor=filling,
                linewidth=1.8, label=meaning)
-        for marker, color, filling, meaning in (_MARKS[name] for name in found)
+        for marker, color, filling, meaning in (_MARKS[name] for name in verdicts)
     ]  # fmt: skip
     laid.legend(axes, handles)
 
@@ -216,22 +216,22 @@ class _Square(NamedTuple):
 
 def _square_of_comparisons(results: Any) -> _Square:
     rows = _of_one_task(results)
-    order = [one.model for one in _ranked(rows)]
+    order = [rank_set.model for rank_set in _ranked(rows)]
     place = {model: i for i, model in enumerate(order)}
     better = np.full((len(order), len(order)), np.nan)
-    apart = np.zeros_like(better, dtype=np.bool_)
+    told_apart = np.zeros_like(better, dtype=np.bool_)
     a = np.array([place[row.model_a] for row in rows])
     b = np.array([place[row.model_b] for row in rows])
-    known = [np.nan if row.prob_better is None else row.prob_better for row in rows]
-    if np.isnan(known).all():
+    probabilities = [np.nan if row.prob_better is None else row.prob_better for row in rows]
+    if np.isnan(probabilities).all():
         msg = f"no probabilities to draw: method {rows[0].method} has none; draw the differences"
         raise DesignError(msg)
-    better[b, a] = known
+    better[b, a] = probabilities
     better[a, b] = 1 - better[b, a]
-    apart[b, a] = [row.verdict != "unclear" for row in rows]
-    apart |= apart.T
+    told_apart[b, a] = [row.verdict != "unclear" for row in rows]
+    told_apart |= told_apart.T
     level = f" (adjusted for {counted(len(rows), 'pair')})" if len(rows) > 1 else ""
-    return _Square(task_and_metric(rows[0]), order, better, apart, level)
+    return _Square(task_and_metric(rows[0]), order, better, told_apart, level)
 
 
 def _square_of_ranking(results: Any) -> _Square:
@@ -239,9 +239,9 @@ def _square_of_ranking(results: Any) -> _Square:
     better = frame.to_numpy(dtype=np.float64).copy()
     np.fill_diagonal(better, np.nan)
     letters = [set(own) for own in _letters_of([row.letters for row in results])]
-    apart = np.array([[not (one & other) for other in letters] for one in letters])
+    told_apart = np.array([[not (mine & other) for other in letters] for mine in letters])
     title = results.rows[0].method
-    return _Square(title, list(frame.index), better, apart, " (all pairs considered)")
+    return _Square(title, list(frame.index), better, told_apart, " (all pairs considered)")
 
 
 def _matrix_edges(rows: Rows) -> FloatArray:
@@ -259,10 +259,10 @@ def _draw_cells(axes: Any, square: _Square, edges: FloatArray) -> None:
     )  # fmt: skip
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     for i, j in np.argwhere(~np.eye(n, dtype=np.bool_)).tolist():
-        value, apart = float(square.better[i, j]), bool(square.told_apart[i, j])
+        value, told_apart = float(square.better[i, j]), bool(square.told_apart[i, j])
         text = "–" if np.isnan(value) else _percent(value)
         color = FAINT if np.isnan(value) else canvas.LIGHT if value > _DARK else canvas.DARK
-        said = axes.text(j + 0.5, middles[i] + 0.1 * apart, text, ha="center", va="center",
+        said = axes.text(j + 0.5, middles[i] + 0.1 * told_apart, text, ha="center", va="center",
                          fontsize=7, color=color)  # fmt: skip
         # Text inside the axes needs no room beside them.
         said.set_in_layout(False)
@@ -278,10 +278,10 @@ def _mark_apart(axes: Any, square: _Square, middles: list[float]) -> None:
     """Draw triangles above the numbers of pairs that differ significantly."""
     for better, marker, color in ((True, "^", canvas.LIGHT), (False, "v", canvas.DARK)):
         with np.errstate(invalid="ignore"):
-            found = np.argwhere(square.told_apart & ((square.better > 0.5) == better))
-        known = [(j + 0.5, middles[i] - 0.27) for i, j in found.tolist() if i != j]
-        if known:
-            axes.plot(*zip(*known, strict=True), linestyle="", marker=marker, markersize=3,
+            cells = np.argwhere(square.told_apart & ((square.better > 0.5) == better))
+        places = [(j + 0.5, middles[i] - 0.27) for i, j in cells.tolist() if i != j]
+        if places:
+            axes.plot(*zip(*places, strict=True), linestyle="", marker=marker, markersize=3,
                       color=color)  # fmt: skip
 
 
@@ -370,10 +370,10 @@ def _order(results: Any) -> _Order:
     sets = _ranked(rows)
     return _Order(
         title=task_and_metric(rows[0]),
-        names=[one.model for one in sets],
-        best=[one.best_rank for one in sets],
-        worst=[one.worst_rank for one in sets],
-        letters=[one.letters for one in sets],
+        names=[rank_set.model for rank_set in sets],
+        best=[rank_set.best_rank for rank_set in sets],
+        worst=[rank_set.worst_rank for rank_set in sets],
+        letters=[rank_set.letters for rank_set in sets],
         expected=[None] * len(sets),
         level=sets[0].confidence_level,
     )
@@ -393,15 +393,15 @@ def _order_of_ranking(results: Ranking) -> _Order:
     )
 
 
-def _draw_distribution(axes: Any, rows: Rows, found: FloatArray) -> None:
-    across = np.arange(len(found) + 1, dtype=np.float64) + 0.5
+def _draw_distribution(axes: Any, rows: Rows, probability: FloatArray) -> None:
+    across = np.arange(len(probability) + 1, dtype=np.float64) + 0.5
     # Shades of the text colour, so that a page can substitute its own.
     shades = canvas.matplotlib().colors.LinearSegmentedColormap.from_list(
         "ink", [(*canvas.matplotlib().colors.to_rgb(INK), alpha) for alpha in (0.0, 0.65)]
     )
     inner = (rows.places[1:] + rows.places[:-1]) / 2
     edges = np.concatenate([[0.0], inner, [rows.room]])
-    shown, most = np.ma.masked_less(found, 0.002), max(found.max(), 0.5)
+    shown, most = np.ma.masked_less(probability, 0.002), max(probability.max(), 0.5)
     axes.pcolormesh(across, edges, shown, cmap=shades, vmin=0, vmax=most, zorder=1)
 
 
@@ -412,21 +412,21 @@ def _draw_ranges(axes: Any, rows: Rows, order: _Order) -> None:
     for ends in (best, worst):
         axes.plot(ends, rows.places, linestyle="", marker="|", markersize=7, markeredgewidth=1.6,
                   color=BLUE, zorder=4)  # fmt: skip
-    known = [(x, y) for x, y in zip(order.expected, rows.places, strict=True) if x is not None]
-    if known:
+    expected = [(x, y) for x, y in zip(order.expected, rows.places, strict=True) if x is not None]
+    if expected:
         axes.plot(
-            *zip(*known, strict=True), linestyle="", marker="D", markersize=4.5,
+            *zip(*expected, strict=True), linestyle="", marker="D", markersize=4.5,
             markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=0.9, zorder=5,
         )  # fmt: skip
 
 
 def _groups(letters: Sequence[str]) -> dict[str, list[int]]:
     """Return the indices of the models with each letter, in the order of the letters."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for place, own in enumerate(_letters_of(letters)):
         for letter in own:
-            found.setdefault(letter, []).append(place)
-    return found
+            groups.setdefault(letter, []).append(place)
+    return groups
 
 
 def _draw_groups(axes: Any, rows: Rows, groups: dict[str, list[int]], n: int, step: float) -> None:

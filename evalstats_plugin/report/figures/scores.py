@@ -213,8 +213,8 @@ def _of_intervals(rows: Sequence[Any]) -> Iterable[Marks]:
 
 
 def _is_share(row: Any) -> bool:
-    known = (value for value in (row.estimate, row.low, row.high) if value is not None)
-    return all(0 <= value <= 1 for value in known)
+    numbers = (value for value in (row.estimate, row.low, row.high) if value is not None)
+    return all(0 <= value <= 1 for value in numbers)
 
 
 def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
@@ -338,8 +338,8 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
         Nothing to draw, too much for one figure, or Matplotlib is not installed.
     """
     # A task of several groups occurs once for each of them.
-    found: Sequence[Any] = getattr(results, "parts", results.rows)
-    parts: Sequence[VariancePart] = list(dict.fromkeys(found))
+    listed: Sequence[Any] = getattr(results, "parts", results.rows)
+    parts: Sequence[VariancePart] = list(dict.fromkeys(listed))
     if not parts or not hasattr(parts[0], "share_within"):
         msg = "no variance components: they are estimated from logs, not from assumptions"
         raise DesignError(msg)
@@ -428,19 +428,19 @@ def plot_coverage(
     DesignError
         Rows without these entries, too many methods, or Matplotlib is not installed.
     """
-    known = [row for row in rows if {by, across, "coverage"} <= row.keys()]
-    if not known:
+    complete = [row for row in rows if {by, across, "coverage"} <= row.keys()]
+    if not complete:
         raise DesignError(f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'")
-    methods = list(dict.fromkeys(str(row[by]) for row in known))
+    methods = list(dict.fromkeys(str(row[by]) for row in complete))
     if len(methods) > MOST_METHODS:
         msg = f"a figure has room for {MOST_METHODS} methods, not {len(methods)}: choose rows"
         raise DesignError(msg)
-    places = sorted({row[across] for row in known}, key=lambda x: (isinstance(x, str), x))
+    places = sorted({row[across] for row in complete}, key=lambda x: (isinstance(x, str), x))
     names = [canvas.shown(name, 40) for name in methods]
     size = (max(4.4, 0.13 * len(methods) * len(places) + 1.4), max(3.4, 0.19 * len(names) + 0.8))
     axes: Any = canvas.axes_or_new(ax, size[0] + canvas.width_of(names) + 0.4, size[1])
     for k, (method, name) in enumerate(zip(methods, names, strict=True)):
-        own = [row for row in known if str(row[by]) == method]
+        own = [row for row in complete if str(row[by]) == method]
         shift = 0.7 * ((k + 0.5) / len(methods) - 0.5)
         by_place = [[row for row in own if row[across] == place] for place in places]
         _draw_coverage(axes, by_place, k, name=name, shift=shift)
@@ -519,14 +519,14 @@ def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
 def _draw_tasks(axes: Any, place: int, rows: list[Performance]) -> None:
     """Draw lines from observed scores to estimates under the bar, in the order of the tasks."""
     step = _BAND / (len(rows) + 1)
-    known = [
+    observed = [
         (place + i * step, row.score, row.estimate)
         for i, row in enumerate(rows, 1)
         if row.score is not None
     ]
-    if not known:
+    if not observed:
         return
-    at, scores, estimates = zip(*known, strict=True)
+    at, scores, estimates = zip(*observed, strict=True)
     axes.hlines(at, scores, estimates, color=FAINT, linewidth=0.8, zorder=2)
     axes.scatter(scores, at, s=12, facecolors=PAPER, edgecolors=FAINT, linewidths=0.8, zorder=3)
     axes.scatter(estimates, at, s=8, color=INK, linewidths=0, zorder=4)

@@ -321,10 +321,10 @@ class MultivariateNormal(Family):
         """Log density; the last axis keeps size 1."""
         loc, _ = self.parameters()
         factor = self._factor()
-        apart = (value - loc)[..., None]
-        shape: torch.Size = TORCH.broadcast_shapes(apart.shape[:-2], factor.shape[:-2])
+        deviation = (value - loc)[..., None]
+        shape: torch.Size = TORCH.broadcast_shapes(deviation.shape[:-2], factor.shape[:-2])
         z: Tensor = _LINALG.solve_triangular(
-            factor.expand(*shape, -1, -1), apart.expand(*shape, -1, -1), upper=False
+            factor.expand(*shape, -1, -1), deviation.expand(*shape, -1, -1), upper=False
         )[..., 0]
         size = factor.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1, keepdim=True)
         constant = loc.shape[-1] * math.log(2 * math.pi) / 2
@@ -447,9 +447,9 @@ def as_family(proposal: Any, name: str) -> Family:
         return MultivariateNormal(proposal.loc, proposal.scale_tril.double().flatten(-2))
     family = _FAMILIES.get(cast("Any", type(proposal)))
     if family is None:
-        known = ", ".join(x.__name__ for x in (*_FAMILIES, MultivariateNormal))
+        allowed = ", ".join(x.__name__ for x in (*_FAMILIES, MultivariateNormal))
         what = type(proposal).__name__
-        raise DesignError(f"latent {name!r}: a proposal is one of {known}, not {what}")
+        raise DesignError(f"latent {name!r}: a proposal is one of {allowed}, not {what}")
     return family(*(getattr(proposal, field.name) for field in fields(family)))
 
 
@@ -537,13 +537,13 @@ def _with_tensors(part: Any, change: Callable[[Tensor], Tensor], front: tuple[in
         return part
     if isinstance(part, _INVERSE):
         return _with_tensors(cast("Any", part).inv, change, front).inv
-    found = cast("Any", copy(part))
+    changed = cast("Any", copy(part))
     for name, value in vars(part).items():
         # A transform's inverse has the old tensors: it is made anew when it is asked for.
-        setattr(found, name, None if name == "_inv" else _with_tensors(value, change, front))
+        setattr(changed, name, None if name == "_inv" else _with_tensors(value, change, front))
     if isinstance(part, distributions.Distribution):
-        found._batch_shape = torch.Size([*front, *found._batch_shape])
-    return found
+        changed._batch_shape = torch.Size([*front, *changed._batch_shape])
+    return changed
 
 
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -104,13 +104,15 @@ def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sou
     series = [g.name for g in s.groups_of(plate) if g.series]
     axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate) if g.name not in series)
     nothing = torch.zeros([1] * s.ndim, dtype=torch.float64, device=scene.bound.device)
-    found = contract([*own.values(), *inside] or [nothing], axes)
+    contracted = contract([*own.values(), *inside] or [nothing], axes)
     if not series:
-        return found
+        return contracted
     where = s.plate_axis[str(plate)], s.previous_axis[series[0]], s.particle_axis[series[0]]
-    filtered = filter_forwards(found.message, *where)
+    filtered = filter_forwards(contracted.message, *where)
     total = torch.logsumexp(filtered[-1], where[2], keepdim=True)
-    return Contracted(total, found.eliminations, Filtered(series[0], found.message, filtered))
+    return Contracted(
+        total, contracted.eliminations, Filtered(series[0], contracted.message, filtered)
+    )
 
 
 def filter_forwards(table: Tensor, along: int, previous: int, current: int) -> list[Tensor]:
@@ -127,12 +129,12 @@ def filter_forwards(table: Tensor, along: int, previous: int, current: int) -> l
     list of Tensor
         For each member, log of the sum over all members before, by its own particles.
     """
-    found = [torch.logsumexp(table.narrow(along, 0, 1), previous, keepdim=True)]
+    filtered = [torch.logsumexp(table.narrow(along, 0, 1), previous, keepdim=True)]
     for t in range(1, table.shape[along]):
-        before = found[-1].transpose(previous, current)
+        before = filtered[-1].transpose(previous, current)
         step = table.narrow(along, t, 1)
-        found.append(torch.logsumexp(before + step, previous, keepdim=True))
-    return found
+        filtered.append(torch.logsumexp(before + step, previous, keepdim=True))
+    return filtered
 
 
 def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tensor:
@@ -198,8 +200,8 @@ class _Recomputed(torch.autograd.Function):
         if not message.requires_grad:
             # A plate with data only: sources are of groups.
             return (None, None, *(None for _ in flat))
-        found = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
-        return (None, None, *(next(found) if x.requires_grad else None for x in flat))
+        slopes = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
+        return (None, None, *(next(slopes) if x.requires_grad else None for x in flat))
 
 
 class Weighed(NamedTuple):
@@ -314,14 +316,14 @@ def _picked(
     given = [a for a in chosen if a != axis and table.shape[a] > 1]
     order = [*plates, *given, axis]
     rest = [a for a in range(table.ndim) if a not in order]
-    found = table.permute(*order, *rest).flatten(len(order) - 1)
+    permuted = table.permute(*order, *rest).flatten(len(order) - 1)
     grid = [
-        torch.arange(n if found.shape[i] > 1 else 1, device=table.device).reshape(
+        torch.arange(n if permuted.shape[i] > 1 else 1, device=table.device).reshape(
             [-1] + [1] * (len(lengths) - i - 1)
         )
         for i, n in enumerate(lengths)
     ]
-    return found[(*grid, *(chosen[a] for a in given))] if order[:-1] else found
+    return permuted[(*grid, *(chosen[a] for a in given))] if order[:-1] else permuted
 
 
 def _pick(log_p: Tensor, shape: list[int], generator: torch.Generator) -> Tensor:
@@ -335,16 +337,16 @@ def _draw_series(
     scene: Scene,
     window: Window,
     indices: dict[str, Tensor],
-    found: Filtered,
+    filtered: Filtered,
     generator: torch.Generator,
 ) -> None:
     """Draw the particles of a time series given outer plates, the last member first."""
-    s, index = scene.bound.structure, indices[found.group]
-    plate = str(s.groups[found.group].plate)
+    s, index = scene.bound.structure, indices[filtered.group]
+    plate = str(s.groups[filtered.group].plate)
     chain = s.chains[plate]
     # Views of the members in the window, without the axis of the series.
     outer = {p: x for p, x in window.items() if p != plate}
-    own = _members(scene, found.group, outer, index)
+    own = _members(scene, filtered.group, outer, index)
     chosen = {
         axis: _aligned(_members(scene, g, outer, indices[g]), s.chains[s.groups[g].plate], chain)
         for g, axis in s.particle_axis.items()
@@ -352,14 +354,14 @@ def _draw_series(
     }
     plates = [s.plate_axis[p] for p in chain]
     lengths = [*(window[p][1] for p in chain[:-1]), 1]
-    previous, current = s.previous_axis[found.group], s.particle_axis[found.group]
+    previous, current = s.previous_axis[filtered.group], s.particle_axis[filtered.group]
     after = torch.zeros(1, device=index.device)
     for t in reversed(range(own.shape[-1])):
-        log_p = _picked(found.steps[t], plates, lengths, chosen, current) + after
+        log_p = _picked(filtered.steps[t], plates, lengths, chosen, current) + after
         drawn = _pick(log_p, [len(index), *lengths], generator)
         own.narrow(-1, t, 1).copy_(drawn)
         if t:
-            step = found.table.narrow(s.plate_axis[plate], t, 1)
+            step = filtered.table.narrow(s.plate_axis[plate], t, 1)
             after = _picked(step, plates, lengths, {**chosen, current: drawn}, previous)
 
 
@@ -380,14 +382,14 @@ def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
 def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
     """Return the values of the drawn particles."""
     s = scene.bound.structure
-    found = s.latents[latent]
+    node = s.latents[latent]
     value = scene.particles.values[latent]
-    chain = s.chains[found.plate]
-    order = [*(s.plate_axis[p] for p in chain), s.particle_axis[found.set_of_particles]]
+    chain = s.chains[node.plate]
+    order = [*(s.plate_axis[p] for p in chain), s.particle_axis[node.set_of_particles]]
     rest = [a for a in range(s.ndim) if a not in order]
     sizes = list(index.shape[1:])
     table = value.permute(*order, *rest, *range(s.ndim, value.ndim))
-    table = table.reshape(*sizes, -1, *found.shape)
+    table = table.reshape(*sizes, -1, *node.shape)
     grid = [
         torch.arange(n, device=index.device).reshape([n] + [1] * (len(sizes) - i - 1))
         for i, n in enumerate(sizes)
@@ -411,33 +413,33 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
     s = bound.structure
     near = {name: bound.narrowed(v, window) for name, v in particles.values.items()}
     near |= {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
-    there = bound.exists(plate)
-    if there is not None:
-        there = bound.narrowed(there, window)
-    found: dict[str, Tensor] = {}
+    exists = bound.exists(plate)
+    if exists is not None:
+        exists = bound.narrowed(exists, window)
+    factors: dict[str, Tensor] = {}
     for group in s.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
         log_p = sum_of(lambda x, g=group: log_prior(bound, g, x, near), group.latents)
-        found[group.name] = log_p - log_q
-        if there is not None:
+        factors[group.name] = log_p - log_q
+        if exists is not None:
             k = particles.k(bound, group.name)
-            found[group.name] = torch.where(there, found[group.name], -math.log(k))
+            factors[group.name] = torch.where(exists, factors[group.name], -math.log(k))
     for observed in s.observed_in(plate):
         own = {**near, "=": near[observed.name]}
         if observed.name in bound.present:
             own["?"] = bound.narrowed(bound.present[observed.name], window)
-        known = bound.log_density(observed.density, own, observed.name)
-        found[observed.name] = known if there is None else torch.where(there, known, 0.0)
+        density = bound.log_density(observed.density, own, observed.name)
+        factors[observed.name] = density if exists is None else torch.where(exists, density, 0.0)
     shape = [-1] * s.ndim
     for p in s.chains[plate]:
         shape[s.plate_axis[p]] = window[p][1]
-    fine = [(factor < torch.inf).all() for factor in found.values()]
+    fine = [(factor < torch.inf).all() for factor in factors.values()]
     if fine and not bool(torch.stack(fine).all()):
-        names = [name for name, one in zip(found, fine, strict=True) if not bool(one)]
+        names = [name for name, is_fine in zip(factors, fine, strict=True) if not bool(is_fine)]
         msg = f"the log density of {few(names)} is no number: check that parameters are in range"
         msg += ", and no value of data at the edge of it"
         raise DesignError(msg)
-    return {name: factor.expand(shape) for name, factor in found.items()}
+    return {name: factor.expand(shape) for name, factor in factors.items()}
 
 
 def log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor]) -> Tensor:
@@ -568,11 +570,11 @@ def contraction_path(
         msg = f"models of nested plates need opt_einsum: {install_hint('models')}"
         raise DesignError(msg) from error
     terms = ["".join(oe.get_symbol(a) for a, _ in table) for table in tables]
-    known = dict.fromkeys(a for table in tables for a, _ in table)
-    kept = "".join(oe.get_symbol(a) for a in known if a not in axes)
+    all_axes = dict.fromkeys(a for table in tables for a, _ in table)
+    kept = "".join(oe.get_symbol(a) for a in all_axes if a not in axes)
     shapes = [tuple(n for _, n in table) for table in tables]
-    found, _ = oe.contract_path(f"{','.join(terms)}->{kept}", *shapes, shapes=True)
-    return tuple(tuple(int(i) for i in picked) for picked in found)
+    path, _ = oe.contract_path(f"{','.join(terms)}->{kept}", *shapes, shapes=True)
+    return tuple(tuple(int(i) for i in picked) for picked in path)
 
 
 def _sizes(table: Tensor) -> Sizes:
@@ -707,13 +709,13 @@ def example(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
     """Return the prior distribution of a latent at one draw of its parents."""
     function = latent.first if latent.series else latent.prior
     values = {**joint.arrays, **prior}
-    one = {}
+    parents = {}
     for name in arguments(function):
         x = values[name]
         rank = joint.ranks[name]
         flat = x.reshape(-1, *x.shape[x.ndim - rank :]) if rank else x.reshape(-1)
-        one[name] = flat[0]
-    return function(**one) if one else function if not callable(function) else function()
+        parents[name] = flat[0]
+    return function(**parents) if parents else function if not callable(function) else function()
 
 
 def _shape(bound: Bound, latent: Latent) -> list[int]:

@@ -187,8 +187,8 @@ def infer(
         msg = f"plates {names} are crossed: every score depends on a member of each, so that "
         raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
     for plate in s.chains:
-        if len(found := [g.name for g in s.groups_of(plate) if g.series]) > 1:
-            msg = f"plate {plate!r} has several time series ({few(found)})"
+        if len(series := [g.name for g in s.groups_of(plate) if g.series]) > 1:
+            msg = f"plate {plate!r} has several time series ({few(series)})"
             raise DesignError(f"{msg}: give them one group=, so that they share their particles")
     options = replace(
         options,
@@ -230,7 +230,7 @@ def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, M
 
     Weights know nothing of where no particle lies: what narrow proposals miss, wider ones show.
     """
-    found: dict[str, tuple[Moments, Moments]] = {}
+    moved: dict[str, tuple[Moments, Moments]] = {}
     moments_of, ess = summary(fit.bound, sets, fit.ess)
     for name, latent in fit.bound.structure.latents.items():
         if latent.set_of_particles not in ess:
@@ -242,9 +242,9 @@ def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, M
         far |= moments.std_dev > (1 + _MOVED + noise / math.sqrt(2)) * old.std_dev
         if far.any():
             at = tuple(np.argwhere(far)[0])
-            found[name] = (Moments(old.mean[at], old.std_dev[at]),
+            moved[name] = (Moments(old.mean[at], old.std_dev[at]),
                            Moments(moments.mean[at], moments.std_dev[at]))  # fmt: skip
-    return found
+    return moved
 
 
 def _of_supports(where: torch.device) -> torch.Generator:
@@ -254,16 +254,16 @@ def _of_supports(where: torch.device) -> torch.Generator:
 def _two_values(bound: Bound, proposals: Proposals) -> dict[str, Tensor]:
     """Two values of every latent, as draws of all of them at once."""
     joint, generator = joint_bound(bound), _of_supports(bound.device)
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     for name, x in bound.structure.latents.items():
         shape = joint.shape(x.plate, x.set_of_particles, 2) + joint.vector(x.shape)
         family = proposals.families.get(name)
         if family is not None:
-            found[name] = family.sample(shape, generator)
+            values[name] = family.sample(shape, generator)
             continue
         both = proposals.exact[name][[0, -1]]
-        found[name] = both.reshape(joint.shape(None, name, 2) + joint.vector(())).expand(shape)
-    return found
+        values[name] = both.reshape(joint.shape(None, name, 2) + joint.vector(())).expand(shape)
+    return values
 
 
 def _ascend(
@@ -353,8 +353,11 @@ def improved(
     for name, family in proposals.families.items():
         group = latents[name].set_of_particles
         values = family.statistics(scene.particles.values[name])
-        found = [weighted_mean(scene.bound, weights[group], v, group) for v in values]
-        moved = [old + step * (new - old) for old, new in zip(family.means(), found, strict=True)]
+        posterior_means = [weighted_mean(scene.bound, weights[group], v, group) for v in values]
+        moved = [
+            old + step * (new - old)
+            for old, new in zip(family.means(), posterior_means, strict=True)
+        ]
         if isinstance(family, Normal):
             # The square of a noisy mean is biased upwards, the variance downwards: without a
             # correction, proposals become too narrow to cover the posterior.
@@ -483,10 +486,10 @@ def _tables(
     axes |= frozenset(s.previous_axis[g.name] for g in s.groups_of(plate) if g.series)
     if not tables:
         return total, ()
-    known = {a: n for table in tables for a, n in table if a not in axes}
+    sizes = {a: n for table in tables for a, n in table if a not in axes}
     if plate is not None:
-        known.pop(s.plate_axis[plate], None)
-    return total + largest_table(tables, axes), _sorted_sizes(known)
+        sizes.pop(s.plate_axis[plate], None)
+    return total + largest_table(tables, axes), _sorted_sizes(sizes)
 
 
 def _sorted_sizes(axes: Mapping[int, int]) -> Sizes:

@@ -276,7 +276,7 @@ class Structure:
     def within(self, plate: On) -> tuple[str, ...]:
         """Plates directly inside."""
         inside = plate if plate is None or isinstance(plate, str) else plate[-1]
-        return tuple(p for p, found in self.plates.items() if found.within == inside)
+        return tuple(p for p, other in self.plates.items() if other.within == inside)
 
     def groups_of(self, plate: On) -> tuple[Group, ...]:
         """Groups directly in a plate."""
@@ -298,19 +298,19 @@ class Structure:
 def _structure(model: Model) -> Structure:
     """Order the groups of a model so that parents come first."""
     plates = {p.name: p for p in model.plates}
-    known: dict[str, On] = {}
+    plate_of: dict[str, On] = {}
     for kind, name, plate in (
         *(("latent", x.name, x.plate) for x in model.latents),
         *(("data", x.name, x.plate) for x in model.observed),
         *(("input", name, plate) for name, plate in model.inputs.items()),
     ):
-        if name in known:
+        if name in plate_of:
             raise DesignError(f"two parts of the model are named {name!r}: give each its own name")
-        for one in plate if isinstance(plate, tuple) else () if plate is None else (plate,):
-            if one not in plates:
-                raise DesignError(f"{kind} {name!r} is on plate {one!r}, which does not exist: "
+        for part in plate if isinstance(plate, tuple) else () if plate is None else (plate,):
+            if part not in plates:
+                raise DesignError(f"{kind} {name!r} is on plate {part!r}, which does not exist: "
                                   f"there are {few(list(plates)) or 'none'}")  # fmt: skip
-        known[name] = plate
+        plate_of[name] = plate
     chains: dict[On, tuple[str, ...]] = {None: ()}
     for plate in model.plates:
         if plate.within not in chains:
@@ -323,11 +323,11 @@ def _structure(model: Model) -> Structure:
                 msg = f"ragged plate {plate.name!r} has {len(plate.size)} sizes"
                 raise DesignError(f"{msg}: give one for each member of the plate around it")
         chains[plate.name] = (*around, plate.name)
-    for plate in known.values():
+    for plate in plate_of.values():
         if isinstance(plate, tuple):
-            found = dict.fromkeys(p for one in plate for p in chains[one])
-            chains[plate] = tuple(p for p in plates if p in found)
-    _check_arguments(model, known, chains)
+            outer = dict.fromkeys(p for part in plate for p in chains[part])
+            chains[plate] = tuple(p for p in plates if p in outer)
+    _check_arguments(model, plate_of, chains)
     latents = {x.name: x for x in model.latents}
     groups = _groups(latents)
     series = [g.name for g in groups.values() if g.series]
@@ -345,7 +345,7 @@ def _structure(model: Model) -> Structure:
 
 
 def _check_arguments(
-    model: Model, known: Mapping[str, On], chains: Mapping[On, tuple[str, ...]]
+    model: Model, plate_of: Mapping[str, On], chains: Mapping[On, tuple[str, ...]]
 ) -> None:
     """Raise `DesignError` for an argument that does not exist, or is on a plate not around."""
     data = {o.name for o in model.observed}
@@ -355,12 +355,12 @@ def _check_arguments(
     ]
     for kind, name, plate, function in functions:
         for taken in arguments(function):
-            if taken not in known or (taken in data and taken != name):
-                own = [x for x in known if x not in data]
+            if taken not in plate_of or (taken in data and taken != name):
+                own = [x for x in plate_of if x not in data]
                 msg = f"{kind} {name!r} depends on {taken!r}, which does not exist"
                 raise DesignError(f"{msg}: there are {few(own)}")
-            if not set(chains[known[taken]]) <= set(chains[plate]):
-                msg = f"{kind} {name!r} depends on {taken!r} of plate {known[taken]!r}"
+            if not set(chains[plate_of[taken]]) <= set(chains[plate]):
+                msg = f"{kind} {name!r} depends on {taken!r} of plate {plate_of[taken]!r}"
                 raise DesignError(f"{msg}, which is not around it: move one of them")
     for x in model.latents:
         if x.series and (x.first is None or not isinstance(x.plate, str)):
@@ -418,8 +418,8 @@ def _parameters(function: Any) -> tuple[str, ...]:
 
 def with_arguments(function: Any, names: Sequence[str]) -> Any:
     """Give a function of keywords a signature with these names."""
-    found = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-    function.__signature__ = inspect.Signature(found)
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    function.__signature__ = inspect.Signature(parameters)
     return function
 
 
@@ -456,7 +456,7 @@ class Bound:
 
     def exists(self, plate: On) -> Tensor | None:
         """True for members that a ragged plate has; None where it has all."""
-        found = None
+        present = None
         for name in self.structure.chains[plate]:
             size = self.structure.plates[name].size
             if not isinstance(size, tuple):
@@ -467,9 +467,9 @@ class Bound:
             shape[self.structure.plate_axis[str(around)]] = len(size)
             along[axis] = max(size)
             own = torch.arange(max(size), device=self.device).reshape(along)
-            there = own < torch.tensor(size, device=self.device).reshape(shape)
-            found = there if found is None else found & there
-        return found
+            inside = own < torch.tensor(size, device=self.device).reshape(shape)
+            present = inside if present is None else present & inside
+        return present
 
     def _here(self, function: Any, of: str) -> Any:
         """Return a constant family with its parameters on the device; others as they are."""
@@ -491,9 +491,9 @@ class Bound:
             Arrays of latents, inputs and data by name; the value itself under ``"="``.
         """
         if isinstance(function, Family):
-            found = self._here(function, of).log_prob(values["="])
-            left = list(range(self.structure.ndim, found.ndim))
-            return found.sum(left) if left else found
+            log_p = self._here(function, of).log_prob(values["="])
+            left = list(range(self.structure.ndim, log_p.ndim))
+            return log_p.sum(left) if left else log_p
         names = arguments(function)
         given = {x: values[x] for x in names}
         ranks = {x: self.ranks[x] for x in names} | {"=": self.ranks[of]}
@@ -502,14 +502,14 @@ class Bound:
             given["?"], ranks["?"] = values["?"], self.ranks[of]
 
         def one(**own: Tensor) -> Tensor:
-            value, there = own.pop("="), own.pop("?", None)
+            value, present = own.pop("="), own.pop("?", None)
             density = function(**own) if names else function
-            found = density if isinstance(density, Tensor) else log_prob_of(density, value)
-            if there is not None:
-                if found.shape != there.shape:
-                    found, there = found.sum(), there.all()
-                found = torch.where(there > 0, found, 0.0)
-            return found.sum()
+            log_p = density if isinstance(density, Tensor) else log_prob_of(density, value)
+            if present is not None:
+                if log_p.shape != present.shape:
+                    log_p, present = log_p.sum(), present.all()
+                log_p = torch.where(present > 0, log_p, 0.0)
+            return log_p.sum()
 
         with unchecked():
             if not any(ranks.values()) and self.known.get(f"apart {of}") is not True:
@@ -572,14 +572,14 @@ class Bound:
         for axis in reversed(used):
             along = tuple(0 if axis in own else None for own in axes)
             call = torch.vmap(call, along)
-        found = call(*natural)
+        mapped = call(*natural)
         length = {a: array.shape[a] for array in given.values() for a in used if array.shape[a] > 1}
         front = [length.get(a, 1) for a in range(n)]
 
         def laid(x: Tensor) -> Tensor:
             return x.reshape(front + list(x.shape[len(used) :]))
 
-        return laid(found) if isinstance(found, Tensor) else tuple(laid(x) for x in found)
+        return laid(mapped) if isinstance(mapped, Tensor) else tuple(laid(x) for x in mapped)
 
     def sampled(
         self, function: Any, values: Mapping[str, Tensor], of: str, shape: Sequence[int],
@@ -615,11 +615,11 @@ class Bound:
             return seen[-1].values
 
         with unchecked():
-            found = self.each(
+            parts = self.each(
                 one, {x: values[x] for x in names}, {x: self.ranks[x] for x in names}, of
             )
             # A constant of a function is a number: it goes along with each operation.
-            moved = [x.to(self.device) for x in found]
+            moved = [x.to(self.device) for x in parts]
             drawn = seen[-1].sample(moved, shape, len(own_shape), generator)
         return drawn if drawn.dtype == torch.long else drawn.double()
 
@@ -636,11 +636,11 @@ def _all_at_once(function: Any, given: Mapping[str, Tensor], names: Sequence[str
     """Call a function with whole arrays; None where it is not made of elementwise operations."""
     try:
         density = function(**{x: given[x] for x in names}) if names else function
-        found = density if isinstance(density, Tensor) else log_prob_of(density, given["="])
+        log_p = density if isinstance(density, Tensor) else log_prob_of(density, given["="])
     except Exception:  # noqa: BLE001
         # Whatever it raises: functions are written for one member, as which it is called next.
         return None
-    return torch.where(given["?"] > 0, found, 0.0) if "?" in given else found
+    return torch.where(given["?"] > 0, log_p, 0.0) if "?" in given else log_p
 
 
 @contextmanager
@@ -667,11 +667,11 @@ def with_sizes(model: Model, data: Data) -> Model:
     s = model.structure
     on = {name: s.chains[o.plate] for name, o in s.observed.items()}
     on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name in on:
         shape = _rectangular(data[name]).shape if name in data else ()
-        found = dict(zip(on[name], shape, strict=False)) | found
-    plates = [p if p.size is not None else replace(p, size=found.get(p.name)) for p in model.plates]
+        sizes = dict(zip(on[name], shape, strict=False)) | sizes
+    plates = [p if p.size is not None else replace(p, size=sizes.get(p.name)) for p in model.plates]
     for plate in plates:
         if plate.size is None:
             msg = f"plate {plate.name!r} has no size, and no data are on it"
@@ -709,16 +709,16 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
             shape = " × ".join(f"{p} {s.sizes[p]}" for p in s.chains[plate]) or "a single value"
             msg = f"data {name!r} have shape {array.shape}, but their plates are {shape}"
             raise DesignError(f"{msg}: give one axis per plate, outermost first")
-        there = ~np.isnan(array)
-        if not there.all():
+        observed = ~np.isnan(array)
+        if not observed.all():
             ragged = any(isinstance(s.plates[p].size, tuple) for p in s.chains[plate])
             if name in s.inputs and not ragged:
                 raise DesignError(f"input {name!r} has missing values: only data may be missing")
-            if not there.any():
+            if not observed.any():
                 raise DesignError(f"data {name!r} are all missing: leave them out of the model")
-            array = np.where(there, array, array[there].min())
+            array = np.where(observed, array, array[observed].min())
             if name in s.observed:
-                present[name] = torch.as_tensor(there * 1.0, device=device)
+                present[name] = torch.as_tensor(observed * 1.0, device=device)
         arrays[name] = torch.as_tensor(array, dtype=torch.float64, device=device)
     depths = {name: len(s.chains[plate]) for name, plate in plates.items()}
     ranks = {name: a.ndim - depths[name] for name, a in arrays.items()}
@@ -887,12 +887,12 @@ def _series_values(
     """Draw a time series, one member after the other."""
     plate = str(latent.plate)
     axis = bound.structure.plate_axis[plate]
-    one = [1 if a == axis else n for a, n in enumerate(shape)]
+    member_shape = [1 if a == axis else n for a, n in enumerate(shape)]
     drawn: list[Tensor] = []
     for t in range(shape[axis]):
         near = {name: bound.narrowed(x, {plate: (t, 1)}) for name, x in values.items()}
         if drawn:
             near[latent.name] = drawn[-1]
         function = latent.prior if drawn else latent.first
-        drawn.append(_sampled(bound, function, one, near, latent, generator))
+        drawn.append(_sampled(bound, function, member_shape, near, latent, generator))
     return torch.cat(drawn, axis)

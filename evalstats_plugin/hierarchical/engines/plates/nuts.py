@@ -115,9 +115,9 @@ def sample_posterior(
     """
     posterior = Posterior(bound, generator)
     seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
-    found = sample(posterior, chains, draws, stream(seed, "paths of the no-U-turn sampler"))
+    walked = sample(posterior, chains, draws, stream(seed, "paths of the no-U-turn sampler"))
     s, by_latent = bound.structure, dict[str, FloatArray]()
-    values = posterior.natural(found.rows.reshape(chains * draws, -1))
+    values = posterior.natural(walked.rows.reshape(chains * draws, -1))
     for name, latent in s.latents.items():
         shape = [chains, draws, *(s.sizes[p] for p in s.chains[latent.plate]), *latent.shape]
         by_latent[name] = values[name].reshape(shape)
@@ -146,7 +146,7 @@ def sample_posterior(
         bound=bound,
         chains=chains,
         r_hat=r_hat if chains > 1 else math.nan,
-        divergent=found.divergent,
+        divergent=walked.divergent,
     )
 
 
@@ -224,11 +224,11 @@ class Posterior:
         if self.joint.ranks[name]:
             return None
         s = self.joint.structure
-        there = self.joint.present[name] > 0
+        observed = self.joint.present[name] > 0
         around = self.joint.exists(s.observed[name].plate)
-        there = there if around is None else there & around
-        there = there.reshape([there.shape[i] for i in range(len(s.plate_axis))])
-        return there.nonzero(as_tuple=True) if float(there.double().mean()) < 0.7 else None
+        observed = observed if around is None else observed & around
+        observed = observed.reshape([observed.shape[i] for i in range(len(s.plate_axis))])
+        return observed.nonzero(as_tuple=True) if float(observed.double().mean()) < 0.7 else None
 
     def _at_cells(self, x: Tensor, cells: tuple[Tensor, ...]) -> Tensor:
         """Values at observed cells, along the first axis."""
@@ -237,11 +237,11 @@ class Posterior:
             return x
         axes = [i for i in range(len(cells)) if x.shape[i] > 1]
         rest = [i for i in range(x.ndim) if i not in axes]
-        found = x.permute(*axes, *rest)[tuple(kept)]
+        picked = x.permute(*axes, *rest)[tuple(kept)]
         shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)]
-        shape[0] = len(found)
+        shape[0] = len(picked)
         # An axis before the first one that the value has is of length 1, as is that one's place.
-        return found.reshape(shape)
+        return picked.reshape(shape)
 
     def latents(self, flat: Tensor, centring: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Latents in their own units, and log prior density with the volume of the maps."""
@@ -262,11 +262,11 @@ class Posterior:
             volume = volume.flatten(n).sum(-1) if volume.ndim > n else volume
             near[latent.name] = natural.reshape([*natural.shape[:n], *joint.vector(latent.shape)])
             density = volume + log_prior(joint, part.group, latent, near)
-            there = joint.exists(latent.plate)
-            if there is not None:
+            present = joint.exists(latent.plate)
+            if present is not None:
                 # Members that a ragged plate lacks are standard normal: any density will do.
                 own = free.flatten(n) if free.ndim > n else free[..., None]
-                density = torch.where(there, density, -own.square().sum(-1) / 2)
+                density = torch.where(present, density, -own.square().sum(-1) / 2)
             total = total + self._summed(density)
         return near, total
 
@@ -282,8 +282,8 @@ class Posterior:
             elif name in joint.present:
                 own["?"] = joint.present[name]
             density = joint.log_density(observed.density, own, name)
-            there = joint.exists(observed.plate) if cells is None else None
-            density = density if there is None else torch.where(there, density, 0.0)
+            present = joint.exists(observed.plate) if cells is None else None
+            density = density if present is None else torch.where(present, density, 0.0)
             total = total + self._summed(density)
         return total
 
@@ -317,13 +317,13 @@ class Posterior:
 
     def natural(self, rows: FloatArray) -> dict[str, FloatArray]:
         """Latents in their own units, (row, members, vector) by name."""
-        found: dict[str, list[FloatArray]] = {part.latent.name: [] for part in self.parts}
+        blocks: dict[str, list[FloatArray]] = {part.latent.name: [] for part in self.parts}
         with torch.no_grad():
             for block in np.array_split(rows, range(1000, len(rows), 1000)):
                 near, _ = self.latents(self._tensor(block), self.centring)
-                for name, x in found.items():
+                for name, x in blocks.items():
                     x.append(near[name].movedim(self.axis, 0).cpu().numpy())
-        return {name: np.concatenate(x) for name, x in found.items()}
+        return {name: np.concatenate(x) for name, x in blocks.items()}
 
     def _tensor(self, rows: FloatArray) -> Tensor:
         return torch.as_tensor(rows, device=self.centring.device)
@@ -366,9 +366,12 @@ class Posterior:
                     made: Any = TORCH.jit.trace(plain, (like, self.centring), check_trace=False)
                 except (RuntimeError, DesignError):
                     return
-                found = made(like + 0.1, self.centring)
-            known = self._differentiated(like + 0.1, self.centring)
-            if all(torch.allclose(x, y, equal_nan=True) for x, y in zip(found, known, strict=True)):
+                replayed = made(like + 0.1, self.centring)
+            expected = self._differentiated(like + 0.1, self.centring)
+            if all(
+                torch.allclose(x, y, equal_nan=True)
+                for x, y in zip(replayed, expected, strict=True)
+            ):
                 self.recorded[size] = made
 
     def learn_centring(self, rows: FloatArray) -> None:
@@ -418,13 +421,13 @@ class Posterior:
 
 def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
     """Return the map from the whole line to the support of a prior."""
-    found = example(joint, latent, prior)
-    if isinstance(found, Family):
-        other = CONSTRAINTS.unit_interval if isinstance(found, Beta) else CONSTRAINTS.real
-        support = CONSTRAINTS.positive if isinstance(found, Gamma) else other
+    family = example(joint, latent, prior)
+    if isinstance(family, Family):
+        other = CONSTRAINTS.unit_interval if isinstance(family, Beta) else CONSTRAINTS.real
+        support = CONSTRAINTS.positive if isinstance(family, Gamma) else other
     else:
-        support = found.support
-    if getattr(found, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
+        support = family.support
+    if getattr(family, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
         msg = f"latent {latent.name!r} has whole numbers as values, which method 'nuts' cannot move"
         raise DesignError(f"{msg}: take 'qem' or 'mp-is', which sum over finitely many")
     support = getattr(support, "base_constraint", support) if _is_mixture(support) else support
@@ -433,7 +436,7 @@ def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any
     except NotImplementedError as error:
         msg = f"latent {latent.name!r}: no map leads from the whole line to the support of "
         raise DesignError(
-            f"{msg}{type(found).__name__}: make it of others, such as a factor by LKJCholesky"
+            f"{msg}{type(family).__name__}: make it of others, such as a factor by LKJCholesky"
         ) from error
 
 
@@ -554,11 +557,11 @@ def sample(posterior: Posterior, chains: int, draws: int, rng: np.random.Generat
         with_progress("warm-up window", range(len(_WINDOWS))), _WINDOWS, strict=True
     ):
         depth = _DEPTH if i else _FIRST_DEPTH
-        found = walk(posterior, start, frame, steps, length, rng, adapt=True, depth=depth)
-        start = found.rows[:, -1].copy()
+        walked = walk(posterior, start, frame, steps, length, rng, adapt=True, depth=depth)
+        start = walked.rows[:, -1].copy()
         steps.log_step = steps.mean.copy()
         if i + 1 < len(_WINDOWS):
-            rows, old = found.rows[:, length // 3 :], posterior.centring
+            rows, old = walked.rows[:, length // 3 :], posterior.centring
             flat = rows.reshape(-1, d)
             posterior.learn_centring(flat)
             rows = posterior.recentred(flat, old).reshape(rows.shape)

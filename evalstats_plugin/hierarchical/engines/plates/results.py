@@ -126,40 +126,40 @@ class PlatedFit:
     @property
     def notes(self) -> tuple[str, ...]:
         """What makes the results unreliable; empty where nothing is known to."""
-        found: list[str] = []
+        notes: list[str] = []
         poor = {g: float(np.min(x)) for g, x in self.ess.items()}
         worst = min(poor, key=poor.__getitem__, default="")
         if worst and poor[worst] < FEW_EFFECTIVE:
             kind = "draws" if self.r_hat is not None else "particles"
             more = "steps" if self.r_hat is not None else "n_particles"
-            found.append(
+            notes.append(
                 f"{poor[worst]:.0f} effective {kind} of {worst!r}: more {more}, or another method"
             )
         tails = {g: float(np.nanmax(x, initial=-np.inf)) for g, x in self.k_hat.items()}
         heavy = max(tails, key=tails.__getitem__, default="")
         if heavy and tails[heavy] > PARETO_K_LIMIT:
-            found.append(
+            notes.append(
                 f"weights of {heavy!r} have heavy tails (Pareto k {tails[heavy]:.2f}, limit "
                 f"{PARETO_K_LIMIT}): estimates may be off; compare with method 'nuts'"
             )
         for name, (old, new) in list(self.moved.items())[:1]:
-            found.append(
+            notes.append(
                 f"wider proposals move {name!r} from {old.mean:.3g} ± {old.std_dev:.2g} to "
                 f"{new.mean:.3g} ± {new.std_dev:.2g}: particles miss a part of the posterior; "
                 "take method 'nuts'"
             )
         if self.r_hat is not None and self.r_hat >= R_HAT_LIMIT:
-            found.append(
+            notes.append(
                 f"the chains disagree (R-hat {self.r_hat:.3f}, limit {R_HAT_LIMIT}): take more "
                 "steps, or another parametrisation"
             )
         if self.divergent:
             count = len(next(iter(self.draws.values())))
-            found.append(
+            notes.append(
                 f"{self.divergent} of {count} draws diverged: a part of the posterior is too "
                 "narrow for the steps; take tighter priors of scales, or another parametrisation"
             )
-        return tuple(found)
+        return tuple(notes)
 
     def moment(self, function: Callable[..., Any], over: On = None) -> FloatArray:
         """Posterior mean of a function of latents and inputs, for each member of a plate.
@@ -192,14 +192,16 @@ class PlatedFit:
         if not self.sets:
             values = self._joint(empty)
             axis = next(iter(empty.structure.joint.particle_axis.values()))
-            found = joint_bound(empty).log_density(
+            by_draw = joint_bound(empty).log_density(
                 function, {**empty.arrays, **values, "=": empty.arrays[_SOURCE]}, _SOURCE
             )
-            return found.mean(axis, keepdim=True).expand(
+            return by_draw.mean(axis, keepdim=True).expand(
                 empty.shape(over)).reshape(shape).cpu().numpy()  # fmt: skip
         total = torch.zeros(shape, dtype=torch.float64, device=self.bound.device)
-        for one, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
-            total += part * self._derivative(model, one.scene, function, over).reshape(shape)
+        for weighed_set, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
+            total += part * self._derivative(model, weighed_set.scene, function, over).reshape(
+                shape
+            )
         return total.cpu().numpy()
 
     def _derivative(
@@ -224,7 +226,7 @@ class PlatedFit:
             ],
         )
         wide = source.reshape([*source.shape, *[1] * near.events])
-        there = replace(
+        extended = replace(
             near,
             structure=both.structure,
             arrays={**near.arrays, "source__": wide, _SOURCE: wide.detach()},
@@ -232,7 +234,7 @@ class PlatedFit:
             known=dict(near.known),
         )
         with torch.enable_grad():
-            total = log_evidence(Scene(there, scene.particles, dict(near.structure.sizes)))
+            total = log_evidence(Scene(extended, scene.particles, dict(near.structure.sizes)))
         return torch.autograd.grad(total, source)[0]
 
     def probability(self, latent: str) -> FloatArray:
@@ -248,9 +250,9 @@ class PlatedFit:
         SelectionError
             No latent with finitely many values has the name.
         """
-        known = self.proposals.exact if self.proposals is not None else {}
-        if latent not in known:
-            raise SelectionError(no_such("discrete latent", latent, known, few(list(known))))
+        exact = self.proposals.exact if self.proposals is not None else {}
+        if latent not in exact:
+            raise SelectionError(no_such("discrete latent", latent, exact, few(list(exact))))
         return pooled_weights(self.bound, latent, self.sets, _shares(self.sets), summed=True)
 
     def predictive(
@@ -284,7 +286,7 @@ class PlatedFit:
         generator = generator_of(rng, "answers drawn from a prior", self.bound.device)
         values = prior_values(joint, n, generator, self._joint(bound))
         group = next(iter(s.groups))
-        found: dict[str, FloatArray] = {}
+        answers: dict[str, FloatArray] = {}
         for o in model.observed:
             array = bound.arrays[o.name]
             vector = array.shape[array.ndim - bound.ranks[o.name] :]
@@ -294,8 +296,8 @@ class PlatedFit:
             axis = joint.structure.particle_axis[group]
             members = [s.sizes[p] for p in s.chains[o.plate]]
             drawn = drawn.movedim(axis, 0).reshape([n, *members, *vector])
-            found[o.name] = drawn.double().cpu().numpy()
-        return found
+            answers[o.name] = drawn.double().cpu().numpy()
+        return answers
 
     def log_likelihood(self) -> dict[str, FloatArray]:
         """Log density of each observation at each draw, (draws, members); NaN where missing."""
@@ -303,15 +305,15 @@ class PlatedFit:
         n = len(next(iter(self.draws.values())))
         particles = Particles(self._joint(self.bound), _no_proposals(joint))
         axis = next(iter(joint.structure.particle_axis.values()))
-        found: dict[str, FloatArray] = {}
+        log_p: dict[str, FloatArray] = {}
         for name, o in s.observed.items():
             window = {p: (0, s.sizes[p]) for p in s.chains[o.plate]}
             table = log_factors(joint, particles, o.plate, window)[name]
             shape = [n, *(s.sizes[p] for p in s.chains[o.plate])]
             wide = table.movedim(axis, 0)
             values = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
-            found[name] = np.where(self._observed_cells(name), values, np.nan)
-        return found
+            log_p[name] = np.where(self._observed_cells(name), values, np.nan)
+        return log_p
 
     def _observed_cells(self, name: str) -> NDArray[np.bool_]:
         """Whether there is an observation, with the shape of its plates."""
@@ -390,7 +392,7 @@ class PlatedFit:
 
     def _joint(self, bound: Bound) -> dict[str, Tensor]:
         """Lay draws out on the axes of a model, with one axis for draws."""
-        s, found = bound.structure, dict[str, Tensor]()
+        s, laid_out = bound.structure, dict[str, Tensor]()
         axis = next(iter(s.particle_axis.values()))
         own = self.bound.structure
         for name, latent in own.latents.items():
@@ -401,17 +403,17 @@ class PlatedFit:
             depth = len(own.chains[latent.plate])
             moved = values.movedim(0, depth)
             shape[axis] = len(values)
-            found[name] = moved.reshape(shape + bound.vector(latent.shape))
-        return found
+            laid_out[name] = moved.reshape(shape + bound.vector(latent.shape))
+        return laid_out
 
     def _extended(self, sizes: Mapping[str, int]) -> Model:
         """Return the model with more members."""
-        known = self.bound.structure.sizes
+        current = self.bound.structure.sizes
         for name, size in sizes.items():
-            if name not in known:
-                raise SelectionError(no_such("plate", name, known, few(list(known))))
-            if size < known[name]:
-                msg = f"plate {name!r} has {known[name]} members, more than {size}: give all of "
+            if name not in current:
+                raise SelectionError(no_such("plate", name, current, few(list(current))))
+            if size < current[name]:
+                msg = f"plate {name!r} has {current[name]} members, more than {size}: give all of "
                 raise DesignError(f"{msg}them and the new ones")
         plates = [replace(p, size=sizes.get(p.name, p.size)) for p in self.model.plates]
         return replace(self.model, plates=plates)
@@ -498,11 +500,11 @@ def summary(
 
 def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArray) -> Moments:
     s = bound.structure
-    found, group = s.latents[latent], s.latents[latent].set_of_particles
-    shape = [*(s.sizes[p] for p in s.chains[found.plate]), *found.shape]
+    node, group = s.latents[latent], s.latents[latent].set_of_particles
+    shape = [*(s.sizes[p] for p in s.chains[node.plate]), *node.shape]
     first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
-    for one, part in zip(sets, share.tolist(), strict=True):
-        z, w = one.scene.particles.values[latent], one.weights[group] * part
+    for weighed_set, part in zip(sets, share.tolist(), strict=True):
+        z, w = weighed_set.scene.particles.values[latent], weighed_set.weights[group] * part
         first = first + weighted_mean(bound, w, z, group)
         second = second + weighted_mean(bound, w, z * z, group)
     mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
@@ -527,8 +529,8 @@ def pooled_weights(
     s = bound.structure
     shape = [s.sizes[p] for p in s.chains[s.groups[group].plate]]
     of_sets = [
-        (one.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
-        for one, part in zip(sets, share, strict=True)
+        (weighed_set.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
+        for weighed_set, part in zip(sets, share, strict=True)
     ]
     return np.sum(of_sets, axis=0) if summed else np.concatenate(of_sets, axis=-1)
 
@@ -541,8 +543,8 @@ def _draws(
     picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
     counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
     parts = [
-        posterior_draws(one.scene, n, generator)
-        for i, (one, n) in enumerate(zip(sets, counts, strict=True))
+        posterior_draws(weighed_set.scene, n, generator)
+        for i, (weighed_set, n) in enumerate(zip(sets, counts, strict=True))
         if n or i == 0
     ]
     return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}
