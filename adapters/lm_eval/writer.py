@@ -158,7 +158,9 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
     changes: list[layout.Change] = []
     touched: set[tuple[str, str]] = set()
     kept: set[tuple[str, str]] = set()
+    n_items: dict[str, int] = {}
     for r in read_results(data, path, Selection()):
+        n_items[r.task] = len(r.item_ids)
         if not r.is_whole:
             # What all items gave is not corrected by a part of them.
             kept |= {(group, r.metric) for group in tree.groups_around(r.task)}
@@ -169,7 +171,7 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
             touched |= {(group, r.metric) for group in tree.groups_around(r.task)}
             changes += _put(changed, r.task, key, value)
     for group, metric in sorted(touched - kept):
-        for key, value in _of_group(changed, tree, group, metric):
+        for key, value in _of_group(changed, tree, group, metric, n_items):
             changes += _put(changed, group, key, value)
     return changed, changes
 
@@ -188,7 +190,7 @@ def _of_task(r: Responses) -> Iterator[tuple[str, float]]:
 
 
 def _of_group(
-    changed: Mapping[str, Any], tree: Tree, group: str, metric: str
+    changed: Mapping[str, Any], tree: Tree, group: str, metric: str, n_items: Mapping[str, int]
 ) -> Iterator[tuple[str, float]]:
     """Yield a group's keys, from the values of its tasks as they are now."""
     if metric not in layout.section(changed, "results", group):
@@ -198,9 +200,10 @@ def _of_group(
     errors = [as_number(changed["results"][t].get(layout.stderr_key(metric))) for t in tasks]
     means = [v for v in values if v is not None]
     std_errors = [e for e in errors if e is not None]
-    sizes = [tree.size(t) for t in tasks]
+    # lm-eval logs how many items a task has from 0.4.3 on.
+    sizes = [tree.size(t) or n_items.get(t, 0) for t in tasks]
     micro = tree.weighting(group, metric)[0] != "macro"
-    if len(means) < len(tasks):
+    if len(means) < len(tasks) or (micro and not all(sizes)):
         return
     if micro:
         yield metric, sum(v * n for v, n in zip(means, sizes, strict=True)) / sum(sizes)

@@ -663,7 +663,7 @@ def _unknown(what: str, asked: Sequence[str], present: Sequence[str]) -> str:
         for name in asked
         for match in (
             # The filter of a metric says nothing of its name, and "acc" is short for "accuracy".
-            *(k for k in present if name.lower().startswith(k.partition(",")[0].lower())),
+            *(k for k in present if k and name.lower().startswith(k.partition(",")[0].lower())),
             *get_close_matches(name, present, n=3, cutoff=0.5),
         )
     ]

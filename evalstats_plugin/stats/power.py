@@ -263,7 +263,8 @@ def paired_items_needed(
         first = float(enough[i])
         ahead = np.arange(first, np.ceil(1.25 * first) + 20, dtype=np.float64)
         above = paired_power(ahead, differing[i], size[i], tail=tail)
-        enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
+        # One more than the last that is not enough.
+        enough[i] = first + np.flatnonzero(np.append(power - 1, above) < power)[-1]
     return enough
 
 

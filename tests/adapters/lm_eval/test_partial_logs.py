@@ -314,3 +314,19 @@ def test_damage_inside_a_line_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(LogError, match="the last, is cut off"):
         read(log)
+
+
+def test_groups_of_logs_without_sizes_are_weighted_by_their_items(tmp_path: Path) -> None:
+    """Before 0.4.3 lm-eval logged no number of items."""
+    log = shutil.copytree(LOGS / "0.4.2", tmp_path / "logs") / "results.json"
+    before = json.loads(log.read_text())
+    data = json.loads(log.read_text())
+    for name in ("es_sub_a", "es_group"):
+        data["results"][name]["acc,none"] = 0.9
+    log.write_text(json.dumps(data))
+    annotate(log, in_place=True, rescore=True)
+    after = json.loads(log.read_text())["results"]
+
+    for name in ("es_sub_a", "es_group"):
+        for key in ("acc,none", "acc_stderr,none"):
+            assert after[name][key] == pytest.approx(before["results"][name][key], rel=1e-9)
