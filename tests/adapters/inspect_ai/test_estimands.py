@@ -294,12 +294,24 @@ def test_many_samples_are_left_out_in_blocks() -> None:
     assert np.std(found) * 199**0.5 == pytest.approx(np.std(each) * 999**0.5, rel=0.1)
 
 
-def test_why_a_metric_is_not_recomputed() -> None:
-    """A log can neither load a package nor give a value that its samples contradict."""
-    x = np.arange(1.0, 9.0)
+def test_no_package_is_loaded_for_a_metric_that_a_log_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither by the metric's name nor by that of a metric among its parameters."""
+    asked: list[str] = []
+    monkeypatch.setattr("inspect_ai.util.registry_create", lambda _, name, **__: asked.append(name))
+    inner = {"type": "metric", "name": "some_package/rms", "params": {}}
 
     assert metric_of(_of("some_package/rms", 1.0)) is None
-    assert metric_of(_of("rms", 1.0, inner={"type": "metric", "name": "some_package/rms"})) is None
+    assert metric_of(_of("grouped", 1.0, metric=inner)) is None
+    assert metric_of(_of("grouped", 1.0, metric=[inner])) is None
+    assert asked == []
+
+
+def test_why_a_metric_is_not_recomputed() -> None:
+    """It is not registered here, or the samples contradict its value."""
+    x = np.arange(1.0, 9.0)
+
     assert metric_of(_of("no_such_metric", 1.0)) is None
     why = left_out(_of("rms", 1.0), _given(x), range(8))
     assert isinstance(why, str)
