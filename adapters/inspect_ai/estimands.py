@@ -408,8 +408,6 @@ def metric_of(estimand: Estimand) -> Callable[[list[SampleScore]], float] | None
 
     It is Inspect's own, or one that the caller has registered. Nothing is imported for a log.
     """
-    from inspect_ai.util import registry_create
-
     logged = estimand.result.metrics.get(next(iter(estimand.keys), "")) if estimand.result else None
     if logged is None or estimand.kind != "other":
         return None
@@ -418,6 +416,9 @@ def metric_of(estimand: Estimand) -> Callable[[list[SampleScore]], float] | None
     plain = all(isinstance(x, (str, int, float, type(None))) for x in logged.params.values())
     if "/" in name or not plain or logged.group == "frequency":
         return None
+    import inspect_ai.scorer  # noqa: F401  # pyright: ignore[reportUnusedImport] - Inspect's own are registered by it
+    from inspect_ai.util import registry_create
+
     try:
         function: Any = registry_create("metric", name, **logged.params)
     except Exception:  # noqa: BLE001 - whatever a metric raises, it cannot be recomputed
