@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -20,6 +20,7 @@ from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, EvalScore
+    from inspect_ai.scorer import SampleScore
 
     from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
 
@@ -51,6 +52,12 @@ SPREAD = frozenset(
     }
 )  # fmt: skip
 """Metrics that are no scores but say how scores vary, or how certain their mean is: no rows."""
+
+MOST_UNITS = 200
+"""Units that are left out in turn: of more items or clusters, blocks of them are left out."""
+
+_LEAPS = ("median", "quantile", "percentile", "mode", "min", "max")
+"""Metrics that leap from one sample to the next, whose error the jackknife does not estimate."""
 
 UNIT = ("pass_at", "pass_k", "at_least")
 """Reducers whose values lie in [0, 1], whatever the scores."""
@@ -201,8 +208,12 @@ def estimands_of(log: EvalLog, scorer: Scorer) -> list[Estimand]:
     if not results:
         return [Estimand(scorer, next(iter(log.eval.config.epochs_reducer or ()), MEAN))]
     reduced = any(s.reducer for s in results)
-    found = [e for s in results for e in _in_result(s, scorer, mixed=reduced)]
-    headline, _ = _headline(log)
+    headline, main = _headline(log)
+    found = [
+        e
+        for s in results
+        for e in _in_result(s, scorer, mixed=reduced, main=main if s is headline else "")
+    ]
     return sorted(found, key=lambda e: (e.kind != "scores", e.result is not headline))
 
 
@@ -252,10 +263,24 @@ def _headline(log: EvalLog) -> tuple[EvalScore | None, str]:
     return score, next(iter(score.metrics), "") if score else ""
 
 
-def _in_result(result: EvalScore, scorer: Scorer, *, mixed: bool) -> Iterator[Estimand]:
-    """Yield the values in one result; ``mixed``: other results of the scorer name a reducer."""
+def _in_result(
+    result: EvalScore, scorer: Scorer, *, mixed: bool, main: str = ""
+) -> Iterator[Estimand]:
+    """Yield the values in one result.
+
+    Parameters
+    ----------
+    mixed
+        Whether other results of the scorer name a reducer.
+    main
+        The metric that is the headline, which is a value even if it says how scores vary.
+    """
     base = Estimand(scorer, result.reducer or MEAN, result=result)
-    metrics = {k: m for k, m in result.metrics.items() if _kind(m) not in SPREAD}
+    metrics = {
+        k: m
+        for k, m in result.metrics.items()
+        if _kind(m) not in SPREAD or (k == main and _kind(m) in ("std", "var"))
+    }
     whole = _mean_of(metrics)
     of_epochs = mixed and not result.reducer
     rest = {k: m for k, m in metrics.items() if k not in whole}
@@ -376,3 +401,85 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
         if values not in made:
             made[values] = combined(values)
     return [made[tuple(values)] for values in epochs]
+
+
+def metric_of(estimand: Estimand) -> Callable[[list[SampleScore]], float] | None:
+    """Return the function of a metric that is no mean; None if this process has none of the name.
+
+    It is Inspect's own, or one that the caller has registered. Nothing is imported for a log.
+    """
+    logged = estimand.result.metrics.get(next(iter(estimand.keys), "")) if estimand.result else None
+    if logged is None or estimand.kind != "other":
+        return None
+    name = logged.group or logged.name
+    # A name with a slash, also one inside of a parameter, would load the package that a log names.
+    plain = all(isinstance(x, (str, int, float, type(None))) for x in logged.params.values())
+    if "/" in name or not plain or logged.group == "frequency":
+        return None
+    import inspect_ai.scorer  # noqa: F401  # pyright: ignore[reportUnusedImport] - Inspect's own are registered by it
+    from inspect_ai.util import registry_create
+
+    try:
+        function: Any = registry_create("metric", name, **logged.params)
+    except Exception:  # noqa: BLE001 - whatever a metric raises, it cannot be recomputed
+        return None
+
+    def value(scores: list[SampleScore]) -> float:
+        try:
+            found = function(scores)
+        except AttributeError:
+            # Metrics of before `SampleScore` take the scores themselves.
+            found = function([s.score for s in scores])
+        return float(found[logged.name] if isinstance(found, Mapping) else found)  # pyright: ignore[reportUnknownArgumentType]
+
+    return value
+
+
+def left_out(
+    estimand: Estimand, scores: Sequence[SampleScore], units: Sequence[Any]
+) -> list[float] | str | None:
+    """Recompute a metric without each unit in turn; why it cannot be, None if it is not known here.
+
+    Parameters
+    ----------
+    scores
+        As Inspect gave them to the metric, in their order.
+    units
+        Item or cluster of each score.
+    """
+    metric, name = metric_of(estimand), printable_name(estimand.name)
+    if metric is None:
+        return None
+    numbers = {unit: i % MOST_UNITS for i, unit in enumerate(dict.fromkeys(units))}
+    where = [numbers[unit] for unit in units]
+    try:
+        if why := _unfit(estimand, metric, scores, in_blocks=len(numbers) > MOST_UNITS):
+            return f"{name} {why}"
+        without = [
+            metric([s for s, unit in zip(scores, where, strict=True) if unit != k])
+            for k in range(min(len(numbers), MOST_UNITS))
+        ]
+    except Exception as error:  # noqa: BLE001 - the metric may be anybody's
+        return f"{name} cannot be recomputed ({type(error).__name__})"
+    varies = len(set(without)) > 1 and all(map(math.isfinite, without))
+    return without if varies else f"{name} does not vary, or has no value, without some samples"
+
+
+def _unfit(
+    estimand: Estimand,
+    metric: Callable[[list[SampleScore]], float],
+    scores: Sequence[SampleScore],
+    *,
+    in_blocks: bool,
+) -> str:
+    """Return why the jackknife says nothing of a metric's error; an empty text if it does."""
+    value, logged = metric(list(scores)), estimand.logged.value
+    if not math.isfinite(value) or not _equal(value, logged):
+        return f"is {value:.6g} of the samples, and {logged:.6g} was logged"
+    if estimand.name.rpartition("_")[2] in _LEAPS:
+        return "leaps between samples, and the jackknife needs a smooth metric"
+    if not _equal(metric([*scores[::2], *scores[1::2]][::-1]), value):
+        return "depends on the order of the samples"
+    if in_blocks and _equal(metric([*scores, *scores]), 2 * value):
+        return "is a sum, and blocks of samples differ in size"
+    return ""

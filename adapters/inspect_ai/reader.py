@@ -26,9 +26,10 @@ from evalstats_plugin.adapters.inspect_ai.archive.opening import (
     opened,
     read_outputs,
 )
-from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, texts_of
+from evalstats_plugin.adapters.inspect_ai.archive.samples import SCORES, LoggedSample, texts_of
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     MEAN,
+    MOST_UNITS,
     STALE,
     UNIT,
     Estimand,
@@ -40,6 +41,8 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     headline_row,
     is_grade,
     is_unscored,
+    left_out,
+    metric_of,
     of_result,
     others_of,
     reduced,
@@ -311,7 +314,9 @@ def _of_estimand(
     whole, is_mean = estimand.kind == "scores", estimand.reducer == MEAN
     notes = (*(epochs["notes"] if whole else ()), *estimand.notes)
     if estimand.kind == "other":
-        return _of_header(base, estimand, *notes)
+        fields = _of_header(base, estimand, *notes)
+        usable = done and not table.any_invalidated
+        return fields | (_left_out(estimand, values, table, epochs["clusters"]) if usable else {})
     every = _scores(estimand, table, values)
     if every is None:
         why = f"no interval: the installed Inspect has no reducer {estimand.reducer!r}"
@@ -351,6 +356,49 @@ def _of_estimand(
         "unreduced": None if is_mean else Responses(**made),
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
+
+
+def _left_out(
+    estimand: Estimand, values: Sequence[Any], table: Table, clusters: NDArray[Any] | None
+) -> Fields:
+    """Return what a metric is without each item or cluster, and what notes say of it."""
+    if metric_of(estimand) is None:
+        return {}
+    from inspect_ai.scorer import SampleScore, Score
+
+    prefix = f"{SCORES}{estimand.scorer.name}."
+    units: list[Any] = (table.item_ids if clusters is None else clusters).tolist()
+
+    def given(row: int, value: Any, answer: str | None = None, metadata: str = "{}") -> SampleScore:
+        score = Score(value=value, answer=answer, metadata=json.loads(metadata))
+        return SampleScore(score=score, sample_id=str(table.item_ids[row]))
+
+    # Inspect gives a metric all epochs, or one score of each item.
+    rows = [table.rows.tolist()]
+    combined = reduced(estimand.reducer, table.by_item(values)) if table.n_epochs > 1 else None
+    try:
+        scores = [[
+            given(row, v, t.fields.get(f"{prefix}answer"), t.fields.get(f"{prefix}metadata", "{}"))
+            for row, v, t in zip(rows[0], values, table.samples, strict=True)
+        ]]  # fmt: skip
+        if combined is not None:
+            rows.append(list(range(len(combined))))
+            scores.append([given(row, v) for row, v in enumerate(combined)])
+    except (TypeError, ValueError):
+        return {}
+    n_items, found = 0, None
+    for places, each in zip(rows, scores, strict=True):
+        there = [k for k, x in enumerate(each) if not is_unscored(x.score.value)]
+        n_items = len({places[k] for k in there})
+        found = left_out(estimand, [each[k] for k in there], [units[places[k]] for k in there])
+        if isinstance(found, list):
+            break
+    if not isinstance(found, list):
+        return {"notes": (*estimand.notes[:-1], f"no interval: {found}")}
+    what = "item" if clusters is None else "cluster"
+    what = what if len(set(units)) <= MOST_UNITS else f"block of {what}s"
+    note = f"{estimand.name} of items like these, recomputed without each {what} of {len(found)}"
+    return {"left_out": np.array(found), "logged_n": n_items, "notes": (note,)}
 
 
 def _n_scored(scores: NDArray[np.float64]) -> int:
@@ -657,7 +705,13 @@ def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> frozenset[str]:
     """Return every metadata field that may name clusters or groups of items."""
-    groups = {e.field for s in scorers for e in estimands_of(log, s) if e.field}
+    estimands = [e for s in scorers for e in estimands_of(log, s)]
+    groups = {e.field for e in estimands if e.field} | {
+        f"{SCORES}{e.scorer.name}.{part}"
+        for e in estimands
+        if metric_of(e) is not None
+        for part in ("answer", "metadata")
+    }
     if asked is not None:
         return frozenset({asked, *groups})
     return frozenset({f for s in scorers if (f := cluster_field(log, s)) is not None} | groups)

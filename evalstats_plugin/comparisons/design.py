@@ -142,7 +142,7 @@ def comparable(
 
 def has_item_scores(cell: Cell) -> bool:
     """Whether a model has a mean of item scores, which a paired comparison needs."""
-    means = cell.kind not in (None, "ratio") and cell.composite is None
+    means = cell.kind not in (None, "ratio", "left-out") and cell.composite is None
     return means and len(cell.values) > 0
 
 

@@ -37,14 +37,14 @@ from typing import Any, Literal, TypeAlias
 
 from evalstats_plugin.errors import PluginError, SelectionError, no_such
 
-Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "corpus"]
+Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "corpus", "left-out"]
 """Kind of the scores of one model on one task."""
 
 Family = Literal[
     "binary", "bounded", "bounded-attained", "real", "resampling", "ratio",
     "clustered", "clustered-sized", "clustered-bounded", "clustered-real",
     "paired", "paired-mean", "unpaired", "unpaired-bounded", "unpaired-real",
-    "f1", "confusion", "auc", "sums",
+    "f1", "confusion", "auc", "sums", "left-out",
 ]  # fmt: skip
 
 Question = Literal["interval", "comparison"]
@@ -71,7 +71,7 @@ _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
         "unpaired-bounded": ("binary", "bounded"),
         "unpaired-real": ("binary", "bounded", "real"),
         "f1": ("f1",), "confusion": ("f1", "confusion"), "auc": ("auc",),
-        "sums": ("f1", "confusion", "corpus"),
+        "sums": ("f1", "confusion", "corpus"), "left-out": ("left-out",),
     }
 )  # fmt: skip
 """Kinds of scores that each family accepts."""

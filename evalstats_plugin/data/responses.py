@@ -144,6 +144,9 @@ class Responses(Measured):
     """Shape (M, 2), objects: expected and given answer of each item, where `aggregation` needs
     them: labels (f1), texts (bleu), a label and its probability (roc_auc). None where missing.
     `scores` then have shape (M, 0)."""
+    left_out: FloatArray | None = None
+    """Shape (U,): the metric's value without each unit (item, cluster, block of them) in turn,
+    where it is no mean of item scores and was recomputed. `scores` are then empty."""
     clusters: NDArray[Any] | None = None
     """Shape (M,): cluster of each item; items of a cluster are dependent."""
     item_hashes: NDArray[Any] | None = None

@@ -34,6 +34,9 @@ Missing = Literal["drop", "bounds", "zero"]
 SAME = 1e-9
 """Scores this close to a bound, as a share of the range, are at it: means of epochs are rounded."""
 
+HEAVY = 9.0
+"""Kurtosis of leave-one-out values above which the jackknife's interval is perhaps too short."""
+
 UNIT = (0.0, 1.0)
 
 MetricKey: TypeAlias = tuple[str, tuple[float, float]]
@@ -87,7 +90,7 @@ class Cell:
         """The score, by the metric's own aggregation or as predicted; NaN where there is none."""
         if self.composite is not None:
             return self.composite.estimate
-        if self.kind is None:
+        if self.kind in (None, "left-out"):
             r = self.responses
             known = r.logged if r.predicted is None else r.predicted.estimate
             return math.nan if known is None else known
@@ -105,8 +108,12 @@ class Cell:
     def std_error(self) -> float | None:
         """s/√n of a mean, or the clustered standard error (CR1) where items come in clusters.
 
+        Of values without each unit it is the jackknife's.
+
         None where the scores do not vary, for one item, and for metrics that are not means.
         """
+        if self.kind == "left-out":
+            return math.sqrt((len(self.values) - 1) * float(self.values.var())) or None
         if self.kind not in ("binary", "bounded", "real") or self.n < 2:
             return None
         if self.clusters is not None:
@@ -129,6 +136,8 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         return _of_adaptive(responses)
     if responses.pairs is not None:
         return _of_pairs(responses)
+    if responses.left_out is not None:
+        return _of_left_out(responses, responses.left_out)
     if not len(responses.item_ids):
         return _of_logged_counts(responses)
     if responses.aggregation not in ("mean", *RATIOS):
@@ -221,6 +230,16 @@ def _of_logged_counts(r: Responses) -> Cell:
     return replace(
         nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*known, note)
     )
+
+
+def _of_left_out(responses: Responses, without: FloatArray) -> Cell:
+    """Return the cell of a metric that was recomputed without each unit."""
+    from evalstats_plugin.stats.metric_intervals import kurtosis
+
+    note = "a few items carry much of the error: the interval is perhaps too short"
+    notes = (*responses.notes, *([note] if kurtosis(without) > HEAVY else []))
+    n = responses.logged_n or len(without)
+    return Cell(responses=responses, kind="left-out", values=without, n=n, notes=notes)
 
 
 def _of_adaptive(responses: Responses) -> Cell:

@@ -505,7 +505,7 @@ class _Solver:
         return solved
 
     def _choose(self, cell: Cell, kind: Kind) -> Method:
-        if cell.composite is not None and kind != "binary":
+        if kind == "left-out" or (cell.composite is not None and kind != "binary"):
             of_clusters = cell.clusters is not None and kind in CLUSTERED_COMPOSITE_DEFAULTS
             defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
             return choose(kind, self.method, self.table, defaults)
@@ -600,7 +600,9 @@ def _of_composites(
             tables = np.stack([found[i].table for i in where])
             low[where], high[where] = function(tables, metric=metric, **sampling)
         return low, high
-    if method.family == "auc":
+    if method.family == "left-out":
+        parts = [function(np.asarray(c.estimate), c.values) for c in batch]
+    elif method.family == "auc":
         parts = [function(*c.ranked) for c in found if c.ranked]
     else:
         more = sampling if method.name == "sums-percentile" else {}

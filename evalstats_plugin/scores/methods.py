@@ -27,13 +27,14 @@ CLUSTER_FAMILIES = (
 )  # fmt: skip
 """Families of methods that allow for clusters."""
 
-COMPOSITE_FAMILIES = ("f1", "confusion", "auc", "sums")
+COMPOSITE_FAMILIES = ("f1", "confusion", "auc", "sums", "left-out")
 """Families of methods for metrics that are not means.
 
 ``f1`` is ``f(true_positives, n, *, confidence_level)``, arrays of one length; ``confusion``
 ``f(tables, *, metric, confidence_level, rng, n_resamples)``, tables (cells, K, K); ``auc``
 ``f(positive, scores, *, confidence_level)``; ``sums`` ``f(statistics, value, *,
-confidence_level)``, statistics (units, S).
+confidence_level)``, statistics (units, S); ``left-out`` ``f(estimate, without, *,
+confidence_level)``, values without each unit (units,).
 """
 
 
@@ -225,6 +226,12 @@ COMPOSITES: tuple[Method, ...] = (
         "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
         "percentile bootstrap of the same", "Efron 1979; Koehn 2004",
     ),
+    Method(
+        "jackknife", "left-out", _METRICS + "jackknife_limits",
+        "t interval with the jackknife's standard error, of a metric that its harness recomputes "
+        "without each item, cluster or block in turn",
+        "Efron, Tibshirani 1993",
+    ),
 )  # fmt: skip
 """For metrics that are not means of item scores, such as F1, AUC and BLEU."""
 
@@ -244,6 +251,7 @@ COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
             "sums-jackknife-t",
             "it needs no random numbers and covers no less than the bootstrap of documents",
         ),
+        "left-out": ("jackknife", "it asks for no formula, only for the metric of fewer items"),
     }
 )
 """The same as `DEFAULTS`, for metrics that are not means."""

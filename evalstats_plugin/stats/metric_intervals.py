@@ -1,7 +1,7 @@
 """Intervals and tests for the metrics of `metrics`: F1, MCC, AUC, BLEU and other non-means.
 
-* any function of sums over units: `percentile_bootstrap`, `jackknife_t`; for two models on the
-  same units `jackknife_difference`, `resampled`, `posterior_differences`
+* any function of sums over units: `percentile_bootstrap`, `jackknife_t`, `kurtosis`; for two
+  models on the same units `jackknife_difference`, `resampled`, `posterior_differences`
 * confusion tables: `wilson_f1`, `dirichlet_f1`, `dirichlet_interval`, `prior_of_pairs`
 * area under the ROC curve: `auc_newcombe`
 
@@ -113,6 +113,12 @@ def jackknife_limits(
     error = np.sqrt((n - 1) * without.var(axis=-1))
     half = t_quantile(np.asarray(n - 1.0), confidence_level=confidence_level) * error
     return _where_wide(estimate - half, estimate + half)
+
+
+def kurtosis(without: FloatArray) -> FloatArray:
+    """Kurtosis (3 of a normal distribution) of the leave-one-out values, of shape (..., U)."""
+    centred = without - without.mean(axis=-1, keepdims=True)
+    return (centred**4).mean(axis=-1) / (centred**2).mean(axis=-1) ** 2
 
 
 def jackknife_difference(

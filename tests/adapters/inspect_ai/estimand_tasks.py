@@ -12,6 +12,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import (
     Metric,
+    SampleScore,
     Score,
     accuracy,
     aggregate,
@@ -78,11 +79,49 @@ def longest_run() -> Metric:
     return lambda scores: 3.0 if scores else 0.0
 
 
+def _values(scores: list[SampleScore]) -> list[float]:
+    return [float(s.score.value) for s in scores]  # pyright: ignore[reportArgumentType]
+
+
+@metric
+def rms() -> Metric:
+    def root_mean_square(scores: list[SampleScore]) -> float:
+        return math.sqrt(sum(x * x for x in _values(scores)) / max(len(scores), 1))
+
+    return root_mean_square
+
+
+@metric
+def share_of_words() -> Metric:
+    def right_words(scores: list[SampleScore]) -> float:
+        words = [(s.score.metadata or {})["words"] for s in scores] or [1]
+        return sum(map(math.prod, zip(words, _values(scores), strict=False))) / sum(words)
+
+    return right_words
+
+
+@metric
+def median() -> Metric:
+    def middle(scores: list[SampleScore]) -> float:
+        return sorted(_values(scores) or [0.0])[len(scores) // 2]
+
+    return middle
+
+
+@metric
+def last() -> Metric:
+    def of_the_last(scores: list[SampleScore]) -> float:
+        return (_values(scores) or [0.0])[-1]
+
+    return of_the_last
+
+
 def _scorer(kind: str, metrics: Any):
     @scorer(metrics=metrics, name=kind)
     def graded():
         async def score(state, target):  # noqa: ARG001 - Inspect's signature
-            return Score(value=_value(kind, int(state.sample_id), state.epoch))
+            item = int(state.sample_id)
+            return Score(value=_value(kind, item, state.epoch), metadata={"words": 1 + item % 4})
 
         return score
 
@@ -126,6 +165,13 @@ def tasks() -> list[Task]:
         _task("others", {"grades": [frequency(normalize=False), longest_run()],
                          "keys": [aggregate("right", accuracy()), {"style": [mean()]}]}),
         _task("headline", {"binary": [longest_run(), accuracy(), stderr()]}),
+        _task("rms", {"partial": [rms(), mean()]}),
+        _task("rms_of_clusters", {"partial": [rms(), mean(), stderr(cluster="page")]}),
+        _task("rms_of_epochs", {"partial": [rms(), mean()]}, Epochs(3, "mean")),
+        _task("rms_of_samples", {"partial": [rms(), mean()]}, Epochs(3, [])),
+        _task("words", {"partial": [share_of_words(), mean()]}),
+        _task("std", {"partial": [std(), mean()]}),
+        _task("leaps", {"partial": [median(), last(), mean()]}),
         _task("no_reducer", {"missing": plain}, Epochs(3, [])),
         _task("errors", some, Epochs(3, ["mean", "max"]), **lenient),
         _task("scored_errors", some, Epochs(3, ["mean", "pass_at_2"]), score_on_error=True,

@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import estimand_tasks
+import numpy as np
 import pytest
-from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
+from inspect_ai.log import EvalLog, EvalMetric, EvalScore, list_eval_logs, read_eval_log
+from inspect_ai.scorer import SampleScore, Score
+from scipy import stats
 
 from evalstats_plugin import compare, gate
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     SPREAD,
     Estimand,
+    Logged,
+    Scorer,
     estimands_of,
     headline_row,
+    left_out,
+    metric_of,
     of_result,
     reduced,
 )
@@ -127,9 +134,11 @@ def test_reasons_are_few(generated: dict[str, Path]) -> None:
     assert set(without) == {
         *(f"others grades/{name}" for name in ("C", "I", "P", "N", "longest_run")),
         "headline binary/longest_run", "others keys/aggregate", "four partial/majority",
-        "four keys:style/majority",
+        "four keys:style/majority", "leaps partial/median", "leaps partial/last",
     }  # fmt: skip
-    assert without["others grades/longest_run"].endswith("longest_run is no mean of item scores")
+    assert without["others grades/longest_run"].startswith("no interval: longest_run does not vary")
+    assert "leaps between samples" in without["leaps partial/median"]
+    assert "depends on the order" in without["leaps partial/last"]
 
 
 def test_the_logged_reducer_is_what_is_read_and_compared(generated: dict[str, Path]) -> None:
@@ -215,3 +224,95 @@ def test_a_headline_that_is_no_mean_never_borrows_the_bounds_of_another(
     decided = gate(both, baseline="old")
     assert decided.decision == "inconclusive"
     assert any("binary/longest_run" in note for note in compare(both).notes)
+
+
+def _rms(x: Any) -> float:
+    return float(np.sqrt(np.mean(x * x)))
+
+
+@pytest.mark.parametrize(
+    ("task", "of"),
+    [("rms", "item"), ("rms_of_clusters", "cluster"), ("rms_of_epochs", "item"),
+     ("rms_of_samples", "item")],
+)  # fmt: skip
+def test_a_headline_that_is_no_mean_has_the_jackknifes_interval(
+    generated: dict[str, Path], task: str, of: str
+) -> None:
+    """By the formulas of Efron and Tibshirani (1993), from the scores; a cluster is left whole."""
+    row = _rows(generated[task])["partial/rms"]
+    [mean_of_scores] = [r for r in _read(generated[task]) if r.metric == "partial"]
+    x = mean_of_scores.scores
+    x = mean_of_scores.item_means[:, None] if task == "rms_of_epochs" else x
+    units = np.arange(len(x)) if of == "item" else np.asarray(mean_of_scores.clusters)
+    names = np.unique(units)
+    n = len(names)
+    pseudo = np.array([n * _rms(x) - (n - 1) * _rms(x[units != name]) for name in names])
+    half = stats.t.ppf(0.975, n - 1) * pseudo.std(ddof=1) / math.sqrt(n)
+
+    assert (row.n_items, row.method) == (estimand_tasks.N_ITEMS, "jackknife")
+    assert row.estimate == row.logged == pytest.approx(_rms(x), rel=1e-12)
+    assert (row.low, row.high) == pytest.approx((_rms(x) - half, _rms(x) + half), rel=1e-9)
+    assert row.notes == (f"rms of items like these, recomputed without each {of} of {n}",)
+
+
+def test_a_metric_that_reads_more_than_values_is_recomputed(generated: dict[str, Path]) -> None:
+    """Score metadata lie in the samples, not in their summaries; `std` can be the headline."""
+    words, std = _rows(generated["words"]), _rows(generated["std"])
+
+    assert words["partial/share_of_words"].method == "jackknife"
+    assert std["partial/std"].method == "jackknife"
+    assert headline_row(_header(generated["std"])) == "partial/std"
+
+
+def test_no_comparison_is_of_a_headline_that_is_no_mean(generated: dict[str, Path]) -> None:
+    """It has an interval, and still no scores of items that could be paired."""
+    both = [r.renamed(model) for model in ("old", "new") for r in _read(generated["rms"])]
+
+    assert gate(both, baseline="old").decision == "inconclusive"
+    assert any("partial/rms" in note for note in compare(both).notes)
+
+
+def _of(name: str, value: float, **params: Any) -> Estimand:
+    logged = EvalMetric(name=name, value=value, params=params)
+    result = EvalScore(name="s", scorer="s", metrics={name: logged})
+    return Estimand(Scorer("s"), kind="other", name=name, logged=Logged(value), result=result,
+                    keys=(name,))  # fmt: skip
+
+
+def _given(values: Any) -> list[SampleScore]:
+    return [SampleScore(score=Score(value=float(v))) for v in values]
+
+
+def test_many_samples_are_left_out_in_blocks() -> None:
+    """The standard error of 1,000 samples in 200 blocks is that of one at a time, within 10 %."""
+    x = np.random.default_rng(36).gamma(2, size=1000)
+    found = left_out(_of("rms", _rms(x)), _given(x), range(1000))
+    assert isinstance(found, list)
+    each = np.sqrt((np.sum(x * x) - x * x) / 999)
+
+    assert len(found) == 200
+    assert np.std(found) * 199**0.5 == pytest.approx(np.std(each) * 999**0.5, rel=0.1)
+
+
+def test_no_package_is_loaded_for_a_metric_that_a_log_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither by the metric's name nor by that of a metric among its parameters."""
+    asked: list[str] = []
+    monkeypatch.setattr("inspect_ai.util.registry_create", lambda _, name, **__: asked.append(name))
+    inner = {"type": "metric", "name": "some_package/rms", "params": {}}
+
+    assert metric_of(_of("some_package/rms", 1.0)) is None
+    assert metric_of(_of("grouped", 1.0, metric=inner)) is None
+    assert metric_of(_of("grouped", 1.0, metric=[inner])) is None
+    assert asked == []
+
+
+def test_why_a_metric_is_not_recomputed() -> None:
+    """It is not registered here, or the samples contradict its value."""
+    x = np.arange(1.0, 9.0)
+
+    assert metric_of(_of("no_such_metric", 1.0)) is None
+    why = left_out(_of("rms", 1.0), _given(x), range(8))
+    assert isinstance(why, str)
+    assert "of the samples, and 1 was logged" in why
