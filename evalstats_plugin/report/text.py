@@ -67,9 +67,9 @@ def print_all(
         console.print(Text(text, style="dim"))
 
 
-def _hanging(lines: Sequence[str]) -> Table:
+def _hanging(lines: Sequence[str]) -> RichTable:
     """Lay out notes with a hanging indent under their numbers."""
-    grid = Table.grid(padding=(0, 1))
+    grid = RichTable.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     # Paths have no spaces to break at and must not be cut.
     grid.add_column(overflow="fold")
