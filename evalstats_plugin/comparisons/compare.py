@@ -96,6 +96,9 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         )
     tables, notes = compare_composite(composite, request) if composite else ([], [])
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
+    if bare := [f"{r.model} on {r.task}" for r in together if _has_error_only(r)]:
+        why = "without scores of items (design unpaired takes them)"
+        notes.append(f"not compared item by item, {why}: {few(bare)}")
     of_items = {(r.task, r.metric) for r in apart if len(r.item_ids)}
     tables += [
         with_notes(table, NO_ITEM_IN_COMMON)

@@ -188,6 +188,21 @@ def test_comparisons_are_unpaired_and_say_so(tmp_path: Path) -> None:
     assert (means.low, means.high) == pytest.approx((0.1 - 0.0979982, 0.1 + 0.0979982), abs=1e-6)
 
 
+def test_a_value_beside_models_with_items_is_named(tmp_path: Path) -> None:
+    """It cannot be paired with them: the design for independent samples takes it."""
+    items = tmp_path / "items.csv"
+    items.write_text(
+        "model,task,item,acc\n" + "".join(f"{m},t,{i},{i % 2}\n" for m in "ab" for i in range(9))
+    )
+    value = tmp_path / "value.csv"
+    value.write_text("model,task,acc,n\nc,t,0.7,10\n")
+    found = compare(read(items, value))
+
+    assert len(found) == 1
+    assert any("design unpaired takes them): c on t" in note for note in found.notes)
+    assert len(compare(read(items, value), design="unpaired")) == 3
+
+
 @pytest.mark.parametrize(
     ("name", "text", "error", "message"),
     [
