@@ -1,4 +1,4 @@
-"""lm-eval (lm-evaluation-harness): read, annotate and rescore its logs, versions 0.4.0 to 0.5.
+"""lm-eval (lm-evaluation-harness): read, annotate and rescore logs, 0.4.0 to 0.5; values of 0.3.
 
 ========== ==================================================================================
 layout     which files belong to a run, and the shape of a results file

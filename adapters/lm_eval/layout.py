@@ -101,13 +101,13 @@ def load_results(log: LogFile) -> dict[str, Any] | None:
     return None if data is None else without_block(data)
 
 
-def load_annotated(log: LogFile) -> dict[str, Any] | None:
+def load_annotated(log: LogFile, *, old: bool = False) -> dict[str, Any] | None:
     """Parse a results file, with our block where it has one; None if it is not lm-eval's.
 
     Raises
     ------
     LogError
-        The file is damaged, not as lm-eval writes it, or of lm-eval 0.3 or older.
+        The file is damaged, not as lm-eval writes it, or, unless `old`, of lm-eval 0.3 or older.
     """
     if not looks_like_results(log):
         return None
@@ -117,12 +117,12 @@ def load_annotated(log: LogFile) -> dict[str, Any] | None:
     data = parse_json(content, path)
     if not is_results(data):
         return None
-    if "configs" not in data:
+    if "configs" not in data and not old:
         raise LogError(
             f"{path} was written by lm-eval 0.3 or older, which logs neither items nor filters; "
             "run again with lm-eval 0.4.2 or later and --log_samples"
         )
-    check_shape(data, path)
+    check_shape({"configs": {}, **data}, path)
     return data
 
 

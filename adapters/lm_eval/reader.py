@@ -38,6 +38,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
 )
 from evalstats_plugin.adaptive.records import RECORD, with_prediction
 from evalstats_plugin.data.measure import Measure, Scale
+from evalstats_plugin.data.published import Printed, published
 from evalstats_plugin.data.responses import (
     Group,
     Provenance,
@@ -61,11 +62,37 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
     if layout.is_samples(log):
         return _read_one_samples_file(log.path, selection)
-    data = layout.load_annotated(log)
+    data = layout.load_annotated(log, old=True)
     if data is None:
         return None
+    if "configs" not in data:
+        return _read_old(data, log.path, selection)
     clean = layout.without_block(data)
     return read_results(clean, log.path, selection, is_annotated=layout.KEY in data)
+
+
+def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
+    """Read results of lm-eval 0.3 or older: values and standard errors, in full, of no items."""
+    model, settings = model_identity(data)
+    source = Source(path=path, harness="lm_eval", version="0.3 or older")
+    found: list[Responses] = []
+    for task, values in layout.section(data, "results").items():
+        for metric, value in values.items():
+            number = as_number(value)
+            wanted = selection.wants_task(task) and selection.wants_metric(metric, task)
+            if number is None or not wanted or metric.endswith("_stderr"):
+                continue
+            error = as_number(values.get(f"{metric}_stderr"))
+            read = published(
+                model,
+                Measure(task=task, metric=metric),
+                source,
+                value=Printed.of(number, repr(number)),
+                std_error=None if error is None else Printed.of(error, repr(error)),
+                in_full=True,
+            )
+            found.append(replace(read, settings=settings))
+    return found
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:

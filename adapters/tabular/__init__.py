@@ -2,6 +2,7 @@
 
 =========== ======================================================================
 recognition which files are tables, and which column holds which part of a score
+published   published numbers: Markdown, leaderboards, cells such as ``0.61 ± 0.01``
 rows        rows of one model, task and metric → `Responses`
 reader      tables, matrices of models and items, and response stores
 writer      responses as tables

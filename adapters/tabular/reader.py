@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.adapters.tabular.published import markdown_table, published_table
 from evalstats_plugin.adapters.tabular.recognition import (
     COLUMNS,
     LINES,
@@ -36,6 +37,7 @@ from evalstats_plugin.adapters.tabular.recognition import (
     is_flat,
     is_of_scores,
     is_of_subjects,
+    is_of_summaries,
     layout_of,
     metadata_in,
     names_of_heading,
@@ -99,6 +101,7 @@ _MATRIX = b"evalstats"
 """Key in the metadata of a saved `ResponseMatrix`."""
 
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
+_MARKDOWN = (".md", ".markdown")
 _PACKED = (".zip", ".zst", ".rar", ".7z")
 _UNPACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """What reads a table that is packed, by its ending."""
@@ -158,6 +161,11 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if selection.wide:
         return read_wide(table, log, selection)
     whole = METADATA in metadata
+    if not whole:
+        named = [name for part, name in selection.columns if part == "score"]
+        is_of_items = any(part == "item" for part, _ in selection.columns)
+        if not is_of_items and len(named) == bool(selection.columns):
+            table = published_table(table, *named)
     responses = list(_responses(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(responses, metadata[METADATA], path, selection)
@@ -226,6 +234,8 @@ def open_table(  # noqa: PLR0911 - one for each form
     by_name = announced or ending in (*TEXTS, PARQUET)
     if head.startswith(MAGIC):
         return parquet_table(log.read_bytes(), str(path))
+    if ending in _MARKDOWN:
+        return markdown_table(read(), str(path))
     if not head.strip():
         if not by_name and ending not in LINES:
             return None
@@ -291,7 +301,11 @@ def _are_scores(head: bytes, *, announced: bool, by_name: bool) -> bool:
     """Whether JSONL is a table of scores."""
     record = first_record(head)
     return announced or (
-        bool(record) and (is_of_scores(list(record)) or (by_name and is_flat(record)))
+        bool(record)
+        and (
+            is_of_scores(list(record))
+            or (is_flat(record) and (by_name or is_of_summaries(list(record))))
+        )
     )
 
 
@@ -334,13 +348,12 @@ def _responses(
                 for g, _ in wanted
             )
         elif wanted:
-            scores, about_scores = scores_of(
-                loaded[name], name, table.where, selection.missing_codes
-            )
+            column = loaded[name]
+            scores, about_scores = scores_of(column, name, table.where, selection.missing_codes)
             noted = replace(rows, notes=(*notes, *about_scores))
             for g, mine in wanted:
                 if is_summary:
-                    yield summed_up(g, source, noted, mine, scores)
+                    yield summed_up(g, source, noted, mine, scores, column)
                 else:
                     yield fill(g, source, noted, mine, ids=ids, scores=scores)
 

@@ -58,11 +58,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 OF_SUMMARIES: Mapping[str, tuple[str, ...]] = {
     "n": ("n", "n_items", "n_samples", "num_samples", "count", "total"),
-    "std_error": ("std_error", "stderr", "standard_error", "se"),
-}
+    "std_error": (
+        "std_error", "stderr", "standard_error", "se", "acc_stderr", "accuracy_stderr",
+        "exact_match_stderr", "score_stderr",
+    ),
+    "k": ("k", "n_correct", "num_correct", "n_right", "successes", "n_passed"),
+}  # fmt: skip
 """The same of tables without items, with a row for each value of a model on a task."""
 
-OF_NO_METRIC = frozenset({"score", "value", "result", "mean"})
+OF_NO_METRIC = frozenset({"score", "value", "result", "mean", *OF_SUMMARIES["k"]})
 """Names of a column of scores that do not name a metric."""
 
 BY_ORDER = "order"
@@ -144,6 +148,13 @@ def is_of_scores(names: Sequence[str]) -> bool:
     return all(find(names, COLUMNS[part], set()) for part in ("item", "score"))
 
 
+def is_of_summaries(names: Sequence[str]) -> bool:
+    """Whether columns have known names of values without items, and of how sure these are."""
+    known = [part for part, of in OF_SUMMARIES.items() if find(names, of, set())]
+    shares = any(name.endswith("_stderr") for name in names) or {"n", "k"} <= set(known)
+    return shares or bool(known and find(names, COLUMNS["score"], set()))
+
+
 def _is_surely_of_scores(file: LogFile) -> bool:
     """Whether columns are of scores, with at least one name that is not generic, as id or value."""
     if file.head.startswith(MAGIC):
@@ -209,6 +220,8 @@ def layout_of(
             scores = (column,)
         elif column is not None:
             columns[part] = column
+    if not scores and columns.keys() >= {"n", "k"}:
+        scores = (columns["k"],)
     _check_enough(columns, scores, names, where)
     return Layout(columns, scores, by_order, _not_read(names, columns, scores))
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
 from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.published import Printed, is_share, published
 from evalstats_plugin.data.responses import (
     NO_COLUMN,
     Responses,
@@ -34,6 +35,9 @@ from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.stats.arrays import IntArray
 
 Floats = NDArray[np.float64]
+_MOST = 1e12
+"""Items beyond which a number of them is a mistake."""
+
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -99,14 +103,14 @@ def fill(
 
 
 def summed_up(
-    group: Group, source: Source, table: Rows, rows: IntArray, scores: Floats
+    group: Group, source: Source, table: Rows, rows: IntArray, scores: Floats, texts: Column
 ) -> Responses:
     """Return the value of a model on a task where that is all that the table has.
 
     Raises
     ------
     DesignError
-        Two rows are of one model, task and metric, or a number of items is none.
+        Two rows are of one model, task and metric, or a number of items or right answers is none.
     """
     if len(rows) > 1:
         raise DesignError(
@@ -114,33 +118,50 @@ def summed_up(
             f"and metric {group.metric!r}. Keep one of them, or name the column of items "
             "(--columns item=COLUMN)."
         )
-    value = float(scores[rows[0]])
-    n, std_error = (_number_of(part, table, rows) for part in ("n", "std_error"))
-    if n is not None and (n < 1 or not n.is_integer()):
-        expected = "a whole number of items"
-        raise DesignError(f"{table.where}: n is {n:g} in {at_rows(rows)}. Write {expected}.")
-    notes = ["no interval: a value without its items"]
-    if n is not None and std_error is None and n > 1 and 0 <= value <= 1:
-        k = round(value * n)
-        if abs(k - value * n) <= 1e-6 * n:
-            std_error = math.sqrt(value * (1 - value) / (n - 1))
-            notes.append(f"taken for {k} of {n:.0f} answers right, and none in part")
-    return Responses(
-        model=group.model,
-        measure=Measure(task=group.task, metric=group.metric),
-        source=source,
-        logged=None if math.isnan(value) else value,
-        logged_std_error=std_error,
-        logged_n=None if n is None else int(n),
-        notes=(*table.notes, *notes),
-    )
+    row, notes = rows[0], table.notes
+    n, error, k = (_number_of(part, table, row) for part in ("n", "std_error", "k"))
+    for part, number, least in (("n", n, 1), ("k", k, 0)):
+        if number is not None and not (
+            least <= number.value <= _MOST and number.value.is_integer()
+        ):
+            expected = f"a whole number of {'items' if part == 'n' else 'right answers'}"
+            at = at_rows(rows)
+            raise DesignError(
+                f"{table.where}: {part} is {number.value:g} in {at}. Write {expected}."
+            )
+    if error is not None and not 0 <= error.value < math.inf:
+        wrong = f"the standard error is {error.value:g} in {at_rows(rows)}"
+        raise DesignError(f"{table.where}: {wrong}. Write 0 or more, or nothing.")
+    text = (*texts.values, "")[int(texts.codes[row])]
+    value = None if not math.isfinite(scores[row]) else Printed.of(
+        float(scores[row]), text, 0.01 if text.endswith("%") else 1.0
+    )  # fmt: skip
+    if text.endswith("%"):
+        error = error and error.per_cent
+    if k is not None and n is not None:
+        if k.value > n.value:
+            raise DesignError(
+                f"{table.where}: {k.value:g} of {n.value:g} answers are right in {at_rows(rows)}. "
+                "Write the right answers as k and all items as n."
+            )
+        value = Printed(k.value / n.value, 1e-9)
+    elif value is not None and is_share(group.metric) and 1 < value.value <= 100:
+        notes = (*notes, f"{group.metric}: {text} is read as {text} %")
+        value, error = value.per_cent, error and error.per_cent
+    return published(
+        group.model, Measure(task=group.task, metric=group.metric), source,
+        value=value, std_error=error, n=None if n is None else int(n.value), notes=notes,
+    )  # fmt: skip
 
 
-def _number_of(part: str, table: Rows, rows: IntArray) -> float | None:
+def _number_of(part: str, table: Rows, row: int) -> Printed | None:
     column = table.parts.get(part)
-    if column is None or column.empty[rows[0]]:
+    text = "" if column is None else (*column.values, "")[int(column.codes[row])]
+    if column is None or text in ("", "-", "N/A"):
         return None
-    return float(column.numbers(part, table.where, "a number")[rows[0]])
+    bare = Column.of([text.removesuffix("%")])
+    (number,) = bare.numbers(part, f"{table.where}, row {row + 1}", "a number")
+    return Printed.of(float(number), text)
 
 
 def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:

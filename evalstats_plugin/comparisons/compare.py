@@ -87,7 +87,8 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         No two models share an item of any task.
     """
     together, apart, composite = _parts(responses)
-    if apart and not together and not composite:
+    published = any(map(_has_error_only, apart))
+    if apart and not together and not composite and not published:
         raise DesignError(
             "no two models share an item of any task, and this design compares item by item: check "
             "that equal questions have equal ids, or take design unpaired, which treats items as "
@@ -95,7 +96,16 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         )
     tables, notes = compare_composite(composite, request) if composite else ([], [])
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
-    tables += [with_notes(table, NO_ITEM_IN_COMMON) for table in found]
+    if bare := [f"{r.model} on {r.task}" for r in together if _has_error_only(r)]:
+        why = "without scores of items (design unpaired takes them)"
+        notes.append(f"not compared item by item, {why}: {few(bare)}")
+    of_items = {(r.task, r.metric) for r in apart if len(r.item_ids)}
+    tables += [
+        with_notes(table, NO_ITEM_IN_COMMON)
+        if (table.pairing.task, table.pairing.metric) in of_items
+        else table
+        for table in found
+    ]
     notes += left_out
     if together or not tables:
         found, left_out = _as_far_as_possible(
@@ -402,15 +412,21 @@ def _parts(
 
 
 def _share_nothing(group: Sequence[Responses]) -> bool:
-    """Whether several models have items, and every item is one model's alone."""
+    """Whether several models have items or counts, and every item is one model's alone."""
     with_items = [r for r in group if len(r.item_ids)]
     if len({r.model for r in with_items}) < 2:
-        return False
+        return any(_has_error_only(r) for r in group) and len({r.model for r in group}) > 1
     if np.array_equal(with_items[0].item_ids, with_items[-1].item_ids):
         # The usual case needs no look at all items.
         return False
     ids = np.concatenate([r.item_ids.astype(str) for r in with_items])
     return len(np.unique(ids)) == len(ids)
+
+
+def _has_error_only(r: Responses) -> bool:
+    """Whether there is a value with its number of items or its standard error, and no item."""
+    no_item = not len(r.item_ids) and r.predicted is None
+    return no_item and r.logged is not None and bool(r.logged_n or r.logged_std_error)
 
 
 def _as_far_as_possible(

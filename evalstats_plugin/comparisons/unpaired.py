@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 
 PREDICTED = "adaptive"
 """Method of comparisons of predicted scores."""
+
+PAIRING_LOST = (
+    "pairing is lost without scores of items: on the same items, scores that correlate by .5 would "
+    "give limits 29 % narrower, as twice the items would here"
+)
+"""Note on published values: the variance of a difference is 1 - r times that of apart samples."""
 
 FAMILIES = ("unpaired", "unpaired-bounded", "unpaired-real")
 """Families of methods for independent samples."""
@@ -104,12 +111,33 @@ def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Tab
     """
     refuse_best(request, responses)
     groups, left_out = comparable(responses, request.baseline, _is_usable)
-    return [_table(_samples(cells, request), request) for cells in groups], left_out
+    return [
+        _of_errors(cells, request)
+        if any(cell.published_error is not None for cell in cells)
+        else _table(_samples(cells, request), request)
+        for cells in groups
+    ], left_out
 
 
 def _is_usable(cell: Cell) -> bool:
     """Whether there is a mean with a known error; for 0/1 scores, counts are enough."""
-    return cell.kind in ("binary", "bounded", "real") and cell.n > 0
+    of_items = cell.kind in ("binary", "bounded", "real") and cell.n > 0
+    return of_items or cell.published_error is not None
+
+
+def _of_errors(cells: Sequence[Cell], request: Request) -> Table:
+    """Compare values by their standard errors, where one of them has nothing else."""
+    score, error = np.array([(c.estimate, c.std_error or math.nan) for c in cells]).T
+    firsts, seconds = pair_indices([c.responses.model for c in cells], request.baseline)
+    pairs = [
+        (i, j, score[j] - score[i], math.hypot(error[i], error[j]), min(cells[i].n, cells[j].n))
+        for i, j in zip(map(int, firsts), map(int, seconds), strict=True)
+    ]
+    bounds = joint([c.responses.measure for c in cells]).bounds
+    span = math.inf if bounds is None else bounds[1] - bounds[0]
+    group = [cell.responses for cell in cells]
+    notes = [(f"normal limits, from published standard errors; {PAIRING_LOST}",)] * len(pairs)
+    return _by_errors(group, pairs, request, name="normal", span=span, notes=notes)
 
 
 def _samples(cells: list[Cell], request: Request) -> _Samples:
@@ -180,6 +208,7 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
         for c in samples.cells
     ]
     notes: list[tuple[str, ...]] = []
+    is_bare = [not len(cell.responses.item_ids) for cell in samples.cells]
     for a, b, below, above in zip(
         samples.a.tolist(), samples.b.tolist(), low.tolist(), high.tolist(), strict=True
     ):
@@ -191,6 +220,8 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
                 if sums
                 else f"{samples.method.name} treats items in {of_each} clusters as independent"
             )
+        if is_bare[a] or is_bare[b]:
+            own.append(PAIRING_LOST)
         if np.isnan(below) or np.isnan(above):
             own.append("no interval: one item or cluster, or scores without any spread")
         elif np.isinf(above):
@@ -291,6 +322,22 @@ def _of_predictions(
     pairs: Sequence[tuple[int, int, float, float, int]],
     request: Request,
 ) -> Table:
+    notes = [
+        (f"of predicted scores on all {counted(int(n), 'item')} of the bank",) for *_, n in pairs
+    ]
+    return _by_errors(group, pairs, request, name=PREDICTED, span=1.0, notes=notes)
+
+
+def _by_errors(
+    group: Sequence[Responses],
+    pairs: Sequence[tuple[int, int, float, float, int]],
+    request: Request,
+    *,
+    name: str,
+    span: float,
+    notes: list[tuple[str, ...]],
+) -> Table:
+    """Compare models by differences and their standard errors, which are taken as normal."""
     from scipy import special
 
     from evalstats_plugin.stats.interval import Interval, normal_quantile
@@ -303,10 +350,9 @@ def _of_predictions(
 
     def interval(level: float) -> Interval:
         half = normal_quantile(level) * error
-        return Interval(np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0))
+        return Interval(np.maximum(difference - half, -span), np.minimum(difference + half, span))
 
     low, high = interval(request.confidence_level)
-    notes = [(f"of predicted scores on all {counted(int(n), 'item')} of the bank",) for n in size]
     return Table(
         pairing=Compared(
             measure=joint([r.measure for r in group]),
@@ -314,7 +360,7 @@ def _of_predictions(
             a=a,
             b=b,
         ),
-        found=Found(PREDICTED, low, high, p_values, special.ndtr(z), difference),
+        found=Found(name, low, high, p_values, special.ndtr(z), difference),
         judge=lambda: Each(p_values, interval),
         columns={"n_items": size.tolist(), "notes": notes},
     )

@@ -5,6 +5,7 @@
   scale scores are where nothing says so
 * `matrix`: models × items × epochs; `store`: the same on disk, larger than memory
 * `tables`: CSV, JSON and Parquet as columns; `importing`: large tables to stores
+* `published`: values without items, and the counts behind them
 * `results`: the base of all results; `methods`: what a statistical method is
 """
 

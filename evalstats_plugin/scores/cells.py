@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.methods import Kind
+from evalstats_plugin.data.published import FROM_ERROR
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.scales import strays
@@ -83,6 +84,8 @@ class Cell:
     """For a metric that is not a mean: what its value is computed from."""
     estimand: Estimand = "items"
     """What counts alike in the mean of items in clusters."""
+    published_error: float | None = None
+    """Standard error of a value without items or counts: all that its limits come from."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -114,6 +117,8 @@ class Cell:
         """
         if self.kind == "left-out":
             return math.sqrt((len(self.values) - 1) * float(self.values.var())) or None
+        if self.published_error is not None:
+            return self.published_error
         if self.kind not in ("binary", "bounded", "real") or self.n < 2:
             return None
         if self.clusters is not None:
@@ -210,6 +215,8 @@ def _of_logged_counts(r: Responses) -> Cell:
     """
     notes = r.notes or ("no interval: no scores of items, but their value alone",)
     nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=notes)
+    if r.logged_std_error and FROM_ERROR in r.notes:
+        return replace(nothing, published_error=r.logged_std_error)
     if r.logged is None or not r.logged_n or r.aggregation != "mean":
         return nothing
     p, n = r.logged, r.logged_n

@@ -354,6 +354,9 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         population = f"all {counted(r.predicted.n_in_bank, 'item')} of the bank"
         lower, upper = predicted_limits(r.predicted, level)
         method = NO_METHOD if lower is None else ADAPTIVE
+    elif cell.published_error is not None:
+        method, half = published_limits(cell.published_error, cell.n, level)
+        lower, upper = finite(cell.estimate - half), finite(cell.estimate + half)
     if cell.kind == "real" and lower == upper is not None:
         why = f"all {counted(cell.n, 'score')} are equal, on a scale that is not known"
         notes = (*notes, f"no interval: {why} (--bounds {r.metric}=LOW,HIGH gives it)")
@@ -390,6 +393,15 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         population=population,
         measure=r.measure,
     )
+
+
+def published_limits(std_error: float, n: int, confidence_level: float) -> tuple[str, float]:
+    """Method and half width of the interval of a mean whose standard error is all that is known."""
+    from evalstats_plugin.stats.means import t_quantile
+
+    if n > 1:
+        return "t", float(std_error * t_quantile(n - 1, confidence_level=confidence_level))
+    return "z", float(std_error * normal_quantile(confidence_level))
 
 
 def predicted_limits(

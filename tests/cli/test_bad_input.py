@@ -158,10 +158,10 @@ def test_a_log_of_another_harness(run: Run, tmp_path: Path) -> None:
     _refused(run("report", log), log.name, "is not a log that an installed adapter knows")
 
 
-def test_a_log_of_lm_eval_0_3(run: Run) -> None:
-    """What to do is said."""
+def test_a_log_of_lm_eval_0_3(run: Run, tmp_path: Path) -> None:
+    """Its values are read; what needs items or filters says what to do."""
     _refused(
-        run("report", LOGS / "0.3.0" / "synthetic_results.json"),
+        run("annotate", LOGS / "0.3.0" / "synthetic_results.json", "-o", tmp_path / "out"),
         "lm-eval 0.3 or older", "run again with lm-eval 0.4.2 or later and --log_samples",
     )  # fmt: skip
 

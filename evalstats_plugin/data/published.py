@@ -1,0 +1,236 @@
+"""Published numbers without items: which counts are behind a printed value and standard error.
+
+`Printed` is a number with the digits it was printed in; `counts_behind` finds every k of n answers
+that round to a value and its standard error (none: by the GRIM test, Brown and Heathers 2017,
+they cannot be right); `published` makes `Responses` of one value, with notes on what was found.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.data.measure import SHARE, Measure
+from evalstats_plugin.data.metrics import stock_metric
+from evalstats_plugin.data.responses import TABULAR, Responses, Source
+from evalstats_plugin.stats.arrays import FloatArray
+
+LARGEST_N = 1_000_000
+"""Items of a benchmark that has more are not looked for."""
+
+FROM_ERROR = "limits from the published standard error alone"
+"""Note on values whose counts are not known, by which analyses know them."""
+
+_SMALLEST_ERROR = 1e-7
+"""Standard errors below it are of more items than are looked for."""
+
+_EXACT = 1e-9
+"""Relative error of numbers printed in full, which were computed in another order than here."""
+
+_DIGITS = re.compile(r"[-+]?\d*(?:[.,](\d*))?(?:e([-+]?\d{1,4}))?")
+
+_GRADED = {
+    "average", "avg", "bleu", "brier", "chrf", "ece", "elo", "f1", "kappa", "macro", "mc2", "mean",
+    "mrr", "ndcg", "pearson", "rating", "rouge", "spearman",
+}  # fmt: skip
+"""Words in names of metrics that count no right answers, though their values may lie in [0, 1]."""
+
+
+class Printed(NamedTuple):
+    """A number as it was printed, and the most by which rounding may have changed it."""
+
+    value: float
+    half: float = 0.0
+
+    @classmethod
+    def of(cls, value: float, text: str, unit: float = 1.0) -> Printed:
+        """Return a number of which `text` has the digits, in units of `unit` (.01 of percentages).
+
+        >>> Printed.of(0.226, "22.6%", 0.01).half
+        0.0005
+        """
+        digits = _DIGITS.fullmatch(text.strip(" %").lower())
+        if digits is None:
+            return cls(value, _EXACT)
+        decimals = min(max(len(digits[1] or "") - int(digits[2] or 0), -99), 99)
+        return cls(value, max(unit * 0.5 * 10.0**-decimals, _EXACT * abs(value)))
+
+    @property
+    def per_cent(self) -> Printed:
+        """The share that a percentage is."""
+        return Printed(self.value / 100, self.half / 100)
+
+    def __str__(self) -> str:
+        decimals = 0 if self.half <= 0 else max(0, round(-math.log10(2 * self.half)))
+        return f"{self.value:.{min(decimals, 6)}f}"
+
+
+class Counts(NamedTuple):
+    """Right answers and items that round to printed numbers: those of the smallest n."""
+
+    k: int
+    n: int
+    n_pairs: int
+    """Different k of n that do."""
+    largest_n: int
+    divisor: str
+    """Of the variance p(1 - p) in the standard error: ``"n - 1"`` or ``"n"``."""
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share of right answers in whatever table."""
+    known = stock_metric(metric.partition(",")[0], TABULAR, "")
+    return known is not None and known.scale == SHARE
+
+
+def _may_count(metric: str) -> bool:
+    """Whether a metric may count right answers: nothing is known to the contrary."""
+    graded = _GRADED & set(re.split(r"[^a-z0-9]+", metric.lower()))
+    unknown = stock_metric(metric.partition(",")[0], TABULAR, "") is None
+    return not graded and (unknown or is_share(metric))
+
+
+def counts_behind(
+    value: Printed, std_error: Printed | None = None, n: int | None = None
+) -> Counts | None:
+    """Return the counts k of n with value k/n and standard error √(p(1 - p)/(n - 1)), or of n.
+
+    None where there are none: the numbers are not of answers that are right or wrong.
+
+    >>> counts_behind(Printed(0.8, 5e-4), Printed(0.133333, 5e-7))
+    Counts(k=8, n=10, n_pairs=1, largest_n=10, divisor='n - 1')
+    >>> counts_behind(Printed(0.81, 5e-3), n=17) is None
+    True
+    """
+    for less, divisor in ((1, "n - 1"), (0, "n")):
+        sizes = np.array([n or 0.0]) if std_error is None else _sizes(value, std_error, n, less)
+        ranges = _right(value, std_error, sizes, less)
+        pairs = sum(np.maximum(high - low + 1, 0) for low, high in ranges)
+        there = np.flatnonzero(pairs)
+        if len(there):
+            first = there[0]
+            size = int(sizes[first])
+            held = [(int(a[first]), int(b[first])) for a, b in ranges if a[first] <= b[first]]
+            nearest = [min(max(round(value.value * size), a), b) for a, b in held]
+            k = min(nearest, key=lambda each: abs(each - value.value * size))
+            total = int(np.asarray(pairs).sum())
+            return Counts(k, size, total, int(sizes[there[-1]]), divisor)
+        if std_error is None:
+            break
+    return None
+
+
+def _sizes(value: Printed, std_error: Printed, n: int | None, less: int) -> FloatArray:
+    """Numbers of items that may give a standard error."""
+    if n is not None:
+        return np.array([n] if n > less else [], dtype=np.float64)
+    ends = [min(max(value.value + by, 0.0), 1.0) for by in (-value.half, value.half)]
+    spread = [p * (1 - p) for p in ends]
+    widest = 0.25 if ends[0] <= 0.5 <= ends[1] else max(spread)
+    least, most = std_error.value - std_error.half, std_error.value + std_error.half
+    if most < _SMALLEST_ERROR:
+        return np.empty(0)
+    low = less + min(spread) / most**2
+    high = less + widest / least**2 if least > _SMALLEST_ERROR else LARGEST_N
+    # Numbers printed in full leave less room than these sums are exact.
+    return np.arange(
+        max(1 + less, math.ceil(low * (1 - _EXACT))),
+        math.floor(min(high * (1 + _EXACT), LARGEST_N)) + 1,
+        dtype=np.float64,
+    )
+
+
+def _right(
+    value: Printed, std_error: Printed | None, n: FloatArray, less: int
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Ranges of right answers, below and above one half, that round to both numbers."""
+    share = max(value.value - value.half, 0.0), min(value.value + value.half, 1.0)
+    if std_error is None:
+        parts = [(share[0] + 0 * n, share[1] + 0 * n)]
+    else:
+        least = max(std_error.value - std_error.half, 0.0) ** 2 * (n - less)
+        most = (std_error.value + std_error.half) ** 2 * (n - less)
+        # |p - ½| for which p(1 - p) lies between these.
+        near, far = np.sqrt(np.maximum(0.25 - most, 0)), np.sqrt(np.maximum(0.25 - least, 0))
+        far = np.where(least <= 0.25, far, -1.0)
+        both = near == 0
+        parts = [(0.5 - far, np.where(both, 0.5 + far, 0.5 - near)),
+                 (np.where(both, 2.0, 0.5 + near), 0.5 + far)]  # fmt: skip
+    room = 1e-9
+    return [
+        (
+            np.ceil(np.maximum(low, share[0]) * n - room),
+            np.floor(np.minimum(high, share[1]) * n + room),
+        )
+        for low, high in parts
+    ]
+
+
+def published(
+    model: str,
+    measure: Measure,
+    source: Source,
+    *,
+    value: Printed | None,
+    std_error: Printed | None = None,
+    n: int | None = None,
+    notes: tuple[str, ...] = (),
+    in_full: bool = False,
+) -> Responses:
+    """Return responses without items: their counts where these can be recovered.
+
+    Where several counts give the printed numbers those of the smallest n are taken, which gives the
+    widest interval. Otherwise value and standard error stay as printed. With `in_full` the numbers
+    were not rounded, as in JSON: 0.5 is no rounded 0.46.
+    """
+    logged, error = (None if each is None else each.value for each in (value, std_error))
+    printed = "" if value is None else f"{value}" + (f" ± {std_error}" if std_error else "")
+    counts = None
+    if value is None:
+        notes = (*notes, "no interval: no value")
+    elif std_error is None and n is None:
+        notes = (*notes, "no interval: a value without its items, their number or a standard error")
+    elif n is None and std_error is not None and std_error.value <= 0:
+        no_n = f"a standard error of {std_error} does not say of how many items"
+        notes = (*notes, f"no interval: {no_n}")
+    elif _may_count(measure.metric) and 0 <= value.value <= 1:
+        if in_full and std_error is not None:
+            exact = Printed(value.value, _EXACT), Printed(std_error.value, _EXACT * std_error.value)
+            counts = counts_behind(*exact, n)
+        counts = counts or counts_behind(value, std_error, n)
+        notes = (*notes, *_about(counts, printed, std_error, n))
+    if counts is not None:
+        logged, n = counts.k / counts.n, counts.n
+        error = math.sqrt(logged * (1 - logged) / (n - 1)) if n > 1 else None
+    elif value is not None and std_error is not None and std_error.value > 0:
+        notes = (*notes, FROM_ERROR)
+    return Responses(
+        model=model, measure=measure, source=source, logged=logged, logged_std_error=error,
+        logged_n=n, notes=notes,
+    )  # fmt: skip
+
+
+def _about(
+    counts: Counts | None, printed: str, std_error: Printed | None, n: int | None
+) -> tuple[str, ...]:
+    if counts is None:
+        of = f" of {n} items" if n is not None else ""
+        why = "partial credit, a standard error of another kind, or a misprint"
+        none = "" if std_error else "no interval: "
+        what = f"{none}impossible for right and wrong answers"
+        return (f"{what}: no whole numbers{of} give {printed} ({why})",)
+    found = f"taken for {counts.k} of {counts.n} answers right"
+    found = f"{printed} {found}" if std_error else f"{found}, and none in part"
+    if counts.n_pairs == 1:
+        more = ", the only counts that give it" if std_error else ""
+    elif counts.largest_n == counts.n:
+        more = f", one of {counts.n_pairs} counts that give it"
+    else:
+        top = "or more" if counts.largest_n >= LARGEST_N else f"to {counts.largest_n}"
+        several = f"{counts.n_pairs:,} counts give it"
+        more = f": n may be {counts.n} {top} ({several}), the smallest is used"
+    by = "; standard error by n, not n - 1" if std_error and counts.divisor == "n" else ""
+    return (found + more + by,)

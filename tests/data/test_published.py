@@ -1,0 +1,246 @@
+"""Published numbers: counts behind printed values, their intervals, and their comparison."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import compare, intervals, read
+from evalstats_plugin.data.published import Printed, counts_behind
+from evalstats_plugin.errors import DesignError, LogError
+from evalstats_plugin.stats.means import t_quantile
+
+Run = Callable[..., "CompletedProcess[str]"]
+
+LM_EVAL = """
+| Tasks |Version|Filter|n-shot|  Metric   |   |Value |   |Stderr|
+|-------|------:|------|-----:|-----------|---|-----:|---|-----:|
+|- arc  |      1|none  |     0|acc        |↑  |0.2005|±  |0.0117|
+|       |       |none  |     0|acc_norm   |↑  |0.2193|±  |0.0121|
+|gsm8k  |      3|strict|     5|exact_match|↑  |0.1440|±  |0.0097|
+|wiki   |      2|none  |     0|perplexity |↓  |37.37 |±  |N/A   |
+"""
+BOARD = """# Board
+| Model | Arc | Gsm | Small |
+|:--|---|---|--:|
+| **alpha** | 0.612 ± 0.014 | 71.2% ± 1.2 | 14/20 |
+| beta | $0.580 \\pm 0.014$ | 65.0% ± 1.3 | 45% (9/20) |
+"""
+
+
+def _in_full(k: int, n: int) -> tuple[Printed, Printed]:
+    p = k / n
+    error = math.sqrt(p * (1 - p) / (n - 1))
+    return Printed.of(p, repr(p)), Printed.of(error, repr(error))
+
+
+def _items(file: Path, right: int, n: int, model: str = "a") -> Path:
+    rows = [f"{model},q{i},{int(i < right)}" for i in range(n)]
+    file.write_text("\n".join(["model,item,score", *rows, ""]))
+    return file
+
+
+def test_counts_behind_numbers_in_full_are_unique() -> None:
+    """Of drawn counts, as lm-eval writes them."""
+    rng = np.random.default_rng(0)
+    for n in rng.integers(3, 20_000, 100).tolist():
+        k = int(rng.integers(1, n))
+        found = counts_behind(*_in_full(k, n))
+
+        assert found == (k, n, 1, n, "n - 1")
+
+
+def test_counts_behind_rounded_numbers_are_all_that_round_to_them() -> None:
+    """As a search through every k of n finds them."""
+    for k, n, digits in ((7, 11, 2), (31, 50, 3), (60, 120, 3), (1, 90, 3), (88, 90, 4)):
+        p = k / n
+        error = math.sqrt(p * (1 - p) / (n - 1))
+        value, se = (Printed.of(float(x), x) for x in (f"{p:.{digits}f}", f"{error:.{digits}f}"))
+        found = counts_behind(value, se)
+        pairs = [
+            (size, right)
+            for size in range(2, 1500)
+            for right in range(size + 1)
+            if abs(right / size - value.value) <= value.half + 1e-12
+            and abs(math.sqrt(right * (size - right) / size**2 / (size - 1)) - se.value)
+            <= se.half + 1e-12
+        ]
+
+        assert found is not None
+        assert (found.n, found.n_pairs, found.largest_n) == (pairs[0][0], len(pairs), pairs[-1][0])
+        assert (found.n, found.k) in pairs
+
+
+def test_impossible_numbers_have_no_counts() -> None:
+    """No share of 17 items is .81 (GRIM), no standard error of a share is above one half."""
+    assert counts_behind(Printed.of(0.81, "0.81"), n=17) is None
+    assert counts_behind(Printed.of(0.82, "0.82"), n=17) == (14, 17, 1, 17, "n - 1")
+    assert counts_behind(Printed.of(0.5, "0.5"), Printed.of(0.9, "0.9")) is None
+    assert counts_behind(Printed.of(0.25, "0.25"), Printed.of(0.1, "0.1"), 200) is None
+
+
+def test_a_standard_error_by_n_is_recognised() -> None:
+    """Some programs divide by n instead of n - 1."""
+    value, error = Printed.of(0.3, "0.30000000"), math.sqrt(0.3 * 0.7 / 50)
+    found = counts_behind(value, Printed.of(error, f"{error:.8f}"))
+
+    assert found == (15, 50, 1, 50, "n")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "model,task,acc,n\na,t,0.62,50\n",
+        "model,task,n_correct,n\na,t,31,50\n",
+        "model,task,acc\na,t,31/50\n",
+        "model,task,acc,acc_stderr\na,t,0.62,0.069340920568\n",
+        "model,task,acc,stderr\na,t,62.0%,6.93409205686%\n",
+        "model,task,acc\na,t,0.62 ± 0.069340920568\n",
+        "model,task,acc,acc_stderr\na,t,62.0,6.93409205686\n",
+        "model,t_stderr,t\na,0.069340920568,0.62\n",
+    ],
+)
+def test_intervals_are_those_of_the_items(rows: str, tmp_path: Path) -> None:
+    """The same digits as of 31 right answers in 50 logged ones, however the counts are printed."""
+    file = tmp_path / "summary.csv"
+    file.write_text(rows)
+    (found,) = intervals(read(file))
+    (expected,) = intervals(read(_items(tmp_path / "items.csv", 31, 50)))
+
+    assert (found.n_items, found.estimate, found.low, found.high, found.method) == (
+        50, 0.62, expected.low, expected.high, expected.method,
+    )  # fmt: skip
+    assert found.std_error == pytest.approx(expected.std_error, abs=1e-15)
+
+
+def test_json_lists_and_markdown_are_read(tmp_path: Path) -> None:
+    """Records of counts, tables that lm-eval prints, leaderboards with a column for each task."""
+    records = tmp_path / "board.json"
+    records.write_text(json.dumps([{"model": "a", "task": "t", "n": 50, "n_correct": 31}]))
+    lm_eval, board = tmp_path / "run.md", tmp_path / "board.md"
+    lm_eval.write_text(LM_EVAL)
+    board.write_text(BOARD)
+
+    assert [(r.n_items, r.estimate) for r in intervals(read(records))] == [(50, 0.62)]
+    assert [(r.model, r.task, r.metric, r.low is None) for r in intervals(read(lm_eval))] == [
+        ("run", "arc", "acc", False),
+        ("run", "arc", "acc_norm", False),
+        ("run", "gsm8k", "exact_match,strict", False),
+        ("run", "wiki", "perplexity", True),
+    ]
+    by_place = {(r.model, r.task): r for r in intervals(read(board))}
+    assert len(by_place) == 6
+    assert by_place["alpha", "Small"].n_items == 20
+    assert any("n may be 1130 to 1303" in note for note in by_place["alpha", "Arc"].notes)
+
+
+def test_what_lm_eval_0_3_wrote_is_read(tmp_path: Path) -> None:
+    """Of numbers in full n is unique, .5 included; a perplexity has the limits of its error."""
+    log = tmp_path / "old.json"
+    results = {"t": {"acc": 0.45, "acc_stderr": 0.05}, "w": {"ppl": 20.0, "ppl_stderr": 2.0}}
+    log.write_text(json.dumps({"results": results, "versions": {}, "config": {"model": "m"}}))
+    acc, ppl = intervals(read(log))
+
+    assert (acc.n_items, acc.estimate, acc.method) == (100, 0.45, "beta-hpd")
+    assert (
+        "0.45 ± 0.05 taken for 45 of 100 answers right, the only counts that give it" in acc.notes
+    )
+    assert (ppl.method, ppl.std_error, ppl.higher_is_better) == ("z", 2.0, False)
+    assert (ppl.low, ppl.high) == pytest.approx((20 - 1.959964 * 2, 20 + 1.959964 * 2), abs=1e-5)
+
+
+def test_means_have_the_limits_of_their_standard_error_on_the_scale(tmp_path: Path) -> None:
+    """Student's t where n is known; an impossible share is flagged, and no limit is beyond 1."""
+    file = tmp_path / "means.csv"
+    file.write_text("model,task,metric,score,stderr,n\na,t,f1,0.5,0.1,10\n")
+    (mean,) = intervals(read(file))
+    half = 0.1 * float(t_quantile(9, confidence_level=0.95))
+
+    assert (mean.method, mean.low) == ("t", pytest.approx(0.5 - half))
+    file.write_text("model,task,acc,stderr\na,t,0.9,0.9\n")
+    (share,) = intervals(read(file))
+    assert (share.low, share.high, share.method) == (0.0, 1.0, "z")
+    assert any(note.startswith("impossible for right and wrong answers") for note in share.notes)
+
+
+def test_comparisons_are_unpaired_and_say_so(tmp_path: Path) -> None:
+    """The same limits as of independent samples of items, with what the lost pairing costs."""
+    file = tmp_path / "two.csv"
+    file.write_text("model,task,score,n\na,t,0.62,50\nb,t,0.40,50\n")
+    (found,) = compare(read(file))
+    items = [_items(tmp_path / f"{m}.csv", k, 50, m) for m, k in (("a", 31), ("b", 20))]
+    for path in items:
+        path.write_text(path.read_text().replace("model,", "task,model,").replace("\n", "\nt,"))
+        path.write_text(path.read_text().removesuffix("t,"))
+    (expected,) = compare(read(*items), design="unpaired")
+
+    assert (found.difference, found.low, found.high, found.p_value) == (
+        expected.difference, expected.low, expected.high, expected.p_value,
+    )  # fmt: skip
+    assert any("pairing is lost" in note for note in found.notes)
+    file.write_text("model,task,metric,score,stderr\na,t,f1,0.5,0.03\nb,t,f1,0.6,0.04\n")
+    (means,) = compare(read(file))
+    assert means.method == "normal"
+    assert (means.low, means.high) == pytest.approx((0.1 - 0.0979982, 0.1 + 0.0979982), abs=1e-6)
+
+
+def test_a_value_beside_models_with_items_is_named(tmp_path: Path) -> None:
+    """It cannot be paired with them: the design for independent samples takes it."""
+    items = tmp_path / "items.csv"
+    items.write_text(
+        "model,task,item,acc\n" + "".join(f"{m},t,{i},{i % 2}\n" for m in "ab" for i in range(9))
+    )
+    value = tmp_path / "value.csv"
+    value.write_text("model,task,acc,n\nc,t,0.7,10\n")
+    found = compare(read(items, value))
+
+    assert len(found) == 1
+    assert any("design unpaired takes them): c on t" in note for note in found.notes)
+    assert len(compare(read(items, value), design="unpaired")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "message"),
+    [
+        ("x.md", "no table\n", LogError, "has no table with a column of models"),
+        ("x.md", "| model | t |\n|--|--|\n| a | 5/3 |\n", DesignError, "5 of 3 answers are right"),
+        ("x.csv", "model,acc,stderr\na,0.5,-1\n", DesignError, "the standard error is -1 in row 1"),
+        ("x.csv", "model,acc,stderr\na,0.5,?x\n", DesignError, "std_error is '.x' in row 1"),
+        ("x.csv", "model,acc,n\na,0.5,1e300\n", DesignError, "Write a whole number of items"),
+        ("x.csv", "model,acc,stderr\na,0.5,1e999\n", DesignError, "standard error is inf"),
+        ("x.csv", "model,n_correct,n\na,1.5,3\n", DesignError, "Write a whole number of right"),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_is_refused(
+    name: str, text: str, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    """With file and row."""
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(error, match=message):
+        read(tmp_path / name)
+
+
+def test_odd_spellings_and_sizes_are_survived(tmp_path: Path) -> None:
+    """Words, decimal commas, and errors of no size that a benchmark has."""
+    file = tmp_path / "odd.csv"
+    for score, error in (("yes", "0.1"), ("0,62", "0,1"), ("1e-300", "1e-300"), ("0.5", "1e-9")):
+        file.write_text(f"model;task;acc;stderr\na;t;{score};{error.replace(',', '.')}\n")
+
+        assert len(intervals(read(file))) == 1
+
+
+def test_hostile_text_is_not_printed_raw(run: Run, tmp_path: Path) -> None:
+    """Neither names of models nor of tasks, which are headings, move the terminal."""
+    board = tmp_path / "board.md"
+    board.write_text("| model | t\x1b[31m |\n|--|--|\n| a\x1b]0;x\x07 | 5/9 |\n| b | 1/9 |\n")
+    for command in ("report", "compare"):
+        done = run(command, board)
+
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+    assert run("report", tmp_path / "board.md", "-t", "nothing").returncode == 2
