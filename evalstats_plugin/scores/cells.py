@@ -147,6 +147,7 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         return _of_logged_counts(responses)
     if responses.aggregation not in ("mean", *RATIOS):
         return Cell(responses=responses, kind=None, notes=responses.notes)
+    responses = _in_fewest_epochs(responses)
     means = responses.item_means
     there = ~np.isnan(means)
     values = means[there]
@@ -178,6 +179,16 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         responses=responses, kind=kind, values=values, clusters=clusters, successes=successes,
         bounds=span, notes=(*notes, *note),
     )  # fmt: skip
+
+
+def _in_fewest_epochs(responses: Responses) -> Responses:
+    """Leave out epochs that no item needs, as where one in each item ended in an error."""
+    scores = responses.scores
+    n_scored = 1 if scores.shape[1] == 1 else int((~np.isnan(scores)).sum(axis=1).max(initial=0))
+    if not 0 < n_scored < scores.shape[1]:
+        return responses
+    order = np.argsort(np.isnan(scores), axis=1, kind="stable")[:, :n_scored]
+    return replace(responses, scores=np.take_along_axis(scores, order, axis=1))
 
 
 def _kind_of_mean(

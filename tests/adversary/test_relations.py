@@ -70,8 +70,9 @@ def test_a_broken_product_is_found_out(name: str, monkeypatch: pytest.MonkeyPatc
     """Each relation fails on a product that is wrong in the way that it is there to see."""
     relation = ALL[name]
     relation.breaks(monkeypatch)
+    first = next(iter(relation.families))
     with pytest.raises(AssertionError):
-        tried(relation, relation.families[0], examples=max(relation.examples, 20), shrink=False)
+        tried(relation, first, examples=max(relation.examples, 20), shrink=False)
 
 
 def test_the_page_on_proof_names_every_relation() -> None:

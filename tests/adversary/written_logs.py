@@ -37,6 +37,8 @@ class Rendering:
     knows_direction: bool = True
     logs_values: bool = True
     """Whether the harness logs values beside the scores of items."""
+    says_scale: bool = False
+    """Whether it has the lowest and highest score that there may be."""
 
 
 def number(value: float) -> float | int:

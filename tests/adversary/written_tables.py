@@ -207,6 +207,8 @@ def _all_alike(e: Evaluation) -> bool:
 
 TABLES: Mapping[str, Rendering] = {
     "CSV": Rendering(write_csv, _all_alike, knows_direction=False, logs_values=False),
-    "JSON lines": Rendering(write_lines, _all_alike, logs_values=False),
-    "Every Eval Ever": Rendering(write_records, lambda e: not any(t.n_cut for t in e.tasks)),
+    "JSON lines": Rendering(write_lines, _all_alike, logs_values=False, says_scale=True),
+    "Every Eval Ever": Rendering(
+        write_records, lambda e: not any(t.n_cut for t in e.tasks), says_scale=True
+    ),
 }
