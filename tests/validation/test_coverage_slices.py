@@ -13,8 +13,8 @@ from evalstats_plugin import ResponseMatrix
 
 pytestmark = pytest.mark.validation
 K = 20
-EVALS = {"binary": 400, "clusters": 400, "graded": 60, "epochs": 60}
-DESIGNS = {"binary": 8, "clusters": 4, "graded": 4, "epochs": 4}
+EVALS = {"binary": 400, "clusters": 60, "graded": 60, "epochs": 60}
+DESIGNS = {"binary": 8, "clusters": 3, "graded": 3, "epochs": 3}
 
 
 def scores_of(kind, rng, n, clusters):
@@ -57,7 +57,7 @@ def drawn(kind, rng):
         "mean": float(mean), "evals": n,
         "coverage": float(study.holds(low, high, mean).all(axis=1).mean()),
         "false_worst": float((p.min(axis=1) <= 0.05).mean()),
-        "false_unadjusted": float((p.min(axis=1) / K <= 0.05).mean()),
+        "false_unadjusted": float((p.min(axis=1) < 1).mean()),  # Holm: K p below 1
     }  # fmt: skip
 
 
