@@ -228,6 +228,7 @@ def tails(
     if clusters is not None and len(x):
         _, first, unit = np.unique(clusters[there], return_index=True, return_inverse=True)
         if (inside == inside[:, first][:, unit]).all():
-            x, sizes = np.bincount(unit, x), np.bincount(unit).astype(np.float64)
+            x = np.bincount(unit, x).astype(np.float64)
+            sizes = np.bincount(unit).astype(np.float64)
             inside = inside[:, first]
     return permuted_slices(x, sizes, inside, rng=rng)
