@@ -12,6 +12,7 @@ from evalstats_plugin import scores as scores
 from evalstats_plugin.adaptive.calibrate import adaptive_session as adaptive_session
 from evalstats_plugin.adaptive.calibrate import item_bank as item_bank
 from evalstats_plugin.comparisons.compare import compare as compare
+from evalstats_plugin.comparisons.compare import compare_slices as compare_slices
 from evalstats_plugin.comparisons.gating import gate as gate
 from evalstats_plugin.comparisons.judged import judge as judge
 from evalstats_plugin.comparisons.judged import next_labels as next_labels
@@ -43,5 +44,6 @@ from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
 from evalstats_plugin.scores.intervals import intervals as intervals
 from evalstats_plugin.scores.noise import noise as noise
+from evalstats_plugin.scores.slices import slices as slices
 
 __version__: str

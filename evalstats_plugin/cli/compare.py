@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
@@ -24,10 +25,11 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, named, on_logs
+from evalstats_plugin.cli.shell.running import Run, by, named, on_logs, top
 from evalstats_plugin.errors import SelectionError, few, no_such
 
 if TYPE_CHECKING:
+    from evalstats_plugin.data.methods import Method
     from evalstats_plugin.data.runs import ResponseSet
 
 Probabilities = Literal["alone", "shrunk"]
@@ -71,6 +73,8 @@ class Options:
         "and the like; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
+    by: str | None = by(_WHAT)
+    top: int | None = top(_WHAT)
     items: bool = _compared(
         "Also show the items on which two models differ: won, lost, with question, target and both "
         "answers where the logs have them. Name the two with --models or --baseline.",
@@ -114,6 +118,9 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
     from evalstats_plugin.scores.epochs import with_at_k
 
     method = intervals.chosen(run.plugins, ANALYSES[asked.design][1])
+    if asked.by is not None:
+        _show_slices(run, asked, asked.by, intervals, method)
+        return
     responses = run.reading.store_at(run.paths, asked.at_k)
     if asked.items and (responses is not None or asked.design != "paired"):
         msg = "--items is for the paired design, and for logs that fit into memory: leave it out"
@@ -156,6 +163,33 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
     most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
     found = compare_items(every, *two, most=most, plugins=run.plugins)
     run.show(found, about, comparisons.items_view(results, explain=asked.explain), usual)
+
+
+def _show_slices(
+    run: Run, asked: Options, by: str, intervals: Intervals, method: Method | str
+) -> None:
+    from evalstats_plugin.comparisons.compare import compare, compare_slices
+    from evalstats_plugin.report.text import COMPARED_SLICES
+
+    responses, labels = run.read_by(
+        by, items=asked.items, at_k=asked.at_k, figure=run.output.figure, details=asked.details,
+        all_pairs=asked.all_pairs, explain=asked.explain, design=asked.design != "paired",
+    )  # fmt: skip
+    results = compare_slices(
+        responses,
+        labels,
+        by=by,
+        top=asked.top,
+        confidence_level=intervals.confidence_level,
+        how=partial(
+            compare, baseline=asked.baseline, method=method, correction=asked.correction,
+            measure=intervals.measures(responses), prior=asked.prior,
+            probabilities=asked.probabilities, missing=intervals.missing,
+        ),
+        rng=intervals.seed,
+    )  # fmt: skip
+    about = {**_about(asked, intervals), "by": by, "family": "slices of a task"}
+    run.show(results, about, COMPARED_SLICES, _about(Options(), Intervals()))
 
 
 def _about(asked: Options, intervals: Intervals) -> dict[str, object]:

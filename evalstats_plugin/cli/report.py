@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
-from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, on_logs
+from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, by, on_logs, top
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.leaderboard import ScoreTable
+    from evalstats_plugin.data.responses import Responses
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
@@ -53,6 +54,8 @@ class Options:
         "hard the others found each item.",
         default=False,
     )
+    by: str | None = by("More scores")
+    top: int | None = top("More scores")
     html: str | None = file(
         "Also write a page for browsers, one file: who leads, what to distrust, a leaderboard, any "
         "two models, tasks, items."
@@ -82,6 +85,9 @@ def report(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals
     from evalstats_plugin.scores.judged import noted
 
     page = _place_of_page(asked.html, asked.baseline)
+    if asked.by is not None:
+        _show_slices(run, asked, asked.by, labelled, intervals)
+        return
     # Both use every answer to an item.
     repeats = bool(asked.at_k) or run.output.figure == "variance-parts"
     responses = run.read(repeats=repeats)
@@ -101,6 +107,34 @@ def report(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals
         _write_page(responses, results, intervals, page, asked.baseline, run.plugins, of_table)
         run.output.tell(f"written: {page}")
     run.show(results, intervals.how(), text.INTERVALS)
+
+
+def _show_slices(
+    run: Run, asked: Options, by: str, labelled: Labelled, intervals: Intervals
+) -> None:
+    from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.report.text import SLICES
+    from evalstats_plugin.scores.slices import slices
+
+    responses, labels = run.read_by(
+        by, html=asked.html, derive=asked.derive, at_k=asked.at_k, judge=labelled.judge,
+        control_variate=asked.control_variate, figure=run.output.figure,
+    )  # fmt: skip
+
+    def own_intervals(parts: Sequence[Responses], confidence_level: float) -> rows.Intervals:
+        own = replace(intervals, confidence_level=confidence_level)
+        return own.of(ResponseSet(tuple(parts)), run.plugins)
+
+    results = slices(
+        responses,
+        labels,
+        by=by,
+        top=asked.top,
+        confidence_level=intervals.confidence_level,
+        intervals=own_intervals,
+        rng=intervals.seed,
+    )
+    run.show(results, {"by": by, **intervals.how()}, SLICES)
 
 
 def _with_derived(responses: ResponseSet, metrics: Sequence[str]) -> ResponseSet:

@@ -11,3 +11,4 @@ from evalstats_plugin.comparisons.power import PowerDesign as PowerDesign
 from evalstats_plugin.comparisons.power import power_curve as power_curve
 from evalstats_plugin.comparisons.ranks import rank_sets as rank_sets
 from evalstats_plugin.comparisons.rows import Comparison as Comparison
+from evalstats_plugin.comparisons.rows import SliceComparison as SliceComparison

@@ -3,7 +3,7 @@
 The designs are in `DESIGNS`; `same_items`, the paired one, brings together metrics that are means
 (`paired`), metrics that are not (`metrics`), groups of tasks (`tasks`), and models that share no
 item of a task (`unpaired`). `sequential` are confidence sequences, valid at every look while items
-come in.
+come in. `compare_slices` compares by slices of a task (`scores.slices`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -32,7 +33,7 @@ from evalstats_plugin.comparisons.families import Each, Found, Table, settle, wi
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
-from evalstats_plugin.comparisons.rows import SEQUENTIAL, Comparisons
+from evalstats_plugin.comparisons.rows import SEQUENTIAL, Comparison, Comparisons, SliceComparison
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import (
     across_tasks,
@@ -45,6 +46,7 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list, under
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, check_known, few
@@ -53,10 +55,14 @@ from evalstats_plugin.scores.cells import (
     RATIOS,
     Missing,
     by_task,
+    check_confidence_level,
     task_and_metric,
 )
+from evalstats_plugin.scores.slices import Members, extended, part_of, sliced, tails
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.multiplicity import holm
+from evalstats_plugin.stats.streams import stream
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
@@ -349,6 +355,82 @@ def compare(
         _check_size(listed, design, baseline)
         tables, left_out = _with_adaptive(analysis, design, listed, request)
     return Comparisons(tuple(settle(tables, request)), (*notes, *left_out), seed)
+
+
+def compare_slices(
+    responses: ResponsesLike,
+    labels: ResponsesLike | None = None,
+    *,
+    by: str = "cluster",
+    top: int | None = None,
+    confidence_level: float = 0.95,
+    how: Callable[..., Results[Comparison]] = compare,
+    rng: Rng = None,
+) -> Results[SliceComparison]:
+    """Compare models on each slice of a task: all slices and pairs of the task are one family.
+
+    Parameters are those of `slices`; `how` is `compare`, perhaps with other
+    defaults. `p_interaction` says whether a difference is another one on a slice than elsewhere.
+
+    Raises
+    ------
+    DesignError
+        As of `slices`; or no two models share an item of a slice.
+    """
+    check_confidence_level(confidence_level)
+    listed, members, notes = sliced(responses, labels, by, top)
+    source = stream(rng, "permuted slices of differences")
+    rows: list[SliceComparison] = []
+    for (task, metric), places in grouped(
+        range(len(listed)), lambda i: (listed[i].task, listed[i].metric)
+    ).items():
+        names = list(dict.fromkeys(name for i in places for name in members[i]))
+        parts = [
+            part_of(listed[i], members[i][name]).measured(task=str(names.index(name)))
+            for i in places for name in members[i]
+        ]  # fmt: skip
+        try:
+            found = how(
+                parts, confidence_level=confidence_level, family="run", overall=False, rng=rng
+            )
+        except DesignError as error:
+            notes = (*notes, f"{task} {metric} not compared by slices: {error}")
+            continue
+        p = _interactions([listed[i] for i in places], [members[i] for i in places], source)
+        for row in found:
+            name = names[int(row.task)]
+            pair = p.get((row.model_a, row.model_b)) or p.get((row.model_b, row.model_a), {})
+            own = replace(row, task=task, kind="slice", measure=listed[places[0]].measure,
+                          family=f"slices of {task} {metric} by {by}")  # fmt: skip
+            rows.append(
+                extended(SliceComparison, own, by=by, slice=name, p_interaction=pair.get(name))
+            )
+    if not rows:
+        raise DesignError("; ".join(notes) or "no two models share an item of a slice")
+    return Results(tuple(rows), notes, rng if isinstance(rng, int) else None)
+
+
+def _interactions(
+    listed: Sequence[Responses], members: Sequence[Members], rng: np.random.Generator
+) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Adjusted p-values of each pair of models and slice: whether their difference is another."""
+    keys: list[tuple[tuple[str, str], str]] = []
+    p_values: list[float] = []
+    for (i, a), (j, b) in combinations(enumerate(listed), 2):
+        if a.aggregation != "mean" or a.pairs is not None or a.weights is not None:
+            continue
+        _, of_a, of_b = np.intersect1d(a.item_ids, b.item_ids, return_indices=True)
+        both = {n: m[of_a] for n, m in members[i].items() if n in members[j] and m[of_a].any()}
+        if not both:
+            continue
+        clusters = None if a.clusters is None else a.clusters[of_a]
+        both_tails = tails(b.item_means[of_b] - a.item_means[of_a], clusters, both, rng)
+        keys += [((a.model, b.model), name) for name in both]
+        p_values += np.minimum(2 * np.minimum(*both_tails), 1.0).tolist()
+    found: dict[tuple[str, str], dict[str, float | None]] = {}
+    for (pair, name), p in zip(keys, holm(p_values).tolist(), strict=True):
+        found.setdefault(pair, {})[name] = finite(p)
+    return found
 
 
 def _in_one_order(responses: Sequence[Responses]) -> list[Responses]:

@@ -114,6 +114,23 @@ class Comparison:
         return "better" if (self.difference > 0) != (self.higher_is_better is False) else "worse"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceComparison(Comparison):
+    """Difference of two models on one slice; its family are all slices and pairs of the task."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ()
+    shown: ClassVar[tuple[str, ...]] = (
+        "task", "metric", "slice", "model_b", "model_a", "n_items", "difference", "low", "high",
+        "p_adjusted", "verdict", "p_interaction",
+    )  # fmt: skip
+
+    by: str
+    slice: str
+    p_interaction: float | None
+    """Two-sided, that the difference is the same here as on the other items, adjusted over all
+    slices and pairs of the task."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ColumnPairs:
     """Every two models on one task or group, with the limits and verdicts behind their ranks."""

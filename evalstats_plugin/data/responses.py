@@ -41,6 +41,9 @@ NO_TASK, NO_METRIC = "task", "score"
 _LONGEST_CLUSTER = 80
 """Characters of a cluster's name that are kept."""
 
+_LONGEST_TAGS = 640
+"""The same of a list of tags, which is kept whole so that its tags can be told apart."""
+
 _LONGEST_NUMBER = 18
 """Characters that always fit into 64 bits."""
 
@@ -537,7 +540,7 @@ def as_clusters(
 
 def _short(value: str) -> str:
     """Return the name of a cluster, with a hash in place of the end of long texts."""
-    if len(value) <= _LONGEST_CLUSTER:
+    if len(value) <= (_LONGEST_TAGS if value.startswith("[") else _LONGEST_CLUSTER):
         return value
     return (
         value[:_LONGEST_CLUSTER]

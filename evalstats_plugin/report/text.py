@@ -1,6 +1,7 @@
 """Tables of scores, and what all reports share: numbers, notes, JSON and CSV.
 
 * `INTERVALS`: scores with their intervals; `FINDINGS`: what is wrong with logs
+* `SLICES`, `COMPARED_SLICES`: scores and comparisons of slices, and a sentence on them
 * `Page`, `page_view`: tables, notes and a legend, the same in every form
 * `print_all`: tables and notes on the terminal
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
@@ -17,7 +18,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, Protocol, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar, cast
 
 from rich.console import RenderableType
 from rich.table import Table as RichTable
@@ -38,13 +39,17 @@ from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printab
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
+if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.rows import SliceComparison
+    from evalstats_plugin.scores.slices import SliceScore
+
 __all__ = [
-    "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "Noted", "Page", "View", "clusters",
-    "elided", "gather", "interval_text", "items", "markdown_list",
+    "COMPARED_SLICES", "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted",
+    "Page", "View", "clusters", "elided", "gather", "interval_text", "items", "markdown_list",
     "markdown_notes", "markdown_table", "markdown_text", "marks_column", "note_lines",
     "note_numbers", "number", "page_view", "pairs_at_once", "percent", "places", "plain",
     "print_all", "sampled", "share", "short_metric", "shown_table", "side_by_side", "signed",
-    "task_and_metric", "titled", "to_csv", "to_json",
+    "slice_differences", "task_and_metric", "titled", "to_csv", "to_json", "worst_slice",
 ]  # fmt: skip
 
 
@@ -435,6 +440,122 @@ def _scores_document(results: Intervals) -> Page:
 
 INTERVALS = page_view(_scores, document=_scores_document)
 """Of scores with intervals."""
+
+
+MOST_SENTENCES = 20
+"""Sentences on the worst slices that are printed."""
+
+
+def worst_slice(rows: Sequence[SliceScore]) -> str:
+    """Return which slice of a model on a task is worst, and how likely that is by chance."""
+    scored = [row for row in rows if row.estimate is not None]
+    if len(scored) < 2:
+        return "One slice: nothing to compare it with."
+    if len({row.estimate for row in scored}) == 1:
+        return f"No worst slice: all {len(scored)} have the same score."
+    level = rows[0].confidence_level
+    error = rows[0].higher_is_better is False
+    worst = min(scored, key=lambda r: ((r.estimate or 0.0) * (-1 if error else 1), r.p_worse or 0))
+    said = f"Worst slice: {worst.slice} ({number(worst.estimate)}, n = {worst.n_items})"
+    significant = [r for r in scored if r.p_worse is not None and r.p_worse <= 1 - level]
+    if worst.p_worse is None:
+        return f"{said}; not tested, as the metric is no mean of items."
+    side = "above" if error else "below"
+    share = f"at most {100 * worst.p_worse:.2g} of 100" if worst.p_worse < 0.995 else "most"
+    low = "high" if error else "low"
+    chance = f"one of {len(rows)} equal slices would be this {low} in {share} evals"
+    if worst in significant:
+        said = f"{said}, significantly {side} the other items ({percent(level)}): {chance}."
+    else:
+        said = f"{said}, not distinguishable from the others: {chance}."
+    others = [row.slice for row in significant if row is not worst]
+    return f"{said} Also significantly {side} them: {few(others)}." if others else said
+
+
+def _worst_slices(results: Results[SliceScore]) -> dict[str, list[dict[str, str]]]:
+    cells = groupby(results.rows, key=lambda row: (row.model, row.task, row.metric))
+    return {
+        "worst_slices": [
+            {"model": model, "task": task, "metric": metric, "sentence": worst_slice(list(rows))}
+            for (model, task, metric), rows in cells
+        ]
+    }
+
+
+def _slices(results: Results[SliceScore]) -> Page:
+    marks = note_numbers(results.rows)
+    tables: list[Table] = []
+    for (model, task, metric), rows in groupby(
+        results.rows, key=lambda row: (row.model, row.task, row.metric)
+    ):
+        own = list(rows)
+        columns = [
+            Column(own[0].by, "slice", least=10),
+            Column("n", items, right=True),
+            Column("Estimate", "estimate", number),
+            Column(f"{percent(own[0].confidence_level)} interval", interval_text),
+            Column("p worse", "p_worse", partial(_shown, "p_worse")),
+            marks_column(marks),
+        ]
+        title = f"{model}: {task} {short_metric(metric)}"
+        tables.append(Table(title, own, columns))
+    said = [
+        f"{one['model']}: {one['task']} {short_metric(one['metric'])}. {one['sentence']}"
+        for one in _worst_slices(results)["worst_slices"]
+    ]
+    if len(said) > MOST_SENTENCES:
+        said[MOST_SENTENCES:] = [f"And {len(said) - MOST_SENTENCES} more, which JSON has."]
+    legend = (
+        "Intervals hold for all slices of a model on a task at once; p worse: that a slice is no "
+        "worse than the other items, adjusted over its slices."
+    )
+    return Page(tables, [*said, legend], note_lines(results))
+
+
+SLICES = page_view(_slices, json=_worst_slices)
+"""Of scores on slices of tasks."""
+
+
+def slice_differences(results: Results[SliceComparison]) -> str:
+    """Return on which slices the difference of two models is another than elsewhere."""
+    told = [
+        f"{row.model_b} - {row.model_a} on {row.slice} of {row.task} {short_metric(row.metric)} "
+        f"(p {_shown('p_', row.p_interaction)})"
+        for row in results
+        if row.p_interaction is not None and row.p_interaction <= 1 - row.confidence_level
+    ]
+    if told:
+        return f"The difference is significantly another one than elsewhere: {few(told)}."
+    return "No difference between models is shown to depend on the slice."
+
+
+def _compared_slices(results: Results[SliceComparison]) -> Page:
+    legend = (
+        "Limits and p hold for all slices and pairs of a task at once; inter.: p that the "
+        "difference is the same as on the other items of the task, adjusted alike."
+    )
+    marks = note_numbers(results.rows)
+    columns = [
+        Column(results[0].by, "slice", least=8),
+        Column("Model", "model_b", least=8),
+        Column("against", "model_a", least=8),
+        Column("n", "n_items", right=True),
+        Column("Diff. [limits]", lambda r: f"{number(r.difference)} {_limits((r.low, r.high))}"),
+        Column("p", "p_adjusted", partial(_shown, "p_")),
+        Column("inter.", "p_interaction", partial(_shown, "p_")),
+        marks_column(marks),
+    ]
+    tables = [
+        Table(f"{task} {short_metric(metric)}", list(rows), columns)
+        for (task, metric), rows in groupby(results.rows, key=lambda row: (row.task, row.metric))
+    ]
+    return Page(tables, [slice_differences(results), legend], note_lines(results))
+
+
+COMPARED_SLICES = page_view(
+    _compared_slices, json=lambda results: {"interaction": slice_differences(results)}
+)
+"""Of comparisons on slices of tasks."""
 
 
 def signed(value: float | None) -> str:

@@ -7,6 +7,7 @@
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
 * `epochs`: pass@k, and the variance between and within items
 * `control_variate`: scores made more precise by other models'
+* `slices`: parts of a task by a field of the items
 * `judged`: judges' scores corrected by people's labels, agreement of raters, bias
 * `findings`: what is wrong with logs
 * `items`: statistics of items; `rows`: the records that are returned

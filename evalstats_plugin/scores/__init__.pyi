@@ -11,3 +11,4 @@ from evalstats_plugin.scores.rows import CorrectedScore as CorrectedScore
 from evalstats_plugin.scores.rows import ItemComparison as ItemComparison
 from evalstats_plugin.scores.rows import ItemComparisons as ItemComparisons
 from evalstats_plugin.scores.rows import ScoreInterval as ScoreInterval
+from evalstats_plugin.scores.slices import SliceScore as SliceScore

@@ -6,6 +6,7 @@
 * bounded scores: `dp_difference`
 * scores of any kind: `welch`, `welch_t`, `welch_prob`
 * `beta_contrast`: one of two independent Beta variables against the other
+* `permuted_slices`: some of the items against the others, by permutation
 
 Independent samples carry less information than the same items would: see `paired`. Exchanging a
 and b changes the sign of every limit of a difference, exactly.
@@ -40,6 +41,9 @@ STEP = 1e-6
 
 # Numbers held at a time.
 BLOCK_SIZE = 2**22
+
+# Permutations of units: numbers drawn in all, and bounds of how many permutations these make.
+DRAWN, LEAST_PERMUTED, MOST_PERMUTED = 2**22, 1999, 9999
 
 # Nodes of the trapezoid rule, whose error falls exponentially with their number.
 NODES = 96
@@ -394,6 +398,66 @@ def two_sided(prob: FloatArray) -> FloatArray:
     0.02
     """
     return 2 * np.minimum(prob, 1 - prob)
+
+
+def permuted_slices(
+    totals: FloatArray, sizes: FloatArray, members: BoolArray, *, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper p-values of the mean of each slice if units fell into slices at random.
+
+    Parameters
+    ----------
+    totals, sizes : shape (U,)
+        Sum of the scores of each unit (item or cluster), and its items.
+    members : shape (K, U)
+        Units of each slice; slices may overlap.
+
+    Notes
+    -----
+    Of 0/1 scores of single items these are Fisher's exact tails [Fis35]_; others are drawn, the
+    observed mean counting as a draw. NaN for a slice of no unit, or of all.
+
+    >>> rng = np.random.default_rng(0)
+    >>> tea = np.array([1, 1, 1, 0, 1, 0, 0, 0.0])
+    >>> lower, upper = permuted_slices(tea, np.ones(8), (np.arange(8) < 4)[None], rng=rng)
+    >>> print(lower.round(4), upper.round(4))
+    [0.9857] [0.2429]
+    """
+    inside = members.astype(np.float64)
+    n, n_units = inside.sum(axis=1), len(totals)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        observed = inside @ totals / (inside @ sizes)
+    if np.isin(totals, (0.0, 1.0)).all() and (sizes == 1).all():
+        lower, upper = np.ones((2, len(n)))
+        for i, (size, right) in enumerate(zip(n, inside @ totals, strict=True)):
+            lower[i], upper[i] = _hypergeometric_tails(right, size, totals.sum(), n_units)
+    else:
+        n_draws = int(np.clip(DRAWN // max(n_units, 1), LEAST_PERMUTED, MOST_PERMUTED))
+        at_most, at_least = np.ones((2, len(n)))
+        slack = 1e-9 * np.abs(totals).max(initial=1e-300)
+        step = max(BLOCK_SIZE // max(n_units, 1), 1)
+        for start in range(0, n_draws, step):
+            rows = min(step, n_draws - start)
+            order = rng.permuted(np.tile(np.arange(n_units), (rows, 1)), axis=1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                drawn = (totals[order] @ inside.T) / (sizes[order] @ inside.T)
+            at_most += (drawn <= observed + slack).sum(axis=0)
+            at_least += (drawn >= observed - slack).sum(axis=0)
+        lower, upper = at_most / (n_draws + 1), at_least / (n_draws + 1)
+    none = (n == 0) | (n == n_units)
+    return np.where(none, np.nan, lower), np.where(none, np.nan, upper)
+
+
+def _hypergeometric_tails(
+    right: float, size: float, n_right: float, n: float
+) -> tuple[float, float]:
+    x = np.arange(max(0.0, size + n_right - n), min(size, n_right) + 1)
+    log_ways = -sum(
+        special.gammaln(part + 1) for part in (x, n_right - x, size - x, n - n_right - size + x)
+    )
+    ways = np.exp(log_ways - log_ways.max())
+    ways /= ways.sum()
+    return min(float(ways[x <= right].sum()), 1.0), min(float(ways[x >= right].sum()), 1.0)
 
 
 class Betas(NamedTuple):

@@ -113,7 +113,7 @@ MOST_LISTED = 14
 SELDOM = frozenset((
     "at-k", "bounds", "clusters", "columns", "correction", "estimand", "family",
     "include-incomplete", "memory", "method", "missing", "missing-code", "model-name", "overwrite",
-    "population", "prior", "probabilities", "quiet", "runs", "seed", "skip-broken", "wide",
+    "population", "prior", "probabilities", "quiet", "runs", "seed", "skip-broken", "top", "wide",
 ))  # fmt: skip
 """Options that the short help leaves out."""
 
@@ -135,7 +135,7 @@ SHARED = (
 
 
 OF_PROJECTS = frozenset((
-    "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds",
+    "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds", "by",
     "certainty", "chains", "cluster", "clusters", "columns", "confidence-level", "control-variate",
     "correction", "derive", "design", "design-effect", "device", "difference", "dimensions",
     "discordance", "draws", "drift", "epochs", "estimand", "estimator", "every-rule", "family",
@@ -143,7 +143,7 @@ OF_PROJECTS = frozenset((
     "judge", "mask", "max-items", "max-seconds", "method", "methods", "metric", "missing",
     "misspecified", "models", "n-models", "over", "pairs", "population", "power", "prior",
     "prior-sd", "randomesque", "reliability", "rule", "runs", "scale", "score-width", "scoring",
-    "seed", "skip-broken", "stop-at", "task", "test-metric", "through", "ties", "variances",
+    "seed", "skip-broken", "stop-at", "task", "test-metric", "through", "ties", "top", "variances",
     "warm-up", "wide",
 ))  # fmt: skip
 """Options that a project's file may set: what is read, computed and shown."""

@@ -628,6 +628,23 @@ reading = takes("reading", Reading)
 """Adds the options of all commands that read logs."""
 
 
+def by(heading: str) -> Any:
+    """Return the field of what makes slices of a task."""
+    return under(heading)(
+        "Slices of each task by this field of its items, such as language or tags, whose limits "
+        "hold together.",
+        metavar="FIELD",
+    )
+
+
+def top(heading: str) -> Any:
+    """Return the field of how many slices there are."""
+    return under(heading)(
+        "Of --by: this many of the largest slices of a task; the rest is one.",
+        type=click.IntRange(min=1), metavar="N",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a command on logs: what is read, and where results go."""
@@ -645,6 +662,24 @@ class Run:
         """Read what the paths name; errors are those of `Reading.read`."""
         quiet = self.output.quiet
         return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats)
+
+    def read_by(self, field: str, **others: object) -> tuple[ResponseSet, ResponseSet]:
+        """Read what the paths name, and again with the items' slices in place of clusters.
+
+        Raises
+        ------
+        SelectionError
+            One of the other options was given, which do not go with slices.
+        """
+        for name, value in others.items():
+            if value:
+                option = name.replace("_", "-")
+                msg = f"--by and --{option} do not go together: leave one of them out"
+                raise SelectionError(msg)
+        if tuple(self.paths) == ("-",):
+            raise SelectionError("--by reads logs twice: name files in place of standard input")
+        again = replace(self.reading, cluster=field)
+        return self.read(), again.read(self.paths, self.plugins, quiet=True)
 
     def show(
         self,

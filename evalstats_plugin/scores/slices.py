@@ -1,0 +1,234 @@
+"""Slices of a task: its items by a field of theirs, such as language, subject or tags.
+
+A slice is judged against the other items of its task by a permutation test
+(`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
+limits of independent samples find small slices of an easy task too often in the far tail that
+twenty slices need. Limits of k slices are each at level ** (1 / k) (Šidák).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.responses import Provenance, Responses
+from evalstats_plugin.data.results import Results, finite, grouped
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.scores.cells import check_confidence_level
+from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
+from evalstats_plugin.stats.multiplicity import holm
+from evalstats_plugin.stats.streams import stream
+from evalstats_plugin.stats.unpaired import permuted_slices
+
+NONE, OTHER = "(none)", "(other)"
+"""Slices of the items without the field, and of those outside the largest slices."""
+
+MOST_SLICES = 50
+"""Slices of a task up to which they are reported."""
+
+_ALONE = re.compile(r"\(item \d+\)")
+"""Names that `as_clusters` gives to items without the field."""
+
+_PER_ITEM = ("item_ids", "scores", "weights", "pairs", "clusters", "item_hashes", "chance")
+
+Members = Mapping[str, BoolArray]
+"""Items of each slice, shape (M,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceScore(ScoreInterval):
+    """Score of a model on one slice of a task; limits hold for all slices of the task at once."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ()
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "slice", "n_items", "estimate", "low", "high", "p_worse",
+    )  # fmt: skip
+
+    by: str
+    """The field of the items."""
+    slice: str
+    n_slices: int
+    p_worse: float | None
+    """One-sided, that the slice is no worse than the other items, adjusted over the slices: the
+    largest share of evals in which one of as many equal slices would be this bad."""
+
+
+def slices(
+    responses: ResponsesLike,
+    labels: ResponsesLike | None = None,
+    *,
+    by: str = "cluster",
+    top: int | None = None,
+    confidence_level: float = 0.95,
+    intervals: Callable[..., Intervals] = intervals,
+    rng: Rng = None,
+) -> Results[SliceScore]:
+    """Give the score on each slice of a task limits that hold for all its slices at once.
+
+    Parameters
+    ----------
+    responses
+        Scores of items.
+    labels
+        The same responses, read with ``cluster=FIELD``: the field's value is the slice, and a list
+        of tags puts an item into the slice of each tag. Without them, the clusters of `responses`.
+    by
+        What the field is called in the results.
+    top
+        Keep this many of the largest slices of a task; the rest is one slice.
+    confidence_level
+        Of all slices of a model on a task together.
+    intervals
+        As `evalstats_plugin.intervals`, perhaps with other defaults.
+    rng
+        Generator or seed of the permutations, which scores other than 0/1 need.
+
+    Raises
+    ------
+    DesignError
+        Where no item has the field, or a task has more than 50 slices.
+    """
+    check_confidence_level(confidence_level)
+    listed, members, notes = sliced(responses, labels, by, top)
+    source = stream(rng, "permuted slices")
+    rows: dict[tuple[int, str], SliceScore] = {}
+    by_count = grouped(range(len(listed)), lambda i: len(members[i]))
+    for k, places in by_count.items():
+        keys = [(i, name) for i in places for name in members[i]]
+        # Each has a name of its own: rows are found by it, in whatever order they come.
+        parts = [
+            part_of(listed[i], members[i][name]).renamed(str(n)) for n, (i, name) in enumerate(keys)
+        ]
+        level = confidence_level ** (1 / k)
+        found = {row.model: row for row in intervals(parts, confidence_level=level)}
+        for n, (i, name) in enumerate(keys):
+            own = replace(found[str(n)], model=listed[i].model, kind="slice",
+                          confidence_level=confidence_level)  # fmt: skip
+            rows[i, name] = extended(SliceScore, own, by=by, slice=name, n_slices=k, p_worse=None)
+    shown: list[SliceScore] = []
+    for i, r in enumerate(listed):
+        p_worse = _p_worse(r, members[i], source)
+        shown += [
+            replace(rows[i, name], p_worse=finite(p))
+            for name, p in zip(members[i], p_worse.tolist(), strict=True)
+        ]
+    return Results(tuple(shown), notes, rng if isinstance(rng, int) else None)
+
+
+def extended(kind: type[Any], row: Any, **more: Any) -> Any:
+    """Return a row as a record of a kind with more fields."""
+    return kind(**{f.name: getattr(row, f.name) for f in fields(row)}, **more)
+
+
+def sliced(
+    responses: ResponsesLike, labels: ResponsesLike | None, by: str, top: int | None
+) -> tuple[list[Responses], list[Members], tuple[str, ...]]:
+    """Return the responses that have slices, the items of each slice, and notes."""
+    listed, notes = as_list(responses)
+    marked = {_key(r): r for r in (listed if labels is None else as_list(labels)[0])}
+    kept: list[Responses] = []
+    members: list[Members] = []
+    without: list[str] = []
+    n_none, overlap = 0, False
+    for r in listed:
+        named = marked.get(_key(r))
+        if named is None or named.clusters is None or r.predicted is not None:
+            without.append(r.task)
+            continue
+        of_item = dict(zip(named.item_ids.tolist(), map(_tags, named.clusters), strict=True))
+        tags = [of_item.get(item, (NONE,)) for item in r.item_ids.tolist()]
+        n_none = max(n_none, sum(NONE in own for own in tags))
+        overlap |= any(len(own) > 1 for own in tags)
+        kept.append(replace(r, clusters=None) if labels is None else r)
+        members.append(_members(tags, by, r, top))
+    if not kept:
+        raise DesignError(f"no item has the field {by!r}: name one that the logs have")
+    if without:
+        lacking = few(list(dict.fromkeys(without)))
+        notes = (*notes, f"left out by slices, no item has {by!r} or a score of its own: {lacking}")
+    if n_none:
+        notes = (*notes, f"{counted(n_none, 'item')} of a task without {by!r}: slice {NONE}")
+    if overlap:
+        notes = (*notes, f"an item belongs to each of its tags in {by!r}: slices overlap")
+    return kept, members, notes
+
+
+def _key(r: Responses) -> tuple[str, ...]:
+    return r.model, r.task, r.metric, str(r.source.path), r.source.run
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    """Return the slices of an item from the text of its field.
+
+    >>> _tags('["algebra", "proof"]'), _tags("de"), _tags("(item 3)")
+    (('algebra', 'proof'), ('de',), ('(none)',))
+    """
+    text = str(value)
+    if _ALONE.fullmatch(text) or text in ("null", "", "[]"):
+        return (NONE,)
+    if text.startswith("["):
+        try:
+            found: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            return (text,)
+        names = [tag if isinstance(tag, str) else json.dumps(tag) for tag in found]
+        return tuple(dict.fromkeys(name or NONE for name in names))
+    return (text,)
+
+
+def _members(tags: Sequence[tuple[str, ...]], by: str, r: Responses, top: int | None) -> Members:
+    counts = Counter(tag for own in tags for tag in own)
+    names = sorted(counts, key=lambda name: (name == NONE, name))
+    if top is not None and len(names) > top:
+        largest = {name for name, _ in counts.most_common(top)}
+        names = [*(name for name in names if name in largest), OTHER]
+        tags = [tuple({t if t in largest else OTHER for t in own}) for own in tags]
+    if len(names) > MOST_SLICES:
+        raise DesignError(
+            f"{by!r} makes {len(names)} slices of {r.task}, and at most {MOST_SLICES} are "
+            f"reported: keep the largest (--top 20), or name another field"
+        )
+    return {name: np.array([name in own for own in tags]) for name in names}
+
+
+def part_of(r: Responses, kept: NDArray[np.bool_]) -> Responses:
+    """Return the responses to some items, without what is known of all of them together."""
+    some = {name: v[kept] for name in _PER_ITEM if (v := getattr(r, name)) is not None}
+    return replace(
+        r, **some, measure=replace(r.measure, population=None), provenance=Provenance(), groups=(),
+        logged=None, logged_std_error=None, logged_n=None, unreduced=None, beside=(),
+    )  # fmt: skip
+
+
+def _p_worse(r: Responses, members: Members, rng: np.random.Generator) -> FloatArray:
+    """Adjusted one-sided p-values of the slices, shape (k,); NaN where scores have no mean."""
+    if r.aggregation != "mean" or r.pairs is not None or r.weights is not None:
+        return np.full(len(members), np.nan)
+    lower, upper = tails(r.item_means, r.clusters, members, rng)
+    return holm(upper if r.higher_is_better is False else lower)
+
+
+def tails(
+    values: FloatArray, clusters: NDArray[Any] | None, members: Members, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper tails of each slice under permutation, of whole clusters if they allow it."""
+    there = np.isfinite(values)
+    inside = np.array(list(members.values()))[:, there]
+    x, sizes = values[there], np.ones(int(there.sum()))
+    if clusters is not None and len(x):
+        _, first, unit = np.unique(clusters[there], return_index=True, return_inverse=True)
+        if (inside == inside[:, first][:, unit]).all():
+            x = np.bincount(unit, x).astype(np.float64)
+            sizes = np.bincount(unit).astype(np.float64)
+            inside = inside[:, first]
+    return permuted_slices(x, sizes, inside, rng=rng)
