@@ -452,9 +452,8 @@ def _hypergeometric_tails(
     right: float, size: float, n_right: float, n: float
 ) -> tuple[float, float]:
     x = np.arange(max(0.0, size + n_right - n), min(size, n_right) + 1)
-    log_ways = -sum(
-        special.gammaln(part + 1) for part in (x, n_right - x, size - x, n - n_right - size + x)
-    )
+    parts = np.stack([x, n_right - x, size - x, n - n_right - size + x])
+    log_ways = -special.gammaln(parts + 1).sum(axis=0)
     ways = np.exp(log_ways - log_ways.max())
     ways /= ways.sum()
     return min(float(ways[x <= right].sum()), 1.0), min(float(ways[x >= right].sum()), 1.0)

@@ -13,7 +13,7 @@ from evalstats_plugin import ResponseMatrix
 
 pytestmark = pytest.mark.validation
 K = 20
-EVALS = {"binary": 400, "clusters": 60, "graded": 60, "epochs": 60}
+EVALS = {"binary": 400, "clusters": 60, "graded": 200, "epochs": 60}
 DESIGNS = {"binary": 8, "clusters": 3, "graded": 3, "epochs": 3}
 
 
@@ -70,7 +70,7 @@ def test_slices():
         evals = sum(row["evals"] for row in own)
         for what, least in (("coverage", 0.94), ("false_worst", None)):
             share = float(np.average([row[what] for row in own]))
-            error = 2 * np.sqrt(0.05 * 0.95 / evals)
+            error = 3 * np.sqrt(0.05 * 0.95 / evals)  # eight are looked at
             assert share >= least - error if least else share <= 0.05 + error, (kind, what, share)
     assert np.mean([row["coverage"] for row in rows]) >= 0.94
     assert np.mean([row["false_worst"] for row in rows]) <= 0.05
