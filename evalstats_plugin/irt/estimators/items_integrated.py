@@ -910,7 +910,7 @@ def _newton_search(
     counts: Counts,
     start: tuple[Array, Population],
     max_steps: int,
-    known: Array | None = None,
+    missing: Array | None = None,
     finest: float = _FINE,
     wider: float = 1.0,
 ) -> _Maximum:
@@ -918,21 +918,21 @@ def _newton_search(
 
     Points are coarse at first. Coarse points misjudge a narrow population, with an error for each
     item, so the spacing shrinks as soon as a step is refused or the likelihood is not concave. With
-    `known`, the missing information near the maximum, or a `wider` reach for a search that was made
-    before, the spacing is the finest from the start.
+    `missing`, the missing information near the maximum, or a `wider` reach for a search that was
+    made before, the spacing is the finest from the start.
     """
     ability, population = start
     xp, n = namespace(ability), len(ability)
     most = xp.amax(counts.trials, 1)
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
     coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
-    near = known is not None
-    if known is not None or wider > 1:
+    near = missing is not None
+    if missing is not None or wider > 1:
         coarseness, length = finest, 1.0
-    known = None if known is None else known[:n, :n]
+    missing = None if missing is None else missing[:n, :n]
     grid: Points = points(population, ability, most, coarseness=coarseness, wider=wider)
     laid: Population = population
-    state: Evaluation = evaluate(counts, ability, population, grid, known=known)
+    state: Evaluation = evaluate(counts, ability, population, grid, known=missing)
     for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
         size, change = on_host([xp.abs(step).max(), xp.abs(step[n:]).max()])
@@ -956,8 +956,8 @@ def _newton_search(
         fresh_grid, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
         if coarseness > _FINE and not refused:
             fresh_grid = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
-        known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
-        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, known=known)
+        missing = state.missing[:n, :n] if stays and coarseness <= _FINE else None
+        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, known=missing)
         rises = (fresh.objective >= state.objective - fall) & xp.isfinite(fresh.gradient).all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
@@ -1004,7 +1004,7 @@ def _two_stage_search(counts: Counts, start: tuple[Array, Population], max_steps
     ability, population = near.moved
     begin = cast(ability, start[0]), population.to(start[0].dtype)
     maximum = _newton_search(
-        counts, begin, max_steps - near.steps, known=cast(near.seen.missing, start[0])
+        counts, begin, max_steps - near.steps, missing=cast(near.seen.missing, start[0])
     )
     state = maximum.state
     at = cast(state.ability, single), state.population.to(single)
