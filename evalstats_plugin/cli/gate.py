@@ -144,7 +144,7 @@ def _strictly(command: click.Command, option: click.Option, value: Any) -> Any:
     elif not isinstance(option.type, Parsed):
         kind, what = (str,), "a text"
     each: list[Any] = taken if option.multiple else [taken]
-    if not option.is_flag and not all(type(one) in kind for one in each):
+    if not option.is_flag and not all(type(value_given) in kind for value_given in each):
         raise SelectionError(f"give {what}")
     return taken
 
@@ -265,15 +265,15 @@ def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
         The logs hold other candidates than the protocol names, or one of them twice.
     """
     models, everyone = run.reading.models, replace(run, reading=replace(run.reading, models=()))
-    found = everyone.read()
-    own, notes = [r for r in found if r.model == asked.baseline], list(found.notes)
-    others = [r for r in found if r.model != asked.baseline]
+    everything = everyone.read()
+    own, notes = [r for r in everything if r.model == asked.baseline], list(everything.notes)
+    others = [r for r in everything if r.model != asked.baseline]
     if asked.baseline_logs:
         from evalstats_plugin.data.runs import is_model
         from evalstats_plugin.scores.findings import notes_on_differences
 
         of_baseline = replace(everyone, paths=asked.baseline_logs).read()
-        claimed = [r for r in found if is_model(r.model, asked.baseline)]
+        claimed = [r for r in everything if is_model(r.model, asked.baseline)]
         others = [r for r in others if not is_model(r.model, asked.baseline)]
         own = [r for r in of_baseline if r.model == asked.baseline]
         notes += [*of_baseline.notes, *notes_on_differences([*own, *others])]
@@ -290,7 +290,7 @@ def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
         )
     if asked.protocol is not None:
         _check_one_run_of_each(others, pinned=bool(models))
-    return replace(found, responses=(*own, *others), notes=tuple(dict.fromkeys(notes)))
+    return replace(everything, responses=(*own, *others), notes=tuple(dict.fromkeys(notes)))
 
 
 def _items_lost(responses: ResponseSet, results: Gate, plugins: Plugins) -> list[ItemComparisons]:

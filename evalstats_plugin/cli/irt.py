@@ -96,7 +96,7 @@ def irt() -> None:
 
 def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["choices"]:
     """Read chances of guessing: one for all items, or by task; 0 where they are estimated."""
-    found = dict[str, float]()
+    by_task = dict[str, float]()
     if tuple(texts) == ("choices",):
         return "choices"
     for text in (text for text in texts if text != "estimated"):
@@ -113,8 +113,8 @@ def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["
             raise SelectionError(msg)
         if not equals:
             return chance
-        found[task] = chance
-    return found
+        by_task[task] = chance
+    return by_task
 
 
 def parse_settings(text: str) -> dict[str, str]:
@@ -136,30 +136,30 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
     """
     # Groups are read from a file.
     kinds = {f.name: str(f.type) for f in fields(record) if f.name != "groups"}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, text in texts.items():
         check_known(f"option of {record.__name__}", name, kinds)
         kind, wanted = kinds[name], "a number"
         try:
             if text == "none" and "float" in kind:
-                found[name] = None
+                settings[name] = None
             elif "tuple" in kind:
                 wanted = "two numbers such as -1.1:0.5"
                 first, second = map(float, text.split(":"))
-                found[name] = first, second
+                settings[name] = first, second
             elif "float" in kind and not ("Literal" in kind and text == "auto"):
-                found[name] = float(text)
+                settings[name] = float(text)
             elif "int" in kind and not ("Literal" in kind and text == "auto"):
                 wanted = "a whole number"
-                found[name] = int(text)
+                settings[name] = int(text)
             elif "bool" in kind:
                 wanted = "true or false"
-                found[name] = ("false", "true").index(text) == 1
+                settings[name] = ("false", "true").index(text) == 1
             else:
-                found[name] = text
+                settings[name] = text
         except ValueError:
             raise SelectionError(f"--set {name}={text}: {text!r} is not {wanted}") from None
-    return found
+    return settings
 
 
 _fit = under("What is fitted")
@@ -531,9 +531,9 @@ def new_items(run: Run, *, asked: Options) -> None:
     fitted = cast("IRTFit", asked.fit(matrix, run.output))
     if "text" in features:
         features = _with_texts_of_logs(features, fitted, responses, run.plugins)
-    found = predict_items(fitted, features, confidence_level=asked.confidence_level)
-    found = _noted(found, (*responses.notes, *fitted.notes))
-    run.show(found, asked.how(fitted.summary()), report.NEW_ITEMS)
+    predicted = predict_items(fitted, features, confidence_level=asked.confidence_level)
+    predicted = _noted(predicted, (*responses.notes, *fitted.notes))
+    run.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
 @click.command(
@@ -707,8 +707,10 @@ def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
     """
     rows = csv_rows(path, "groups of models")
     if not rows or not {"model", "group"} <= set(rows[0]):
-        there = ", ".join(name for name in rows[0] if name) if rows else "none"
-        raise LogError(f"{path} has the columns {there}: it needs the columns model and group")
+        column_names = ", ".join(name for name in rows[0] if name) if rows else "none"
+        raise LogError(
+            f"{path} has the columns {column_names}: it needs the columns model and group"
+        )
     return {row["model"]: row["group"] for row in rows if row["model"] in models}
 
 
@@ -723,20 +725,20 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     from datetime import datetime
 
     rows = csv_rows(path, "sizes and releases of models")
-    found: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
+    about: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
     try:
         for row in rows:
             if row.get("size"):
-                found["sizes"][row["model"]] = number_in(row["size"])
+                about["sizes"][row["model"]] = number_in(row["size"])
             if row.get("released"):
-                found["released"][row["model"]] = datetime.fromisoformat(
+                about["released"][row["model"]] = datetime.fromisoformat(
                     row["released"]
                 ).timestamp()
     except (KeyError, ValueError) as error:
         raise LogError(
             f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
         ) from error
-    return found
+    return about
 
 
 def _with_texts_of_logs(
@@ -786,10 +788,10 @@ def _show_models(
 
     level = asked.confidence_level
     if fitted.item_model != "factor":
-        one = abilities(
+        estimated = abilities(
             cast("IRTFit", fitted), matrix, confidence_level=level, baseline=asked.baseline
         )
-        _show_abilities(run, one, asked, notes)
+        _show_abilities(run, estimated, asked, notes)
         return
     several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
     run.show(_noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS)

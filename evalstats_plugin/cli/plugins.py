@@ -150,7 +150,9 @@ def completion(ctx: click.Context, shell: str | None) -> None:
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))  # noqa: PTH119 - a name
     maker = get_completion_class(shell) if shell in SHELLS else None
     if maker is None:
-        found = f"SHELL is {shell!r}" if shell else "no SHELL is set"
-        raise click.UsageError(f"{found}: name one of {', '.join(SHELLS)}, as in `completion bash`")
+        problem = f"SHELL is {shell!r}" if shell else "no SHELL is set"
+        raise click.UsageError(
+            f"{problem}: name one of {', '.join(SHELLS)}, as in `completion bash`"
+        )
     root = ctx.find_root().command
     echo(maker(root, {}, "evalstats-plugin", "_EVALSTATS_PLUGIN_COMPLETE").source())

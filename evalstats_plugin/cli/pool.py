@@ -123,9 +123,9 @@ def pool(run: Run, *, asked: Options) -> None:
         raise DesignError("--compare and --predict know no formulas: leave them out")
     fit = _fitted(run.read(), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
-    found = fit
+    results = fit
     if run.output.form != "csv":
-        found = hierarchical.shown(
+        results = hierarchical.shown(
             fit, baseline=asked.baseline, compare=asked.compare, predict=asked.predict
         )
     how = {
@@ -134,7 +134,7 @@ def pool(run: Run, *, asked: Options) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.show(found, how, hierarchical.HIERARCHICAL)
+    run.show(results, how, hierarchical.HIERARCHICAL)
 
 
 def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
@@ -179,24 +179,24 @@ def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float
     LogError
         A file cannot be read, is neither of models nor of tasks, or holds what is no number.
     """
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    by_kind: dict[str, dict[str, dict[str, float]]] = {}
     for path in paths:
         kind, table = _table(path)
-        found.setdefault(_KINDS[kind], {}).update(table)
-    return found
+        by_kind.setdefault(_KINDS[kind], {}).update(table)
+    return by_kind
 
 
 def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     """Return what the rows are of, and by covariate the number of each."""
     rows = csv_rows(path, "covariates")
-    there = list(rows[0]) if rows else []
-    kind = next((name for name in _KINDS if name in there), None)
-    if kind is None or len(there) < 2:
+    column_names = list(rows[0]) if rows else []
+    kind = next((name for name in _KINDS if name in column_names), None)
+    if kind is None or len(column_names) < 2:
         raise LogError(
-            f"{path} has the columns {', '.join(map(repr, there)) or 'none'}: it needs a column "
-            "'model' or 'task', and columns of numbers"
+            f"{path} has the columns {', '.join(map(repr, column_names)) or 'none'}: it needs a "
+            "column 'model' or 'task', and columns of numbers"
         )
-    table: dict[str, dict[str, float]] = {name: {} for name in there if name != kind}
+    table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
     for line, row in enumerate(rows, 2):
         for covariate, by_name in table.items():
             by_name[row[kind]] = _number(row[covariate], f"{path}, line {line}, {covariate!r}")
@@ -259,7 +259,7 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     features, notes = _features(matrix, questions, asked)
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     with progress_on_work(f"fitting {size}", quiet=run.output.quiet) as on_step, listening(on_step):
-        found = find_capabilities(
+        capability_set = find_capabilities(
             matrix,
             asked.dimensions,
             kind=asked.method,
@@ -267,10 +267,13 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
             rng=asked.seed,
             device=asked.device,
         )
-    found = replace(found, notes=tuple(dict.fromkeys((*found.notes, *notes, *responses.notes))))
-    fit = found.fit
+    capability_set = replace(
+        capability_set,
+        notes=tuple(dict.fromkeys((*capability_set.notes, *notes, *responses.notes))),
+    )
+    fit = capability_set.fit
     how = {"method": fit.kind, "device": fit.diagnostics["device"], "seed": asked.seed}
-    run.show(found, how, hierarchical.capabilities_view(questions))
+    run.show(capability_set, how, hierarchical.capabilities_view(questions))
 
 
 def _features(

@@ -41,13 +41,13 @@ def parse_costs(text: str) -> tuple[float, float]:
 def parse_variances(text: str) -> tuple[float, ...]:
     """Read ``OMEGA2[,WITHIN[,WITHIN]]``."""
     try:
-        found = tuple(float(part) for part in text.split(","))
+        variances = tuple(float(part) for part in text.split(","))
     except ValueError:
-        found = ()
-    if not 1 <= len(found) <= 3:
+        variances = ()
+    if not 1 <= len(variances) <= 3:
         msg = f"--variances {text!r} is not one to three numbers: write it like --variances 0.1,0.2"
         raise SelectionError(msg)
-    return found
+    return variances
 
 
 @dataclass(frozen=True, kw_only=True)

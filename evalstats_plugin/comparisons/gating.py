@@ -132,11 +132,11 @@ class Gate(Results[GateRow]):
     @property
     def decision(self) -> Decision:
         """``"regressed"`` if any row is; else ``"inconclusive"`` if any is; else ``"pass"``."""
-        found = {row.decision for row in self.rows}
-        if "regressed" in found:
+        decisions = {row.decision for row in self.rows}
+        if "regressed" in decisions:
             return "regressed"
         left_out = any(note.startswith("left out: ") for note in self.notes)
-        return "inconclusive" if "inconclusive" in found or left_out else "pass"
+        return "inconclusive" if "inconclusive" in decisions or left_out else "pass"
 
 
 def gate(
@@ -241,26 +241,26 @@ def gate(
             rng=rng,
         )
 
-    found = compared(judged if standards else listed)
+    comparisons = compared(judged if standards else listed)
     lacking = {
         (r.model, *task_and_metric(r)): gone
         for r in one_of_each(judged)
         if r.model != baseline and (gone := _lacking(r, standards[task_and_metric(r)])).any()
     }
-    rows = [limits.decided(row) for row in found]
+    rows = [limits.decided(row) for row in comparisons]
     if lacking:
         worst = [_with_the_worst(r, standards, limits, lacking) for r in judged]
         at_worst = {_key(row): row for row in map(limits.decided, compared(worst))}
         rows = [_allowing_for(row, at_worst.get(_key(row)), lacking, limits) for row in rows]
     rows = [_with_enough(row, items or {}) for row in rows]
-    rows += _not_compared(listed, standards.values(), found, level, limits)
+    rows += _not_compared(listed, standards.values(), comparisons, level, limits)
     rows = _with_detectable(rows, judged, baseline)
     place_of = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
     rows.sort(key=lambda row: (place_of[row.model], row.metric, _WORST_FIRST[row.decision]))
     return Gate(
         tuple(rows),
-        (*notes, *found.notes),
-        found.seed,
+        (*notes, *comparisons.notes),
+        comparisons.seed,
         baseline,
         margin,
         non_inferior,
@@ -471,8 +471,10 @@ def _allowing_for(
     if own is None and (row.kind == "task" or not any(tasks)):
         return row
     row = replace(row, n_lacking=0 if own is None else int(own.sum()))
-    known = at_worst is not None and (row.kind != "task" or limits.ranges[row.task, _key(row)[2]])
-    if row.decision != "pass" or (known and at_worst and at_worst.decision == "pass"):
+    worst_is_known = at_worst is not None and (
+        row.kind != "task" or limits.ranges[row.task, _key(row)[2]]
+    )
+    if row.decision != "pass" or (worst_is_known and at_worst and at_worst.decision == "pass"):
         return row
     of_all = "" if own is None else f"{own.sum():,} of {counted(len(own), 'item')}"
     why = (
@@ -504,24 +506,24 @@ def _with_detectable(
         with suppress(DesignError):  # nothing to plan with
             each = spreads(own, paired=True)[0]
             by_model[model] = {(s.task, s.metric.removesuffix(",none")): s for s in each}
-    found: dict[int, Spread] = {
+    spread_of: dict[int, Spread] = {
         i: spread
         for i, row in enumerate(rows)
         if row.kind == "task" and (spread := by_model.get(row.model, {}).get(_key(row)[1:3]))
     }
-    of_metric = {i: rows[i].metric.removesuffix(",none") for i in found}
+    of_metric = {i: rows[i].metric.removesuffix(",none") for i in spread_of}
     made = list(rows)
     for metric in dict.fromkeys(of_metric.values()):
-        here = [i for i in found if of_metric[i] == metric]
+        here = [i for i in spread_of if of_metric[i] == metric]
         n_tests = sum(row.metric.removesuffix(",none") == metric for row in rows)
         tail = (1 - rows[0].confidence_level) / 2 / n_tests
-        least = _least_drops([found[i] for i in here], [rows[i] for i in here], tail)
+        least = _least_drops([spread_of[i] for i in here], [rows[i] for i in here], tail)
         for i, drop in zip(here, least.tolist(), strict=True):
             detectable = None if math.isnan(drop) else rows[i].margin + drop
             made[i] = replace(rows[i], detectable=detectable)
         undecided = [i for i in here if made[i].items_needed is not None]
         for i in undecided if len(undecided) <= MOST_SIMULATED_ROWS else []:
-            made[i] = replace(made[i], items_needed=_simulated_items(found[i], made[i], tail))
+            made[i] = replace(made[i], items_needed=_simulated_items(spread_of[i], made[i], tail))
     return made
 
 
@@ -604,18 +606,18 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
         items = np.broadcast_to(independent[~exact], of_scores.shape)
         return t_power(items, drop, of_scores, tail=tail)
 
-    found = np.full(len(n), np.nan)
+    least_drops = np.full(len(n), np.nan)
     highest = np.minimum(span, 1e3 * np.sqrt(variance))
     highest[is_binary] = 1.0 - margin[is_binary]
     for which, power_of in ((exact, power_exactly), (~exact, power_by_t)):
         if which.any():
-            found[which] = least_difference(
+            least_drops[which] = least_difference(
                 lambda drop, power_of=power_of: (_WEIGHTS * power_of(drop)).sum(axis=0),
                 highest[which],
                 power=POWER,
                 tolerance=1e-5,
             )
-    return found
+    return least_drops
 
 
 def _variance_of_halves(planned: Spread) -> float:
@@ -684,14 +686,14 @@ def _error_and_tail(row: Comparison, half_width: float) -> tuple[float, float | 
 def _not_compared(
     responses: Sequence[Responses],
     standards: Iterable[Responses],
-    found: Iterable[Comparison],
+    comparisons: Iterable[Comparison],
     level: float,
     limits: Limits,
 ) -> list[GateRow]:
     """Return inconclusive rows for what the baseline ran and no comparison covers."""
     standards = list(standards)
     candidates = dict.fromkeys(r.model for r in responses)
-    seen = {(row.model_b, row.task, row.metric.removesuffix(",none")) for row in found}
+    seen = {(row.model_b, row.task, row.metric.removesuffix(",none")) for row in comparisons}
     ran = {(r.model, *task_and_metric(r)) for r in responses}
     return [
         GateRow(

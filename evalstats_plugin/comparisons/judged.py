@@ -209,22 +209,22 @@ def _pairing(task: JudgedTask, baseline: str | None, *, these: bool) -> _Correct
         task.labels, task.judged,
         clusters=task.clusters, probabilities=task.probabilities, finite=these, shared=True,
     )  # fmt: skip
-    there = ~np.isnan(fitted.scores).all(axis=0)
+    labelled = ~np.isnan(fitted.scores).all(axis=0)
     a, b = pair_indices(task.models, baseline)
     bounds = task.human.bounds
     n = int(np.nanmax(fitted.population))
-    what = f"labels of {counted(int(there.sum()), 'item')}, corrected by {task.judge} on {n}"
+    what = f"labels of {counted(int(labelled.sum()), 'item')}, corrected by {task.judge} on {n}"
     weight = f"λ = {float(fitted.slope.mean()):.2f} for all models"
     return _Corrected(
         measure=task.human,
         models=task.models,
-        scores=_on_all(fitted.scores[:, there]),
-        plain=_on_all(task.labels[:, there]),
+        scores=_on_all(fitted.scores[:, labelled]),
+        plain=_on_all(task.labels[:, labelled]),
         a=a,
         b=b,
         kind="real" if bounds is None else "bounded",
         bounds=bounds,
-        clusters=None if task.clusters is None else task.clusters[there],
+        clusters=None if task.clusters is None else task.clusters[labelled],
         notes=(f"{METHOD}: {what}, {weight}",),
     )
 

@@ -115,10 +115,10 @@ class ScoreTable(Results[TableCell]):
     @cached_property
     def by_column(self) -> Mapping[ColumnKey, Mapping[str, TableCell]]:
         """The cells of each column by model; the overall score first where there is one."""
-        found: dict[ColumnKey, dict[str, TableCell]] = {}
+        columns: dict[ColumnKey, dict[str, TableCell]] = {}
         for cell in self.rows:
-            found.setdefault((cell.kind, cell.task), {})[cell.model] = cell
-        return found
+            columns.setdefault((cell.kind, cell.task), {})[cell.model] = cell
+        return columns
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -275,9 +275,9 @@ def table(
             ]
         chosen_notes = [*chosen_notes, *more]
     by_model = {
-        (kind, task, one.model): one
+        (kind, task, ranked.model): ranked
         for (task, kind), of_column in ranks.items()
-        for one in of_column
+        for ranked in of_column
     }
     pairs = [replace(p, task=OVERALL) if p.kind == "overall" else p for p in pairs]
     rows = [_cell(row, "overall", by_model) for row in overall]

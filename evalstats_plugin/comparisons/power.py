@@ -192,9 +192,9 @@ def power(
     if design.margin is not None and difference is None:
         difference = 0.0
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
-    found = spreads_of(pilot, aim, design)
-    rows = [row for spread in found.spreads for row in _answered(spread, aim, design)]
-    return PowerRows(tuple(rows), found.notes, parts=found.parts)
+    pilot_spreads = spreads_of(pilot, aim, design)
+    rows = [row for spread in pilot_spreads.spreads for row in _answered(spread, aim, design)]
+    return PowerRows(tuple(rows), pilot_spreads.notes, parts=pilot_spreads.parts)
 
 
 @dataclass(frozen=True)
@@ -238,19 +238,19 @@ def power_curve(
         at = _around(200)
     aim = Aim(difference, None if difference is not None else (at or [2])[0], n_epochs, power,
               confidence_level)  # fmt: skip
-    found = spreads_of(pilot, aim, design)
+    pilot_spreads = spreads_of(pilot, aim, design)
     if design.tasks == "random" or design.costs:
         msg = "a curve is over items: leave out costs and random tasks, or ask for no curve"
         raise DesignError(msg)
     share = 0.5 if design.assurance is None else design.assurance
     solvers = [
         solver_of(spread if share == 0.5 else at_quantile(spread, share), aim, design)
-        for spread in found.spreads
+        for spread in pilot_spreads.spreads
     ]
     rows = [
         row for solver in solvers for n in (at or _numbers(solver)) for row in _at(solver, float(n))
     ]
-    return PowerCurve(tuple(rows), found.notes, parts=found.parts, power=power)
+    return PowerCurve(tuple(rows), pilot_spreads.notes, parts=pilot_spreads.parts, power=power)
 
 
 def _at(solver: PowerSolver, n: float) -> list[PowerRow]:
@@ -266,13 +266,13 @@ def _numbers(solver: PowerSolver) -> list[int]:
     if solver.aim.difference is None:
         return _around(float(np.median(solver.spread.n_items)))
     needed = solver.items(solver.aim.difference)
-    known = needed[np.isfinite(needed)]
-    return _around(float(np.median(known)) if len(known) else 200.0)
+    finite_needed = needed[np.isfinite(needed)]
+    return _around(float(np.median(finite_needed)) if len(finite_needed) else 200.0)
 
 
 def _around(middle: float) -> list[int]:
-    found = np.geomspace(max(middle / 12, 4), max(middle * 3, 40), POINTS)
-    return np.unique(found.round().astype(int)).tolist()
+    numbers = np.geomspace(max(middle / 12, 4), max(middle * 3, 40), POINTS)
+    return np.unique(numbers.round().astype(int)).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,46 +369,46 @@ def spreads_of(
             raise SelectionError("give a difference, a number of items, or both")
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
     responses, notes = as_list(pilot)
-    found, left_out = spreads(responses, paired=design.paired)
+    task_spreads, left_out = spreads(responses, paired=design.paired)
     if design.tasks != "each":
-        found = over_tasks(found, design.tasks)
-    return PilotSpreads(found, (*notes, *left_out), variance_parts(responses).rows)
+        task_spreads = over_tasks(task_spreads, design.tasks)
+    return PilotSpreads(task_spreads, (*notes, *left_out), variance_parts(responses).rows)
 
 
 def _assumed(
     given: PowerAssumptions, design: PowerDesign, difference: float | None, n_epochs: int
 ) -> Spread:
     """Return assumptions as the spread of one pair of models."""
-    apart, between = given.discordance, given.between
+    discordance, between = given.discordance, given.between
     pair = given.within if isinstance(given.within, tuple) else (given.within, given.within)
-    if (apart is None) == (between is None):
+    if (discordance is None) == (between is None):
         msg = "give either a discordance, for 0/1 scores, or a variance between items (omega2)"
         raise SelectionError(msg)
-    if apart is not None:
-        if not 0 <= apart <= 1 or abs(difference or 0.0) > min(apart, 1.0):
+    if discordance is not None:
+        if not 0 <= discordance <= 1 or abs(difference or 0.0) > min(discordance, 1.0):
             raise DesignError(
                 f"the discordance must lie between the difference ({difference or 0:g}) and 1, "
-                f"because models differ on at least as many items; it is {apart:g}"
+                f"because models differ on at least as many items; it is {discordance:g}"
             )
         if n_epochs > 1 or any(pair) or not design.paired:
             raise DesignError(
                 "a discordance is for 0/1 scores of the same items in one epoch; else give the "
                 "variances (omega2 and within)"
             )
-        between = apart - (difference or 0.0) ** 2
+        between = discordance - (difference or 0.0) ** 2
     if between is None or min(between, *pair) < 0 or not np.isfinite([between, *pair]).all():
         msg = f"variances must be 0 or more; they are {between}, {pair[0]} and {pair[1]}"
         raise DesignError(msg)
-    one, none = np.ones(1), np.zeros(1, dtype=np.int64)
+    ones, none = np.ones(1), np.zeros(1, dtype=np.int64)
     return Spread(
         a=none,
         b=none + 1,
-        between=one * between,
-        within=one * sum(pair),
-        discordance=one * (np.nan if apart is None else apart),
-        design_effect=one,
-        mean=one * np.nan,
-        freedom=one * np.inf,
+        between=ones * between,
+        within=ones * sum(pair),
+        discordance=ones * (np.nan if discordance is None else discordance),
+        design_effect=ones,
+        mean=ones * np.nan,
+        freedom=ones * np.inf,
         n_items=none,
         n_epochs=n_epochs,
         bounded=1.0,
@@ -439,10 +439,10 @@ class PowerSolver:
         self.margin = design.margin
         own_test = self.method in ("auto", EXACT)
         pilots = spread.pilots if own_test else None
-        clustered = pilots is not None and any(one.clustered for one in pilots)
+        clustered = pilots is not None and any(pilot.clustered for pilot in pilots)
         once = self.n_epochs == 1 and own_test and self.margin is None and not clustered
         self.exact: BoolArray = ~np.isnan(spread.discordance) & once
-        self._planned = None if pilots is None else [self._plan(one) for one in pilots]
+        self._planned = None if pilots is None else [self._plan(pilot) for pilot in pilots]
         if self.method == EXACT and pilots is None and not self.exact.all():
             raise DesignError(
                 f"{self.method} is for 0/1 scores of the same items in one epoch, and for pilots "
@@ -509,42 +509,42 @@ class PowerSolver:
 
         goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
         distance = difference + (self.margin or 0.0)
-        found = np.maximum(np.ceil(stats_power.items_needed(distance, self.variance, **goal)), 2.0)
-        few = self._small(found)
+        needed = np.maximum(np.ceil(stats_power.items_needed(distance, self.variance, **goal)), 2.0)
+        few = self._small(needed)
         if few.any():
             variance = self.variance[few]
 
             def power_of(n: FloatArray) -> FloatArray:
                 return stats_power.t_power(n, distance, variance, tail=goal["tail"])
 
-            found[few] = stats_power.least_items(power_of, found[few], power=self.aim.power)
-        found = np.where(self.variance > 0, found, np.nan)
+            needed[few] = stats_power.least_items(power_of, needed[few], power=self.aim.power)
+        needed = np.where(self.variance > 0, needed, np.nan)
         exact = self._exact_at(
             stats_power.items_needed(difference, self._apart(difference), **goal)
         )
         if exact.any():
-            apart, place = np.unique(self._apart(difference)[exact], return_inverse=True)
-            of_counts = stats_power.paired_items_needed(apart, difference, **goal)
+            discordance, place = np.unique(self._apart(difference)[exact], return_inverse=True)
+            of_counts = stats_power.paired_items_needed(discordance, difference, **goal)
             # A sum of two roundings can pass a whole number by a last bit.
             inflated = of_counts[place] * self.spread.design_effect[exact]
-            found[exact] = np.ceil(inflated - 1e-9)
-        for pair in self._simulated_at(found).tolist():
+            needed[exact] = np.ceil(inflated - 1e-9)
+        for pair in self._simulated_at(needed).tolist():
 
             def power_at(n: float, pair: int = pair) -> float:
                 return self._simulated(pair, n, difference, goal["tail"])
 
             most = SIMULATED_UP_TO / self.spread.n_tasks
-            start = min(float(found[pair]), most)
+            start = min(float(needed[pair]), most)
             enough = search(power_at, start, **goal, whole=True, most=most)
-            found[pair] = enough if np.isfinite(enough) else np.fmax(found[pair], most)
-        return found
+            needed[pair] = enough if np.isfinite(enough) else np.fmax(needed[pair], most)
+        return needed
 
     def difference(self, n_items: FloatArray) -> FloatArray:
         """Return the smallest differences that so many items find; NaN where none is possible."""
         from evalstats_plugin.stats import power as stats_power
 
         tail, goal, top = self.tail(self.n_models), self.aim.power, self.spread.bounded
-        found = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
+        smallest = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
         few = self._small(n_items)
         if few.any():
             n, variance = n_items[few], self.variance[few]
@@ -553,27 +553,27 @@ class PowerSolver:
                 return stats_power.t_power(n, size, variance, tail=tail)
 
             highest = np.full(len(n), top) if np.isfinite(top) else 1e3 * np.sqrt(variance)
-            found[few] = stats_power.least_difference(of_t, highest, power=goal)
-        found = np.where((found <= top) & (self.variance > 0), found, np.nan)
+            smallest[few] = stats_power.least_difference(of_t, highest, power=goal)
+        smallest = np.where((smallest <= top) & (self.variance > 0), smallest, np.nan)
         exact = self._exact_at(n_items)
         if exact.any():
             keys = np.stack([self._effective(n_items)[exact], self.spread.discordance[exact]])
-            (size, apart), place = np.unique(keys, axis=1, return_inverse=True)
+            (size, discordance), place = np.unique(keys, axis=1, return_inverse=True)
 
             def of_counts(by: FloatArray) -> FloatArray:
-                return stats_power.paired_power(size, np.maximum(apart, by), by, tail=tail)
+                return stats_power.paired_power(size, np.maximum(discordance, by), by, tail=tail)
 
             least = stats_power.least_difference(of_counts, np.ones(len(size)), power=goal)
-            found[exact] = least[place.ravel()]
+            smallest[exact] = least[place.ravel()]
         for pair in self._simulated_at(n_items).tolist():
 
             def power_by(size: float, pair: int = pair) -> float:
                 return self._simulated(pair, float(n_items[pair]), size, tail)
 
-            start = min(float(np.nan_to_num(found[pair], nan=top)), top)
+            start = min(float(np.nan_to_num(smallest[pair], nan=top)), top)
             least = search(power_by, start, tail=tail, power=goal, whole=False, most=top)
-            found[pair] = least if least <= top else np.nan
-        return found
+            smallest[pair] = least if least <= top else np.nan
+        return smallest
 
     def power(
         self, n_items: FloatArray, difference: float, n_models: int | None = None
@@ -583,17 +583,17 @@ class PowerSolver:
 
         tail = self.tail(n_models or self.n_models)
         distance = difference + (self.margin or 0.0)
-        found = stats_power.normal_power(n_items, distance, self.variance, tail=tail)
+        estimated = stats_power.normal_power(n_items, distance, self.variance, tail=tail)
         t = stats_power.t_power(n_items, distance, self.variance, tail=tail)
-        found = np.where(self._small(n_items), t, found)
-        found = np.where(self.variance > 0, found, np.nan)
+        estimated = np.where(self._small(n_items), t, estimated)
+        estimated = np.where(self.variance > 0, estimated, np.nan)
         exact = self._exact_at(n_items)
         if exact.any():
-            n, apart = self._effective(n_items)[exact], self._apart(difference)[exact]
-            found[exact] = stats_power.paired_power(n, apart, difference, tail=tail)
+            n, discordance = self._effective(n_items)[exact], self._apart(difference)[exact]
+            estimated[exact] = stats_power.paired_power(n, discordance, difference, tail=tail)
         for pair in self._simulated_at(n_items).tolist():
-            found[pair] = self._simulated(pair, float(n_items[pair]), difference, tail)
-        return found
+            estimated[pair] = self._simulated(pair, float(n_items[pair]), difference, tail)
+        return estimated
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return the epochs that so many items need; inf where none suffice, NaN if unknown."""
@@ -634,13 +634,13 @@ class PowerSolver:
 
     def models(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return how many models can be compared, every two of them; 1 where not even two can."""
-        found = np.ones(len(n_items))
+        n_comparable = np.ones(len(n_items))
         for n_models in range(2, MOST_MODELS + 1):
             enough = self.power(n_items, difference, n_models) >= self.aim.power
-            found[enough] = n_models
+            n_comparable[enough] = n_models
             if not enough.any():
                 break
-        return np.where(np.isnan(self.power(n_items, difference)), np.nan, found)
+        return np.where(np.isnan(self.power(n_items, difference)), np.nan, n_comparable)
 
     def _apart(self, difference: float) -> FloatArray:
         """Discordance, which cannot be less than the difference."""
@@ -682,9 +682,10 @@ class SequentialPower(PowerSolver):
 
         tail = self.tail(self.n_models)
 
-        def solve(apart: float | None, variance: float, _: float) -> float:
+        def solve(discordance: float | None, variance: float, _: float) -> float:
             return mixture_items_needed(
-                difference, discordance=None if apart is None else max(apart, abs(difference)),
+                difference,
+                discordance=None if discordance is None else max(discordance, abs(difference)),
                 variance=variance, span=self.spread.bounded, look_every=self.look_every, tail=tail,
                 power=self.aim.power,
             )  # fmt: skip
@@ -697,12 +698,16 @@ class SequentialPower(PowerSolver):
 
         top = np.full(1, self.spread.bounded)
 
-        def solve(apart: float | None, variance: float, n: float) -> float:
+        def solve(discordance: float | None, variance: float, n: float) -> float:
             def power_of(size: FloatArray) -> FloatArray:
-                return np.full(1, self._power(apart, variance, n, float(size[0]), self.n_models))
+                return np.full(
+                    1, self._power(discordance, variance, n, float(size[0]), self.n_models)
+                )
 
-            found = least_difference(power_of, top, power=self.aim.power, tolerance=1e-4 * top[0])
-            return float(found[0])
+            smallest = least_difference(
+                power_of, top, power=self.aim.power, tolerance=1e-4 * top[0]
+            )
+            return float(smallest[0])
 
         return self._of_pairs(solve, n_items)
 
@@ -711,29 +716,29 @@ class SequentialPower(PowerSolver):
     ) -> FloatArray:
         """Return how often a difference is found by so many items."""
 
-        def solve(apart: float | None, variance: float, n: float) -> float:
-            return self._power(apart, variance, n, difference, n_models or self.n_models)
+        def solve(discordance: float | None, variance: float, n: float) -> float:
+            return self._power(discordance, variance, n, difference, n_models or self.n_models)
 
         return self._of_pairs(solve, n_items)
 
     def _power(
-        self, apart: float | None, variance: float, n: float, difference: float, n_models: int
+        self, discordance: float | None, variance: float, n: float, difference: float, n_models: int
     ) -> float:
         from evalstats_plugin.stats.power import looks_up_to, mixture_power
 
-        found = mixture_power(
+        reached = mixture_power(
             looks_up_to(n, self.look_every), difference, variance=variance,
-            discordance=None if apart is None else max(apart, abs(difference)),
+            discordance=None if discordance is None else max(discordance, abs(difference)),
             span=self.spread.bounded, tail=self.tail(n_models),
         )  # fmt: skip
-        return float(found[-1])
+        return float(reached[-1])
 
     def _of_pairs(
         self, solve: Callable[[float | None, float, float], float], n_items: FloatArray
     ) -> FloatArray:
         """Solve for each discordance or variance; of many, for some, and interpolate."""
         varies = np.where(self.exact, np.nan_to_num(self.spread.discordance), self.variance)
-        found = np.full(len(varies), np.nan)
+        solved = np.full(len(varies), np.nan)
         for exact, n in {*zip(self.exact.tolist(), n_items.tolist(), strict=True)}:
             here = (self.exact == exact) & (n_items == n) & (varies > 0)
             at: FloatArray = np.unique(varies[here])
@@ -742,8 +747,8 @@ class SequentialPower(PowerSolver):
             nodes: list[float] = at.tolist()
             values = [solve(v if exact else None, v, n) for v in nodes]
             if values:
-                found[here] = np.interp(varies[here], at, values)
-        return found
+                solved[here] = np.interp(varies[here], at, values)
+        return solved
 
 
 def solver_of(spread: Spread, aim: Aim, design: PowerDesign) -> PowerSolver:
@@ -804,8 +809,8 @@ def _in_proportion(row: PowerRow, end: float | None, middle: float | None) -> fl
             float(special.ndtri(min(max(x, 1e-12), 1 - 1e-12))) for x in (value, end, middle)
         )
         return float(special.ndtr(of_value + of_end - of_middle))
-    found = end * value / middle
-    return found if row.quantity == "difference" else int(np.ceil(found - 1e-9))
+    limit = end * value / middle
+    return limit if row.quantity == "difference" else int(np.ceil(limit - 1e-9))
 
 
 def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
@@ -821,17 +826,17 @@ def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
             f"{spread.task} {spread.metric}: the pilot has one epoch, so that nothing is known of "
             "more: run it in two epochs or more"
         )
-    found: list[list[PowerRow]] = []
+    by_epochs: list[list[PowerRow]] = []
     for n_epochs in range(1, MOST_EPOCHS + 1):
         own = replace(aim, n_epochs=n_epochs)
-        found.append(_rows(spread, own, design))
+        by_epochs.append(_rows(spread, own, design))
 
     def cost(row: PowerRow) -> float:
         n = np.inf if row.n_items is None else row.n_items
         return n * (per_item + (row.n_epochs or 1) * per_epoch)
 
-    rows = [min(of_pair, key=cost) for of_pair in zip(*found, strict=True)]
-    once = [cost(row) for row in found[0]]
+    rows = [min(of_pair, key=cost) for of_pair in zip(*by_epochs, strict=True)]
+    once = [cost(row) for row in by_epochs[0]]
     return [
         replace(
             row,
@@ -886,15 +891,15 @@ def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray
     if aim.n_items is None:
         needed = solver.items(aim.difference)
         return [("n_items", needed, needed)]
-    found: list[tuple[Quantity, FloatArray, FloatArray]] = [
+    answers: list[tuple[Quantity, FloatArray, FloatArray]] = [
         ("power", n, solver.power(n, aim.difference))
     ]
     if solver.margin is not None:
-        return found
-    found.append(("n_models", n, solver.models(n, aim.difference)))
+        return answers
+    answers.append(("n_models", n, solver.models(n, aim.difference)))
     if np.any(solver.spread.within > 0):
-        found.insert(1, ("n_epochs", n, solver.epochs(n, aim.difference)))
-    return found
+        answers.insert(1, ("n_epochs", n, solver.epochs(n, aim.difference)))
+    return answers
 
 
 def _column(
@@ -955,15 +960,15 @@ def _notes(solver: PowerSolver, quantity: Quantity, values: FloatArray) -> list[
     doubts = _doubts(solver)
     notes: list[tuple[str, ...]] = []
     for pair, value in enumerate(values.tolist()):
-        found: list[str] = []
+        own_notes: list[str] = []
         if quantity == "n_epochs" and np.isnan(value):
-            found.append("no item has two epochs: the effect of more epochs is unknown")
+            own_notes.append("no item has two epochs: the effect of more epochs is unknown")
         elif not np.isfinite(value) or (quantity == "n_models" and value == 1):
-            found.append(_NOTHING[quantity] if varies[pair] else _CONSTANT)
+            own_notes.append(_NOTHING[quantity] if varies[pair] else _CONSTANT)
         elif quantity == "n_models" and value == MOST_MODELS:
-            found.append(f"{MOST_MODELS} models or more")
-        found += [note for note, where in on_all.items() if where[pair]]
-        notes.append((*found, *doubts))
+            own_notes.append(f"{MOST_MODELS} models or more")
+        own_notes += [note for note, where in on_all.items() if where[pair]]
+        notes.append((*own_notes, *doubts))
     return notes
 
 
@@ -972,9 +977,9 @@ def _doubts(solver: PowerSolver) -> list[str]:
     n = solver.spread.n_items
     if not n.all():
         return []
-    apart = solver.spread.discordance
+    discordance = solver.spread.discordance
     with np.errstate(divide="ignore"):
-        of_counts = np.sqrt((1 - apart) / (n * apart))
+        of_counts = np.sqrt((1 - discordance) / (n * discordance))
     errors = np.where(solver.exact, of_counts, np.sqrt(2 / solver.spread.freedom))
     error = 2 * float(np.median(errors))
     if error < 0.25:
@@ -994,11 +999,11 @@ def at_quantile(spread: Spread, share: float) -> Spread:
 
     factor = spread.freedom / (2 * special.gammaincinv(spread.freedom / 2, 1 - share))
     plain = spread.design_effect == 1
-    n, apart = spread.n_items, spread.discordance
-    apart = np.nan_to_num(apart)
+    n, discordance = spread.n_items, spread.discordance
+    discordance = np.nan_to_num(discordance)
     limit = special.betaincinv(
-        np.maximum(n * apart + (share > 0.5), 1e-9),
-        np.maximum(n * (1 - apart) + (share <= 0.5), 1e-9),
+        np.maximum(n * discordance + (share > 0.5), 1e-9),
+        np.maximum(n * (1 - discordance) + (share <= 0.5), 1e-9),
         share,
     )
     noise = np.nan_to_num(spread.within) / spread.n_epochs
@@ -1008,8 +1013,8 @@ def at_quantile(spread: Spread, share: float) -> Spread:
         between=np.maximum(factor * total - noise, 0.0),
         pilots=spread.pilots
         and [
-            pilot.scaled(one)
-            for pilot, one in zip(spread.pilots, np.sqrt(factor).tolist(), strict=True)
+            pilot.scaled(scale)
+            for pilot, scale in zip(spread.pilots, np.sqrt(factor).tolist(), strict=True)
         ],
         discordance=np.where(plain & ~np.isnan(spread.discordance), limit, spread.discordance),
         design_effect=np.where(plain, 1.0, factor * spread.design_effect),
@@ -1027,7 +1032,7 @@ def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
     DesignError
         No two models share two tasks or more.
     """
-    by_metric = grouped(found, lambda one: one.metric.removesuffix(",none"))
+    by_metric = grouped(found, lambda spread: spread.metric.removesuffix(",none"))
     joined = [
         joint
         for some in by_metric.values()
@@ -1040,7 +1045,7 @@ def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
 
 
 def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
-    names = [one.pairs for one in some]
+    names = [spread.pairs for spread in some]
     pairs = [pair for pair in names[0] if all(pair in own for own in names)]
     if not pairs:
         return None
@@ -1091,9 +1096,9 @@ def _joint_pilots(
     if len(places[0]) > MOST_SIMULATED:
         return None
     each = [
-        [one.pilots[k] for k in own]
-        for one, own in zip(some, places, strict=True)
-        if one.pilots is not None
+        [spread.pilots[k] for k in own]
+        for spread, own in zip(some, places, strict=True)
+        if spread.pilots is not None
     ]
     if len(each) < len(some):
         return None
@@ -1162,18 +1167,18 @@ def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Sprea
         Where no task has what is needed for an estimate.
     """
     groups = by_task(one_of_each(responses))
-    found: list[Spread] = []
+    task_spreads: list[Spread] = []
     left_out: list[str] = []
     for (task, metric), group in groups.items():
         cells = [make_cell(r) for r in group if len(r.item_ids)]
         cells = [c for c in cells if c.kind not in (None, "ratio") and c.n > 1]
         spread = _spread(cells, paired=paired) if len(cells) >= 1 + paired else None
         if spread is not None and len(spread.a):
-            found.append(spread)
+            task_spreads.append(spread)
         else:
             left_out.append(f"{task} {metric}")
     wanted = "two models that share two items or more" if paired else "a mean of two item scores"
-    if not found:
+    if not task_spreads:
         models = dict.fromkeys(r.model for r in responses)
         msg = (
             f"a pilot needs {wanted} on some task, and the logs have "
@@ -1182,7 +1187,7 @@ def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Sprea
         hint = "; to plan for different items, choose the unpaired design" if paired else ""
         raise DesignError(msg + hint)
     notes = [f"nothing to plan with, not {wanted}: {few(left_out)}"] if left_out else []
-    return found, notes
+    return task_spreads, notes
 
 
 def with_design_effect(spread: Spread, design_effect: float) -> Spread:
@@ -1217,7 +1222,7 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         solve(scores, a[start : start + step], b[start : start + step])
         for start in range(0, len(a), step)
     ]
-    n, between, within, apart, effect, mean, freedom = np.concatenate(blocks, axis=1)
+    n, between, within, discordance, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
     binary = paired and all(epochs_are_binary(c.responses) for c in cells)
     bounds = {c.bounds for c in cells}
@@ -1235,7 +1240,7 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         b=b[keep].astype(np.int64),
         between=between[keep],
         within=within[keep],
-        discordance=np.where(binary, apart, np.nan)[keep],
+        discordance=np.where(binary, discordance, np.nan)[keep],
         design_effect=effect[keep],
         mean=mean[keep],
         freedom=freedom[keep],
@@ -1281,9 +1286,9 @@ def _paired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
     noise, within = (
         moments(np.where(here, x[a] + x[b], np.nan)).mean for x in (scores.noise, scores.variance)
     )
-    apart = moments(mean_a + mean_b - 2 * mean_a * mean_b).mean
+    discordance = moments(mean_a + mean_b - 2 * mean_a * mean_b).mean
     between = effect * total - np.nan_to_num(noise)
-    return np.stack([n, between, within, apart, effect, mean, freedom])
+    return np.stack([n, between, within, discordance, effect, mean, freedom])
 
 
 def _unpaired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
@@ -1318,12 +1323,12 @@ def _inflated(values: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatA
     from evalstats_plugin.stats.means import moments
 
     n, mean, std = moments(values)
-    there = ~np.isnan(values)
-    units = np.where(there, values - mean[..., None], 0.0)
+    present = ~np.isnan(values)
+    units = np.where(present, values - mean[..., None], 0.0)
     effect, n_units = np.ones_like(n), n
     if clusters is not None:
-        totals = stats_clustered.by_cluster(np.where(there, values, 0.0), clusters)
-        sizes = stats_clustered.by_cluster(there * 1.0, clusters)
+        totals = stats_clustered.by_cluster(np.where(present, values, 0.0), clusters)
+        sizes = stats_clustered.by_cluster(present * 1.0, clusters)
         plain = std / np.sqrt(np.maximum(n, 1.0))
         error = stats_clustered.cluster_moments(totals, sizes).cr1
         effect = np.fmax(stats_clustered.design_effect(error, plain), 1.0)

@@ -90,8 +90,10 @@ def rank_sets(
     tables = paired_tables(pairs, request)
     sets = [
         row
-        for pairing, table, one in zip(pairs, tables, adjusted(tables, request), strict=True)
-        for row in _ranks(table, one, request, *_prob_best(pairing, request.rng))
+        for pairing, table, adjusted_table in zip(
+            pairs, tables, adjusted(tables, request), strict=True
+        )
+        for row in _ranks(table, adjusted_table, request, *_prob_best(pairing, request.rng))
     ]
     seed = rng if isinstance(rng, int) else None
     return RankSets(tuple(sets), (*notes, *left_out), seed)
@@ -112,12 +114,15 @@ def ranks_with_groups(
     if strata := overall_strata(overall, request):
         tables.append(overall_table(strata, request))
     shown = adjusted(tables, request)
-    found = {
-        (table.pairing.task, table.same.get("kind", "task")): _ranks(table, one, request)
-        for table, one in zip(tables, shown, strict=True)
+    by_column = {
+        (table.pairing.task, table.same.get("kind", "task")): _ranks(table, adjusted_table, request)
+        for table, adjusted_table in zip(tables, shown, strict=True)
     }
-    pairs_of = [_pairs(table, one, request) for table, one in zip(tables, shown, strict=True)]
-    return found, pairs_of, left_out
+    pairs_of = [
+        _pairs(table, adjusted_table, request)
+        for table, adjusted_table in zip(tables, shown, strict=True)
+    ]
+    return by_column, pairs_of, left_out
 
 
 def ranks_by_blocks(
@@ -134,13 +139,19 @@ def ranks_by_blocks(
     `ranks_with_groups`. There are no letters. Return also notes on what was left out.
     """
     tasks, notes = pairings(responses, None, without_pairs=True)
-    columns = [(one, "task", partial(_of_pairs, one)) for one in tasks]
-    columns += [(one, "group", of) for one, of in groups_by_blocks(responses, request)]
-    columns += [(one, "overall", of) for one, of in groups_by_blocks(overall, request)]
-    sizes = [len(one.models) for one, _, _ in columns]
+    columns = [
+        (column_pairing, "task", partial(_of_pairs, column_pairing)) for column_pairing in tasks
+    ]
+    columns += [
+        (column_pairing, "group", of) for column_pairing, of in groups_by_blocks(responses, request)
+    ]
+    columns += [
+        (column_pairing, "overall", of) for column_pairing, of in groups_by_blocks(overall, request)
+    ]
+    sizes = [len(column_pairing.models) for column_pairing, _, _ in columns]
     n_tests = sum(n * (n - 1) // 2 for n in sizes)
     tail = (1 - request.confidence_level) / 2 / max(n_tests, 1)
-    found: dict[tuple[str, str], list[RankSet]] = {}
+    by_column: dict[tuple[str, str], list[RankSet]] = {}
     for (pairing, kind, of_pairs), n in zip(columns, sizes, strict=True):
         n_steps = n * (n - 1) // 2 * pairing.scores.shape[1]
         if n_steps > MOST_STEPS and not _is_counted(pairing, kind):
@@ -164,8 +175,8 @@ def ranks_by_blocks(
             "confidence_level": request.confidence_level,
             "n_models": n,
         }
-        found[pairing.task, kind] = records(RankSet, values, about)
-    return found, notes
+        by_column[pairing.task, kind] = records(RankSet, values, about)
+    return by_column, notes
 
 
 def _of_pairs(pairing: Pairing, a: IntArray, b: IntArray) -> MeanDifferences:
@@ -300,8 +311,10 @@ def _sets(
     limits = stats_ranks.rank_limits(beats)
     if n <= MOST_LETTERED:
         order = _order(leads)
-        apart = (beats | beats.T)[np.ix_(order, order)]
-        for i, own in zip(order, stats_ranks.letters(stats_ranks.groups_alike(apart)), strict=True):
+        differs = (beats | beats.T)[np.ix_(order, order)]
+        for i, own in zip(
+            order, stats_ranks.letters(stats_ranks.groups_alike(differs)), strict=True
+        ):
             letters[i] = own
     columns: dict[str, Sequence[Any]] = {
         "model": models,

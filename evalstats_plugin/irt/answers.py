@@ -30,8 +30,8 @@ def joined(responses: ResponsesLike) -> ResponseMatrix | ResponseStore:
 
 def matrix_of(responses: ResponsesLike) -> ResponseMatrix:
     """Return the matrix that a fit is made of, in memory."""
-    found = joined(responses)
-    return in_memory(found) if isinstance(found, ResponseStore) else found
+    matrix = joined(responses)
+    return in_memory(matrix) if isinstance(matrix, ResponseStore) else matrix
 
 
 def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
@@ -80,10 +80,10 @@ def _name(r: Responses) -> str:
 
 def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the metrics of each task, and descriptions of the tasks that have several."""
-    found: dict[str, dict[str, None]] = {}
+    metrics_by_task: dict[str, dict[str, None]] = {}
     for r in responses:
-        found.setdefault(r.task, {})[short_metric(r.metric)] = None
-    of_task = {task: list(names) for task, names in found.items()}
+        metrics_by_task.setdefault(r.task, {})[short_metric(r.metric)] = None
+    of_task = {task: list(names) for task, names in metrics_by_task.items()}
     return of_task, [f"{t} ({', '.join(names)})" for t, names in of_task.items() if len(names) > 1]
 
 
@@ -120,10 +120,10 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")
     kept = submatrix(matrix, np.flatnonzero(models), np.flatnonzero(items))
-    known = kept.scores[~np.isnan(kept.scores)]
-    if len(known) and len(kept.models) > 1 and known.min() == known.max():
+    observed = kept.scores[~np.isnan(kept.scores)]
+    if len(observed) and len(kept.models) > 1 and observed.min() == observed.max():
         msg = (
-            f"every score is {known[0]:g} ({counted(len(kept.models), 'model')}, "
+            f"every score is {observed[0]:g} ({counted(len(kept.models), 'model')}, "
             f"{counted(len(kept.item_ids), 'item')}): nothing tells these models apart: add items "
             "or models"
         )
@@ -157,10 +157,10 @@ def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> F
         chance = np.nan_to_num(stated)
     elif isinstance(guessing, Mapping):
         tasks = matrix.tasks.astype(str)
-        known = list(dict.fromkeys(tasks.tolist()))
+        task_names = list(dict.fromkeys(tasks.tolist()))
         for name in guessing:
-            if name not in known:
-                raise SelectionError(no_such("task", name, known, few(known)))
+            if name not in task_names:
+                raise SelectionError(no_such("task", name, task_names, few(task_names)))
         chance = np.array([guessing.get(task, 0.0) for task in tasks.tolist()])
     else:
         chance = np.asarray(guessing, dtype=np.float64)

@@ -103,23 +103,23 @@ def bootstrap_abilities(
     level = shown.get("confidence_level", 0.95)
     counts = counts_of(matrix, device=device)
     drawn = stream(rng, "resampled abilities")
-    found = _refitted(fit, matrix, counts, over, n_resamples, level, drawn)
-    spread = np.nan_to_num(found.ability.std_error, nan=np.inf)
+    refits = _refitted(fit, matrix, counts, over, n_resamples, level, drawn)
+    spread = np.nan_to_num(refits.ability.std_error, nan=np.inf)
     ends, (lowest, highest) = fit.endless, fit.limits(level)
-    told = np.isfinite(found.covariance.diagonal())
+    told = np.isfinite(refits.covariance.diagonal())
     whole = told[ends == 0].all()
     resampled = replace(
         fit,
-        ability_covariance=found.covariance if whole else np.diag(spread**2),
-        **_items(fit, found, over),
-        notes=(*fit.notes, *found.notes, *_notes(over, n_resamples, whole=bool(whole))),
+        ability_covariance=refits.covariance if whole else np.diag(spread**2),
+        **_items(fit, refits, over),
+        notes=(*fit.notes, *refits.notes, *_notes(over, n_resamples, whole=bool(whole))),
     )
     results = abilities(resampled, matrix, **shown)
     limits = {
         model: (finite(lowest[i]), finite(highest[i]))
         # A model all right is so in every refit; the answers set it a limit on one side.
         if ends[i]
-        else (finite(found.ability.low[i]), finite(found.ability.high[i]))
+        else (finite(refits.ability.low[i]), finite(refits.ability.high[i]))
         for i, model in enumerate(fit.models)
     }
     rows = (replace(r, low=limits[r.model][0], high=limits[r.model][1]) for r in results.rows)
@@ -164,8 +164,8 @@ def _refitted(
 
 def _same_model(fit: IRTFit) -> MmlOptions:
     """Options of ``"mml"`` that fit the same model again."""
-    known = fit.diagnostics
-    return MmlOptions(prior=known.get("prior"), **known.get("asymptotes", {}))
+    diagnostics = fit.diagnostics
+    return MmlOptions(prior=diagnostics.get("prior"), **diagnostics.get("asymptotes", {}))
 
 
 def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
@@ -199,16 +199,16 @@ def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 
-def _items(fit: IRTFit, found: Any, over: str) -> dict[str, Any]:
+def _items(fit: IRTFit, refits: Any, over: str) -> dict[str, Any]:
     """Standard errors of the items, if the estimator has items.
 
     Where items or their clusters are drawn an item keeps its own answers: its variance is that of
     its posterior plus that of its posterior mean between refits. Answers to new items tell nothing
     of the old ones, whose errors stay.
     """
-    if found.difficulty is None or over == "new-items":
+    if refits.difficulty is None or over == "new-items":
         return {}
-    errors = {name: getattr(found, name).std_error for name in ("difficulty", "discrimination")}
+    errors = {name: getattr(refits, name).std_error for name in ("difficulty", "discrimination")}
     if over in ("items", "clusters"):
         errors = {
             name: np.hypot(between, getattr(fit, f"{name}_std_error"))
@@ -342,13 +342,13 @@ def uncertainty(
     for name in names:
         began = time.perf_counter()
         try:
-            found = work.of(name)
+            intervals = work.of(name)
         except (SelectionError, DesignError) as error:
             notes.append(f"{name}: {error}")
             continue
         seconds = time.perf_counter() - began
         for i, model in enumerate(fit.models):
-            estimate, low, high, error = (finite(float(x[i])) for x in found)
+            estimate, low, high, error = (finite(float(x[i])) for x in intervals)
             rows.append(
                 Uncertainty(
                     recipe=name,
@@ -396,16 +396,16 @@ class _Recipes:
         if name == "sandwich":
             return self._normal(self.fit.ability, self._sandwich())
         if name in OVER:
-            found = _refitted(
+            refits = _refitted(
                 self.fit, self.matrix, self.counts, name, self.n_resamples, self.level,
                 child(stream(self.seed, "resamples of recipes"), name),
             ).ability  # fmt: skip
             ends, limits = self.fit.endless, self.fit.limits(self.level)
             low, high = (
                 np.where(ends == 0, drawn, own)
-                for drawn, own in zip((found.low, found.high), limits, strict=True)
+                for drawn, own in zip((refits.low, refits.high), limits, strict=True)
             )
-            return self.fit.ability, low, high, found.std_error
+            return self.fit.ability, low, high, refits.std_error
         if name.startswith("mcmc"):
             kind = "hdi" if name == "mcmc-hdi" else "percentile"
             other = self._posterior("mcmc", McmcOptions(draws=500, warm_up=200), self.seed)
@@ -413,7 +413,7 @@ class _Recipes:
         if name == "seeds":
             seeds = range(self.seed, self.seed + self.n_seeds)
             fits = [self._posterior("svi", SviOptions(), seed) for seed in seeds]
-            each = np.array([self._on_scale(one, one.limits)[0] for one in fits])
+            each = np.array([self._on_scale(svi_fit, svi_fit.limits)[0] for svi_fit in fits])
             return self._normal(each.mean(axis=0), each.std(axis=0, ddof=1))
         guide = SviOptions(guide="lognormal" if name == "svi-lognormal" else "normal")
         stochastic = name.startswith("svi")

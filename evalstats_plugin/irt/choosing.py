@@ -202,8 +202,8 @@ def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str)
 
 def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
     """Parameters, log-likelihood and information criteria; None of factor models."""
-    known = fit.diagnostics.get("log_likelihood")
-    if fit.item_model == "factor" or known is None:
+    log_likelihood = fit.diagnostics.get("log_likelihood")
+    if fit.item_model == "factor" or log_likelihood is None:
         return dict.fromkeys(("n_parameters", "log_likelihood", "aic", "bic"))
     if fit.estimator == "mml":
         # Items are parameters, models are the sample.
@@ -215,9 +215,9 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
         k, size = k + {"rasch": 2, "2pl": 4, "common-c": 5}[name], m
     return {
         "n_parameters": k,
-        "log_likelihood": finite(known),
-        "aic": finite(2 * k - 2 * known),
-        "bic": finite(k * float(np.log(size)) - 2 * known),
+        "log_likelihood": finite(log_likelihood),
+        "aic": finite(2 * k - 2 * log_likelihood),
+        "bic": finite(k * float(np.log(size)) - 2 * log_likelihood),
     }
 
 
@@ -240,38 +240,46 @@ def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
 
 def _compared(tried: list[_Tried]) -> Candidates:
     whole = [
-        one for one in tried if one.row.converged is not False and one.row.log_loss is not None
+        candidate
+        for candidate in tried
+        if candidate.row.converged is not False and candidate.row.log_loss is not None
     ]
     if not whole:
         raise DesignError("none of the candidates converged: fit item model rasch, or add answers")
-    best = min(whole, key=lambda one: cast("float", one.row.log_loss))
+    best = min(whole, key=lambda candidate: cast("float", candidate.row.log_loss))
     count = best.answers
-    apart = {
-        one.name: (
-            float((one.loss - best.loss).sum() / count.sum()),
-            float(cluster_moments(one.loss - best.loss, count).cr1),
+    excess_loss = {
+        candidate.name: (
+            float((candidate.loss - best.loss).sum() / count.sum()),
+            float(cluster_moments(candidate.loss - best.loss, count).cr1),
         )
-        for one in tried
+        for candidate in tried
     }
-    simplest = next(one for one in whole if apart[one.name][0] <= apart[one.name][1] or one is best)
+    simplest = next(
+        candidate
+        for candidate in whole
+        if excess_loss[candidate.name][0] <= excess_loss[candidate.name][1] or candidate is best
+    )
     rows = tuple(
         replace(
-            one.row,
-            worse_by=finite(apart[one.name][0]),
-            worse_by_std_error=finite(apart[one.name][1]) if one is not best else None,
-            chosen=one is simplest,
+            candidate.row,
+            worse_by=finite(excess_loss[candidate.name][0]),
+            worse_by_std_error=finite(excess_loss[candidate.name][1])
+            if candidate is not best
+            else None,
+            chosen=candidate is simplest,
         )
-        for one in tried
+        for candidate in tried
     )
-    return Candidates(rows, _notes(tried), sentence=_sentence(best, simplest, apart))
+    return Candidates(rows, _notes(tried), sentence=_sentence(best, simplest, excess_loss))
 
 
-def _sentence(best: _Tried, chosen: _Tried, apart: Mapping[str, tuple[float, float]]) -> str:
+def _sentence(best: _Tried, chosen: _Tried, excess_loss: Mapping[str, tuple[float, float]]) -> str:
     loss, error = best.row.log_loss, best.row.log_loss_std_error
     said = f"Take {chosen.name}: "
     if chosen is best:
         return f"{said}it predicts answers held out best (log loss {loss:.4f}, s.e. {error:.4f})."
-    worse, unsure = apart[chosen.name]
+    worse, unsure = excess_loss[chosen.name]
     return (
         f"{said}the simplest within one standard error of {best.name}, which predicts answers held "
         f"out best (log loss {loss:.4f}, s.e. {error:.4f}; {chosen.name} {worse:+.4f}, s.e. "
@@ -280,9 +288,9 @@ def _sentence(best: _Tried, chosen: _Tried, apart: Mapping[str, tuple[float, flo
 
 
 def _notes(tried: list[_Tried]) -> tuple[str, ...]:
-    failed = [one.name for one in tried if one.row.converged is False]
+    failed = [candidate.name for candidate in tried if candidate.row.converged is False]
     notes = [f"not converged, and not chosen: {', '.join(failed)}"] if failed else []
-    if any(one.fit.estimator == "mml" for one in tried):
+    if any(candidate.fit.estimator == "mml" for candidate in tried):
         notes.append(
             "AIC and BIC count every item parameter, though an item prior holds them: they are too "
             "strict on models with many"

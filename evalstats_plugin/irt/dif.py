@@ -82,34 +82,34 @@ def item_dif(
     (8, ())
     """
     matrix = matrix_of(responses)
-    found = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
-    doubtful = np.nan_to_num(found.p_value, nan=2)
-    order = np.lexsort((-steady(np.abs(np.nan_to_num(found.log_odds))), steady(doubtful)))
-    width = normal_quantile(confidence_level) * found.std_error
+    tests = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
+    doubtful = np.nan_to_num(tests.p_value, nan=2)
+    order = np.lexsort((-steady(np.abs(np.nan_to_num(tests.log_odds))), steady(doubtful)))
+    width = normal_quantile(confidence_level) * tests.std_error
     numbers = {
-        "log_odds": found.log_odds,
-        "low": found.log_odds - width,
-        "high": found.log_odds + width,
-        "std_error": found.std_error,
-        "delta": found.delta,
-        "p_value": found.p_value,
-        "p_adjusted": found.p_adjusted,
+        "log_odds": tests.log_odds,
+        "low": tests.log_odds - width,
+        "high": tests.log_odds + width,
+        "std_error": tests.std_error,
+        "delta": tests.delta,
+        "p_value": tests.p_value,
+        "p_adjusted": tests.p_adjusted,
     }
     columns: dict[str, Sequence[Any]] = {
-        "item": found.item_ids[order].astype(str).tolist(),
-        "task": found.tasks[order].astype(str).tolist(),
+        "item": tests.item_ids[order].astype(str).tolist(),
+        "task": tests.tasks[order].astype(str).tolist(),
         "metric": [short_metric(name) for name in matrix.metrics[order].astype(str).tolist()],
-        "size": found.size[order].tolist(),
-        "flagged": found.flagged[order].tolist(),
+        "size": tests.size[order].tolist(),
+        "flagged": tests.flagged[order].tolist(),
         **{name: [finite(v) for v in values[order].tolist()] for name, values in numbers.items()},
     }
-    same = {"method": found.method, "confidence_level": confidence_level}
+    same = {"method": tests.method, "confidence_level": confidence_level}
     rows = tuple(records(ItemDifference, columns, same))
-    silent = int(np.isnan(found.log_odds).sum())
+    silent = int(np.isnan(tests.log_odds).sum())
     notes = [f"{silent} items tell nothing: all right, all wrong, or not answered by both groups"]
     return ItemDifferences(
         rows,
-        (*fit.notes, *found.notes, *(notes if silent else [])),
+        (*fit.notes, *tests.notes, *(notes if silent else [])),
         focal=tuple(focal),
         n_others=len(matrix.models) - len(focal),
     )
@@ -284,8 +284,8 @@ def _data(fit: IRTFit, matrix: ResponseMatrix, focal: Sequence[str]) -> tuple[_D
     if min(sizes) < _FEW:
         notes.append(f"only {min(sizes)} models in one group: large differences alone can be found")
     cells = cells_of(fit, matrix)
-    there = cells.trials > 0
-    score = np.where(there, cells.right / np.maximum(cells.trials, 1), cells.probability)
+    answered = cells.trials > 0
+    score = np.where(answered, cells.right / np.maximum(cells.trials, 1), cells.probability)
     return _Data(cells.right, cells.trials, score, group), notes
 
 
@@ -326,11 +326,11 @@ def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
                 special.chdtrc(1, ratio),
             )
         )
-    found = _Test(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    test = _Test(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     groups = [(data.trials * side[:, None]).sum(axis=0) for side in (data.focal, ~data.focal)]
     total = data.right.sum(axis=0)
     tells = (groups[0] > 0) & (groups[1] > 0) & (total > 0) & (total < sum(groups))
-    return _Test(*(np.where(tells, part, np.nan) for part in found))
+    return _Test(*(np.where(tells, part, np.nan) for part in test))
 
 
 def _by_strata(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
@@ -345,12 +345,12 @@ def _by_strata(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
         np.bincount(place.ravel(), weights=part.ravel(), minlength=m * count * 2)
         for part in (data.right, data.trials - data.right)
     ]
-    found = mantel_haenszel(np.stack(tables, axis=-1).reshape(m, count, 2, 2))
-    finite = np.isfinite(found.log_odds)
+    odds_ratios = mantel_haenszel(np.stack(tables, axis=-1).reshape(m, count, 2, 2))
+    finite = np.isfinite(odds_ratios.log_odds)
     return _Test(
-        np.where(finite, found.log_odds, np.nan),
-        np.where(finite, found.std_error, np.nan),
-        found.p_value,
+        np.where(finite, odds_ratios.log_odds, np.nan),
+        np.where(finite, odds_ratios.std_error, np.nan),
+        odds_ratios.p_value,
     )
 
 
@@ -384,14 +384,14 @@ def firth_logistic(
         step *= np.minimum(1, _LONGEST / np.maximum(longest, _LONGEST))
         if longest.max() < _TOLERANCE:
             break
-        there = _evaluate(columns, right, trials, at + step)
+        proposal = _evaluate(columns, right, trials, at + step)
         for _ in range(12):
-            falls = there.log_likelihood < here.log_likelihood - 1e-12
+            falls = proposal.log_likelihood < here.log_likelihood - 1e-12
             if not falls.any():
                 break
             step[falls] /= 2
-            there = _evaluate(columns, right, trials, at + step)
-        at, here = at + step, there
+            proposal = _evaluate(columns, right, trials, at + step)
+        at, here = at + step, proposal
     return Regression(at, np.linalg.inv(here.information).astype(np.float64), here.log_likelihood)
 
 

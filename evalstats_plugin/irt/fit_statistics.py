@@ -129,9 +129,9 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = (observed - wanted) ** 2 * (1 / wanted + 1 / (size - wanted))
-    there = size > 0
-    statistic = np.where(there, parts, 0).sum(axis=0)
-    df: NDArray[np.int64] = there.sum(axis=0, dtype=np.int64) - _N_PARAMETERS[fit.item_model]
+    present = size > 0
+    statistic = np.where(present, parts, 0).sum(axis=0)
+    df: NDArray[np.int64] = present.sum(axis=0, dtype=np.int64) - _N_PARAMETERS[fit.item_model]
     tells: NDArray[np.bool_] = np.asarray(df > 0)
     chance = np.asarray(special.chdtrc(np.maximum(df, 1), statistic), dtype=np.float64)
     p = np.where(tells, chance, np.nan)
@@ -236,8 +236,10 @@ def _margin_covariance(
 ) -> FloatArray:
     """Covariance of the margins of one model: P of all items of two margins, less the product."""
     m, expected = curve.shape[1], weight @ margins
-    one: NDArray[np.int64] = np.arange(m, dtype=np.int64)
-    sets = np.stack([np.concatenate([one, first]), np.concatenate([one, second])], axis=1)
+    every_item: NDArray[np.int64] = np.arange(m, dtype=np.int64)
+    sets = np.stack(
+        [np.concatenate([every_item, first]), np.concatenate([every_item, second])], axis=1
+    )
     together = margins.T @ (weight[:, None] * margins)
     # Where two margins share an item, it counts once.
     for s, own in enumerate(sets):
@@ -260,7 +262,7 @@ def _margin_derivatives(
     m, (first, second) = curve.shape[1], pairs
     height = fit.upper - fit.guessing
     slope = height * up * (1 - up)
-    found: list[FloatArray] = []
+    by_parameter: list[FloatArray] = []
     by_own = [slope, slope * at[:, None]] + ([1 - up] if fit.item_model == "3pl" else [])
     for k, own in enumerate(by_own):
         columns = np.zeros((m + len(first), m))
@@ -269,8 +271,8 @@ def _margin_derivatives(
         columns[rows, first] = weight @ (own[:, first] * curve[:, second])
         columns[rows, second] = weight @ (own[:, second] * curve[:, first])
         common = k == 1 and fit.item_model in ("rasch", "1pl")
-        found.append(columns.sum(axis=1, keepdims=True) if common else columns)
-    return np.concatenate(found, axis=1)
+        by_parameter.append(columns.sum(axis=1, keepdims=True) if common else columns)
+    return np.concatenate(by_parameter, axis=1)
 
 
 def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
@@ -359,15 +361,15 @@ def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
     return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
 
 
-def _check_same(what: str, expected: tuple[str, ...], found: tuple[str, ...]) -> None:
-    if expected == found:
+def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> None:
+    if expected == given:
         return
     odd = [
-        name for name in dict.fromkeys(found + expected) if (name in found) != (name in expected)
+        name for name in dict.fromkeys(given + expected) if (name in given) != (name in expected)
     ]
     seen = f": only one of them has {few(odd)}" if odd else ", in another order"
     msg = (
-        f"the matrix has {len(found)} {what} and the fit has {len(expected)}{seen}; expected the "
+        f"the matrix has {len(given)} {what} and the fit has {len(expected)}{seen}; expected the "
         "matrix that was fitted. For new models score_models(fit, matrix) gives a fit of them"
     )
     raise DesignError(msg)
@@ -433,20 +435,20 @@ def item_totals(right: FloatArray, trials: FloatArray) -> ItemTotals:
     >>> print(np.round(item_totals(right, np.ones((4, 3))).item_rest, 3))
     [0.522 0.707 0.522]
     """
-    there = trials > 0
-    score = np.where(there, right / np.where(there, trials, 1), 0.0)
-    total, count = score.sum(axis=1, keepdims=True), there.sum(axis=1, keepdims=True)
+    answered = trials > 0
+    score = np.where(answered, right / np.where(answered, trials, 1), 0.0)
+    total, count = score.sum(axis=1, keepdims=True), answered.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rest = (total - score) / (count - there)
+        rest = (total - score) / (count - answered)
         mean = np.broadcast_to(total / count, score.shape)
-        return ItemTotals(_correlation(score, mean, there), _correlation(score, rest, there))
+        return ItemTotals(_correlation(score, mean, answered), _correlation(score, rest, answered))
 
 
-def _correlation(x: FloatArray, y: FloatArray, there: np.ndarray) -> FloatArray:
+def _correlation(x: FloatArray, y: FloatArray, answered: np.ndarray) -> FloatArray:
     """Correlate column by column, over the cells that are there."""
-    there = there & np.isfinite(y)
-    count = there.sum(axis=0)
-    x, y = (np.where(there, v - np.where(there, v, 0).sum(axis=0) / count, 0) for v in (x, y))
+    answered = answered & np.isfinite(y)
+    count = answered.sum(axis=0)
+    x, y = (np.where(answered, v - np.where(answered, v, 0).sum(axis=0) / count, 0) for v in (x, y))
     # Rounding errors of a constant column must not count as variation.
     spread = [np.where(s := (v * v).sum(axis=0), s, np.nan) for v in (x, y)]
     tiny = [s <= 1e-24 * count for s in spread]
@@ -552,9 +554,9 @@ def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
 
 def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of the abilities' distribution: of groups, the fit, or its models."""
-    known = fit.hyperparameters
-    if "groups" in known:
-        groups: list[dict[str, float]] = list(known["groups"].values())
+    hyperparameters = fit.hyperparameters
+    if "groups" in hyperparameters:
+        groups: list[dict[str, float]] = list(hyperparameters["groups"].values())
         mean, sd, size = (
             np.array([g[k] for g in groups], dtype=np.float64) for k in ("mean", "sd", "n_models")
         )
@@ -565,7 +567,7 @@ def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray
         weight: FloatArray = np.exp(-(z**2) / 2) @ (size / sd)
         return at, weight
     mean, sd = fit.ability_distribution
-    if "ability_sd" not in known:
+    if "ability_sd" not in hyperparameters:
         notes.append("abilities are taken as normal with the mean and spread of these models")
     return mean + sd * _NODES, np.exp(-(_NODES**2) / 2)
 
@@ -631,21 +633,24 @@ def log_likelihood_z(
     p = cells.probability
     used = (cells.trials > 0) & (p > 0) & (p < 1)
     p = np.where(used, p, 0.5)
-    one = p * (1 - p)
+    binomial_variance = p * (1 - p)
     weight = np.where(used, special.logit(p), 0.0)
-    variance = np.where(used, cells.trials * one, 0.0)
+    variance = np.where(used, cells.trials * binomial_variance, 0.0)
     residual = np.where(used, cells.residual, 0.0)
     surprise = (residual * weight).sum(axis=1)
     # Ability solves Σ residual · score + prior_score = 0: project that direction out.
-    scores = np.where(used, np.moveaxis(slopes, -1, 0) / one, 0.0)
+    scores = np.where(used, np.moveaxis(slopes, -1, 0) / binomial_variance, 0.0)
     prior = np.broadcast_to(np.moveaxis(pulls, -1, 0), scores.shape[:1] + p.shape[:1]).copy()
-    left, known = weight, surprise
+    left, adjusted_surprise = weight, surprise
     with np.errstate(invalid="ignore", divide="ignore"):
         lz = surprise / np.sqrt((variance * weight**2).sum(axis=1))
         for k, score in enumerate(scores):
             size = (variance * score**2).sum(axis=1)
             share = (variance * left * score).sum(axis=1) / size
-            left, known = left - share[:, None] * score, known + share * prior[k]
+            left, adjusted_surprise = (
+                left - share[:, None] * score,
+                adjusted_surprise + share * prior[k],
+            )
             # The other directions, without this one (Gram–Schmidt).
             common = (variance * scores[k + 1 :] * score).sum(axis=2) / size
             scores[k + 1 :] -= common[..., None] * score
@@ -653,4 +658,4 @@ def log_likelihood_z(
         rest, whole = ((variance * w**2).sum(axis=1) for w in (left, weight))
         # Where all answers but one are certain, no variance is left.
         spread = np.sqrt(np.where(rest > 1e-8 * whole, rest, np.nan))
-        return LogLikelihoodZ(lz, known / spread)
+        return LogLikelihoodZ(lz, adjusted_surprise / spread)

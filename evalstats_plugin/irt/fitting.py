@@ -242,8 +242,12 @@ def fit_irt(
         chosen = chosen._replace(options=replace(chosen.options, std_errors=False))
     else:
         matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
-        known = matrix.scores[np.isfinite(matrix.scores)]
-        if item_model in ("3pl", "4pl") and known.size and np.ptp(known) < NO_SPREAD:
+        finite_scores = matrix.scores[np.isfinite(matrix.scores)]
+        if (
+            item_model in ("3pl", "4pl")
+            and finite_scores.size
+            and np.ptp(finite_scores) < NO_SPREAD
+        ):
             msg = (
                 "all scores are the same, such as all right or all wrong, which tells nothing of "
                 "guessing: add models or items, or fit item model rasch or 2pl"
@@ -384,15 +388,15 @@ def choose(
             name, reason = "map", "the one estimator of item model 'factor'"
     elif estimator == "auto":
         name, reason = _estimator_for(item_model, *shape, options)
-    known = ESTIMATORS[name]
-    if item_model not in known.item_models:
+    spec = ESTIMATORS[name]
+    if item_model not in spec.item_models:
         others = (other for other, each in ESTIMATORS.items() if item_model in each.item_models)
         msg = (
-            f"estimator {name!r} fits {', '.join(known.item_models)}, not {item_model!r}: choose "
+            f"estimator {name!r} fits {', '.join(spec.item_models)}, not {item_model!r}: choose "
             f"{' or '.join(others)}"
         )
         raise SelectionError(msg)
-    wanted = FactorOptions if item_model == "factor" else known.options
+    wanted = FactorOptions if item_model == "factor" else spec.options
     if options is None:
         options = None if wanted is None else wanted()
     elif wanted is None or not isinstance(options, wanted):
@@ -437,11 +441,11 @@ def is_light(chosen: Chosen, shape: tuple[int, int]) -> bool:
 
 def check_names(item_model: str, estimator: str) -> None:
     """Raise `SelectionError` for a name that does not exist, listing the valid ones."""
-    known = (
+    valid_names = (
         ("item model", item_model, (*ITEM_MODELS, *ORDERED_MODELS)),
         ("estimator", estimator, ("auto", *ESTIMATORS)),
     )
-    for what, name, names in known:
+    for what, name, names in valid_names:
         if name not in names:
             raise SelectionError(no_such(what, name, names, ", ".join(names)))
 
@@ -450,9 +454,9 @@ def _estimator_for(item_model: str, n: int, m: int, options: FitOptions | None) 
     """Name of the estimator of these options, or for so many models and items; and the reason."""
     if isinstance(options, MmlOptions) and options.groups is not None:
         return "mml", "groups of models have distributions of ability; with an item prior"
-    for name, known in ESTIMATORS.items():
-        if known.options is not None and isinstance(options, known.options):
-            return name, f"its options, {known.options.__name__}, were passed"
+    for name, spec in ESTIMATORS.items():
+        if spec.options is not None and isinstance(options, spec.options):
+            return name, f"its options, {spec.options.__name__}, were passed"
     if n >= FEW_MODELS:
         return "mml", f"{n} models, {FEW_MODELS} or more: items are estimated well, with a prior"
     if n > m:

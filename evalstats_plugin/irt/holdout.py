@@ -165,8 +165,10 @@ def predicted(
     observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
     dimensions = options.dimensions if isinstance(options, FactorOptions) else "auto"
     data = _Data(counts, observed, {}, item_model, estimator, dimensions, options)
-    for found, test in parallel_map(partial(_predicted, data), [("random", s) for s in seeds]):
-        yield counts, found, test
+    for probability, test in parallel_map(
+        partial(_predicted, data), [("random", s) for s in seeds]
+    ):
+        yield counts, probability, test
 
 
 class _Data(NamedTuple):
@@ -215,20 +217,20 @@ def sizes_in(names: Sequence[str]) -> dict[str, float]:
     >>> sizes_in(["org/Llama-3.1-8B-Instruct", "gpt2", "pythia-160m"])
     {'org/Llama-3.1-8B-Instruct': 8.0, 'pythia-160m': 0.16}
     """
-    found = {name: _SIZE.search(name) for name in names}
+    matches = {name: _SIZE.search(name) for name in names}
     return {
-        name: float(match[1]) * _UNITS[match[2].lower()] for name, match in found.items() if match
+        name: float(match[1]) * _UNITS[match[2].lower()] for name, match in matches.items() if match
     }
 
 
 def _of_models(
-    matrix: ResponseMatrix, known: Mapping[str, float], mask: str, what: str
+    matrix: ResponseMatrix, by_model: Mapping[str, float], mask: str, what: str
 ) -> FloatArray:
-    missing = [model for model in matrix.models if model not in known]
+    missing = [model for model in matrix.models if model not in by_model]
     if missing:
         msg = f"mask {mask} needs the {what} of each model, unknown of {few(missing)}: give a table"
         raise SelectionError(msg)
-    return np.array([known[model] for model in matrix.models], dtype=np.float64)
+    return np.array([by_model[model] for model in matrix.models], dtype=np.float64)
 
 
 def _keys(
@@ -238,18 +240,18 @@ def _keys(
     released: Mapping[str, float] | None,
 ) -> dict[str, dict[str, Any]]:
     """Keys of the masks: largest for the most able, largest or latest models, the hardest items."""
-    there = ~np.isnan(matrix.scores)
-    right = np.where(there, matrix.scores, 0.0)
+    observed = ~np.isnan(matrix.scores)
+    right = np.where(observed, matrix.scores, 0.0)
     by_model, by_item = (
-        right.sum(axis=axes) / np.maximum(there.sum(axis=axes), 1) for axes in ((1, 2), (0, 2))
+        right.sum(axis=axes) / np.maximum(observed.sum(axis=axes), 1) for axes in ((1, 2), (0, 2))
     )
     keys: dict[str, dict[str, Any]] = {
         "shifted-rows": {"key": by_model},
         "shifted-columns": {"key": -by_item},
     }
     if "shifted-size" in masks:
-        known = sizes_in(matrix.models) | dict(sizes or {})
-        keys["shifted-size"] = {"key": _of_models(matrix, known, "shifted-size", "size")}
+        all_sizes = sizes_in(matrix.models) | dict(sizes or {})
+        keys["shifted-size"] = {"key": _of_models(matrix, all_sizes, "shifted-size", "size")}
     if "temporal" in masks:
         when = _of_models(matrix, released or {}, "temporal", "time of release")
         keys["temporal"] = {"released": when}
@@ -302,10 +304,10 @@ def _row(
 ) -> HeldOut:
     from evalstats_plugin.irt.estimators.frozen import score_held_out
 
-    found, test = tested
-    scores = score_held_out(counts, found, test)
+    probability, test = tested
+    scores = score_held_out(counts, probability, test)
     right, trials = (x.cpu().numpy()[test].sum() for x in (counts.right, counts.trials))
-    share = np.full_like(found, right / trials)
+    share = np.full_like(probability, right / trials)
     base = score_held_out(counts, share, test)
     return HeldOut(
         mask=mask,
@@ -331,8 +333,8 @@ def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[C
         trials=counts.trials.repeat(len(tests), 1),
     )
     predicted, test = (np.concatenate(x) for x in zip(*tests, strict=True))
-    found = calibration(repeated, predicted, test)
-    rows = zip(*(x.tolist() for x in found), strict=True)
+    bins = calibration(repeated, predicted, test)
+    rows = zip(*(x.tolist() for x in bins), strict=True)
     return [
         CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
         for p, o, s, n in rows

@@ -87,19 +87,19 @@ def linking_constants(
             msg = f"models have abilities only, so link by 'mean-sigma', not by {method!r}"
             raise SelectionError(msg)
         i, j = _common(list(fit_a.models), list(fit_b.models), through)
-        found = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
-        return _link(found, len(i), method)
+        solution = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
+        return _link(solution, len(i), method)
     i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
     centre, sd = fit_a.ability_distribution
     at = centre + sd * _NODES
     a, b = _items(fit_a, i), _items(fit_b, j)
     if method == "mean-sigma":
-        found = _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
+        solution = _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
     elif method == "mean-mean":
-        found = _mean_mean(a, b)
+        solution = _mean_mean(a, b)
     else:
-        found = _by_curves(a, b, at, shift_only=shift_only, summed=method == "stocking-lord")
-    return _link(found, len(i), method)
+        solution = _by_curves(a, b, at, shift_only=shift_only, summed=method == "stocking-lord")
+    return _link(solution, len(i), method)
 
 
 def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
@@ -161,16 +161,16 @@ def _items(fit: IRTFit, at: list[int]) -> CommonItems:
     return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], fit.upper[at])
 
 
-def _link(found: _Solution, count: int, method: str) -> Link:
-    if not found.slope > 0:
+def _link(solution: _Solution, count: int, method: str) -> Link:
+    if not solution.slope > 0:
         msg = (
-            f"the linking slope is {found.slope:.3g}, not above 0: what both fits have in common "
-            "disagrees, so link through other items or models"
+            f"the linking slope is {solution.slope:.3g}, not above 0: what both fits have in "
+            "common disagrees, so link through other items or models"
         )
         raise DesignError(msg)
-    fitted = 2 if found.influence[:, 0].any() else 1
-    covariance = found.influence.T @ found.influence / (count * (count - fitted))
-    return Link(found.slope, found.intercept, covariance, count, method)
+    fitted = 2 if solution.influence[:, 0].any() else 1
+    covariance = solution.influence.T @ solution.influence / (count * (count - fitted))
+    return Link(solution.slope, solution.intercept, covariance, count, method)
 
 
 class _Solution(NamedTuple):
@@ -214,7 +214,7 @@ def _by_curves(
     target = _curves(a, at)[0]
     free = slice(1, 2) if shift_only else slice(0, 2)
 
-    def apart(point: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def curve_difference(point: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Differences (K, Q), and their derivatives by log slope and intercept (K, Q, 2)."""
         slope = 1.0 if shift_only else float(np.exp(point[0]))
         back = (at - point[-1]) / slope
@@ -223,17 +223,17 @@ def _by_curves(
         return (target - curve) * weight, by * weight[:, None]
 
     def residual(point: FloatArray) -> FloatArray:
-        found = apart(point)[0]
-        return found.sum(axis=0) if summed else found.ravel()
+        difference = curve_difference(point)[0]
+        return difference.sum(axis=0) if summed else difference.ravel()
 
     def jacobian(point: FloatArray) -> FloatArray:
-        found = apart(point)[1]
-        return found.sum(axis=0) if summed else found.reshape(-1, found.shape[-1])
+        derivatives = curve_difference(point)[1]
+        return derivatives.sum(axis=0) if summed else derivatives.reshape(-1, derivatives.shape[-1])
 
     first = _by_spread(a.difficulty, b.difficulty, shift_only=True)
     start = np.array([0.0, first.intercept])[free]
     best = optimize.least_squares(residual, start, jac=jacobian, xtol=1e-14, ftol=1e-14, gtol=1e-14)
-    apart_items, by_items = apart(best.x)
+    apart_items, by_items = curve_difference(best.x)
     if summed:
         pulls = np.einsum("kq,qp->kp", apart_items, by_items.sum(axis=0))
         pulls += np.einsum("q,kqp->kp", apart_items.sum(axis=0), by_items)

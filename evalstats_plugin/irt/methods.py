@@ -61,9 +61,9 @@ Guide = Literal["normal", "lognormal"]
 Rotation = Literal["none", "varimax", "promax"]
 
 
-def _check_name(what: str, name: str | None, known: tuple[str, ...]) -> None:
-    if name is not None and name not in known:
-        raise SelectionError(no_such(what, name, known, ", ".join(known)))
+def _check_name(what: str, name: str | None, valid_names: tuple[str, ...]) -> None:
+    if name is not None and name not in valid_names:
+        raise SelectionError(no_such(what, name, valid_names, ", ".join(valid_names)))
 
 
 def _check_above_0(what: str, value: object) -> None:

@@ -143,25 +143,25 @@ def predict_items(
     (20, 1.0)
     """
     learnt = _learnt(fit)
-    known, new = _places(fit, features)
-    numbers, names = feature_numbers(features, known >= 0)
-    usable = np.flatnonzero(known >= 0)
-    usable = usable[np.isfinite(learnt.error)[known[usable]]]
+    places, new = _places(fit, features)
+    numbers, names = feature_numbers(features, places >= 0)
+    usable = np.flatnonzero(places >= 0)
+    usable = usable[np.isfinite(learnt.error)[places[usable]]]
     if len(usable) < _FEWEST:
         msg = (
             f"{counted(len(usable), 'item')} of the fit with features and a standard error: "
             f"{_FEWEST} or more are needed to learn from"
         )
         raise DesignError(msg)
-    y, error = learnt.value[known[usable]], learnt.error[known[usable]]
-    found = _regression(*_compressed(numbers[usable], numbers[known < 0]), y, error)
-    predicted = _scores(fit, found, learnt)
+    y, error = learnt.value[places[usable]], learnt.error[places[usable]]
+    regression = _regression(*_compressed(numbers[usable], numbers[places < 0]), y, error)
+    predicted = _scores(fit, regression, learnt)
     z = normal_quantile(confidence_level)
     # Of an intercept d = -ab, by the delta method.
     slope = learnt.slope if learnt.signed else math.exp(learnt.slope)
-    hard, unsure = found.mean, found.std_error
+    hard, unsure = regression.mean, regression.std_error
     if learnt.signed:
-        hard = -found.mean / slope
+        hard = -regression.mean / slope
         unsure = np.hypot(unsure, hard * learnt.slope_spread) / abs(slope)
     rows = tuple(
         NewItem(
@@ -173,18 +173,18 @@ def predict_items(
             new, hard.tolist(), unsure.tolist(), predicted.mean(axis=0).tolist(), strict=True,
         )
     )  # fmt: skip
-    left_out, weights = found.left_out, found.left_out_error**-2
+    left_out, weights = regression.left_out, regression.left_out_error**-2
     of_others = (weights @ y - weights * y) / (weights.sum() - weights)
     # Both without the part that is error of the fit.
     rest, whole = (weights @ ((y - other) ** 2 - error**2) for other in (left_out, of_others))
     explained = min(1 - float(rest / whole), 1.0) if whole > 0 else 0.0
     return NewItems(
         rows,
-        _notes(explained, names, len(fit.item_ids) - int((known >= 0).sum())),
+        _notes(explained, names, len(fit.item_ids) - int((places >= 0).sum())),
         models=tuple(fit.models),
         predicted=predicted,
         explained=explained,
-        held=float(np.mean(np.abs(y - left_out) <= z * found.left_out_error)),
+        held=float(np.mean(np.abs(y - left_out) <= z * regression.left_out_error)),
         n_items=len(y),
     )
 
@@ -203,7 +203,7 @@ class _Learnt(NamedTuple):
 
 
 def _learnt(fit: IRTFit) -> _Learnt:
-    known = fit.hyperparameters
+    hyperparameters = fit.hyperparameters
     if fit.estimator not in ("mml-items", "mml", "cml-items", "cml", "jml"):
         msg = (
             f"items of estimator {fit.estimator} are pulled to a prior, so that features would "
@@ -211,15 +211,17 @@ def _learnt(fit: IRTFit) -> _Learnt:
         )
         raise SelectionError(msg)
     slope, slope_error = fit.discrimination, np.nan_to_num(fit.discrimination_std_error)
-    signed = bool((slope <= 0).any()) or "discrimination_sd" in known
+    signed = bool((slope <= 0).any()) or "discrimination_sd" in hyperparameters
     if signed:
         name, value, error = "intercept", fit.intercept, fit.intercept_std_error
     else:
         name, value, error = "difficulty", fit.difficulty, fit.difficulty_std_error
         slope, slope_error = np.log(slope), slope_error / slope
-    pulled = f"{name}_sd" in known
+    pulled = f"{name}_sd" in hyperparameters
     if pulled:
-        value, error = _released(value, error, known[f"{name}_mean"], known[f"{name}_sd"])
+        value, error = _released(
+            value, error, hyperparameters[f"{name}_mean"], hyperparameters[f"{name}_sd"]
+        )
     # Posterior means vary less than what they estimate, other estimates more.
     between = float(slope.var() + (1 if pulled else -1) * np.mean(slope_error**2))
     return _Learnt(value, error, signed, float(slope.mean()), math.sqrt(max(between, 0.0)))
@@ -247,17 +249,17 @@ def text_features(texts: Sequence[str], size: int = TEXT_FEATURES) -> FloatArray
     >>> text_features(["two plus two", "two plus three"], size=8).shape
     (2, 8)
     """
-    found = np.zeros((len(texts), size))
-    for row, text in zip(found, texts, strict=True):
+    features = np.zeros((len(texts), size))
+    for row, text in zip(features, texts, strict=True):
         words = re.findall(r"\w+", text.lower())
         pairs = (" ".join(pair) for pair in pairwise(words))
         for gram, count in Counter([*words, *pairs]).items():
             code = zlib.crc32(gram.encode())
             row[(code >> 1) % (size - 1)] += math.log1p(count) * (1 if code & 1 else -1)
-    found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+    features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     lengths = np.log1p([len(text) for text in texts])
-    found[:, -1] = (lengths - lengths.mean()) / (lengths.std() or 1.0)
-    return found
+    features[:, -1] = (lengths - lengths.mean()) / (lengths.std() or 1.0)
+    return features
 
 
 def _places(fit: IRTFit, features: pd.DataFrame) -> tuple[IntArray, list[tuple[str, str]]]:
@@ -278,11 +280,11 @@ def _places(fit: IRTFit, features: pd.DataFrame) -> tuple[IntArray, list[tuple[s
     twice = [item for (_, item), n in Counter(keys).items() if n > 1]
     if twice:
         raise DesignError(f"{few(twice)} stand twice among the features: keep one row of each")
-    known = np.array([place.get(key, -1) for key in keys])
+    places = np.array([place.get(key, -1) for key in keys])
     new = [key for key in keys if key not in place]
     if not new:
         raise DesignError("every item of the features is in the fit: add rows of new items")
-    return known, new
+    return places, new
 
 
 def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArray, list[str]]:
@@ -348,20 +350,20 @@ def features_of_items(
         table["task"].astype(str) if by_task else [""] * len(table), table["item"].astype(str),
         strict=True,
     )  # fmt: skip
-    known = {key: i for i, key in enumerate(keys)}
+    row_of = {key: i for i, key in enumerate(keys)}
     place = np.array([
-        known.get((task if by_task else "", item), -1) for task, item in item_keys(matrix)
+        row_of.get((task if by_task else "", item), -1) for task, item in item_keys(matrix)
     ])  # fmt: skip
-    there = place >= 0
-    if not there.any():
+    has_row = place >= 0
+    if not has_row.any():
         msg = f"{name} has no row of an item of these logs: name items as the logs do"
         raise DesignError(msg)
     used = np.zeros(len(table), dtype=bool)
-    used[place[there]] = True
+    used[place[has_row]] = True
     numbers, _ = feature_numbers(table, used)
-    found = np.where(there[:, None], numbers[place], numbers[used].mean(axis=0))
-    n = int((~there).sum())
-    return found, [f"{counted(n, 'item')} without features"] if n else []
+    filled = np.where(has_row[:, None], numbers[place], numbers[used].mean(axis=0))
+    n = int((~has_row).sum())
+    return filled, [f"{counted(n, 'item')} without features"] if n else []
 
 
 def _compressed(x: FloatArray, new: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -397,14 +399,14 @@ def _regression(x: FloatArray, new: FloatArray, y: FloatArray, error: FloatArray
     # The likelihood can have a second maximum, where features say nothing: a grid finds the higher.
     starts = [np.array([t, s]) for t in (-5.0, -3.0, -2.0, -1.0, 0.0, 1.5) for s in _SIGMAS]
     best = min(starts, key=cost)
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         cost, best, method="Nelder-Mead", bounds=[(-7, 4), (-7, 2)],
         options={
             "xatol": 0.01, "fatol": 0.01, "maxfev": 120,
             "initial_simplex": best + np.array([[0, 0], [-0.5, 0], [0, -0.25]]),
         },
     )  # fmt: skip
-    weights, sigma = scale * np.exp(found.x)
+    weights, sigma = scale * np.exp(optimum.x)
     fit = _solved(x, y, noise, weights, sigma)
     design = np.column_stack([np.ones(len(new)), new])
     half = linalg.solve_triangular(fit.factor, design.T, lower=True)
@@ -449,20 +451,23 @@ def _solved(x: FloatArray, y: FloatArray, noise: FloatArray, tau: float, sigma: 
     return _Solved(weights, factor, float(log_likelihood))
 
 
-def _scores(fit: IRTFit, found: _Regression, learnt: _Learnt) -> FloatArray:
+def _scores(fit: IRTFit, regression: _Regression, learnt: _Learnt) -> FloatArray:
     """P(right) of models (N,) on new items (K,): sums over ability, difficulty and slope."""
     nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES)
     mass = mass / mass.sum()
     # A model all right has no error; its ability is taken as known.
     ability, variance = fit.ability[:, None], np.nan_to_num(fit.ability_std_error)[:, None] ** 2
-    p = np.zeros((len(ability), len(found.mean)))
+    p = np.zeros((len(ability), len(regression.mean)))
     for node, weight in zip(nodes, mass, strict=True):
         slope = learnt.slope + learnt.slope_spread * node
         if learnt.signed:
-            mean, square = slope * ability + found.mean, slope**2 * variance + found.std_error**2
+            mean, square = (
+                slope * ability + regression.mean,
+                slope**2 * variance + regression.std_error**2,
+            )
         else:
             slope = math.exp(slope)
-            mean, square = slope * (ability - found.mean), variance + found.std_error**2
+            mean, square = slope * (ability - regression.mean), variance + regression.std_error**2
             square = slope**2 * square
         for other, share in zip(nodes, mass, strict=True):
             p += weight * share * special.expit(mean + np.sqrt(square) * other)

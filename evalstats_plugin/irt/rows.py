@@ -287,10 +287,10 @@ def _differences(
         z = np.where(difference == 0, 0.0, difference / error)
     width = normal_quantile(level) * error
     p = 2 * special.ndtr(-np.abs(z))
-    there = _totals(matrix).there
+    scored = _totals(matrix).there
     columns: dict[str, Sequence[Any]] = {
         "model_b": [fit.models[i] for i in order],
-        "n_items": (there[order] & there[against]).sum(axis=1).tolist(),
+        "n_items": (scored[order] & scored[against]).sum(axis=1).tolist(),
         "difference": finite_values(difference),
         "low": finite_values(difference - width),
         "high": finite_values(difference + width),
@@ -312,8 +312,8 @@ def _differences(
 
 def _adjusted(p: FloatArray) -> FloatArray:
     """P-values adjusted by Holm; models without an error are no comparison."""
-    known, adjusted = np.isfinite(p), np.full(len(p), np.nan)
-    adjusted[known] = holm(p[known])
+    is_finite, adjusted = np.isfinite(p), np.full(len(p), np.nan)
+    adjusted[is_finite] = holm(p[is_finite])
     return adjusted
 
 
@@ -356,9 +356,9 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
 
 def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix]:
     """Restrict both to their common items, in the order of the matrix: a bank has others, too."""
-    known = {key: j for j, key in enumerate(item_keys(fit))}
-    there = [known.get(key, -1) for key in item_keys(matrix)]
-    places = np.asarray(there, dtype=np.int64)
+    fit_places = {key: j for j, key in enumerate(item_keys(fit))}
+    item_places = [fit_places.get(key, -1) for key in item_keys(matrix)]
+    places = np.asarray(item_places, dtype=np.int64)
     if np.array_equal(places, np.arange(len(fit.item_ids))):
         return fit, matrix
     here = np.flatnonzero(places >= 0)

@@ -74,10 +74,10 @@ def score_models(
         msg = f"models are not scored on a fit of ordered scores ({fit.item_model}): fit them along"
         raise SelectionError(msg)
     several = fit.item_model == "factor"
-    known = ("map",) if several else METHODS
-    if method not in ("auto", *known):
-        raise SelectionError(no_such("score", method, known, ", ".join(known)))
-    here, there, notes = _matched(fit, matrix)
+    valid_methods = ("map",) if several else METHODS
+    if method not in ("auto", *valid_methods):
+        raise SelectionError(no_such("score", method, valid_methods, ", ".join(valid_methods)))
+    here, bank_items, notes = _matched(fit, matrix)
     counts: Any = counts_of(
         submatrix(matrix, np.arange(len(matrix.models)), here), device=device, linked=False
     )
@@ -89,10 +89,10 @@ def score_models(
     about: dict[str, Any] = {"scored_by": how, "n_items": len(here)}
     scored: Any
     if several:
-        scored = _on_factors(cast("FactorFit", fit), matrix, counts, there)
+        scored = _on_factors(cast("FactorFit", fit), matrix, counts, bank_items)
     else:
         bank = cast("IRTFit", fit)
-        scored = _on_one(bank, matrix, counts, there, how, limits=method == "auto")
+        scored = _on_one(bank, matrix, counts, bank_items, how, limits=method == "auto")
         about["bank"] = bank.version
     return replace(scored, diagnostics=about, notes=tuple(notes))
 
@@ -101,7 +101,7 @@ def _on_one(
     fit: IRTFit,
     matrix: ResponseMatrix,
     counts: Any,
-    there: NDArray[np.int64],
+    bank_items: NDArray[np.int64],
     method: str,
     *,
     limits: bool,
@@ -110,15 +110,15 @@ def _on_one(
     from evalstats_plugin.irt.estimators.frozen import score
 
     mean, sd = fit.ability_distribution
-    items = _items(fit, there, counts.right, mean, sd)
-    found = score(counts, items, cast("ScoreMethod", method))
+    items = _items(fit, bank_items, counts.right, mean, sd)
+    scores = score(counts, items, cast("ScoreMethod", method))
     right, trials = (x.cpu().numpy().astype(np.float64) for x in (counts.right, counts.trials))
-    std_error = sd * found.std_error.cpu().numpy()
+    std_error = sd * scores.std_error.cpu().numpy()
     scored = replace(
         fit,
         models=matrix.models,
         data=matrix,
-        ability=mean + sd * found.ability.cpu().numpy(),
+        ability=mean + sd * scores.ability.cpu().numpy(),
         ability_covariance=np.diag(std_error**2),
         predicted=None,
         ability_draws=None,
@@ -129,23 +129,23 @@ def _on_one(
     hits, most = right.sum(axis=1), trials.sum(axis=1)
     extreme = (hits == most) * 1.0 - (hits == 0)
     asked = np.zeros((int((extreme != 0).sum()), len(fit.item_ids)))
-    asked[:, there] = trials[extreme != 0]
+    asked[:, bank_items] = trials[extreme != 0]
     return limited(scored, extreme, asked)
 
 
 def _on_factors(
-    fit: FactorFit, matrix: ResponseMatrix, counts: Any, there: NDArray[np.int64]
+    fit: FactorFit, matrix: ResponseMatrix, counts: Any, bank_items: NDArray[np.int64]
 ) -> FactorFit:
     from evalstats_plugin.irt.estimators.factor import score_on_factors
 
     per_item = ("item_ids", "tasks", "loading", "intercept", "item_covariance")
-    cut: dict[str, Any] = {name: getattr(fit, name)[there] for name in per_item}
-    found: FactorFit = score_on_factors(replace(fit, **cut), matrix, counts)
+    cut: dict[str, Any] = {name: getattr(fit, name)[bank_items] for name in per_item}
+    factor_scores: FactorFit = score_on_factors(replace(fit, **cut), matrix, counts)
     return replace(
         fit,
-        models=found.models,
-        ability=found.ability,
-        ability_covariance=found.ability_covariance,
+        models=factor_scores.models,
+        ability=factor_scores.ability,
+        ability_covariance=factor_scores.ability_covariance,
     )
 
 
@@ -168,13 +168,13 @@ def _matched(
     fit: IRTFit | FactorFit, matrix: ResponseMatrix
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
     """Indices of the common items in the matrix and in the fit, and notes."""
-    known = {key: j for j, key in enumerate(item_keys(fit))}
-    places = np.array([known.get(key, -1) for key in item_keys(matrix)])
+    place_of = {key: j for j, key in enumerate(item_keys(fit))}
+    places = np.array([place_of.get(key, -1) for key in item_keys(matrix)])
     here = np.flatnonzero(places >= 0)
     if not len(here):
         msg = (
-            f"none of the {len(places)} items is among the {len(known)} of the fit: tasks and item "
-            "ids must be the same"
+            f"none of the {len(places)} items is among the {len(place_of)} of the fit: tasks and "
+            "item ids must be the same"
         )
         raise DesignError(msg)
     missed = len(places) - len(here)

@@ -92,8 +92,8 @@ def suspect_items(
     _unanswered(cells, _neighbours(matrix), level, reasons)
     _noisy(squares, level, reasons)
     _together(cells, confidence_level, matrix.item_ids.astype(str).tolist(), reasons)
-    found = [j for j, why in enumerate(reasons) if why]
-    found.sort(key=lambda j: max(reason.gravity for reason in reasons[j]), reverse=True)
+    suspects = [j for j, why in enumerate(reasons) if why]
+    suspects.sort(key=lambda j: max(reason.gravity for reason in reasons[j]), reverse=True)
     rest = item_totals(cells.right, cells.trials).item_rest
     share = cells.right.sum(axis=0) / np.maximum(cells.trials.sum(axis=0), 1)
     rows = tuple(
@@ -108,7 +108,7 @@ def suspect_items(
             outfit=finite(squares.outfit[j]),
             item_rest=finite(rest[j]),
         )
-        for j in found
+        for j in suspects
     )
     return Suspects(rows, notes=fit.notes)
 
@@ -158,20 +158,22 @@ _Reasons: TypeAlias = list[list[_Reason]]
 def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> None:
     mean = float(np.mean(np.abs(fit.discrimination)))
     sd = max(float(np.std(fit.discrimination)), _LEAST_SPREAD * mean)
-    found = slope_tests(cells, fit.ability, mean, sd)
-    sure = benjamini_hochberg(special.ndtr(found.none)) <= level
+    tests = slope_tests(cells, fit.ability, mean, sd)
+    sure = benjamini_hochberg(special.ndtr(tests.none)) <= level
     # With few models and many items a negative slope is seldom significant, but one unlike the
     # others soon is: then the item's own test is enough.
-    own = special.ndtr(found.none) <= _OWN
-    less = (benjamini_hochberg(special.ndtr(found.typical)) <= level) & own
+    own = special.ndtr(tests.none) <= _OWN
+    less = (benjamini_hochberg(special.ndtr(tests.typical)) <= level) & own
     for j in np.flatnonzero(sure | less):
-        z = found.none[j]
-        known = f", discrimination {fit.discrimination[j]:.2f}" if fit.discrimination[j] < 0 else ""
-        text = f"more able models get it right less often, beyond chance (z {z:.1f}{known})"
+        z = tests.none[j]
+        negative = (
+            f", discrimination {fit.discrimination[j]:.2f}" if fit.discrimination[j] < 0 else ""
+        )
+        text = f"more able models get it right less often, beyond chance (z {z:.1f}{negative})"
         if not sure[j]:
             text = (
-                f"unlike the other items beyond chance (z {found.typical[j]:.1f}): ability does "
-                f"not help; that it is reversed may be chance (z {z:.1f}{known})"
+                f"unlike the other items beyond chance (z {tests.typical[j]:.1f}): ability does "
+                f"not help; that it is reversed may be chance (z {z:.1f}{negative})"
             )
         text += ": its key may be wrong"
         reasons[j].append(_Reason(3 - z / 1000, text))
@@ -223,15 +225,15 @@ def _noisy(squares: MeanSquares, level: float, reasons: _Reasons) -> None:
 
 def _together(cells: Cells, confidence_level: float, names: list[str], reasons: _Reasons) -> None:
     """The item of the strongest residual correlation with each item."""
-    found = local_dependence(cells, confidence_level=confidence_level)
+    dependence = local_dependence(cells, confidence_level=confidence_level)
     named: set[int] = set()
-    pairs: list[tuple[int, int]] = np.stack([found.first, found.second], axis=1).tolist()
-    for (j, k), value in zip(pairs, found.q3, strict=True):
-        for one, other in ((j, k), (k, j)):
-            if one not in named:
-                named.add(one)
+    pairs: list[tuple[int, int]] = np.stack([dependence.first, dependence.second], axis=1).tolist()
+    for (j, k), value in zip(pairs, dependence.q3, strict=True):
+        for item, other in ((j, k), (k, j)):
+            if item not in named:
+                named.add(item)
                 text = f"goes with item {names[other]} beyond ability (Q3 {value:.2f}): a copy?"
-                reasons[one].append(_Reason(float(value), text))
+                reasons[item].append(_Reason(float(value), text))
 
 
 def slope_tests(cells: Cells, ability: FloatArray, mean: float, sd: float) -> SlopeTest:
@@ -245,13 +247,13 @@ def slope_tests(cells: Cells, ability: FloatArray, mean: float, sd: float) -> Sl
     mean, sd
         Mean and standard deviation of the discriminations of items.
     """
-    known = np.isfinite(ability)
-    theta, trials = ability[known, None], cells.trials[known]
-    right = cells.right[known].sum(axis=0)
+    is_finite = np.isfinite(ability)
+    theta, trials = ability[is_finite, None], cells.trials[is_finite]
+    right = cells.right[is_finite].sum(axis=0)
     total = np.maximum(trials.sum(axis=0), 1)
     share = right / total
     off = theta - (trials * theta).sum(axis=0) / total
-    seen = (cells.right[known] * off).sum(axis=0)
+    seen = (cells.right[is_finite] * off).sum(axis=0)
     p = _curve(off, trials, right, mean)
     information = (trials * p * (1 - p) * off**2).sum(axis=0)
     spread = share * (1 - share) * (trials * off**2).sum(axis=0)
@@ -322,15 +324,15 @@ def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDe
         values = part[upper & np.isfinite(part)]
         count, total = count + len(values), total + float(values.sum())
     mean = total / count if count else np.nan
-    found: list[tuple[NDArray[np.int64], ...]] = []
+    pairs: list[tuple[NDArray[np.int64], ...]] = []
     kept: list[tuple[FloatArray, FloatArray]] = []
     for rows, part, common in _blocks(cells):
         with np.errstate(invalid="ignore"):
             far = _above(rows, part) & (part - mean > _FAR) & (common > 3)
         j, k = np.nonzero(far)
-        found.append((rows.start + j, k))
+        pairs.append((rows.start + j, k))
         kept.append((part[far], common[far]))
-    first, second = (np.concatenate(x) for x in zip(*found, strict=True))
+    first, second = (np.concatenate(x) for x in zip(*pairs, strict=True))
     value, common = (np.concatenate(x) for x in zip(*kept, strict=True))
     with np.errstate(divide="ignore"):
         z = np.arctanh(np.clip(value, -1, 1)) - np.arctanh(mean)
@@ -385,10 +387,10 @@ def _log_mean_exp(
     p, q = np.clip(p, 1e-300, 1 - 1e-16), np.clip(q, 1e-300, 1 - 1e-16)
     log_p, log_not_p = np.log(p), np.log1p(-p)
     for right in range(int(n.max(initial=0)) + 1):
-        there = right <= n
-        missed = np.where(there, n - right, 0.0)
+        possible = right <= n
+        missed = np.where(possible, n - right, 0.0)
         ways = special.gammaln(n + 1) - special.gammaln(right + 1) - special.gammaln(missed + 1)
-        share = np.where(there, ways + right * log_p + missed * log_not_p, -np.inf)
+        share = np.where(possible, ways + right * log_p + missed * log_not_p, -np.inf)
         pull = tilt * (right - n * p)
         given = size * (np.logaddexp(np.log1p(-q), np.log(q) + pull) - pull * q)
         total = np.logaddexp(total, np.asarray(share + given, dtype=np.float64))
@@ -397,19 +399,19 @@ def _log_mean_exp(
 
 def _blocks(cells: Cells) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield rows of the matrix of correlations, and of how many models answered both items."""
-    there = (cells.trials > 0).astype(np.float64)
+    answered = (cells.trials > 0).astype(np.float64)
     residual = cells.residual / np.maximum(cells.trials, 1)
     # Centre first, so that sums of squares lose no digits.
-    residual = (residual - residual.sum(0) / np.maximum(there.sum(0), 1)) * there
+    residual = (residual - residual.sum(0) / np.maximum(answered.sum(0), 1)) * answered
     squares = residual**2
-    m = there.shape[1]
+    m = answered.shape[1]
     step = max(_BLOCK // max(m, 1), 1)
     for start in range(0, m, step):
         rows = slice(start, min(start + step, m))
-        ours, mine, own = there[:, rows].T, residual[:, rows].T, squares[:, rows].T
-        n, x, y = ours @ there, mine @ there, ours @ residual
+        ours, mine, own = answered[:, rows].T, residual[:, rows].T, squares[:, rows].T
+        n, x, y = ours @ answered, mine @ answered, ours @ residual
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = (n * (own @ there) - x * x) * (n * (ours @ squares) - y * y)
+            spread = (n * (own @ answered) - x * x) * (n * (ours @ squares) - y * y)
             part = (n * (mine @ residual) - x * y) / np.sqrt(spread)
         part[(n < 3) | (spread <= 1e-20 * n**4)] = np.nan
         yield rows, np.clip(part, -1, 1), n

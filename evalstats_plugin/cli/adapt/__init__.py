@@ -30,11 +30,11 @@ class _HarnessGroup(LazyGroup):
         from evalstats_plugin.plugins import load_plugins
 
         try:
-            found = load_plugins(ctx.obj or ()).harness_commands().values()
+            harnesses = load_plugins(ctx.obj or ()).harness_commands().values()
         except EvalStatsError as error:
             echo_message("error", error)
             ctx.exit(2)
-        commands = sorted(found, key=lambda command: command.name)
+        commands = sorted(harnesses, key=lambda command: command.name)
         return {"Harnesses": {c.name: (c.function, c.summary) for c in commands}}
 
 

@@ -60,15 +60,15 @@ def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
     from evalstats_plugin.ranking.judging.standing import Goal, Standing
 
     rule = Goal.of(asked.goal, 0.95, asked.rule).rule
-    known = _known(file, asked.items, variance_of(asked.prior_sd))
-    names = known.names
+    recorded = _known(file, asked.items, variance_of(asked.prior_sd))
+    names = recorded.names
     if len(names) < 2:
-        there = f"only {names[0]}" if names else "no items"
-        raise SelectionError(f"{file} has {there}: it takes two or more to compare")
-    tell(known.notes, quiet=asked.quiet)
-    standing = Standing(len(names), known.prior_variance, seed=asked.seed)
-    standing.update(known.given)
-    chosen = standing.choose(rule, asked.pairs, known.skipped)
+        contents = f"only {names[0]}" if names else "no items"
+        raise SelectionError(f"{file} has {contents}: it takes two or more to compare")
+    tell(recorded.notes, quiet=asked.quiet)
+    standing = Standing(len(names), recorded.prior_variance, seed=asked.seed)
+    standing.update(recorded.given)
+    chosen = standing.choose(rule, asked.pairs, recorded.skipped)
     if not chosen:
         tell(["every pair was skipped: none is left to ask"], quiet=asked.quiet)
     rows = [
@@ -142,14 +142,16 @@ class Answer:
         won = self.winner is not None or self.loser is not None
         given = sum([won, self.tie is not None, self.skip is not None, self.undo])
         if given != 1:
-            there = "there is no answer" if given == 0 else f"there are {counted(given, 'answer')}"
-            msg = f"{there}: pass one of --winner A --loser B, --tie A B, --skip A B and --undo"
+            problem = (
+                "there is no answer" if given == 0 else f"there are {counted(given, 'answer')}"
+            )
+            msg = f"{problem}: pass one of --winner A --loser B, --tie A B, --skip A B and --undo"
             raise SelectionError(msg)
         if self.winner is not None and self.loser is not None:
             return (self.winner, self.loser), 1.0
         if won:
-            one, other = ("winner", "loser") if self.loser is None else ("loser", "winner")
-            raise SelectionError(f"--{one} alone is no answer: pass --{other} too")
+            option, other = ("winner", "loser") if self.loser is None else ("loser", "winner")
+            raise SelectionError(f"--{option} alone is no answer: pass --{other} too")
         return (self.tie, 0.5) if self.tie is not None else (self.skip, None)
 
 
@@ -219,8 +221,8 @@ def merge(files: tuple[str, ...], *, asked: Merging) -> None:
     from evalstats_plugin.ranking.contests.files import merge as merged
     from evalstats_plugin.ranking.contests.files import read_contests, write_contests
 
-    found = [read_contests(file) for file in files]
-    whole = merged(*found, judges=[Path(file).stem for file in files])
+    by_judge = [read_contests(file) for file in files]
+    whole = merged(*by_judge, judges=[Path(file).stem for file in files])
     write_contests(whole, asked.output)
     done = f"{len(whole)} answers on {len(whole.players)} items in {asked.output}"
     tell([*whole.notes, done], quiet=asked.quiet)

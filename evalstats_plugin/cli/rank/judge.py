@@ -30,9 +30,9 @@ def parse_budget(text: str) -> tuple[int | None, float | None]:
     """Read a number of questions, and a cost after a comma."""
     number, comma, cost = text.partition(",")
     with suppress(ValueError):
-        found = int(number) if number else None, float(cost) if comma else None
-        if all(value is None or 0 < value < float("inf") for value in found):
-            return found
+        budget = int(number) if number else None, float(cost) if comma else None
+        if all(value is None or 0 < value < float("inf") for value in budget):
+            return budget
     raise SelectionError(f"{text!r} is no budget: give a number of questions, as 300 or 300,2.50")
 
 
@@ -103,16 +103,16 @@ def judge(items: str, *, asked: Options) -> None:
 
     ask, name = asked.asking(loaded_plugins())
     goal = asked.wanted()
-    found, session = asked.start(items, name)
+    item_set, session = asked.start(items, name)
     most, cost = asked.budget or (None, None)
     plan = JudgingPlan(
         goal=goal,
-        budget=most or 10 * len(found.items),
+        budget=most or 10 * len(item_set.items),
         max_cost=cost,
         both_orders=asked.both_orders,
         at_once=asked.at_once,
     )
-    judged = judge_items(session, found, ask, plan, seed=asked.seed)
+    judged = judge_items(session, item_set, ask, plan, seed=asked.seed)
     tell(_about(judged, session, goal.words), quiet=asked.quiet)
     if judged.n_unclear:
         replies = "1 reply was" if judged.n_unclear == 1 else f"{judged.n_unclear} replies were"
@@ -145,10 +145,10 @@ def compare(items: str, *, asked: Compared) -> None:
     """
     check_screen()
     goal = asked.wanted()
-    found, session = asked.start(items)
+    item_set, session = asked.start(items)
     from evalstats_plugin.ranking.judging.screen import JudgingApp
 
-    JudgingApp(session, found, goal=goal, seed=asked.seed).run()
+    JudgingApp(session, item_set, goal=goal, seed=asked.seed).run()
     if session.given:
         lines = [
             f"{answers(session)} in {session.path}; the ranking in numbers:",

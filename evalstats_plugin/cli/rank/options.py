@@ -94,13 +94,13 @@ class Judging(Choosing):
         from evalstats_plugin.ranking.judging.session import Session
 
         variance = variance_of(self.prior_sd)
-        found = read_items(items, self.prompt)
+        item_set = read_items(items, self.prompt)
         if self.output is None and items == "-":
             msg = "items from standard input have no name: say where answers go with -o FILE"
             raise SelectionError(msg)
         output = self.output or f"{Path(items).resolve().stem}.comparisons.json"
         name = self.judge or judge
-        return found, Session.open(output, found.names, judge=name, prior_variance=variance)
+        return item_set, Session.open(output, item_set.names, judge=name, prior_variance=variance)
 
 
 def variance_of(prior_sd: float | None) -> float | None:

@@ -244,7 +244,7 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
     with progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
-        found = rank.leaderboard(
+        board = rank.leaderboard(
             votes,
             anchor=anchor or None,
             anchor_rating=_number(rating) if rating else None,
@@ -258,20 +258,20 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
             options=asked.options(votes, variance),
         )
     how = {
-        **asked.how(found.overall),
+        **asked.how(board.overall),
         "style": ",".join(asked.style) or None,
         "category": asked.category,
-        "anchor": found.anchor or None,
+        "anchor": board.anchor or None,
     }
-    output.draw({"ranking": lambda: found.overall})
+    output.draw({"ranking": lambda: board.overall})
     if page is not None and numbers is not None:
         from evalstats_plugin.report.html.page import leaderboard_html
 
-        write_bytes(page, leaderboard_html(found, how).encode())
-        write_bytes(numbers, rankings.leaderboard_json(found, how).encode("utf-8", "replace"))
+        write_bytes(page, leaderboard_html(board, how).encode())
+        write_bytes(numbers, rankings.leaderboard_json(board, how).encode("utf-8", "replace"))
         output.tell(f"written: {page}, {numbers}")
-    known = {name: value for name, value in how.items() if value is not None}
-    output.show(found, known, rankings.LEADERBOARD)
+    settings = {name: value for name, value in how.items() if value is not None}
+    output.show(board, settings, rankings.LEADERBOARD)
 
 
 def _number(text: str) -> float:
@@ -418,10 +418,10 @@ def _read(
         )
     if variance is None and priors:
         variance = priors[0]
-    found = [contests for contests, _ in read]
-    if len(found) == 1:
-        return found[0], variance
-    return merge(*found, judges=[Path(file).stem for file in files]), variance
+    parts = [contests for contests, _ in read]
+    if len(parts) == 1:
+        return parts[0], variance
+    return merge(*parts, judges=[Path(file).stem for file in files]), variance
 
 
 def _contests(

@@ -270,8 +270,10 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            known = [name for p in self.get_params(ctx) for name in p.opts if name[:2] == "--"]
-            close = get_close_matches(error.option_name, known, n=1, cutoff=0.5)
+            option_names = [
+                name for p in self.get_params(ctx) for name in p.opts if name[:2] == "--"
+            ]
+            close = get_close_matches(error.option_name, option_names, n=1, cutoff=0.5)
             raise click.NoSuchOption(error.option_name, possibilities=close, ctx=ctx) from error
 
 
@@ -372,9 +374,9 @@ def takes(
             return function(*args, **{name: record(**given)}, **chosen)
 
         decorated: Any = run
-        known: Sequence[click.Parameter] = getattr(run, "__click_params__", ())
+        parameters: Sequence[click.Parameter] = getattr(run, "__click_params__", ())
         if any(f.metadata.get("writes") for f in own) and "overwrite" not in {
-            p.name for p in known
+            p.name for p in parameters
         }:
             decorated = overwrite(run)
         for f in reversed(own):
@@ -591,8 +593,8 @@ class Intervals:
         from evalstats_plugin.data.store import ResponseStore
 
         is_store = isinstance(responses, ResponseStore)
-        found = responses.metrics.tolist() if is_store else [r.metric for r in responses]
-        metrics = {*more, *map(str, found)}
+        metrics_read = responses.metrics.tolist() if is_store else [r.metric for r in responses]
+        metrics = {*more, *map(str, metrics_read)}
         given = [Measure(metric=name, scale=Scale(*limits)) for name, limits in self.limits]
         return [own for own in given if any(own.is_of("", metric) for metric in metrics)]
 
@@ -697,9 +699,9 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
 def _tell_unused(ctx: click.Context, name: str, command: click.Command, *, quiet: bool) -> None:
     """Say which defaults do not hold for a command that takes none."""
     with suppress(EvalStatsError):
-        found = list(defaults_for(ctx, name, command, Path.cwd(), quiet=True))
-        if found and not quiet:
-            words = _in_words({key: (value, path) for key, value, path in found})
+        defaults = list(defaults_for(ctx, name, command, Path.cwd(), quiet=True))
+        if defaults and not quiet:
+            words = _in_words({key: (value, path) for key, value, path in defaults})
             echo_message("note", f"{name} takes no defaults from files; not used: {words}")
 
 
@@ -772,19 +774,19 @@ def _settings(
     while groups[0].parent is not None:
         groups.insert(0, groups[0].parent)
     for group, following in zip(groups, (*(g.info_name for g in groups[1:]), name), strict=True):
-        there = cast("click.Group", group.command).list_commands(group)
+        command_names = cast("click.Group", group.command).list_commands(group)
         for key, value in table.values.items():
             option = key.replace("_", "-")
             if isinstance(value, dict):
-                if key not in there:
-                    raise table.refused(no_such("command", key, there))
-            elif key in there:
+                if key not in command_names:
+                    raise table.refused(no_such("command", key, command_names))
+            elif key in command_names:
                 inner = table.inner(key).heading
                 raise table.refused(f"{key} is a command, not an option: write a table [{inner}]")
             elif option not in SHARED:
-                inner = table.inner(there[0]).heading
-                known = f"{', '.join(SHARED)}. Others go into a command's table, such as [{inner}]"
-                raise table.refused(no_such("option that commands share", key, SHARED, known))
+                inner = table.inner(command_names[0]).heading
+                shared = f"{', '.join(SHARED)}. Others go into a command's table, such as [{inner}]"
+                raise table.refused(no_such("option that commands share", key, SHARED, shared))
             elif option in options:
                 table.check_allowed(option)
                 yield option, value, table

@@ -163,15 +163,15 @@ class Reading:
         LogError, SelectionError
             As of `evalstats_plugin.read`; or no model has one of the names asked for.
         """
-        found = (
+        responses = (
             self._from_input(plugins, repeats=repeats)
             if tuple(paths) == ("-",)
             else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats)
         )
         if not self.models:
-            return found
-        kept = set(named(self.models, [r.model for r in found]))
-        return replace(found, responses=tuple(r for r in found if r.model in kept))
+            return responses
+        kept = set(named(self.models, [r.model for r in responses]))
+        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
 
     def _from_input(self, plugins: Plugins, *, repeats: bool) -> ResponseSet:
         from evalstats_plugin.data.responses import Selection
@@ -249,13 +249,13 @@ def named(asked: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
     """
     from evalstats_plugin.data.runs import models_like
 
-    known = list(dict.fromkeys(models))
+    model_names = list(dict.fromkeys(models))
     patterns = [
         name
         for text in asked
-        for name in ([text] if text in known else map(str.strip, text.split(",")))
+        for name in ([text] if text in model_names else map(str.strip, text.split(",")))
     ]
-    return models_like(patterns, known)
+    return models_like(patterns, model_names)
 
 
 def csv_rows(path: str, what: str) -> list[dict[str, str]]:
@@ -288,16 +288,16 @@ def read_features(path: str) -> pd.DataFrame:
 
     rows = csv_rows(path, "features of items")
     if not rows or "item" not in rows[0]:
-        there = ", ".join(rows[0]) if rows else "none"
-        raise LogError(f"{path} has the columns {there}: it needs the column item")
-    found = pd.DataFrame(rows)
-    for name in found.columns.difference(["item", "task", "text"]):
+        column_names = ", ".join(rows[0]) if rows else "none"
+        raise LogError(f"{path} has the columns {column_names}: it needs the column item")
+    features = pd.DataFrame(rows)
+    for name in features.columns.difference(["item", "task", "text"]):
         try:
-            found[name] = found[name].map(number_in)
+            features[name] = features[name].map(number_in)
         except ValueError:
             msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
             raise LogError(msg) from None
-    return found
+    return features
 
 
 def text_of(path: str, what: str) -> str:
@@ -373,7 +373,7 @@ class Labelled:
         if self.labels is None:
             return None
         models = {"", *(r.model for r in responses)}
-        return [one for one in read_labels(self.labels) if not some or one.model in models]
+        return [label for label in read_labels(self.labels) if not some or label.model in models]
 
     def corrected(
         self, responses: ResponseSet, intervals: Intervals, *, some: bool = False
@@ -423,8 +423,8 @@ def read_labels(path: str) -> list[Label]:
         where = f"{path}, record {number}"
         name = next((name for name in SCORE if name in row), None)
         if "item" not in row or name is None:
-            there = ", ".join(map(repr, row)) or "none"
-            msg = f"{where} has the fields {there}: each needs the fields 'item' and 'score'"
+            fields = ", ".join(map(repr, row)) or "none"
+            msg = f"{where} has the fields {fields}: each needs the fields 'item' and 'score'"
             raise LogError(msg)
         item, score = str(row["item"]), row[name]
         if score in (None, ""):

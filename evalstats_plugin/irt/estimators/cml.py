@@ -251,9 +251,9 @@ def _fixed(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
         left = free @ hits.T
         counts = count * ((left > 0) & (left < free @ trials.T))
         right_sum, all_sum = counts @ hits, counts @ trials
-        found = (right_sum == all_sum).to(right) - (right_sum == 0).to(right)
+        extreme = (right_sum == all_sum).to(right) - (right_sum == 0).to(right)
         # A part without a trial that counts stays free: its information is regularised.
-        fresh = torch.where((held == 0) & (all_sum > 0), found, held)
+        fresh = torch.where((held == 0) & (all_sum > 0), extreme, held)
         if torch.equal(fresh, held):
             return held
         held = fresh
@@ -412,14 +412,14 @@ def choose_angles(parameters: Tensor, trials: Tensor, totals: Tensor) -> Angles:
 
 def _variances(parameters: Tensor, trials: Tensor, totals: Tensor) -> list[Tensor]:
     """Smallest and largest variance of the totals, block by block."""
-    found: list[Tensor] = []
+    extremes: list[Tensor] = []
     step = max(1, _BLOCK // parameters.numel())
     for part in (slice(k, k + step) for k in range(0, len(totals), step)):
         tilt = tilts(parameters, trials[part], totals[part])
         p = torch.sigmoid(parameters[:, None] + tilt[..., None])
         variance = (p * (1 - p) * trials[part]).sum(-1)
-        found.append(torch.stack([variance.min(), variance.max()]))
-    return found
+        extremes.append(torch.stack([variance.min(), variance.max()]))
+    return extremes
 
 
 def _equally_spaced(count: int, first: int, like: Tensor) -> Angles:
@@ -458,9 +458,9 @@ def tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
 def fit_cml_items(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     """Abilities given item totals, then difficulties, as an `IRTFit`."""
     began = time.perf_counter()
-    found = _run(abilities_given_item_totals, counts)
-    free = torch.isfinite(found.estimate)
-    ability, covariance = found.estimate.clone(), found.covariance.nan_to_num(0.0)
+    conditional = _run(abilities_given_item_totals, counts)
+    free = torch.isfinite(conditional.estimate)
+    ability, covariance = conditional.estimate.clone(), conditional.covariance.nan_to_num(0.0)
     easy = warm(counts.right[free].T, counts.trials[free].T, ability[free])
     carried = ((easy.lever @ covariance[free][:, free]) * easy.lever).sum(1)
     notes = [CML_ITEMS_NOTE]
@@ -478,8 +478,8 @@ def fit_cml_items(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
         matrix,
         (ability, covariance, easy.value, easy.variance + carried),
         estimator="cml-items",
-        diagnostics=_diagnostics(found) | run_facts(counts, began),
-        notes=(*counts.notes, *notes, *_search_notes(found)),
+        diagnostics=_diagnostics(conditional) | run_facts(counts, began),
+        notes=(*counts.notes, *notes, *_search_notes(conditional)),
     )
 
 
@@ -488,19 +488,19 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     began = time.perf_counter()
     m = counts.right.shape[1]
     check_room(6 * m * m, counts.right, f"the covariance of {counted(m, 'item')}")
-    found = _run(difficulties_given_model_totals, counts)
-    free = torch.isfinite(found.estimate)
-    known = found.covariance[free][:, free]
-    able = warm(counts.right[:, free], counts.trials[:, free], -found.estimate[free])
+    conditional = _run(difficulties_given_model_totals, counts)
+    free = torch.isfinite(conditional.estimate)
+    item_covariance = conditional.covariance[free][:, free]
+    able = warm(counts.right[:, free], counts.trials[:, free], -conditional.estimate[free])
     # Abilities rise with difficulties: the level of an item is -b.
-    along = -able.lever @ known
+    along = -able.lever @ item_covariance
     covariance = along @ -able.lever.T
     covariance.diagonal().add_(able.variance)
     mean = covariance.mean(1)
     covariance -= mean - mean.mean()
     covariance -= mean[:, None]
-    difficulty, variance = found.estimate.clone(), torch.zeros_like(found.estimate)
-    variance[free] = known.diagonal() - 2 * along.mean(0) + mean.mean()
+    difficulty, variance = conditional.estimate.clone(), torch.zeros_like(conditional.estimate)
+    variance[free] = item_covariance.diagonal() - 2 * along.mean(0) + mean.mean()
     notes = [CML_NOTE]
     if not bool(free.all()):
         flat = warm(counts.right[:, ~free].T, counts.trials[:, ~free].T, able.value)
@@ -511,8 +511,8 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
         matrix,
         (able.value - shift, covariance, shift - difficulty, variance),
         estimator="cml",
-        diagnostics=_diagnostics(found) | run_facts(counts, began),
-        notes=(*counts.notes, *notes, *_search_notes(found)),
+        diagnostics=_diagnostics(conditional) | run_facts(counts, began),
+        notes=(*counts.notes, *notes, *_search_notes(conditional)),
     )
 
 
@@ -524,18 +524,18 @@ def warm(right: Tensor, trials: Tensor, level: Tensor) -> Warm:
     # Rows of the same total have the same estimate.
     totals, kind = unique(right.sum(1))
     rows = torch.arange(len(kind), device=kind.device)
-    one = torch.zeros_like(kind[: len(totals)]).scatter_reduce(
+    representative = torch.zeros_like(kind[: len(totals)]).scatter_reduce(
         0, kind, rows, "amin", include_self=False
     )
-    found = _warm(right[one], trials[one], items)
-    return Warm(*(part[kind] for part in found))
+    estimates = _warm(right[representative], trials[representative], items)
+    return Warm(*(part[kind] for part in estimates))
 
 
 def _warm(right: Tensor, trials: Tensor, items: Items) -> Warm:
-    found = score(Counts(right, trials), items, "wle")
-    p = torch.sigmoid(found.ability[:, None] + items.intercept)
+    abilities = score(Counts(right, trials), items, "wle")
+    p = torch.sigmoid(abilities.ability[:, None] + items.intercept)
     weight = trials * p * (1 - p)
-    return Warm(found.ability, found.std_error**2, -weight / weight.sum(1, keepdim=True))
+    return Warm(abilities.ability, abilities.std_error**2, -weight / weight.sum(1, keepdim=True))
 
 
 class Warm(NamedTuple):
@@ -558,36 +558,36 @@ def flat_note(flat: NDArray[np.bool_]) -> str:
 
 def _run(run: Callable[[Counts], ConditionalFit], counts: Counts) -> ConditionalFit:
     try:
-        found = run(counts)
+        fit = run(counts)
     except ValueError as error:
         raise DesignError(str(error)) from error
-    if not bool(torch.isfinite(found.estimate).any()):
+    if not bool(torch.isfinite(fit.estimate).any()):
         msg = (
             "no finite estimate: models and items are in perfect order, each model right wherever "
             "one with fewer right answers is; take estimator mml-items"
         )
         raise DesignError(msg)
-    return found
+    return fit
 
 
-def _diagnostics(found: ConditionalFit) -> dict[str, Any]:
+def _diagnostics(fit: ConditionalFit) -> dict[str, Any]:
     return {
-        "iterations": found.iterations,
-        "converged": bool(found.converged),
-        "log_likelihood": float(found.log_likelihood),
+        "iterations": fit.iterations,
+        "converged": bool(fit.converged),
+        "log_likelihood": float(fit.log_likelihood),
         "likelihood": "conditional",
     }
 
 
-def _search_notes(found: ConditionalFit) -> list[str]:
-    return [] if bool(found.converged) else [not_converged(found.iterations)]
+def _search_notes(fit: ConditionalFit) -> list[str]:
+    return [] if bool(fit.converged) else [not_converged(fit.iterations)]
 
 
 def _record(
-    matrix: ResponseMatrix, found: tuple[Tensor, Tensor, Tensor, Tensor], **rest: Any
+    matrix: ResponseMatrix, estimates: tuple[Tensor, Tensor, Tensor, Tensor], **rest: Any
 ) -> IRTFit:
     """Record abilities with their covariance, and the items' intercepts with their variances."""
-    ability, covariance, intercept, variance = (as_array(part) for part in found)
+    ability, covariance, intercept, variance = (as_array(part) for part in estimates)
     item_covariance = np.zeros((len(intercept), 2, 2))
     item_covariance[:, 1, 1] = variance
     found_all = Estimates(ability, covariance, np.ones_like(intercept), intercept, item_covariance)

@@ -113,17 +113,17 @@ def _start(counts: Counts, kind: RaschOr2PL, chains: int, generator: torch.Gener
     right, trials = counts.right, counts.trials
     ability = smoothed_logit(right.sum(1), trials.sum(1))
     item = smoothed_logit(right.sum(0), trials.sum(0))
-    one = right.new_ones(chains, 1)
+    ones = right.new_ones(chains, 1)
 
-    def apart(centre: Tensor) -> Tensor:
+    def dispersed(centre: Tensor) -> Tensor:
         return centre + 0.5 * normal(centre.expand(chains, -1), generator)
 
     slope = right.new_ones(chains, right.shape[1])
     if kind == "2pl":
         slope = slope * torch.exp(0.3 * normal(slope, generator))
-    middle = item.mean() * one
-    ability = apart(ability - ability.mean())
-    return _State(ability, slope, apart(item), one, middle, one, one, 0.5 * one)
+    middle = item.mean() * ones
+    ability = dispersed(ability - ability.mean())
+    return _State(ability, slope, dispersed(item), ones, middle, ones, ones, 0.5 * ones)
 
 
 def _sweep(counts: Counts, kind: RaschOr2PL, state: _State, generator: torch.Generator) -> _State:
@@ -268,21 +268,21 @@ def fit_mcmc(
         Trials that are not whole numbers, or not enough memory.
     """
     began = time.perf_counter()
-    found = gibbs(counts, item_model, rng, options)
-    ability = as_array(found.ability).reshape(-1, counts.right.shape[0])
-    hyper = {name: float(value.mean()) for name, value in found.hyper.items()}
-    agreement = chain_agreement(found.ability.cpu().numpy())
+    draws = gibbs(counts, item_model, rng, options)
+    ability = as_array(draws.ability).reshape(-1, counts.right.shape[0])
+    hyper = {name: float(value.mean()) for name, value in draws.hyper.items()}
+    agreement = chain_agreement(draws.ability.cpu().numpy())
     unit_scale = item_model == "2pl"
     return irt_fit(
         matrix,
         Estimates(
             ability.mean(axis=0),
             np.atleast_2d(np.cov(ability, rowvar=False)),
-            as_array(found.discrimination),
-            as_array(found.intercept),
-            as_array(found.item_covariance),
+            as_array(draws.discrimination),
+            as_array(draws.intercept),
+            as_array(draws.item_covariance),
         ),
-        ability_draws=np.moveaxis(as_array(found.ability), 2, 0).copy(),
+        ability_draws=np.moveaxis(as_array(draws.ability), 2, 0).copy(),
         item_model=item_model,
         estimator="mcmc",
         identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",
@@ -294,13 +294,13 @@ def fit_mcmc(
             **agreement.diagnostics,
             **run_facts(counts, began),
         },
-        notes=(*counts.notes, GIBBS_NOTE, *agreement.notes, *_reflection_note(found)),
+        notes=(*counts.notes, GIBBS_NOTE, *agreement.notes, *_reflection_note(draws)),
     )
 
 
-def _reflection_note(found: Draws) -> list[str]:
+def _reflection_note(draws: Draws) -> list[str]:
     """Note where few answers leave the direction of the ability scale open."""
-    means = found.hyper.get("discrimination_mean")
+    means = draws.hyper.get("discrimination_mean")
     share = 0.0 if means is None else float((means < 0).double().mean())
     if share <= 0.01:
         return []

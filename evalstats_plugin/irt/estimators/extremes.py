@@ -54,20 +54,20 @@ def placed(
     array of shape (N, T)
         NaN for other models; ∞ above a model that is all right, -∞ below one that knows nothing.
     """
-    found = np.full((len(right), len(TAILS)), np.nan)
+    quantiles = np.full((len(right), len(TAILS)), np.nan)
     sides = few_answers(right, trials, extreme, guess)
     for i in np.flatnonzero(sides):
         hits, tried = right[i], trials[i]
         whole = (hits == hits.round()).all()
         if extreme[i] > 0 and not whole:
-            found[i] = _of_all(tried, curve, sign=1)
+            quantiles[i] = _of_all(tried, curve, sign=1)
         elif sides[i] > 0:
-            found[i] = _few_of(round(float((tried - hits).sum())), tried, 1 - curve, sign=1)
+            quantiles[i] = _few_of(round(float((tried - hits).sum())), tried, 1 - curve, sign=1)
         else:
-            found[i] = _few_of(int(np.floor(hits.sum())), tried, curve, sign=-1)
+            quantiles[i] = _few_of(int(np.floor(hits.sum())), tried, curve, sign=-1)
         if extreme[i]:
-            found[i] = _without_end(found[i], float(extreme[i]))
-    return found
+            quantiles[i] = _without_end(quantiles[i], float(extreme[i]))
+    return quantiles
 
 
 def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
@@ -121,10 +121,10 @@ def few_answers(
     right: FloatArray, trials: FloatArray, extreme: FloatArray, guess: FloatArray
 ) -> FloatArray:
     """1 for models that are wrong on a few items or none, -1 for right ones, else 0; shape (N,)."""
-    wrong, known = (trials - right).sum(axis=1), (right - guess * trials).sum(axis=1)
+    wrong, net_right = (trials - right).sum(axis=1), (right - guess * trials).sum(axis=1)
     whole = (right == right.round()).all(axis=1)
-    able = (extreme > 0) | (whole & (wrong <= np.minimum(FEW, known)))
-    unable = (extreme < 0) | (whole & (known <= FEW))
+    able = (extreme > 0) | (whole & (wrong <= np.minimum(FEW, net_right)))
+    unable = (extreme < 0) | (whole & (net_right <= FEW))
     return np.where(able, 1, np.where(unable, -1, 0))
 
 

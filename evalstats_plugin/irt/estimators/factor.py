@@ -87,9 +87,9 @@ def fit_factor(
     check_dimensions(counts, n_dimensions)
     right, trials = counts.right[None], counts.trials[None]
     start = _start_values(right, trials, n_dimensions)
-    found = _solve(right, trials, ridge, start, (tolerance, max_steps, SETTLED))
-    ability, loading, intercept = (x[0] for x in _parts(found.at, right, n_dimensions))
-    return _standardised(counts, (ability, loading, intercept), ridge, found)._replace(
+    optimum = _solve(right, trials, ridge, start, (tolerance, max_steps, SETTLED))
+    ability, loading, intercept = (x[0] for x in _parts(optimum.at, right, n_dimensions))
+    return _standardised(counts, (ability, loading, intercept), ridge, optimum)._replace(
         choices=choices
     )
 
@@ -139,10 +139,10 @@ class FactorSolution(NamedTuple):
         """Other items among these models: posterior modes, with these items as their prior."""
         transposed = Counts(counts.right.T, counts.trials.T)
         design = _with_ones(self.ability)
-        found = posterior_mode(
+        modes = posterior_mode(
             transposed, design, torch.zeros_like(design[:, 0]), self.item_prior()
         )
-        return self._replace(loading=found[:, :-1], intercept=found[:, -1])
+        return self._replace(loading=modes[:, :-1], intercept=modes[:, -1])
 
     def crossed(self, other: FactorSolution) -> FactorSolution:
         """These models on the items of another solution."""
@@ -203,9 +203,9 @@ def cross_validate(
 
 def fold_masks(counts: Counts, n_folds: int, rng: np.random.Generator) -> Tensor:
     """Assign cells to folds of equal size at random, shape (N, M); -1 is missing."""
-    there = (counts.trials > 0).cpu().numpy()
-    fold = np.full(there.shape, -1)
-    fold[there] = rng.permutation(int(there.sum())) % n_folds
+    answered = (counts.trials > 0).cpu().numpy()
+    fold = np.full(answered.shape, -1)
+    fold[answered] = rng.permutation(int(answered.sum())) % n_folds
     return torch.as_tensor(fold).to(counts.trials.device)
 
 
@@ -279,7 +279,7 @@ def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
 
 
 def _standardised(
-    counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Solution
+    counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, optimum: Solution
 ) -> FactorSolution:
     """Give abilities mean 0 and covariance I, along the principal axes of the logits."""
     ability, loading, intercept = parts
@@ -301,8 +301,8 @@ def _standardised(
         prior_precision=raw @ raw.T + floor,
         ridge=ridge,
         log_likelihood=float(fit.sum()),
-        iterations=found.steps,
-        converged=bool(found.converged.all()),
+        iterations=optimum.steps,
+        converged=bool(optimum.converged.all()),
     )
 
 
@@ -322,12 +322,12 @@ def fit_factor_model(
     if dimensions != "auto":
         check_dimensions(counts, dimensions)
     check_room(12 * n * m, counts.right, f"{counted(n, 'model')} × {counted(m, 'item')}")
-    found = fit_factor(counts, dimensions, ridge, rng=rng)
-    fit = _record(matrix, counts, found)
+    solution = fit_factor(counts, dimensions, ridge, rng=rng)
+    fit = _record(matrix, counts, solution)
     if fit.empty and dimensions == "auto":
         # Held-out losses that differ by rounding alone can choose empty dimensions.
-        fewer = fit_factor(counts, fit.n_dimensions - len(fit.empty), found.ridge)
-        fit = _record(matrix, counts, fewer._replace(choices=found.choices))
+        fewer = fit_factor(counts, fit.n_dimensions - len(fit.empty), solution.ridge)
+        fit = _record(matrix, counts, fewer._replace(choices=solution.choices))
     fit = replace(fit, diagnostics=fit.diagnostics | run_facts(counts, began))
     if not fit.empty:
         return fit.rotated(rotation)
@@ -338,15 +338,15 @@ def fit_factor_model(
 
 def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> FactorFit:
     """Score other models on the items of a fit; `counts` are of the same items."""
-    known = _solution_of(fit, counts.right)
+    bank = _solution_of(fit, counts.right)
     # With the prior of the fit, so that its own models would get their own abilities.
-    prior = (torch.zeros_like(known.prior_precision[0]), known.prior_precision)
-    found = known._replace(ability=posterior_mode(counts, known.loading, known.intercept, prior))
+    prior = (torch.zeros_like(bank.prior_precision[0]), bank.prior_precision)
+    scored = bank._replace(ability=posterior_mode(counts, bank.loading, bank.intercept, prior))
     return replace(
         fit,
         models=matrix.models,
-        ability=as_array(found.ability),
-        ability_covariance=as_array(_ability_covariance(counts, found)),
+        ability=as_array(scored.ability),
+        ability_covariance=as_array(_ability_covariance(counts, scored)),
     )
 
 
@@ -355,28 +355,28 @@ def _with_ones(ability: Tensor) -> Tensor:
     return torch.cat([ability, torch.ones_like(ability[:, :1])], dim=1)
 
 
-def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> FactorFit:
+def _record(matrix: ResponseMatrix, counts: Counts, solution: FactorSolution) -> FactorFit:
     return FactorFit(
         estimator="map",
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        ability=as_array(found.ability),
-        ability_covariance=as_array(_ability_covariance(counts, found)),
-        loading=as_array(found.loading),
-        intercept=as_array(found.intercept),
-        item_covariance=as_array(_item_covariance(counts, found)),
-        correlation=np.eye(found.loading.shape[1]),
-        prior_precision=as_array(found.prior_precision),
-        hyperparameters={"ridge": found.ridge},
+        ability=as_array(solution.ability),
+        ability_covariance=as_array(_ability_covariance(counts, solution)),
+        loading=as_array(solution.loading),
+        intercept=as_array(solution.intercept),
+        item_covariance=as_array(_item_covariance(counts, solution)),
+        correlation=np.eye(solution.loading.shape[1]),
+        prior_precision=as_array(solution.prior_precision),
+        hyperparameters={"ridge": solution.ridge},
         diagnostics={
-            "iterations": found.iterations,
-            "converged": found.converged,
-            "log_likelihood": found.log_likelihood,
+            "iterations": solution.iterations,
+            "converged": solution.converged,
+            "log_likelihood": solution.log_likelihood,
             "likelihood": "joint",
-            "choices": [choice._asdict() for choice in found.choices],
+            "choices": [choice._asdict() for choice in solution.choices],
         },
-        notes=(*counts.notes, FACTOR_NOTE, *_solution_notes(found)),
+        notes=(*counts.notes, FACTOR_NOTE, *_solution_notes(solution)),
     )
 
 
@@ -386,18 +386,18 @@ def _solution_of(fit: FactorFit, like: Tensor) -> FactorSolution:
     return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
 
 
-def _ability_covariance(counts: Counts, found: FactorSolution) -> Tensor:
+def _ability_covariance(counts: Counts, solution: FactorSolution) -> Tensor:
     """Posterior covariance of each model, items taken as known, (N, K, K)."""
-    chance = found.probability()
-    return _inverse_information(counts, found.loading, chance, found.prior_precision)
+    chance = solution.probability()
+    return _inverse_information(counts, solution.loading, chance, solution.prior_precision)
 
 
-def _item_covariance(counts: Counts, found: FactorSolution) -> Tensor:
+def _item_covariance(counts: Counts, solution: FactorSolution) -> Tensor:
     """Posterior covariance of each item, abilities taken as known, (M, K + 1, K + 1)."""
     transposed = Counts(counts.right.T, counts.trials.T)
-    precision = found.item_prior()[1]
-    design = _with_ones(found.ability)
-    return _inverse_information(transposed, design, found.probability().T, precision)
+    precision = solution.item_prior()[1]
+    design = _with_ones(solution.ability)
+    return _inverse_information(transposed, design, solution.probability().T, precision)
 
 
 def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: Tensor) -> Tensor:
@@ -407,12 +407,12 @@ def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: 
     return linalg.inv((weight @ products).view(-1, k, k) + prior)
 
 
-def _solution_notes(found: FactorSolution) -> list[str]:
+def _solution_notes(solution: FactorSolution) -> list[str]:
     notes: list[str] = []
-    if not found.converged:
-        notes.append(not_converged(found.iterations))
-    tried = {choice.n_dimensions for choice in found.choices}
-    if len(tried) > 1 and found.loading.shape[1] == 1:
+    if not solution.converged:
+        notes.append(not_converged(solution.iterations))
+    tried = {choice.n_dimensions for choice in solution.choices}
+    if len(tried) > 1 and solution.loading.shape[1] == 1:
         notes.append(
             "one dimension predicts answers held out best: item model 2pl fits it with errors that "
             "hold"

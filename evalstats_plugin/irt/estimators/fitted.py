@@ -95,11 +95,13 @@ def fit_mml(
         how = replace(how, guessing_prior=_guessing_prior(kept, options))
     n, m = kept.right.shape
     check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
-    found, dispersion = _fit_with_dispersion(kept, how, options.dispersion)
-    node_error = 0.0 if how.nodes is None else _node_error(found, how.nodes)
-    wanted = is_quick(n, found) if options.std_errors is None else options.std_errors
-    spread = covariances(found.answers, found, how, sandwich=options.sandwich) if wanted else None
-    notes = [*counts.notes, *dispersion_note(dispersion), *_search_notes(found, kept)]
+    marginal, dispersion = _fit_with_dispersion(kept, how, options.dispersion)
+    node_error = 0.0 if how.nodes is None else _node_error(marginal, how.nodes)
+    wanted = is_quick(n, marginal) if options.std_errors is None else options.std_errors
+    spread = (
+        covariances(marginal.answers, marginal, how, sandwich=options.sandwich) if wanted else None
+    )
+    notes = [*counts.notes, *dispersion_note(dispersion), *_search_notes(marginal, kept)]
     if node_error:
         notes.append(
             f"not converged: with twice as many nodes the log-likelihood is {node_error:+.2g} "
@@ -110,7 +112,7 @@ def fit_mml(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
-    fit = _with_groups(_record(matrix, item_model, flat, found, spread), how, found, spread)
+    fit = _with_groups(_record(matrix, item_model, flat, marginal, spread), how, marginal, spread)
     extreme = _extreme_models(counts)
     given: dict[str, Any] = {}
     if counts.guess is not None:
@@ -128,7 +130,7 @@ def fit_mml(
         )
     return replace(
         fit,
-        diagnostics=_diagnostics(counts, found, began)
+        diagnostics=_diagnostics(counts, marginal, began)
         | {"prior": how.prior}
         | ({"asymptotes": asymptotes} if (asymptotes := _asymptotes(options)) else {})
         | ({"converged": False} if node_error else {}),
@@ -136,7 +138,7 @@ def fit_mml(
         | {"dispersion": dispersion}
         | ({"upper": options.upper} if options.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
-               *(_untold_note(how, found, spread) if item_model == "4pl" else ()),
+               *(_untold_note(how, marginal, spread) if item_model == "4pl" else ()),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
 
@@ -164,27 +166,27 @@ def _fit_with_dispersion(
 ) -> tuple[Marginal, float]:
     """Fit, and where scores are fractions in memory, repeat with the dispersion they show."""
     phi = 1.0 if dispersion is None else dispersion
-    found = fit_marginal(counts.tempered(phi), how)
+    marginal = fit_marginal(counts.tempered(phi), how)
     if dispersion is not None or isinstance(counts.right, StoredCells) or not counts.fractional:
-        return found, phi
+        return marginal, phi
     for _ in range(_ROUNDS):
-        curve = curves(found.items, found.nodes.at).right
-        mean, square = (found.weights @ x.T for x in (curve, curve.square()))
+        curve = curves(marginal.items, marginal.nodes.at).right
+        mean, square = (marginal.weights @ x.T for x in (curve, curve.square()))
         fresh = dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
         still, phi = abs(np.log(fresh / phi)) < _SAME, fresh
-        found = fit_marginal(counts.tempered(phi), how)
+        marginal = fit_marginal(counts.tempered(phi), how)
         if still:
             break
-    return found, phi
+    return marginal, phi
 
 
-def _node_error(found: Marginal, count: int) -> float:
+def _node_error(marginal: Marginal, count: int) -> float:
     """Change of the log-likelihood with twice as many nodes; 0 if it hardly changes."""
-    nodes = even_nodes(-6, 6, 2 * count - 1, found.nodes.at)
-    nodes = nodes if found.groups is None else found.groups.weighted(nodes)
-    finer = posterior(found.answers._replace(windows=None), found.items, nodes)
-    error = float(finer.log_likelihood.sum()) - found.log_likelihood
-    return 0.0 if abs(error) <= max(0.01, 1e-7 * abs(found.log_likelihood)) else error
+    nodes = even_nodes(-6, 6, 2 * count - 1, marginal.nodes.at)
+    nodes = nodes if marginal.groups is None else marginal.groups.weighted(nodes)
+    finer = posterior(marginal.answers._replace(windows=None), marginal.items, nodes)
+    error = float(finer.log_likelihood.sum()) - marginal.log_likelihood
+    return 0.0 if abs(error) <= max(0.01, 1e-7 * abs(marginal.log_likelihood)) else error
 
 
 def _guessing_prior(counts: Counts, options: MmlOptions) -> tuple[float | Tensor, float] | None:
@@ -219,19 +221,19 @@ def _record(
     matrix: ResponseMatrix | ResponseStore,
     item_model: str,
     flat: FloatArray | None,
-    found: Marginal,
+    marginal: Marginal,
     spread: Covariances | None,
 ) -> IRTFit:
     m = len(matrix.item_ids)
     kept = np.ones(m, dtype=bool) if flat is None else np.isnan(flat)
-    values = _item_parameters(found.items, spread, rasch=item_model == "rasch")
+    values = _item_parameters(marginal.items, spread, rasch=item_model == "rasch")
 
     def full(part: FloatArray, fill: float = np.nan) -> FloatArray:
         whole = np.full((m, *part.shape[1:]), fill)
         whole[kept] = part
         return whole
 
-    ability, covariance, variance = _abilities(found, spread, rasch=item_model == "rasch")
+    ability, covariance, variance = _abilities(marginal, spread, rasch=item_model == "rasch")
     slopes = full(values["discrimination"], float(values["discrimination"].mean()))
     difficulty = full(values["difficulty"])
     if flat is not None:
@@ -255,7 +257,7 @@ def _record(
         upper_std_error=full(values["upper_std_error"]),
         item_covariance=None if spread is None else full(values["covariance"]),
         identification=f"ability ~ {scale}",
-        hyperparameters={"ability_mean": 0.0, **variance, **_prior_moments(found)},
+        hyperparameters={"ability_mean": 0.0, **variance, **_prior_moments(marginal)},
     )
 
 
@@ -290,14 +292,16 @@ def _item_parameters(
 
 
 def _abilities(
-    found: Marginal, spread: Covariances | None, *, rasch: bool
+    marginal: Marginal, spread: Covariances | None, *, rasch: bool
 ) -> tuple[FloatArray, FloatArray, dict[str, float]]:
     """Abilities, their covariance, and the standard deviation of their distribution."""
-    mean = as_array(found.mean)
-    covariance = np.diag(as_array(found.variance)) if spread is None else as_array(spread.abilities)
+    mean = as_array(marginal.mean)
+    covariance = (
+        np.diag(as_array(marginal.variance)) if spread is None else as_array(spread.abilities)
+    )
     if not rasch:
         return mean, covariance, {"ability_sd": 1.0}
-    slope = float(found.items.slope[0])
+    slope = float(marginal.items.slope[0])
     sizes = {"ability_sd": slope, "ability_variance": slope**2}
     covariance = slope**2 * covariance
     if spread is not None and spread.with_slope is not None:
@@ -310,37 +314,37 @@ def _abilities(
     return slope * mean, covariance, sizes
 
 
-def _prior_moments(found: Marginal) -> dict[str, Any]:
-    if found.prior is None:
+def _prior_moments(marginal: Marginal) -> dict[str, Any]:
+    if marginal.prior is None:
         return {}
-    sd = found.prior.factor.square().sum(dim=1).sqrt()
-    names = ("discrimination", "intercept")[found.prior.columns]
-    mean = as_array(found.prior.mean).tolist()
+    sd = marginal.prior.factor.square().sum(dim=1).sqrt()
+    names = ("discrimination", "intercept")[marginal.prior.columns]
+    mean = as_array(marginal.prior.mean).tolist()
     return {f"item_{name}": {"mean": mean[k], "sd": float(sd[k])} for k, name in enumerate(names)}
 
 
-def _diagnostics(counts: Counts, found: Marginal, began: float) -> dict[str, Any]:
+def _diagnostics(counts: Counts, marginal: Marginal, began: float) -> dict[str, Any]:
     return {
-        "iterations": found.search.steps,
-        "converged": bool(found.search.converged),
-        "last_change": found.search.change,
-        "log_likelihood": found.log_likelihood,
-        "n_nodes": len(found.nodes.at),
-        "node_spacing": found.node_spacing,
+        "iterations": marginal.search.steps,
+        "converged": bool(marginal.search.converged),
+        "last_change": marginal.search.change,
+        "log_likelihood": marginal.log_likelihood,
+        "n_nodes": len(marginal.nodes.at),
+        "node_spacing": marginal.node_spacing,
         **run_facts(counts, began),
     }
 
 
-def _search_notes(found: Marginal, counts: Counts) -> list[str]:
+def _search_notes(marginal: Marginal, counts: Counts) -> list[str]:
     notes: list[str] = []
-    if not found.search.converged:
-        notes.append(not_converged(found.search.steps))
-    if found.node_spacing > LOOSEST:
+    if not marginal.search.converged:
+        notes.append(not_converged(marginal.search.steps))
+    if marginal.node_spacing > LOOSEST:
         notes.append(
-            f"{len(found.nodes.at)} nodes are {found.node_spacing:.1f} posterior standard "
+            f"{len(marginal.nodes.at)} nodes are {marginal.node_spacing:.1f} posterior standard "
             f"deviations apart, more than {LOOSEST:g}: take more, or leave the choice to the data"
         )
-    steep = int((found.items.slope.abs() >= STEEPEST).sum())
+    steep = int((marginal.items.slope.abs() >= STEEPEST).sum())
     if steep:
         notes.append(
             f"{steep} of {counts.right.shape[1]} items separate the models perfectly; their "
@@ -349,13 +353,13 @@ def _search_notes(found: Marginal, counts: Counts) -> list[str]:
     return notes
 
 
-def _untold_note(how: MarginalOptions, found: Marginal, spread: Covariances | None) -> list[str]:
+def _untold_note(how: MarginalOptions, marginal: Marginal, spread: Covariances | None) -> list[str]:
     """Note on items whose asymptotes follow their prior, as with few models they all do."""
     if spread is None or how.common_asymptotes:
         return []
     items = counted(len(spread.items), "item")
     notes: list[str] = []
-    for column, _, precision in asymptote_priors(found.items, how):
+    for column, _, precision in asymptote_priors(marginal.items, how):
         untold = int((spread.items[:, column, column] * precision > _UNTOLD**2).sum())
         if untold:
             notes.append(
@@ -388,14 +392,14 @@ def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
 
 
 def _with_groups(
-    fit: IRTFit, options: MarginalOptions, found: Marginal, spread: Covariances | None
+    fit: IRTFit, options: MarginalOptions, marginal: Marginal, spread: Covariances | None
 ) -> IRTFit:
     """Add ``hyperparameters["groups"]``: number of models, mean and sd with standard errors."""
-    if found.groups is None or options.groups is None:
+    if marginal.groups is None or options.groups is None:
         return fit
     names, index = options.groups
-    unit = float(found.items.slope[0]) if fit.item_model == "rasch" else 1.0
-    mean, sd = (unit * x.cpu().numpy() for x in (found.groups.mean, found.groups.sd))
+    unit = float(marginal.items.slope[0]) if fit.item_model == "rasch" else 1.0
+    mean, sd = (unit * x.cpu().numpy() for x in (marginal.groups.mean, marginal.groups.sd))
     mean_error, sd_error = _group_errors(fit, mean, sd, unit, spread)
     count = np.bincount(index)
     rows: dict[str, Any] = {

@@ -123,21 +123,21 @@ def fit_curves(counts: Counts, kind: str = "2pl") -> CurvesFit:
 
     `kind` is ``"rasch"``, ``"2pl"`` or ``"2pl-signed"``; see `items_integrated`.
     """
-    known: Any = kind
-    found = items_integrated(counts, known)
+    item_kind: Any = kind
+    integrated = items_integrated(counts, item_kind)
     # Models all right, or all wrong, take no part: their abilities are taken as known.
     inner = taking_part(counts)
-    told = found.ability[inner]
+    told = integrated.ability[inner]
     centre, spread = told.mean(), told.std(correction=1).clamp_min(_NARROWEST)
     width = _REACH * float(spread)
-    nodes = centre + torch.linspace(-width, width, _NODES).to(found.ability)
-    std_error = found.covariance.diagonal().sqrt().nan_to_num(0.0)
-    population = population_of(found, known)
-    part = counts.of_models(inner).tempered(found.dispersion)
+    nodes = centre + torch.linspace(-width, width, _NODES).to(integrated.ability)
+    std_error = integrated.covariance.diagonal().sqrt().nan_to_num(0.0)
+    population = population_of(integrated, item_kind)
+    part = counts.of_models(inner).tempered(integrated.dispersion)
     curve, _ = averaged_curves(part, told, std_error[inner], population, nodes)
     return CurvesFit(
-        found.ability, None, curve, found.probability, std_error, nodes, population,
-        found.dispersion, centre, spread,
+        integrated.ability, None, curve, integrated.probability, std_error, nodes, population,
+        integrated.dispersion, centre, spread,
     )  # fmt: skip
 
 
@@ -232,17 +232,17 @@ def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> Floa
     if isinstance(fitted, Tensor):
         if bool(exposed.any()):
             every = torch.ones_like(models), torch.ones_like(items)
-            found = estimator(_selected(counts, train | exposed, *every))
-            return as_array(found if isinstance(found, Tensor) else found.probability())
+            refitted = estimator(_selected(counts, train | exposed, *every))
+            return as_array(refitted if isinstance(refitted, Tensor) else refitted.probability())
         return as_array(fitted)
-    found = torch.empty_like(counts.right)
-    found[torch.outer(models, items)] = fitted.probability().flatten()
+    predicted = torch.empty_like(counts.right)
+    predicted[torch.outer(models, items)] = fitted.probability().flatten()
     new_models = fitted.for_models(_selected(counts, exposed, ~models, items))
     new_items = fitted.for_items(_selected(counts, exposed, models, ~items))
-    found[torch.outer(~models, items)] = new_models.probability().flatten()
-    found[torch.outer(models, ~items)] = new_items.probability().flatten()
-    found[torch.outer(~models, ~items)] = new_models.crossed(new_items).probability().flatten()
-    return as_array(found)
+    predicted[torch.outer(~models, items)] = new_models.probability().flatten()
+    predicted[torch.outer(models, ~items)] = new_items.probability().flatten()
+    predicted[torch.outer(~models, ~items)] = new_models.crossed(new_items).probability().flatten()
+    return as_array(predicted)
 
 
 def _check_exposed(split: Split) -> None:
@@ -332,7 +332,7 @@ def _cells(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Right answers, trials and P of the cells in `test` that were scored."""
     right, trials = as_array(counts.right), as_array(counts.trials)
-    there = test & (trials > 0)
-    if not there.any():
+    scored = test & (trials > 0)
+    if not scored.any():
         raise ValueError("no cell to score: test and the scored cells do not overlap")
-    return right[there], trials[there], probability[there]
+    return right[scored], trials[scored], probability[scored]

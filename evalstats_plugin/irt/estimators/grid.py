@@ -101,10 +101,10 @@ class Answers(NamedTuple):
         cells = self.trials[:, part]
         if self.windows is None:
             return product(cells, columns)
-        found = columns.new_zeros(len(cells), columns.shape[1])
+        total = columns.new_zeros(len(cells), columns.shape[1])
         for rows, nodes in self.windows.parts:
-            found[rows, nodes] = product(cells[rows], columns[:, nodes])
-        return found
+            total[rows, nodes] = product(cells[rows], columns[:, nodes])
+        return total
 
     def tried(self, part: slice, by_pattern: Tensor) -> Tensor:
         """Expected trials of m items, given weights (U, K), shape (m, K)."""
@@ -112,10 +112,10 @@ class Answers(NamedTuple):
         # (K, U) @ (U, m) is faster than its transpose.
         if self.windows is None:
             return (by_pattern.T @ cells).T
-        found = by_pattern.new_zeros(by_pattern.shape[1], cells.shape[1])
+        expected = by_pattern.new_zeros(by_pattern.shape[1], cells.shape[1])
         for rows, nodes in self.windows.parts:
-            found[nodes].addmm_(by_pattern[rows, nodes].T, cells[rows])
-        return found.T
+            expected[nodes].addmm_(by_pattern[rows, nodes].T, cells[rows])
+        return expected.T
 
     def of_models(self, by_pattern: Tensor) -> Tensor:
         """Expand rows of patterns to rows of models."""
@@ -133,10 +133,12 @@ def arrange(counts: Counts) -> Answers:
     """Group the models that were tried on the same items."""
     trials: Tensor | StoredCells = counts.trials
     if isinstance(trials, StoredCells):
-        one = trials.common_row()
-        if one is None:
+        common_trials = trials.common_row()
+        if common_trials is None:
             return Answers(counts.right, trials, None)
-        return Answers(counts.right, one, one.new_zeros(len(trials), dtype=torch.long))
+        return Answers(
+            counts.right, common_trials, common_trials.new_zeros(len(trials), dtype=torch.long)
+        )
     # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
     key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
     sums = trials.double() @ key.double()
@@ -230,18 +232,18 @@ def posterior_widths(
     On a coarse grid the standard deviation over the nodes would depend on the grid. `prior` is the
     precision of the distribution of abilities, of shape (N,) or the same for all.
     """
-    found = posterior(answers, items, nodes)
+    posteriors = posterior(answers, items, nodes)
     if answers.windows is not None:
         # Windows are used only with nodes that are close enough.
-        mean, variance = moments(found.weights, nodes.at)
-        return Widths(found, mean, variance.sqrt())
+        mean, variance = moments(posteriors.weights, nodes.at)
+        return Widths(posteriors, mean, variance.sqrt())
     information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
     for part in blocks(answers.right.shape[1], len(nodes.at)):
         few = answers.near(items.part(part), nodes.at)
         by_item = ability_information(items.part(part), few.at)
         information += few.spread(answers.times(part, by_item))
-    precision = prior + (found.weights * answers.of_models(information)).sum(dim=1)
-    return Widths(found, moments(found.weights, nodes.at)[0], precision.rsqrt())
+    precision = prior + (posteriors.weights * answers.of_models(information)).sum(dim=1)
+    return Widths(posteriors, moments(posteriors.weights, nodes.at)[0], precision.rsqrt())
 
 
 def product(cells: Tensor, columns: Tensor) -> Tensor:
@@ -344,9 +346,9 @@ def _barycentric(points: Tensor, at: Tensor) -> Tensor:
     weights[1::2] = -1
     weights[0] *= 0.5
     weights[-1] *= 0.5
-    apart = at[:, None] - points
-    hit = apart == 0
-    share = weights / torch.where(hit, 1.0, apart)
+    difference = at[:, None] - points
+    hit = difference == 0
+    share = weights / torch.where(hit, 1.0, difference)
     share = share / share.sum(dim=1, keepdim=True)
     return torch.where(hit.any(dim=1, keepdim=True), hit.to(share.dtype), share)
 
@@ -373,10 +375,10 @@ class Windows(NamedTuple):
 
     def outside(self, like: Tensor) -> Tensor:
         """0 inside the windows and -inf outside, shape (N, Q), models by ability; `like` (Q,)."""
-        found = like.new_full((len(self.order), len(like)), -torch.inf)
+        mask = like.new_full((len(self.order), len(like)), -torch.inf)
         for rows, nodes in self.parts:
-            found[rows, nodes] = 0.0
-        return found
+            mask[rows, nodes] = 0.0
+        return mask
 
     def lost(self, weights: Tensor) -> Tensor:
         """Largest of the weights (N, Q) at an inner end of a window: as much may lie outside."""
@@ -393,12 +395,12 @@ def windows(mean: Tensor, sd: Tensor, at: Tensor, *, wider: float = 1.0) -> Wind
     bounds = [n * k // count for k in range(count + 1)]
     groups = [slice(*pair) for pair in pairwise(bounds)]
     limits = [limit for g in groups for limit in (edges[0, g].min(), edges[1, g].max())]
-    first, last, *found = on_host([at[0], at[-1], *limits])
-    apart = (last - first) / (q - 1)
+    first, last, *host_limits = on_host([at[0], at[-1], *limits])
+    node_distance = (last - first) / (q - 1)
     parts: list[Window] = []
-    for rows, low, high in zip(groups, found[::2], found[1::2], strict=True):
-        begin = min(max(math.floor((low - first) / apart), 0), q - 1)
-        end = max(min(math.ceil((high - first) / apart) + 1, q), begin + 1)
+    for rows, low, high in zip(groups, host_limits[::2], host_limits[1::2], strict=True):
+        begin = min(max(math.floor((low - first) / node_distance), 0), q - 1)
+        end = max(min(math.ceil((high - first) / node_distance) + 1, q), begin + 1)
         parts.append(Window(rows, slice(begin, end)))
     ends = torch.tensor([[w.nodes.start, w.nodes.stop - 1] for w in parts])
     sizes = torch.tensor([w.rows.stop - w.rows.start for w in parts])
@@ -482,8 +484,8 @@ class AbilityGroups(NamedTuple):
 
     def moments(self, weights: Tensor, at: Tensor) -> AbilityGroups:
         """Means and standard deviations estimated from posteriors (N, Q), for all groups."""
-        one = weights.new_ones(len(weights))
-        count = one.new_zeros(len(self.mean)).index_add_(0, self.of_model, one)
+        ones = weights.new_ones(len(weights))
+        count = ones.new_zeros(len(self.mean)).index_add_(0, self.of_model, ones)
         share = weights.new_zeros(len(self.mean), len(at)).index_add_(0, self.of_model, weights)
         share = share / count[:, None]
         mean = share @ at

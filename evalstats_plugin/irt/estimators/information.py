@@ -95,12 +95,12 @@ def is_quick(n: int, fit: Marginal) -> bool:
 def _complete_information(answers: Answers, fit: Marginal, options: MarginalOptions) -> Tensor:
     """Expected complete-data information of each item, with its priors, (M, p, p)."""
     at, by_pattern = fit.nodes.at, answers.of_patterns(fit.weights)
-    found: list[Tensor] = []
+    by_block: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(at)):
         items = fit.items.part(part)
         if items.logistic:
             trials = answers.tried(part, by_pattern)
-            found.append(logistic_information(trials, curves(items, at), at))
+            by_block.append(logistic_information(trials, curves(items, at), at))
             continue
         curve = curves(items, at)
         by = gradients(curve, at)
@@ -121,8 +121,8 @@ def _complete_information(answers: Answers, fit: Marginal, options: MarginalOpti
             total[:, column, :2] -= cross
             total[:, :2, column] -= cross
             total[:, column, column] -= (odds * moved * (1 - 2 * level)).sum(dim=1)
-        found.append(total)
-    information = torch.cat(found)
+        by_block.append(total)
+    information = torch.cat(by_block)
     if fit.prior is not None:
         information[:, fit.prior.columns, fit.prior.columns] += fit.prior.precision
     for column, _, precision in asymptote_priors(fit.items, options):
@@ -211,9 +211,9 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
 
 def _free_parameters(p: int, m: int, options: MarginalOptions) -> Tensor:
     """Map of the free parameters to all p · M: those that all items share are one column."""
-    one, each = torch.ones(m, 1), torch.eye(m)
+    ones, each = torch.ones(m, 1), torch.eye(m)
     shared = [options.common_slope, False, *[options.common_asymptotes] * (p - 2)]
-    return block_diagonal(*(one if common else each for common in shared))
+    return block_diagonal(*(ones if common else each for common in shared))
 
 
 def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
@@ -287,13 +287,13 @@ def _in_few_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covarian
     guess[n:, 2:].fill_diagonal_(1.0)
     # Precision of the N(0, 1) prior of abilities, in units of their posterior precision.
     least = torch.cat([fit.variance, fit.variance.new_zeros(slopes.shape[1] - n)])
-    found = nearly_eliminated(slopes, own, guess, least)
-    if found is None:
+    inverse = nearly_eliminated(slopes, own, guess, least)
+    if inverse is None:
         return None
-    directions = width[:, None] * found.directions[:n]
+    directions = width[:, None] * inverse.directions[:n]
     abilities = directions @ directions.T
-    abilities.diagonal().add_(fit.variance * found.spread[:n])
-    return Covariances(found.items, abilities, None, None, "linearised")
+    abilities.diagonal().add_(fit.variance * inverse.spread[:n])
+    return Covariances(inverse.items, abilities, None, None, "linearised")
 
 
 def _with_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
@@ -307,13 +307,13 @@ def _with_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, rang
         return dense, range(size, size)
     mean, sd = groups.mean[groups.of_model], groups.sd[groups.of_model]
     member = torch.nn.functional.one_hot(groups.of_model, len(groups.mean))[:, 1:].to(mean)
-    found: list[Tensor] = []
+    by_shape: list[Tensor] = []
     for shape in _polynomials(fit, degree):
-        apart = fit.weights * shape
-        once, twice = apart @ fit.nodes.at, apart @ fit.nodes.at.square()
+        weighted_shape = fit.weights * shape
+        once, twice = weighted_shape @ fit.nodes.at, weighted_shape @ fit.nodes.at.square()
         by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
-        found.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
-    edge, own = torch.cat(found), groups.information(fit.mean, fit.variance)
+        by_shape.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
+    edge, own = torch.cat(by_shape), groups.information(fit.mean, fit.variance)
     dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, own], dim=1)])
     return dense, range(size, len(dense))
 
@@ -342,15 +342,15 @@ def _score_slopes(
     if fit.items.logistic:
         first = first[:, :1]
     n, extra = len(trials), 0 if more is None else more.shape[1]
-    found = second.new_empty(len(second), n * len(shapes) + extra, second.shape[1])
+    coefficients = second.new_empty(len(second), n * len(shapes) + extra, second.shape[1])
     for place, shape in enumerate(shapes):
-        apart = fit.weights * shape
-        slopes = found[:, place * n : (place + 1) * n]
-        torch.matmul(apart, second.mT, out=slopes)
-        slopes.mul_(trials).addcmul_(apart @ first.mT, answers.right)
+        weighted_shape = fit.weights * shape
+        slopes = coefficients[:, place * n : (place + 1) * n]
+        torch.matmul(weighted_shape, second.mT, out=slopes)
+        slopes.mul_(trials).addcmul_(weighted_shape @ first.mT, answers.right)
     if more is not None:
-        found[:, n * len(shapes) :] = more
-    return found
+        coefficients[:, n * len(shapes) :] = more
+    return coefficients
 
 
 def common_curvature(answers: Answers, fit: Marginal) -> Tensor:
@@ -360,13 +360,13 @@ def common_curvature(answers: Answers, fit: Marginal) -> Tensor:
     """
     first, second = _score_parts(fit.items, fit.nodes.at)
     bow = _polynomials(fit, 2)[1]
-    apart = fit.weights * bow / len(bow) ** 0.5
-    tried = answers.tried(slice(None), answers.of_patterns(apart))
+    weighted_bow = fit.weights * bow / len(bow) ** 0.5
+    tried = answers.tried(slice(None), answers.of_patterns(weighted_bow))
     if fit.items.logistic:
         axes = torch.stack([fit.nodes.at, torch.ones_like(fit.nodes.at)], dim=1)
-        right = (apart @ axes).T @ answers.right
+        right = (weighted_bow @ axes).T @ answers.right
     else:
-        right = (first * (apart.T @ answers.right).T).sum(dim=2)
+        right = (first * (weighted_bow.T @ answers.right).T).sum(dim=2)
     return (right + (second * tried).sum(dim=2))[:, None]
 
 
@@ -376,15 +376,15 @@ def _polynomials(fit: Marginal, degree: int) -> list[Tensor]:
     0 where a posterior is on so few nodes that it has no polynomial of this degree.
     """
     line = (fit.nodes.at - fit.mean[:, None]) / fit.variance.sqrt()[:, None]
-    found = [torch.ones_like(line), line]
-    while len(found) <= degree:
-        shape = found[-1] * line
+    polynomials = [torch.ones_like(line), line]
+    while len(polynomials) <= degree:
+        shape = polynomials[-1] * line
         # A multiple of a polynomial by its argument is orthogonal to all but the last two.
-        for other in found[-2:]:
+        for other in polynomials[-2:]:
             shape = shape - (fit.weights * shape * other).sum(dim=1, keepdim=True) * other
         length = (fit.weights * shape.square()).sum(dim=1, keepdim=True).sqrt()
-        found.append(torch.where(length > _NO_SHAPE, shape / length, 0.0))
-    return found[1:]
+        polynomials.append(torch.where(length > _NO_SHAPE, shape / length, 0.0))
+    return polynomials[1:]
 
 
 class Eliminated(NamedTuple):
@@ -415,10 +415,10 @@ def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
     _scale(edges, factor, out=scaled.unbind(1))
     flat = scaled.flatten(1)
     halves = _halves_on_host if dense.device.type == "cpu" else _halves
-    found = halves(dense, flat)
-    if found is None:
+    inverted = halves(dense, flat)
+    if inverted is None:
         return _eliminated_indefinite(dense, edges, inverse)
-    covariance, half = found
+    covariance, half = inverted
     last = (covariance[-1] @ flat).view(scaled.shape[1:])
     half = half.view(scaled.shape)
     spread = torch.stack(
@@ -432,8 +432,8 @@ def _eliminated_indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eli
     """Invert a precision that is not positive definite, in twice the time."""
     through = torch.einsum("mpr,rnm->pnm", inverse, edges)
     rest = dense.clone()
-    for here, there in zip(edges, through, strict=True):
-        rest.addmm_(here, there.T, alpha=-1)
+    for here, product in zip(edges, through, strict=True):
+        rest.addmm_(here, product.T, alpha=-1)
     covariance = linalg.inv(rest)
     spread = torch.stack([covariance @ part for part in through])
     items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
@@ -511,14 +511,14 @@ def nearly_eliminated(
         return None
     value, turn = linalg.eigh(square)
     base = base @ turn
-    known = torch.maximum(1 - value, least @ base.square())
-    rest, worst = on_host([value[0], known.min()])
+    remaining = torch.maximum(1 - value, least @ base.square())
+    rest, worst = on_host([value[0], remaining.min()])
     if not (rest < _REST and worst > 0):
         return None
     seen = torch.einsum("kl,pkm->plm", turn, seen)
     of_models = torch.stack([part.square().sum(dim=1) for part in scaled]).sum(dim=0)
     of_items = torch.stack([torch.stack([(a * b).sum(dim=0) for b in scaled]) for a in scaled])
-    beyond = 1 / known - 1
+    beyond = 1 / remaining - 1
     shared = torch.einsum("pkm,k,qkm->mpq", seen, beyond, seen)
     cost = of_items.permute(2, 0, 1).to(shared.dtype) + shared
     return NearlyEliminated(

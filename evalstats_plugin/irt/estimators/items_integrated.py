@@ -203,19 +203,19 @@ def items_integrated(
         every, inner = counts, places(len(extreme), extreme)
         counts = _as_if_half(counts, extreme)
     start, phi = _start(counts), 1.0 if dispersion is None else dispersion
-    found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=estimated)
+    maximum, phi = _search_dispersion(counts, start, phi, max_steps, estimated=estimated)
     rasch = None
     if kind != "rasch":
-        rasch, wide = found, found.state
+        rasch, wide = maximum, maximum.state
         spreads = _SPREADS if len(counts.right) <= _FEW else (_SPREAD,)
         starts = [_spread_out(wide, kind, math.log(spread)) for spread in spreads]
-        found = _best_search(counts.tempered(phi), starts, max_steps)
+        maximum = _best_search(counts.tempered(phi), starts, max_steps)
         if estimated:
-            start = found.state.ability, found.state.population
-            found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=True)
+            start = maximum.state.ability, maximum.state.population
+            maximum, phi = _search_dispersion(counts, start, phi, max_steps, estimated=True)
             rasch = _search(counts.tempered(phi), (wide.ability, wide.population), max_steps)
-    found, node_error = _with_settled_points(counts.tempered(phi), found, max_steps)
-    fit = _summary(counts, phi, found, rasch, node_error)
+    maximum, node_error = _with_settled_points(counts.tempered(phi), maximum, max_steps)
+    fit = _summary(counts, phi, maximum, rasch, node_error)
     return _with_extremes(every, fit, kind, extreme, inner)
 
 
@@ -266,10 +266,10 @@ def extreme_models(counts: Counts) -> Array:
     """
     right, total = counts.right.sum(1), counts.trials.sum(1)
     guess = 0.0 if counts.guess is None else counts.guess
-    known = right - (guess * counts.trials).sum(1)
+    net_right = right - (guess * counts.trials).sum(1)
     # A model that is right on the one item it took knows it, guessed or not.
     most = right == total
-    return cast(most, right) - cast((known < _LEAST_KNOWN) & ~most, right)
+    return cast(most, right) - cast((net_right < _LEAST_KNOWN) & ~most, right)
 
 
 def taking_part(counts: Counts) -> Array:
@@ -287,9 +287,9 @@ def _as_if_half(counts: Counts, extreme: Array) -> Counts:
     xp, right, total = namespace(counts.right), counts.right.sum(1), counts.trials.sum(1)
     wrong = counts.trials - counts.right
     guess = 0.0 if counts.guess is None else counts.guess
-    known = right - (guess * counts.trials).sum(1)
+    net_right = right - (guess * counts.trials).sum(1)
     share = wrong * (counts.right.sum(0) / counts.trials.sum(0) if counts.guess is not None else 1)
-    given = xp.clip(0.5 - known, 0, None) * (extreme < 0) / xp.clip(share.sum(1), 1e-9, None)
+    given = xp.clip(0.5 - net_right, 0, None) * (extreme < 0) / xp.clip(share.sum(1), 1e-9, None)
     taken = 0.5 * (extreme > 0) / total
     mended = counts.right + given[:, None] * share - taken[:, None] * counts.trials
     return replace(counts, right=by_columns(mended), trials=by_columns(counts.trials))
@@ -306,8 +306,8 @@ def _with_extremes(
         return fit
     part = counts.of_models(inner).tempered(fit.dispersion)
     error = namespace(like).sqrt(namespace(like).clip(fit.covariance.diagonal(), 0, None))
-    known = population_of(fit, kind)
-    curve, _ = averaged_curves(part, fit.ability, error, known, array_of(nodes(), like))
+    item_population = population_of(fit, kind)
+    curve, _ = averaged_curves(part, fit.ability, error, item_population, array_of(nodes(), like))
     quantiles = placed(*data, guess, as_array(curve))
     if len(inner) == n:
         quantiles[data[2] != 0] = np.nan
@@ -337,27 +337,27 @@ def _search_dispersion(
     estimated: bool,
 ) -> tuple[_Maximum, float]:
     """Maximise at a dispersion, and where it is `estimated` repeat until it stays the same."""
-    found = _search(counts.tempered(phi), start, max_steps)
+    maximum = _search(counts.tempered(phi), start, max_steps)
     for _ in range(_ROUNDS if estimated else 0):
-        fresh = _dispersion(counts, phi, found)
+        fresh = _dispersion(counts, phi, maximum)
         still, phi = abs(math.log(fresh / phi)) < _SAME, fresh
-        start = found.state.ability, found.state.population
-        found = _search(counts.tempered(phi), start, max_steps)
+        start = maximum.state.ability, maximum.state.population
+        maximum = _search(counts.tempered(phi), start, max_steps)
         if still:
             break
-    return found, phi
+    return maximum, phi
 
 
-def _dispersion(counts: Counts, phi: float, found: _Maximum) -> float:
+def _dispersion(counts: Counts, phi: float, maximum: _Maximum) -> float:
     """Estimate φ from the sums of squared residuals and of P (1 - P) over items' posteriors.
 
     Sums, unlike Pearson's ratios, are not ruled by single counts where P is near 0 or 1.
     """
-    state = found.state
+    state = maximum.state
     squares = spread = zeros((), state.ability)
-    for block in _blocks(counts.tempered(phi), state.ability, state.population, found.grid):
+    for block in _blocks(counts.tempered(phi), state.ability, state.population, maximum.grid):
         right, trials = block.right * phi, block.trials * phi
-        chance = _chance(block.curve.guess, state.ability, found.grid)[block.points]
+        chance = _chance(block.curve.guess, state.ability, maximum.grid)[block.points]
         mean, square = block.weight @ chance, block.weight @ chance**2
         added = residual_sums(right, trials, mean, square)
         squares, spread = squares + added[0], spread + added[1]
@@ -377,15 +377,15 @@ def _best_search(
     tried = [_search(counts, start, min(_TRIAL, max_steps)) for start in starts]
     best = max(
         tried,
-        key=lambda one: (
-            float(one.state.population.values[1]) > math.log(_ALIKE),
-            float(one.state.objective),
+        key=lambda attempt: (
+            float(attempt.state.population.values[1]) > math.log(_ALIKE),
+            float(attempt.state.objective),
         ),
     )
     if best.converged or max_steps <= _TRIAL:
         return best
-    found = _search(counts, (best.state.ability, best.state.population), max_steps - _TRIAL)
-    return found._replace(iterations=best.iterations + found.iterations)
+    maximum = _search(counts, (best.state.ability, best.state.population), max_steps - _TRIAL)
+    return maximum._replace(iterations=best.iterations + maximum.iterations)
 
 
 def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Array, Population]:
@@ -397,7 +397,9 @@ def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Array
     return rasch.ability, Population(kind, array_of([float(x) for x in values], rasch.ability))
 
 
-def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tuple[_Maximum, float]:
+def _with_settled_points(
+    counts: Counts, maximum: _Maximum, max_steps: int
+) -> tuple[_Maximum, float]:
     """Widen the reach of the points, then halve their distance, until neither changes anything."""
     xp, m = namespace(counts.right), counts.right.shape[1]
     order = stable_order(counts.right.sum(0) / counts.trials.sum(0))
@@ -406,32 +408,32 @@ def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tup
     some = counts.of_items(tried)
     coarseness, error = _FINE, math.nan
     for turn in range(_HALVINGS + 2):
-        state = found.state
+        state = maximum.state
         at = state.ability, state.population
         most = xp.amax(counts.trials, 1)
         finer = points(at[1], at[0], most, coarseness=_DENSER * coarseness, wider=_WIDER)
-        there, here = (
+        finer_likelihood, here = (
             xp.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
-            for grid in (finer, found.grid)
+            for grid in (finer, maximum.grid)
         )
-        error = float(there - here) * m / len(tried)
+        error = float(finer_likelihood - here) * m / len(tried)
         if abs(error) <= max(_UNSETTLED, _UNSETTLED_ITEM * m) or turn > _HALVINGS:
             break
         coarseness /= 2 if turn else 1
         start = state.ability, state.population
         again = _newton_search(counts, start, max_steps, finest=coarseness, wider=_WIDER)
-        found = again._replace(iterations=found.iterations + again.iterations)
-    return found, error
+        maximum = again._replace(iterations=maximum.iterations + again.iterations)
+    return maximum, error
 
 
 def _summary(
     counts: Counts,
     phi: float,
-    found: _Maximum,
+    maximum: _Maximum,
     rasch: _Maximum | None,
     node_error: float,
 ) -> ItemsIntegratedFit:
-    state, grid, xp = found.state, found.grid, namespace(found.state.ability)
+    state, grid, xp = maximum.state, maximum.grid, namespace(maximum.state.ability)
     # Of abilities that sum to 0.
     covariance = _ability_covariance(state)
     shift = state.ability.mean()
@@ -449,7 +451,7 @@ def _summary(
     # Abilities move by the shift; so that a θ + d stays, so do b and d.
     turn = eye(2, a) + zeros((len(a), 2, 2), a)
     turn[:, 1, 0] = shift
-    reason = _reason(found, rasch, node_error, len(a))
+    reason = _reason(maximum, rasch, node_error, len(a))
     return ItemsIntegratedFit(
         ability=state.ability - shift,
         covariance=covariance,
@@ -465,7 +467,7 @@ def _summary(
         rasch_log_likelihood=None if rasch is None else float(rasch.state.log_likelihood),
         dispersion=phi,
         node_error=node_error,
-        iterations=found.iterations,
+        iterations=maximum.iterations,
         converged=not reason,
         reason=reason,
         extreme=xp.zeros_like(state.ability),
@@ -473,12 +475,12 @@ def _summary(
     )
 
 
-def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) -> str:
+def _reason(maximum: _Maximum, rasch: _Maximum | None, node_error: float, m: int) -> str:
     """Say why this is not the maximum of a 2PL or Rasch model, or nothing."""
-    if not found.converged:
-        return not_converged(found.iterations)
+    if not maximum.converged:
+        return not_converged(maximum.iterations)
     what = ""
-    here = found.state.population
+    here = maximum.state.population
     names = {0: "mean of difficulties", 1: "spread of difficulties", 4: "spread of discriminations"}
     for at in _at_bounds(here):
         if at < 2 or float(here.values[at]) > 0:
@@ -491,8 +493,8 @@ def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) 
     if rasch is None:
         return f"not converged: {what}" if what else ""
     exp = namespace(here.values).exp
-    spread, other = (float(exp(x.state.population.values[1])) for x in (found, rasch))
-    below = float(rasch.state.log_likelihood - found.state.log_likelihood)
+    spread, other = (float(exp(x.state.population.values[1])) for x in (maximum, rasch))
+    below = float(rasch.state.log_likelihood - maximum.state.log_likelihood)
     if below > _BELOW:
         what = (
             f"the log-likelihood is {below:.1f} below that of a Rasch model, which a 2PL includes"
@@ -522,16 +524,16 @@ def _hyperparameters(population: Population, shift: float) -> dict[str, float]:
 
 def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
     """Population of the items on the scale of the abilities, from `fit.hyperparameters`."""
-    known = fit.hyperparameters
+    parameters = fit.hyperparameters
     first, second = (
         ("intercept", "discrimination")
         if kind == "2pl-signed"
         else ("difficulty", "log_discrimination")
     )
-    sd = known[f"{first}_sd"]
-    values = [known[f"{first}_mean"], math.log(sd)]
+    sd = parameters[f"{first}_sd"]
+    values = [parameters[f"{first}_mean"], math.log(sd)]
     if kind != "rasch":
-        spread, correlation = known[f"{second}_sd"], known["correlation"]
+        spread, correlation = parameters[f"{second}_sd"], parameters["correlation"]
         own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
         values += [float(kind == "2pl-signed"), correlation * spread / sd]
         values += [math.log(max(own, 1e-12))]
@@ -599,10 +601,10 @@ def averaged_curves(
                 / math.sqrt(2 * math.pi)
                 * _chance(level.guess, ability + float(z) * std_error, grid)
             )
-        there = _chance(level.guess, nodes, grid)
+        chance_at_nodes = _chance(level.guess, nodes, grid)
         for block in blocks:
             exact[:, block.items] = (block.weight @ here[block.points]).T
-            curve[:, block.items] = (block.weight @ there[block.points]).T
+            curve[:, block.items] = (block.weight @ chance_at_nodes[block.points]).T
     return curve, exact
 
 
@@ -661,12 +663,12 @@ def evaluate(
     missing[:n, n:] += residual.T @ score
     missing[n:, :n] = missing[:n, n:].T
     missing[n:, n:] += score.T @ ((pooled + m * share)[:, None] * score)
-    apart = score - average
+    centred_score = score - average
     prior, prior_gradient, prior_information = population.log_prior()
     of_population = population.information(pooled, grid.x1, grid.x2) + prior_information
     whole = xp.zeros_like(missing)
     whole[:n, :n] = xp.diag(complete)
-    whole[n:, n:] = of_population + m * apart.T @ (share[:, None] * apart)
+    whole[n:, n:] = of_population + m * centred_score.T @ (share[:, None] * centred_score)
     gradient = xp.concatenate([residual.sum(0), pooled @ score + prior_gradient])
     objective = log_likelihood + prior
     return Evaluation(ability, population, objective, log_likelihood, gradient, whole, missing)
@@ -908,7 +910,7 @@ def _newton_search(
     counts: Counts,
     start: tuple[Array, Population],
     max_steps: int,
-    known: Array | None = None,
+    missing: Array | None = None,
     finest: float = _FINE,
     wider: float = 1.0,
 ) -> _Maximum:
@@ -916,21 +918,21 @@ def _newton_search(
 
     Points are coarse at first. Coarse points misjudge a narrow population, with an error for each
     item, so the spacing shrinks as soon as a step is refused or the likelihood is not concave. With
-    `known`, the missing information near the maximum, or a `wider` reach for a search that was made
-    before, the spacing is the finest from the start.
+    `missing`, the missing information near the maximum, or a `wider` reach for a search that was
+    made before, the spacing is the finest from the start.
     """
     ability, population = start
     xp, n = namespace(ability), len(ability)
     most = xp.amax(counts.trials, 1)
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
     coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
-    near = known is not None
-    if known is not None or wider > 1:
+    near = missing is not None
+    if missing is not None or wider > 1:
         coarseness, length = finest, 1.0
-    known = None if known is None else known[:n, :n]
+    missing = None if missing is None else missing[:n, :n]
     grid: Points = points(population, ability, most, coarseness=coarseness, wider=wider)
     laid: Population = population
-    state: Evaluation = evaluate(counts, ability, population, grid, known=known)
+    state: Evaluation = evaluate(counts, ability, population, grid, known=missing)
     for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
         size, change = on_host([xp.abs(step).max(), xp.abs(step[n:]).max()])
@@ -951,15 +953,15 @@ def _newton_search(
         if length < _SHORTEST:
             break
         moved = _moved(state, step * length)
-        there, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
+        fresh_grid, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
         if coarseness > _FINE and not refused:
-            there = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
-        known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
-        fresh: Evaluation = evaluate(counts, *moved, there, known=known)
+            fresh_grid = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
+        missing = state.missing[:n, :n] if stays and coarseness <= _FINE else None
+        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, known=missing)
         rises = (fresh.objective >= state.objective - fall) & xp.isfinite(fresh.gradient).all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
-            state, grid = fresh, there
+            state, grid = fresh, fresh_grid
     return _Maximum(state, grid, iteration, converged=False)
 
 
@@ -974,13 +976,13 @@ def _next_coarseness(
     return _FINE if concave and gain < _NEAR and change < _STILL else now
 
 
-def _differ(one: Population, other: Population) -> bool:
+def _differ(population: Population, other: Population) -> bool:
     """Whether points placed for the `other` population do not suit this one."""
-    if one.kind == "rasch":
-        m1, log_s1 = as_array(one.values - other.values).tolist()
+    if population.kind == "rasch":
+        m1, log_s1 = as_array(population.values - other.values).tolist()
         scale = math.exp(float(other.values[1]))
         return abs(log_s1) > _OTHER or abs(m1) > scale
-    m1, log_s1, _, slope, log_s2 = as_array(one.values - other.values).tolist()
+    m1, log_s1, _, slope, log_s2 = as_array(population.values - other.values).tolist()
     s1, s2 = (math.exp(float(other.values[k])) for k in (1, 4))
     turned = abs(slope) * s1 / s2
     return max(abs(log_s1), abs(log_s2), turned / 4) > _OTHER or abs(m1) > s1
@@ -1001,17 +1003,17 @@ def _two_stage_search(counts: Counts, start: tuple[Array, Population], max_steps
         return _newton_search(counts, start, max_steps)
     ability, population = near.moved
     begin = cast(ability, start[0]), population.to(start[0].dtype)
-    found = _newton_search(
-        counts, begin, max_steps - near.steps, known=cast(near.seen.missing, start[0])
+    maximum = _newton_search(
+        counts, begin, max_steps - near.steps, missing=cast(near.seen.missing, start[0])
     )
-    state = found.state
+    state = maximum.state
     at = cast(state.ability, single), state.population.to(single)
     change = xp.concatenate([at[0] - near.seen.ability, at[1].values - near.seen.population.values])
     if near.roughly or float(xp.abs(change).max()) > _KNOWN_FOR:
         grid = points(at[1], at[0], xp.amax(rough.trials, 1), coarseness=_COARSE)
         missing = evaluate(rough, *at, grid).missing[:n, :n]
         state.missing[:n, :n] = cast(missing, state.missing)
-    return found._replace(iterations=near.steps + found.iterations)
+    return maximum._replace(iterations=near.steps + maximum.iterations)
 
 
 def _coarse_search(counts: Counts, ability: Array, population: Population) -> _CoarseSearch:
@@ -1127,8 +1129,8 @@ def with_common_guessing(
             replace(counts, guess=guess), kind, dispersion=phi, max_steps=max_steps, mended=mended
         )
 
-    def height(found: ItemsIntegratedFit, logit: float) -> float:
-        return found.objective - ((logit - middle) / wide) ** 2 / 2
+    def height(fit: ItemsIntegratedFit, logit: float) -> float:
+        return fit.objective - ((logit - middle) / wide) ** 2 / 2
 
     phi = dispersion
     phi = at(middle).dispersion
@@ -1136,14 +1138,14 @@ def with_common_guessing(
         lambda x: -height(at(x), x), bounds=_GUESSING, method="bounded", options={"xatol": 0.02}
     )
     x, h = float(best.x), 0.2
-    below, found, above = (at(x + k * h) for k in (-1, 0, 1))
+    below, fit, above = (at(x + k * h) for k in (-1, 0, 1))
     sides = height(below, x - h) + height(above, x + h)
-    variance = h**2 / max(2 * height(found, x) - sides, h**2 / wide**2)
+    variance = h**2 / max(2 * height(fit, x) - sides, h**2 / wide**2)
     moves = (above.ability - below.ability) / (2 * h)
     c = float(special.expit(x))
-    found = at(x, mended=False)
-    covariance = found.covariance + variance * moves[:, None] * moves
-    return found._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
+    fit = at(x, mended=False)
+    covariance = fit.covariance + variance * moves[:, None] * moves
+    return fit._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
 
 
 def fit_mml_items(
@@ -1164,24 +1166,24 @@ def fit_mml_items(
     m = counts.right.shape[1]
     guess, guess_error = np.zeros(m), np.full(m, np.nan)
     if options.estimate_guessing:
-        found, c, error = with_common_guessing(
+        integrated, c, error = with_common_guessing(
             counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
         )
         guess, guess_error = np.full(m, c), np.full(m, error)
     else:
-        found = items_integrated(
+        integrated = items_integrated(
             counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
         )
         guess = guess if counts.guess is None else as_array(counts.guess)
     notes = [
         *counts.notes,
-        *dispersion_note(found.dispersion),
+        *dispersion_note(integrated.dispersion),
         *below_chance_note(matrix, guess),
     ]
-    if found.reason:
-        notes.append(found.reason)
-    notes += _extremes_note(matrix, found, guessed=bool(guess.any()))
-    item_covariance = as_array(found.item_covariance)
+    if integrated.reason:
+        notes.append(integrated.reason)
+    notes += _extremes_note(matrix, integrated, guessed=bool(guess.any()))
+    item_covariance = as_array(integrated.item_covariance)
     slope_error = np.sqrt(np.maximum(item_covariance[:, 0, 0], 0))
     if item_model == "rasch":
         # A slope that is given has no error: what rounding leaves of one is not shown.
@@ -1193,25 +1195,25 @@ def fit_mml_items(
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        ability=as_array(found.ability),
-        ability_covariance=as_array(found.covariance),
-        discrimination=as_array(found.discrimination),
-        difficulty=as_array(found.difficulty),
+        ability=as_array(integrated.ability),
+        ability_covariance=as_array(integrated.covariance),
+        discrimination=as_array(integrated.discrimination),
+        difficulty=as_array(integrated.difficulty),
         guessing=guess,
         discrimination_std_error=slope_error,
-        difficulty_std_error=as_array(found.difficulty_std_error),
+        difficulty_std_error=as_array(integrated.difficulty_std_error),
         guessing_std_error=guess_error,
         item_covariance=item_covariance,
-        predicted=as_array(found.probability),
-        ability_quantiles=found.quantiles if np.isfinite(found.quantiles).any() else None,
+        predicted=as_array(integrated.probability),
+        ability_quantiles=integrated.quantiles if np.isfinite(integrated.quantiles).any() else None,
         identification="abilities sum to 0",
-        hyperparameters=found.hyperparameters | {"dispersion": found.dispersion},
+        hyperparameters=integrated.hyperparameters | {"dispersion": integrated.dispersion},
         diagnostics={
-            "iterations": found.iterations,
-            "converged": found.converged,
-            "log_likelihood": found.log_likelihood,
-            "rasch_log_likelihood": found.rasch_log_likelihood,
-            "node_error": found.node_error,
+            "iterations": integrated.iterations,
+            "converged": integrated.converged,
+            "log_likelihood": integrated.log_likelihood,
+            "rasch_log_likelihood": integrated.rasch_log_likelihood,
+            "node_error": integrated.node_error,
             **run_facts(counts, began),
         },
     )
@@ -1219,13 +1221,13 @@ def fit_mml_items(
 
 
 def _extremes_note(
-    matrix: ResponseMatrix, found: ItemsIntegratedFit, *, guessed: bool
+    matrix: ResponseMatrix, integrated: ItemsIntegratedFit, *, guessed: bool
 ) -> list[str]:
     """Say what is known of models all right, or right no more often than by guessing."""
-    extreme = as_array(found.extreme)
+    extreme = as_array(integrated.extreme)
     if not extreme.any():
         return []
-    if np.isfinite(as_array(found.covariance)).all():
+    if np.isfinite(as_array(integrated.covariance)).all():
         what = "no better than guessing" if guessed else "all wrong"
         return [f"models all right or {what}: abilities as if half an item were otherwise"]
     return extremes_note(matrix.models, extreme, "They take no part in the fit;", guessed=guessed)
@@ -1235,8 +1237,10 @@ def discriminations_note(fit: IRTFit) -> list[str]:
     """Note on a 2PL whose discriminations so few models can hardly estimate."""
     if fit.item_model != "2pl":
         return []
-    n, known = len(fit.models), fit.hyperparameters
-    spread = float(known.get("log_discrimination_sd", known.get("discrimination_sd", 0.0)))
+    n, parameters = len(fit.models), fit.hyperparameters
+    spread = float(
+        parameters.get("log_discrimination_sd", parameters.get("discrimination_sd", 0.0))
+    )
     if n <= FEW_MODELS and spread > WIDE:
         return [
             f"discriminations spread widely (sd {spread:.2f}), on the word of {n} models, which "

@@ -173,13 +173,16 @@ def joint_fit(
         state = data.state(at)
 
         def onward() -> tuple[Tensor, Tensor]:
-            found = _information(data, state)
-            uphill = _gradient(data, state, found)
+            information_here = _information(data, state)
+            uphill = _gradient(data, state, information_here)
             if by_gradient is None:
-                step, gain = _scoring_step(data, state, found, uphill)
+                step, gain = _scoring_step(data, state, information_here, uphill)
                 return torch.cat(step)[None], gain[None]
             # Blocks of a matrix that is not negative: its largest eigenvalue is at most their sum.
-            curvature = found.ability.max() + found.items.diagonal(dim1=1, dim2=2).sum(1).max()
+            curvature = (
+                information_here.ability.max()
+                + information_here.items.diagonal(dim1=1, dim2=2).sum(1).max()
+            )
             gradient = torch.cat(uphill)[None]
             gain = gradient.square().sum(1) / curvature
             return by_gradient.step(at, gradient, curvature), gain
@@ -192,7 +195,7 @@ def joint_fit(
             state = state._replace(slope=state.slope.clamp_min(_LEAST))
         return torch.cat(_identified(data, state))[None]
 
-    found = ascend(
+    optimum = ascend(
         climb,
         _start(data),
         tolerance=_GAIN if by_gradient is None else _GAIN_OF_GRADIENTS,
@@ -200,7 +203,7 @@ def joint_fit(
         longest=_LONGEST,
         kept=kept,
     )
-    state = data.state(found.at)
+    state = data.state(optimum.at)
     information = _information(data, state)
     own = linalg.inv(information.items)
     covariance = _ability_covariance(data, state, information, own)
@@ -208,7 +211,7 @@ def joint_fit(
     shift = state.ability.mean()
     centre = torch.eye(len(covariance)).to(covariance) - 1 / len(covariance)
     slope = state.slope if kind == "rasch" else torch.where(flat, torch.nan, state.slope)
-    far = bool(found.at.abs().max() >= FARTHEST)
+    far = bool(optimum.at.abs().max() >= FARTHEST)
     return JointFit(
         ability=state.ability - shift,
         covariance=centre @ covariance @ centre,
@@ -217,8 +220,8 @@ def joint_fit(
         item_covariance=torch.where(flat[:, None, None], torch.nan, own),
         log_likelihood=_log_likelihood(data, state),
         extreme=extreme,
-        iterations=found.steps,
-        converged=bool(found.converged) and not far,
+        iterations=optimum.steps,
+        converged=bool(optimum.converged) and not far,
     )
 
 
@@ -291,8 +294,8 @@ class _Information(NamedTuple):
 
 def _information(data: _Data, state: _State) -> _Information:
     p = torch.sigmoid(_logit(state))
-    weight, one = data.trials * p * (1 - p), torch.ones_like(state.ability)
-    levers = one[:, None] if data.kind == "rasch" else torch.stack([one, state.ability], 1)
+    weight, ones = data.trials * p * (1 - p), torch.ones_like(state.ability)
+    levers = ones[:, None] if data.kind == "rasch" else torch.stack([ones, state.ability], 1)
     slope = weight * state.slope
     items = torch.einsum("nm,ni,nj->mij", weight, levers, levers)
     items.diagonal(dim1=1, dim2=2).add_(_FLAT)
@@ -304,22 +307,22 @@ def _information(data: _Data, state: _State) -> _Information:
     return _Information(ability, items, across, data.right - data.trials * p)
 
 
-def _gradient(data: _Data, state: _State, found: _Information) -> _State:
+def _gradient(data: _Data, state: _State, information: _Information) -> _State:
     """Derivatives of the objective; 0 by slopes that are all 1."""
     by_slope = torch.zeros_like(state.slope)
     if data.kind == "2pl":
-        by_slope = state.ability @ found.residual
+        by_slope = state.ability @ information.residual
         if data.penalty.discrimination is not None:
             by_slope = by_slope + data.penalty.discrimination.gradient(state.slope)
     return _State(
-        found.residual @ state.slope - data.penalty.ability * state.ability,
+        information.residual @ state.slope - data.penalty.ability * state.ability,
         by_slope,
-        found.residual.sum(0) - data.penalty.intercept * state.intercept,
+        information.residual.sum(0) - data.penalty.intercept * state.intercept,
     )
 
 
 def _scoring_step(
-    data: _Data, state: _State, found: _Information, uphill: _State
+    data: _Data, state: _State, information: _Information, uphill: _State
 ) -> tuple[_State, Tensor]:
     """Step of Fisher scoring, and the rise of the objective that it predicts.
 
@@ -328,39 +331,43 @@ def _scoring_step(
     """
     by_item = [uphill.intercept, *([uphill.slope] if data.kind == "2pl" else [])]
     gradient = torch.stack(by_item, 1)
-    own = linalg.inv_ex(found.items)[0]
-    covariance = _ability_covariance(data, state, found, own)
+    own = linalg.inv_ex(information.items)[0]
+    covariance = _ability_covariance(data, state, information, own)
     if data.kind == "2pl" and data.penalty.ability > 0:
-        seen = found._replace(across=found.across.clone())
-        seen.across[..., 1] -= found.residual
+        seen = information._replace(across=information.across.clone())
+        seen.across[..., 1] -= information.residual
         observed = _ability_covariance(data, state, seen, own)
         concave = linalg.cholesky_ex(observed)[1] == 0
         covariance = torch.where(concave, observed, covariance)
-        found = found._replace(across=torch.where(concave, seen.across, found.across))
+        information = information._replace(
+            across=torch.where(concave, seen.across, information.across)
+        )
     alone = (own @ gradient[..., None])[..., 0]
-    held = (found.across * alone).sum((1, 2))
+    held = (information.across * alone).sum((1, 2))
     ability = covariance @ (uphill.ability - held)
-    coupled = torch.einsum("nmi,n->mi", found.across, ability)
+    coupled = torch.einsum("nmi,n->mi", information.across, ability)
     items = alone - (own @ coupled[..., None])[..., 0]
     slope = items[:, 1] if data.kind == "2pl" else torch.zeros_like(items[:, 0])
     gain = uphill.ability @ ability + (gradient * items).sum()
     return _State(ability, slope, items[:, 0]), gain
 
 
-def _ability_covariance(data: _Data, state: _State, found: _Information, own: Tensor) -> Tensor:
+def _ability_covariance(
+    data: _Data, state: _State, information: _Information, own: Tensor
+) -> Tensor:
     """Covariance of abilities with items eliminated, (N, N), in the identified directions.
 
     `own` is the inverse of the items' information.
     """
-    part = (found.across[:, :, None] @ own)[:, :, 0]
-    matrix = torch.diag(found.ability) - part.flatten(1) @ found.across.flatten(1).T
+    part = (information.across[:, :, None] @ own)[:, :, 0]
+    matrix = torch.diag(information.ability) - part.flatten(1) @ information.across.flatten(1).T
     if data.penalty.ability > 0:
         return linalg.inv_ex(matrix)[0]
     free = [torch.ones_like(state.ability)]
     if data.kind == "2pl" and data.penalty.discrimination is None:
         free.append(state.ability)
     basis = linalg.qr(torch.stack(free, 1))[0]
-    inverse = linalg.inv_ex(matrix + found.ability.mean() * (basis @ basis.T))[0]
+    inverse = linalg.inv_ex(matrix + information.ability.mean() * (basis @ basis.T))[0]
     across = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device) - basis @ basis.T
     return across @ inverse @ across
 
@@ -385,18 +392,18 @@ def fit_jml(
 ) -> IRTFit:
     """Joint maximum likelihood."""
     began = time.perf_counter()
-    found = joint_fit(counts, item_model, optimiser=options.optimiser, max_steps=options.max_steps)
-    notes = [JML_NOTE, *_search_notes(found)]
-    if bool((found.extreme != 0).any()):
+    joint = joint_fit(counts, item_model, optimiser=options.optimiser, max_steps=options.max_steps)
+    notes = [JML_NOTE, *_search_notes(joint)]
+    if bool((joint.extreme != 0).any()):
         notes.append("models all right or all wrong: abilities as if half an item were otherwise")
     return _record(
         matrix,
         counts,
-        found,
+        joint,
         item_model=item_model,
         estimator="jml",
         identification=f"abilities sum to 0{', mean square 1' if item_model == '2pl' else ''}",
-        diagnostics=_diagnostics(found) | run_facts(counts, began),
+        diagnostics=_diagnostics(joint) | run_facts(counts, began),
         notes=(*counts.notes, *notes),
     )
 
@@ -406,7 +413,7 @@ def fit_map(
 ) -> IRTFit:
     """Posterior mode under fixed priors."""
     began = time.perf_counter()
-    found = map_fit(counts, item_model, options)
+    joint = map_fit(counts, item_model, options)
     sd, strength = options.ability_sd, options.strength
     prior: dict[str, Any] = {
         "ability_sd": sd,
@@ -424,45 +431,45 @@ def fit_map(
     return _record(
         matrix,
         counts,
-        found,
+        joint,
         item_model=item_model,
         estimator="map",
         identification=f"abilities sum to 0, under ability ~ N(0, {unit})",
         hyperparameters=prior,
-        diagnostics=_diagnostics(found) | run_facts(counts, began),
-        notes=(*counts.notes, *([MAP_NOTE] if sd == 1 else []), *_search_notes(found)),
+        diagnostics=_diagnostics(joint) | run_facts(counts, began),
+        notes=(*counts.notes, *([MAP_NOTE] if sd == 1 else []), *_search_notes(joint)),
     )
 
 
 def _record(
-    matrix: ResponseMatrix, counts: Counts, found: JointFit, *, item_model: str, **rest: Any
+    matrix: ResponseMatrix, counts: Counts, joint: JointFit, *, item_model: str, **rest: Any
 ) -> IRTFit:
     """Record the fit; flat items get Warm's difficulty and the others' mean discrimination."""
-    a, d = as_array(found.discrimination).copy(), as_array(found.intercept).copy()
-    ability, flat = as_array(found.ability), np.isnan(d)
+    a, d = as_array(joint.discrimination).copy(), as_array(joint.intercept).copy()
+    ability, flat = as_array(joint.ability), np.isnan(d)
     if flat.any():
         a[flat] = 1.0 if item_model == "rasch" or flat.all() else float(a[~flat].mean())
         here = torch.as_tensor(flat, device=counts.right.device)
         level = counts.right.new_tensor(ability) * float(a[flat][0])
         d[flat] = as_array(warm(counts.right[:, here].T, counts.trials[:, here].T, level).value)
     estimates = Estimates(
-        ability, as_array(found.covariance), a, d, as_array(found.item_covariance)
+        ability, as_array(joint.covariance), a, d, as_array(joint.item_covariance)
     )
     fit = irt_fit(matrix, estimates, item_model=item_model, **rest)
     return replace(fit, notes=(*fit.notes, flat_note(flat))) if flat.any() else fit
 
 
-def _diagnostics(found: JointFit) -> dict[str, Any]:
+def _diagnostics(joint: JointFit) -> dict[str, Any]:
     return {
-        "iterations": found.iterations,
-        "converged": found.converged,
-        "log_likelihood": float(found.log_likelihood),
+        "iterations": joint.iterations,
+        "converged": joint.converged,
+        "log_likelihood": float(joint.log_likelihood),
         "likelihood": "joint",
     }
 
 
-def _search_notes(found: JointFit) -> list[str]:
+def _search_notes(joint: JointFit) -> list[str]:
     notes = ["errors of items take abilities as known"]
-    if not found.converged:
-        notes.append(not_converged(found.iterations))
+    if not joint.converged:
+        notes.append(not_converged(joint.iterations))
     return notes

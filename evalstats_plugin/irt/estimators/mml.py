@@ -128,8 +128,8 @@ def fit_marginal(counts: Counts, options: MarginalOptions) -> Marginal:
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
         fit.place(*fit.widths(fit.unpack(point))[1:])
-    found, seen = fit.search(point, options.tolerance, options.max_steps - steps)
-    at = fit.unpack(found.at)
+    solution, seen = fit.search(point, options.tolerance, options.max_steps - steps)
+    at = fit.unpack(solution.at)
     if at.items.slope.sum() < 0:
         # Reflection does not change the likelihood: most items should have positive slopes.
         items = at.items._replace(slope=-at.items.slope)
@@ -148,7 +148,7 @@ def fit_marginal(counts: Counts, options: MarginalOptions) -> Marginal:
         node_spacing=spacing(nodes) / float(seen.sd.min()),
         prior=at.prior,
         groups=at.groups,
-        search=found._replace(steps=steps + found.steps),
+        search=solution._replace(steps=steps + solution.steps),
         answers=fit.answers,
     )
 
@@ -228,15 +228,15 @@ class _Fit:
         """Iterate, and place the nodes anew until they suit the posteriors."""
         steps, wider = 0, 1.0
         while True:
-            found = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
-            point, steps = found.at, steps + found.steps
-            missed = self.answers.windows is not None and not math.isfinite(float(found.value))
+            solution = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
+            point, steps = solution.at, steps + solution.steps
+            missed = self.answers.windows is not None and not math.isfinite(float(solution.value))
             if missed:
                 self.answers, wider = self.whole, 2 * wider
             seen = self.widths(self.unpack(point))
             fine = not missed and fitting_nodes(self.nodes, seen.mean, seen.sd) is None
             if self.options.nodes is not None or fine or steps >= most:
-                return found._replace(steps=steps), seen
+                return solution._replace(steps=steps), seen
             self.place(seen.mean, seen.sd, wider)
 
     def place(self, mean: Tensor, sd: Tensor, wider: float = 1.0) -> None:
@@ -258,13 +258,13 @@ class _Fit:
             rough = _Fit(whole, self.items.to(single), self.options)
             place = rough.widths(rough.unpack(rough.start()))[1:]
         rough.place(*place)
-        found, seen = rough.search(rough.start(), _ROUGH, _FEW)
+        solution, seen = rough.search(rough.start(), _ROUGH, _FEW)
         reach, count = float(rough.nodes.at[-1]), len(rough.nodes.at)
         # Frees its copies of the answers.
         del rough, whole
         self.nodes = even_nodes(-reach, reach, count, like)
         self.place(seen.mean.to(like), seen.sd.to(like))
-        return found.at.to(like), found.steps
+        return solution.at.to(like), solution.steps
 
     def nodes_of(self, at: _State) -> Nodes:
         """Nodes with the weights of the models' distributions of ability."""
@@ -278,9 +278,9 @@ class _Fit:
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """One PX-EM step; return also the objective where it started."""
         items, prior, groups = state = self.unpack(point)
-        found = posterior(self.answers, items, self.nodes_of(state))
-        by = derivatives(self.answers, items, found.weights, self.nodes)
-        objective = found.log_likelihood.sum()
+        posteriors = posterior(self.answers, items, self.nodes_of(state))
+        by = derivatives(self.answers, items, posteriors.weights, self.nodes)
+        objective = posteriors.log_likelihood.sum()
         for column, away, precision in asymptote_priors(items, self.options):
             by.gradient[:, column] -= away * precision
             by.information[:, column, column] += precision
@@ -289,7 +289,7 @@ class _Fit:
             prior = prior.updated(by, items) if prior.estimated else prior
             objective = objective + prior.add_to(by, items)
         if self.answers.windows is not None:
-            far = self.answers.windows.lost(found.weights) > FAINT
+            far = self.answers.windows.lost(posteriors.weights) > FAINT
             objective = torch.where(far, torch.nan, objective)
         change = (
             _common_step(by)
@@ -297,9 +297,9 @@ class _Fit:
             else newton_step(by, common_slope=self.options.common_slope)
         )
         if not items.logistic:
-            change = self._halved(items, change, found.weights, prior)
+            change = self._halved(items, change, posteriors.weights, prior)
         moved = _State(self._stepped(items, change), prior, groups)
-        return self.pack(self._expanded(moved, found.weights)), objective
+        return self.pack(self._expanded(moved, posteriors.weights)), objective
 
     def _expanded(self, state: _State, weights: Tensor) -> _State:
         """Parameter expansion: rescale so that abilities are N(0, 1) again."""
@@ -390,11 +390,11 @@ def derivatives(answers: Answers, items: Items, weights: Tensor, nodes: Nodes) -
     """Gradient and complete-data information of every item, from posterior `weights` (N, Q)."""
     by_pattern = answers.of_patterns(weights)
     mean = weights @ nodes.at
-    found = [
+    by_block = [
         _derivatives_of(answers, items.part(part), part, (weights, by_pattern, mean), nodes.at)
         for part in blocks(answers.right.shape[1], len(nodes.at))
     ]
-    return Derivatives(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    return Derivatives(*(torch.cat(parts) for parts in zip(*by_block, strict=True)))
 
 
 def _derivatives_of(
@@ -448,9 +448,9 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
     return torch.stack([slope.expand_as(intercept), intercept.clamp(-longest, longest)], dim=1)
 
 
-def _common_step(found: Derivatives, longest: float = 2.0) -> Tensor:
+def _common_step(item_derivatives: Derivatives, longest: float = 2.0) -> Tensor:
     """Newton step where all items have the same asymptotes: slopes and intercepts eliminated."""
-    gradient, information = found
+    gradient, information = item_derivatives
     own, across = information[:, :2, :2], information[:, :2, 2:]
     own = own + 1e-9 * torch.eye(2, dtype=own.dtype, device=own.device)
     both = torch.cat([gradient[:, :2, None], across], dim=2)
@@ -469,14 +469,14 @@ def _expected_log_likelihood(
 ) -> Tensor:
     """Expected complete-data log-likelihood of each item under `weights`, shape (M,)."""
     by_pattern = answers.of_patterns(weights)
-    found: list[Tensor] = []
+    by_block: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(nodes.at)):
         few = answers.near(items.part(part), nodes.at)
         odds, wrong = log_odds_and_wrong(items.part(part), few.at)
         right = (few.gather(weights).T @ answers.right[:, part]).T
         trials = answers.tried(part, few.gather(by_pattern))
-        found.append((right * odds + trials * wrong).sum(dim=1))
-    return torch.cat(found)
+        by_block.append((right * odds + trials * wrong).sum(dim=1))
+    return torch.cat(by_block)
 
 
 class ItemPrior(NamedTuple):
@@ -530,15 +530,18 @@ class ItemPrior(NamedTuple):
         that the variance converges to a positive value where items do not differ.
         """
         at, prior = self.columns, self
-        known = found.information[:, at, at]
+        information = found.information[:, at, at]
         values = (self.away(items) + self.mean)[..., None]
-        target = known @ values + found.gradient[:, at, None]
+        target = information @ values + found.gradient[:, at, None]
         # Items last, so that memory is contiguous over items.
-        known, target = known.permute(1, 2, 0).contiguous(), target[..., 0].T.contiguous()
+        information, target = (
+            information.permute(1, 2, 0).contiguous(),
+            target[..., 0].T.contiguous(),
+        )
         settled = max(_SETTLED, 20 * torch.finfo(target.dtype).eps)
         for turn in range(1, _ROUNDS + 1):
-            first = prior.em_step(known, target)
-            second = first.em_step(known, target)
+            first = prior.em_step(information, target)
+            second = first.em_step(information, target)
             start, middle, end = prior.vector(), first.vector(), second.vector()
             move = middle - start
             bend = end - middle - move
@@ -547,7 +550,7 @@ class ItemPrior(NamedTuple):
             length = longer.clamp(1.0, _LONGEST)
             jump = start + 2 * length * move + length * length * bend
             jump = end + (jump - end).clamp(-_FARTHEST, _FARTHEST)
-            prior = prior.from_vector(jump).em_step(known, target)
+            prior = prior.from_vector(jump).em_step(information, target)
             # Not in every round: the host has to wait for the device.
             if turn % _LOOK == 0 and float((end - middle).abs().max()) < settled:
                 break
@@ -560,9 +563,9 @@ class ItemPrior(NamedTuple):
         own = _inverses(known + precision[..., None])
         means = (own * (target + (precision @ self.mean)[:, None])).sum(dim=1)
         mean = means.mean(dim=1)
-        apart = means - mean[:, None]
+        deviations = means - mean[:, None]
         floor = _IDEAL * _FLOOR**2 * torch.eye(k, dtype=target.dtype, device=target.device)
-        spread = apart @ apart.T + own.sum(dim=2) + floor
+        spread = deviations @ deviations.T + own.sum(dim=2) + floor
         return self._replace(mean=mean, factor=cholesky(spread / (n + _IDEAL)))
 
     def expansion(
@@ -582,8 +585,8 @@ class ItemPrior(NamedTuple):
         """The same prior after abilities were shifted and scaled, and the items with them."""
         if len(self.mean) == 1:
             return self._replace(mean=self.mean + slope * shift)
-        one = torch.ones_like(scale)
-        turn = torch.stack([torch.stack([scale, 0 * one]), torch.stack([shift, one])])
+        ones = torch.ones_like(scale)
+        turn = torch.stack([torch.stack([scale, 0 * ones]), torch.stack([shift, ones])])
         return self._replace(mean=turn @ self.mean, factor=turn @ self.factor)
 
     def free_directions(self, items: Items) -> tuple[Tensor, Tensor]:

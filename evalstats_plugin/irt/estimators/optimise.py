@@ -90,13 +90,13 @@ def minimise(
         uphill = slope >= 0
         direction = torch.where(uphill[:, None], -gradient, direction)
         slope = torch.where(uphill, -gradient.square().sum(1), slope)
-        step, fresh, bent, found = _line_search(objective, at, (value, direction, slope), done)
-        memory.add(step, torch.where(found[:, None], bent - gradient, 0.0))
+        step, fresh, bent, improved = _line_search(objective, at, (value, direction, slope), done)
+        memory.add(step, torch.where(improved[:, None], bent - gradient, 0.0))
         still = torch.where(value - fresh <= settled_at * value.abs(), still + 1, 0.0)
-        at, value, gradient = at + step, fresh, torch.where(found[:, None], bent, gradient)
+        at, value, gradient = at + step, fresh, torch.where(improved[:, None], bent, gradient)
         settled = (gradient.abs().amax(1) <= tolerance) | (still >= 3)
         converged |= settled & ~done
-        done = done | settled | ~found
+        done = done | settled | ~improved
     return Solution(at, value, steps, converged)
 
 
@@ -147,14 +147,14 @@ def ascend(
         if longest < math.inf:
             share = length * (longest / move.abs().amax(1)).clamp_max(1)
         trial = torch.where(active[:, None], kept(at + share[:, None] * move), at)
-        there, beyond = climb(trial)
-        better = there >= value - 1e-12 * value.abs()
+        trial_value, beyond = climb(trial)
+        better = trial_value >= value - 1e-12 * value.abs()
         converged = converged | (active & better & (gain < tolerance))
         active = active & ~converged & (length > _SHORTEST)
         # Both in one transfer, because the host waits for it.
         going, all_better = map(bool, on_host([active.any(), better.all()]))
         if all_better:
-            at, value, onward = trial, there, beyond
+            at, value, onward = trial, trial_value, beyond
         else:
             at = torch.where(better[:, None], trial, at)
             value, onward = climb(at)
@@ -190,8 +190,8 @@ class FirstOrder:
         if self.last is not None and not torch.equal(at, self.last[0]):
             self.memory.add(at - self.last[0], self.last[1] - gradient)
         self.last = at, gradient
-        found = self.memory.direction(-gradient)
-        return torch.where((found * gradient).sum(1, keepdim=True) > 0, found, straight)
+        direction = self.memory.direction(-gradient)
+        return torch.where((direction * gradient).sum(1, keepdim=True) > 0, direction, straight)
 
 
 def _line_search(

@@ -56,14 +56,14 @@ def levels_of(scores: FloatArray) -> tuple[FloatArray, IntArray]:
     """
     levels: FloatArray = np.unique(scores[np.isfinite(scores)])
     if len(levels) <= 2 and scores.shape[2] > 1:
-        there = np.isfinite(scores).sum(axis=2)
-        if not np.isin(there, (0, scores.shape[2])).all():
+        n_scored = np.isfinite(scores).sum(axis=2)
+        if not np.isin(n_scored, (0, scores.shape[2])).all():
             msg = (
                 "models have other numbers of epochs on some items, so that numbers of right "
                 "answers are not on one scale: fit item model 2pl, which takes each as it is"
             )
             raise DesignError(msg)
-        scores = np.where(there > 0, (scores == levels[-1]).sum(axis=2), np.nan)[:, :, None]
+        scores = np.where(n_scored > 0, (scores == levels[-1]).sum(axis=2), np.nan)[:, :, None]
         levels = np.unique(scores[np.isfinite(scores)])
     if len(levels) > MOST_LEVELS:
         msg = (
@@ -95,17 +95,17 @@ def fit_ordered(
         No such zero.
     """
     began = time.perf_counter()
-    known = (*ZEROS, *matrix.models)
-    if zero not in known:
-        raise SelectionError(no_such("zero", zero, known, few(list(known), 5)))
+    zeros = (*ZEROS, *matrix.models)
+    if zero not in zeros:
+        raise SelectionError(no_such("zero", zero, zeros, few(list(zeros), 5)))
     levels, places = levels_of(matrix.scores)
     problem = _Problem.of(places, item_model, with_prior=_has_prior(options, matrix))
-    found: Any = optimize.minimize(
+    optimum: Any = optimize.minimize(
         problem.loss, problem.start(), jac=True, method="L-BFGS-B",
         options={"maxiter": options.max_steps, "maxfun": 10 * options.max_steps, "ftol": 1e-13,
                  "gtol": options.tolerance, "maxcor": 30},
     )  # fmt: skip
-    point = problem.plain(found.x)
+    point = problem.plain(optimum.x)
     if sum(float(a.sum()) for a, _ in problem.items(point)) < 0:
         point = point * problem.turn()
     mean, variance, likelihood = problem.abilities(point)
@@ -126,8 +126,8 @@ def fit_ordered(
     if spread is not None and moves is not None:
         covariance = covariance + moves @ spread @ moves.T
     notes = list(matrix.notes)
-    if not found.success:
-        notes.append(f"not converged after {found.nit} steps: allow more (option max_steps)")
+    if not optimum.success:
+        notes.append(f"not converged after {optimum.nit} steps: allow more (option max_steps)")
     if spread is None:
         cure = "take a prior (option prior=weak)" if wanted else "std_errors=True computes them"
         notes.append(f"abilities' errors take items as known, and items have none: {cure}")
@@ -157,8 +157,8 @@ def fit_ordered(
         identification=names.get(zero, f"0 is the ability of {zero}"),
         hyperparameters={"ability_mean": -unit * at, "ability_sd": unit},
         diagnostics={
-            "iterations": int(found.nit),
-            "converged": bool(found.success),
+            "iterations": int(optimum.nit),
+            "converged": bool(optimum.success),
             "log_likelihood": likelihood,
             "n_parameters": problem.size,
             "levels": levels.tolist(),
@@ -392,21 +392,21 @@ class _Problem:
         """Discriminations, and abilities at the steps between levels, on the scale reported."""
         wide = np.full((self.n_items, self.n_levels), np.nan)
         slope, steps = wide[:, 0], wide[:, 1:]
-        found = _Record(slope.copy(), slope.copy(), steps.copy(), steps.copy(), wide)
-        found.level[list(self.flat), 0] = list(self.flat.values())
+        record = _Record(slope.copy(), slope.copy(), steps.copy(), steps.copy(), wide)
+        record.level[list(self.flat), 0] = list(self.flat.values())
         for g, (a, d) in zip(self.groups, self.items(point), strict=True):
             m, k = d.shape
             # Graded: the ability at which a level or more is as likely as not; else where a level
             # is as likely as the one before.
             step = d if self.graded else np.diff(d, axis=1, prepend=0.0)
-            found.slope[g.at] = a / unit
-            found.steps[g.at, :k] = unit * (-step / a[:, None] - at)
-            found.level[g.at, : k + 1] = g.observed
+            record.slope[g.at] = a / unit
+            record.steps[g.at, :k] = unit * (-step / a[:, None] - at)
+            record.level[g.at, : k + 1] = g.observed
             if spread is None:
                 continue
             own = spread[g.part, g.part].reshape(m, k + 1, m, k + 1)
             own = own[np.arange(m), :, np.arange(m)]
-            found.slope_error[g.at] = np.sqrt(own[:, 0, 0]) / unit
+            record.slope_error[g.at] = np.sqrt(own[:, 0, 0]) / unit
             by = np.zeros((m, k, k + 1))
             by[:, :, 0] = step / a[:, None] ** 2
             rows: IntArray = np.arange(k, dtype=np.int64)
@@ -414,8 +414,8 @@ class _Problem:
             if not self.graded:
                 by[:, rows[1:], rows[1:]] = 1 / a[:, None]
             variance = np.einsum("mkp,mpr,mkr->mk", by, own, by)
-            found.steps_error[g.at, :k] = unit * np.sqrt(variance)
-        return found
+            record.steps_error[g.at, :k] = unit * np.sqrt(variance)
+        return record
 
 
 def log_chances(logit: FloatArray, *, graded: bool) -> FloatArray:

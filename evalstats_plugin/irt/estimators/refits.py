@@ -151,23 +151,23 @@ def bootstrap(
     inner = taking_part(counts)
     part = counts.of_models(inner)
     drawn = _drawn(part, items_integrated(part, options.kind), options, rng, clusters)
-    found = list(drawn.refits)
+    blocks = list(drawn.refits)
     ability, slopes, difficulty, converged = (
-        torch.cat([getattr(part, name) for part in found]).cpu().numpy()
+        torch.cat([getattr(part, name) for part in blocks]).cpu().numpy()
         for name in ("ability", "discrimination", "difficulty", "converged")
     )
-    known = first.items
+    linked_to = first.items
     if drawn.items:
         # New items are linked to the scale through what they are, as the answers come from it.
         a, d = (np.concatenate(x) for x in zip(*drawn.items, strict=True))
         raw = zero_of(Curves.of_points(*drawn.fitted))
-        here = zero_of(known)
+        here = zero_of(linked_to)
         line = Line(raw.unit / here.unit, here.at - raw.unit / here.unit * raw.at)
-        known = [
+        linked_to = [
             Curves.of_points(x / line.slope, y - x * line.intercept / line.slope)
             for x, y in zip(a, d, strict=True)
         ]
-    lines = _links(slopes, -slopes * difficulty, known, drawn.weights)
+    lines = _links(slopes, -slopes * difficulty, linked_to, drawn.weights)
     every = np.full((b, counts.right.shape[0]), np.nan)
     every[:, as_array(inner).astype(np.int64)] = _on(lines, ability)
     items = slopes / lines[:, :1], _on(lines, difficulty)
@@ -179,14 +179,14 @@ def _on(lines: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _links(
-    slopes: FloatArray, intercepts: FloatArray, known: Curves | list[Curves], weights: Any
+    slopes: FloatArray, intercepts: FloatArray, first_items: Curves | list[Curves], weights: Any
 ) -> FloatArray:
     """Slope and intercept that bring each refit to the scale of the first fit, shape (B, 2)."""
     return np.array(
         [
             link_through_items(
                 Curves.of_points(a, d),
-                known if isinstance(known, Curves) else known[k],
+                first_items if isinstance(first_items, Curves) else first_items[k],
                 None if weights is None else weights[k],
             )
             for k, (a, d) in enumerate(zip(slopes, intercepts, strict=True))
@@ -203,9 +203,9 @@ def _difficulties_moved(counts: Counts, first: First, ability: FloatArray) -> Fl
     b = -first.items.intercept / first.items.discrimination
     p = 1 / (1 + np.exp(-(np.nan_to_num(first.ability)[:, None] - b)))
     told = trials * p * (1 - p)
-    there = np.isfinite(ability) & np.isfinite(first.ability)
-    away = np.where(there, ability - np.where(there, first.ability, 0.0), 0.0)
-    return b + (away @ told) / np.maximum(there @ told, 1e-12)
+    estimated = np.isfinite(ability) & np.isfinite(first.ability)
+    away = np.where(estimated, ability - np.where(estimated, first.ability, 0.0), 0.0)
+    return b + (away @ told) / np.maximum(estimated @ told, 1e-12)
 
 
 def bootstrap_by(
@@ -228,7 +228,7 @@ def bootstrap_by(
     """
     n, m = counts.right.shape
     b = options.n_resamples
-    found = np.full((b, n), np.nan)
+    abilities = np.full((b, n), np.nan)
     every = np.arange(n), np.arange(m)
     failed = 0
     for k in with_progress("refit", range(b)):
@@ -254,8 +254,8 @@ def bootstrap_by(
         slope, intercept = link_through_items(Curves.of(refit), first.items.at(items))
         sums = np.bincount(models, refit.ability, minlength=n)
         with np.errstate(invalid="ignore"):
-            found[k] = slope * sums / np.bincount(models, minlength=n) + intercept
-    summary = _summary(found, None, torch.ones(b, dtype=torch.bool), options)
+            abilities[k] = slope * sums / np.bincount(models, minlength=n) + intercept
+    summary = _summary(abilities, None, torch.ones(b, dtype=torch.bool), options)
     note = f"{failed} of {b} sets of answers could not be fitted"
     return summary._replace(notes=(*summary.notes, note)) if failed else summary
 
@@ -370,18 +370,18 @@ def _simulated_answers(
 
 
 def _new_items(
-    draw: FloatArray, known: dict[str, float], kind: Kind
+    draw: FloatArray, population: dict[str, float], kind: Kind
 ) -> tuple[FloatArray, FloatArray]:
     """Discriminations and intercepts of items from standard normal numbers (·, M, 2)."""
     first = "intercept" if kind == "2pl-signed" else "difficulty"
-    one = known[f"{first}_mean"] + known[f"{first}_sd"] * draw[..., 0]
+    location = population[f"{first}_mean"] + population[f"{first}_sd"] * draw[..., 0]
     if kind == "rasch":
-        return np.ones_like(one), -one
+        return np.ones_like(location), -location
     second = "discrimination" if kind == "2pl-signed" else "log_discrimination"
-    share = known["correlation"]
+    share = population["correlation"]
     mixed = share * draw[..., 0] + np.sqrt(1 - share**2) * draw[..., 1]
-    two = known[f"{second}_sd"] * mixed
-    return (1 + two, one) if kind == "2pl-signed" else (np.exp(two), -np.exp(two) * one)
+    two = population[f"{second}_sd"] * mixed
+    return (1 + two, location) if kind == "2pl-signed" else (np.exp(two), -np.exp(two) * location)
 
 
 def _tensor(values: FloatArray, like: Tensor) -> Tensor:
@@ -416,7 +416,7 @@ def _summary(
 
 
 def _quantity(values: FloatArray, level: float) -> Quantity:
-    there = ~np.isnan(values)
+    present = ~np.isnan(values)
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -424,7 +424,7 @@ def _quantity(values: FloatArray, level: float) -> Quantity:
         square = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
         std_error = np.sqrt(np.where(count > 1, square / (count - 1), np.nan))
     tail = (1 - level) / 2
-    low, high = _percentiles(values, there.sum(axis=0), np.array([tail, 1 - tail]))
+    low, high = _percentiles(values, present.sum(axis=0), np.array([tail, 1 - tail]))
     return Quantity(values, std_error, low, high)
 
 
@@ -491,11 +491,11 @@ class Refitter:
         count = len(data.items)
         places = torch.arange(count + -count % group, device=data.items.device)
         places = split(places.clamp_max(count - 1), group)
-        found = [
+        by_block = [
             _refit_block(self.quadrature, data.of(places[k]), self.start, self.inverse)
             for k in with_progress("group of refits", range(len(places)))
         ]
-        columns = list(zip(*found, strict=True))
+        columns = list(zip(*by_block, strict=True))
         tensors = [torch.cat(column)[:count] for column in columns[:4]]
         ability, discrimination, difficulty, converged = tensors
         return Refits(ability, discrimination, difficulty, converged, max(columns[4]))
@@ -512,8 +512,8 @@ class Refitter:
             Items of one cluster are dependent; numbers from 0.
         """
         n, counts = self.quadrature.n_models, self.counts
-        one = torch.ones_like(counts.right[:1])
-        data = _weighted(counts, None, one, None)
+        ones = torch.ones_like(counts.right[:1])
+        data = _weighted(counts, None, ones, None)
         slope = _gradient(self.quadrature, data, data.rows(), self.start[None])
         a, d, _ = (x[0] for x in slope.grid)
         chance = torch.sigmoid(self.start[:n, None] * a + d) + data.correction[0, :, None]
@@ -619,13 +619,13 @@ def _anderson(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
         return visited[-1] + moves[-1]
     ends = torch.stack([p + m for p, m in zip(visited, moves, strict=True)], dim=2)
     move = torch.stack(moves, dim=2)
-    apart, change = ends.diff(dim=2), move.diff(dim=2)
+    end_changes, change = ends.diff(dim=2), move.diff(dim=2)
     normal = change.mT @ change
     ridge = 1e-12 * normal.diagonal(dim1=1, dim2=2).sum(1).clamp_min(1e-300)
-    one = torch.eye(normal.shape[1], dtype=normal.dtype, device=normal.device)
-    normal = normal + ridge[:, None, None] * one
+    identity = torch.eye(normal.shape[1], dtype=normal.dtype, device=normal.device)
+    normal = normal + ridge[:, None, None] * identity
     share = linalg.solve_ex(normal, change.mT @ move[:, :, -1:])[0]
-    return (ends[:, :, -1:] - apart @ share)[:, :, 0]
+    return (ends[:, :, -1:] - end_changes @ share)[:, :, 0]
 
 
 class _Data(NamedTuple):
@@ -648,8 +648,8 @@ class _Data(NamedTuple):
 
     def rows(self) -> Tensor:
         """Rows to sum over items: 1, right answers and, where they differ, trials of each model."""
-        one = torch.ones_like(self.right[..., :1])
-        parts = [one, self.right] if self.trials is None else [one, self.right, self.trials[None]]
+        ones = torch.ones_like(self.right[..., :1])
+        parts = [ones, self.right] if self.trials is None else [ones, self.right, self.trials[None]]
         parts = [part.expand(len(self.right), -1, -1) for part in parts]
         return (torch.cat(parts, dim=2) * self.items[:, :, None]).mT.contiguous()
 

@@ -85,11 +85,11 @@ class MeanField:
         spread = 0.1 * torch.eye(2).to(like).expand(m, 2, 2)
         start = _Moments(_start_abilities(self.counts), like.new_full((n,), 0.1), first, spread)
         how = self.options
-        found = squarem(
+        optimum = squarem(
             self.step, self.pack(start), tolerance=how.tolerance, max_steps=how.max_steps
         )
-        q = self.unpack(found.at)
-        return _result(q, torch.diag(q.variance), self.prior(q), self.kind, found)
+        q = self.unpack(optimum.at)
+        return _result(q, torch.diag(q.variance), self.prior(q), self.kind, optimum)
 
     def pack(self, q: _Moments) -> Tensor:
         """Flatten the moments; any vector is valid."""
@@ -119,19 +119,19 @@ class MeanField:
     def prior(self, q: _Moments) -> _Prior:
         """Prior that maximises the bound given q, or the vague one."""
         like = q.ability
-        one = like.new_ones(())
+        ones = like.new_ones(())
         if self.options.prior == "vague":
-            return _Prior(one, torch.stack([one, 0 * one]), torch.stack([one, 1000 * one]))
+            return _Prior(ones, torch.stack([ones, 0 * ones]), torch.stack([ones, 1000 * ones]))
         # Modes of means and variances under m ~ N(0, 10⁶) and 1/σ² ~ Γ(1, 1), or without these.
         hyper = self.options.prior == "gaussian-gamma"
         more, (n, m) = (2.0 if hyper else 0.0), self.counts.right.shape
-        tau = ((q.ability**2 + q.variance).sum() + more) / n if self.kind == "rasch" else one
+        tau = ((q.ability**2 + q.variance).sum() + more) / n if self.kind == "rasch" else ones
         mean = q.items.mean(0)
         variance = (q.items - mean) ** 2 + q.spread.diagonal(dim1=1, dim2=2)
         variance = (variance.sum(0) + more) / m
         if self.kind == "rasch":
             # A discrimination of 1 has no distribution.
-            variance = torch.stack([one, variance[1]])
+            variance = torch.stack([ones, variance[1]])
         return _Prior(tau, mean, variance)
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,7 +240,7 @@ def _divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Te
 
 
 def _result(
-    q: _Moments, covariance: Tensor, prior: _Prior, kind: RaschOr2PL, found: Solution
+    q: _Moments, covariance: Tensor, prior: _Prior, kind: RaschOr2PL, search: Solution
 ) -> Variational:
     """Shift abilities to sum to 0, and items with them."""
     n = len(q.ability)
@@ -264,8 +264,8 @@ def _result(
         items[:, 1],
         turn @ q.spread @ turn.T,
         names,
-        float(found.value),
-        found,
+        float(search.value),
+        search,
     )
 
 
@@ -274,17 +274,17 @@ def fit_vi(
 ) -> IRTFit:
     """Variational posterior, as an `IRTFit`."""
     began = time.perf_counter()
-    found = variational(counts, item_model, options)
-    search = found.found
+    posterior = variational(counts, item_model, options)
+    search = posterior.found
     notes = [VI_NOTE, *([] if search.converged else [not_converged(search.steps)])]
     unit = options.prior == "vague"
-    return _recorded(matrix, counts, found, item_model, "vi", notes, began, unit=unit)
+    return _recorded(matrix, counts, posterior, item_model, "vi", notes, began, unit=unit)
 
 
 def _recorded(
     matrix: ResponseMatrix,
     counts: Counts,
-    found: Variational,
+    posterior: Variational,
     item_model: RaschOr2PL,
     estimator: str,
     notes: list[str],
@@ -293,25 +293,25 @@ def _recorded(
     unit: bool = False,
 ) -> IRTFit:
     """Record a variational posterior; `unit` where abilities of a Rasch model are N(0, 1) too."""
-    search = found.found
+    search = posterior.found
     unit_scale = item_model == "2pl" or unit
     return irt_fit(
         matrix,
         Estimates(
-            as_array(found.ability),
-            as_array(found.covariance),
-            as_array(found.discrimination),
-            as_array(found.intercept),
-            as_array(found.item_covariance),
+            as_array(posterior.ability),
+            as_array(posterior.covariance),
+            as_array(posterior.discrimination),
+            as_array(posterior.intercept),
+            as_array(posterior.item_covariance),
         ),
         item_model=item_model,
         estimator=estimator,
         identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",
-        hyperparameters=dict(found.hyperparameters),
+        hyperparameters=dict(posterior.hyperparameters),
         diagnostics={
             "iterations": search.steps,
             "converged": bool(search.converged),
-            "bound": found.bound,
+            "bound": posterior.bound,
             **run_facts(counts, began),
         },
         notes=(*counts.notes, *notes),
@@ -380,21 +380,21 @@ def stochastic(
         torch.diag_embed(torch.stack([variance, torch.exp(2 * log_d)], dim=1)),
     )  # fmt: skip
     spread = torch.exp(2 * log_sd)
-    one = like.new_ones(())
+    unit = like.new_ones(())
     prior = _Prior(
-        spread[2] if kind == "rasch" else one,
+        spread[2] if kind == "rasch" else unit,
         torch.stack([mean[1], mean[0]]),
         torch.stack([spread[1], spread[0]]),
     )
-    found = Solution(theta, height / max(kept, 1), options.steps, like.new_ones(()))
-    result = _result(q, torch.diag(q.variance), prior, kind, found)
+    ascent = Solution(theta, height / max(kept, 1), options.steps, like.new_ones(()))
+    result = _result(q, torch.diag(q.variance), prior, kind, ascent)
     if not logs:
         return result
-    known = {
+    hyperparameters = {
         f"log_{name}" if name.startswith("discrimination") else name: value
         for name, value in result.hyperparameters.items()
     }
-    return result._replace(hyperparameters=known)
+    return result._replace(hyperparameters=hyperparameters)
 
 
 def _sampled_bound(
@@ -430,5 +430,5 @@ def fit_svi(
 ) -> IRTFit:
     """Variational posterior by stochastic gradients, as an `IRTFit`."""
     began = time.perf_counter()
-    found = stochastic(counts, item_model, options, rng)
-    return _recorded(matrix, counts, found, item_model, "svi", [SVI_NOTE], began)
+    posterior = stochastic(counts, item_model, options, rng)
+    return _recorded(matrix, counts, posterior, item_model, "svi", [SVI_NOTE], began)

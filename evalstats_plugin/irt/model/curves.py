@@ -91,10 +91,10 @@ def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
     if items.logistic:
         logit = torch.addcmul(items.intercept[:, None], items.slope[:, None], at)
         return logit, -torch.nn.functional.softplus(logit)
-    found = curves(items, at)
+    curve = curves(items, at)
     # For the steepest items it vanishes in single precision.
-    wrong = torch.log(found.wrong.clamp_min(torch.finfo(items.slope.dtype).tiny))
-    return torch.log(found.right) - wrong, wrong
+    wrong = torch.log(curve.wrong.clamp_min(torch.finfo(items.slope.dtype).tiny))
+    return torch.log(curve.right) - wrong, wrong
 
 
 def gradients(found: Curves, at: Tensor) -> Tensor:
@@ -104,10 +104,10 @@ def gradients(found: Curves, at: Tensor) -> Tensor:
 
 def ability_information(items: Items, at: Tensor) -> Tensor:
     """Fisher information on θ of one trial of each item, shape (M, Q)."""
-    found = curves(items, at)
-    by_ability = found.slope * items.slope[:, None]
+    curve = curves(items, at)
+    by_ability = curve.slope * items.slope[:, None]
     # Far from the steepest items both vanish.
-    spread = (found.right * found.wrong).clamp_min(torch.finfo(at.dtype).tiny)
+    spread = (curve.right * curve.wrong).clamp_min(torch.finfo(at.dtype).tiny)
     return by_ability * (by_ability / spread)
 
 
@@ -166,10 +166,10 @@ def rotation_matrix(loading: FloatArray, how: Literal["varimax", "promax"]) -> F
     The rotated dimensions are ordered by what they explain, with positive sums of loadings.
     """
     before = torch.as_tensor(loading)
-    found = varimax(before) if how == "varimax" else promax(before)
-    order = found.loading.square().sum(0).argsort(descending=True, stable=True)
-    sign = torch.where(found.loading.sum(0) < 0, -1.0, 1.0).to(before)
-    return (found.turn * sign)[:, order].numpy()
+    rotated = varimax(before) if how == "varimax" else promax(before)
+    order = rotated.loading.square().sum(0).argsort(descending=True, stable=True)
+    sign = torch.where(rotated.loading.sum(0) < 0, -1.0, 1.0).to(before)
+    return (rotated.turn * sign)[:, order].numpy()
 
 
 def _lengths(loading: Tensor) -> Tensor:

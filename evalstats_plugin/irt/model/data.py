@@ -160,11 +160,11 @@ def _tensor_on(device: str | torch.device, dtype: str | torch.dtype, n: int, m: 
 
 def _summed(scores: NDArray[np.float64]) -> tuple[FloatArray, FloatArray]:
     """Sum successes and trials over the epochs, each of shape (N, M)."""
-    there = ~np.isnan(scores)
+    scored = ~np.isnan(scores)
     if scores.shape[2] == 1:
-        one, only = there[:, :, 0], scores[:, :, 0]
-        return np.where(one, only, 0.0), one.astype(np.float64)
-    return np.nansum(scores, axis=2), there.sum(axis=2, dtype=np.float64)
+        scored_once, only = scored[:, :, 0], scores[:, :, 0]
+        return np.where(scored_once, only, 0.0), scored_once.astype(np.float64)
+    return np.nansum(scores, axis=2), scored.sum(axis=2, dtype=np.float64)
 
 
 def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
@@ -205,8 +205,8 @@ def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.
     return models, items
 
 
-def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
-    models, items = components(there)
+def _check_linked(matrix: ResponseMatrix, answered: NDArray[np.bool_]) -> None:
+    models, items = components(answered)
     check_answered(matrix.item_ids[items < 0])
     if models.max() == 0:
         return

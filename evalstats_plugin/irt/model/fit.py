@@ -95,9 +95,9 @@ class SavedFit(ABC):
 
     def _check_shapes(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         for name, shape in expected.items():
-            found = np.shape(getattr(self, name))
-            if found != shape:
-                msg = f"{name} has the shape {found}: give it the shape {shape}"
+            actual = np.shape(getattr(self, name))
+            if actual != shape:
+                msg = f"{name} has the shape {actual}: give it the shape {shape}"
                 raise ValueError(msg)
 
     @abstractmethod
@@ -136,11 +136,11 @@ class SavedFit(ABC):
         LogError
             No such file, not a fit, a damaged one, or one of another kind.
         """
-        found = load_fit(Path(path))
-        if not isinstance(found, cls):
-            kind = type(found).__name__
+        fit = load_fit(Path(path))
+        if not isinstance(fit, cls):
+            kind = type(fit).__name__
             raise LogError(f"{path} holds a {kind}, not a {cls.__name__}: read it with {kind}.load")
-        return found
+        return fit
 
 
 _LATER = cast("FloatArray", None)
@@ -280,9 +280,11 @@ class IRTFit(SavedFit, Drawable):
     @property
     def ability_distribution(self) -> tuple[float, float]:
         """Mean and standard deviation of abilities: of the fit, or of its models if it has none."""
-        known = self.hyperparameters
-        if "ability_sd" in known:
-            return float(known.get("ability_mean", 0.0)), float(known["ability_sd"])
+        hyperparameters = self.hyperparameters
+        if "ability_sd" in hyperparameters:
+            return float(hyperparameters.get("ability_mean", 0.0)), float(
+                hyperparameters["ability_sd"]
+            )
         told = self.ability[np.isfinite(self.ability) & (self.endless == 0)]
         told = told if len(told) > 1 else self.ability
         return float(told.mean()), max(float(told.std(ddof=1)), _NARROWEST)
@@ -308,8 +310,8 @@ class IRTFit(SavedFit, Drawable):
         self, responses: ResponsesLike | None = None, *, confidence_level: float = 0.95
     ) -> Results[Any]:
         """Return the items, those to look at first."""
-        found: Any = self.abilities(responses, items=True, confidence_level=confidence_level)
-        return Results(found.items, found.notes)
+        results: Any = self.abilities(responses, items=True, confidence_level=confidence_level)
+        return Results(results.items, results.notes)
 
     def compare(
         self,
@@ -320,9 +322,9 @@ class IRTFit(SavedFit, Drawable):
         confidence_level: float = 0.95,
     ) -> Any:
         """Ability of model `a` minus that of `b`, chosen beforehand, with interval and p-value."""
-        found: Any = self.abilities(responses, baseline=b, confidence_level=confidence_level)
+        results: Any = self.abilities(responses, baseline=b, confidence_level=confidence_level)
         full = self.models[place_of(a, self.models)]
-        row = next((row for row in found.differences if row.model_b == full), None)
+        row = next((row for row in results.differences if row.model_b == full), None)
         if row is None:
             raise SelectionError(f"a model is not compared with itself: {a!r} is named twice")
         return replace(row, p_adjusted=row.p_value)
@@ -376,15 +378,15 @@ class IRTFit(SavedFit, Drawable):
         if self.ability_draws is not None:
             kept = self.ability_draws.reshape(len(self.models), -1).T
             return kept[random.integers(0, len(kept), n)]
-        known = np.isfinite(self.ability_covariance.diagonal())
-        found = np.full((n, len(self.models)), np.nan)
-        within = self.ability_covariance[np.ix_(known, known)]
-        found[:, known] = random.multivariate_normal(self.ability[known], within, n)
-        for i in np.flatnonzero(~known):
+        is_finite = np.isfinite(self.ability_covariance.diagonal())
+        values = np.full((n, len(self.models)), np.nan)
+        within = self.ability_covariance[np.ix_(is_finite, is_finite)]
+        values[:, is_finite] = random.multivariate_normal(self.ability[is_finite], within, n)
+        for i in np.flatnonzero(~is_finite):
             tails = random.random(n)
             if self.ability_quantiles is not None:
-                found[:, i] = _quantile(self.ability_quantiles[i], tails)
-        return found
+                values[:, i] = _quantile(self.ability_quantiles[i], tails)
+        return values
 
     def _answers(self, responses: ResponsesLike | None) -> ResponsesLike:
         """Answers to ask: those passed, or those that were fitted."""
@@ -442,12 +444,12 @@ class IRTFit(SavedFit, Drawable):
         if self.predicted is not None:
             return self.predicted
         error = self.ability_std_error
-        known = np.isfinite(self.ability) & np.isfinite(error)
-        error = np.where(known, error, 0.0)
-        found = np.zeros((len(self.models), len(self.item_ids)))
+        is_finite = np.isfinite(self.ability) & np.isfinite(error)
+        error = np.where(is_finite, error, 0.0)
+        probability = np.zeros((len(self.models), len(self.item_ids)))
         for z, weight in zip(*_NORMAL, strict=True):
-            found += weight / math.sqrt(2 * math.pi) * self._chance(self.ability + z * error)
-        return found
+            probability += weight / math.sqrt(2 * math.pi) * self._chance(self.ability + z * error)
+        return probability
 
     def _chance(self, ability: FloatArray) -> FloatArray:
         logit = ability[:, None] * self.discrimination + self.intercept
@@ -544,13 +546,13 @@ class OrderedFit(SavedFit):
         """Expected score of every model on every item at the estimates, shape (N, M)."""
         values = np.asarray(self.diagnostics["levels"])
         logit = self.discrimination[:, None] * (self.ability[:, None, None] - self.steps)
-        there = np.isfinite(self.level)
-        score = np.where(there, values[np.where(there, self.level, 0).astype(np.int64)], 0.0)
+        observed = np.isfinite(self.level)
+        score = np.where(observed, values[np.where(observed, self.level, 0).astype(np.int64)], 0.0)
         if self.item_model == "graded":
-            rises = np.where(there[:, 1:], np.diff(score, axis=1), 0.0)
+            rises = np.where(observed[:, 1:], np.diff(score, axis=1), 0.0)
             return score[:, 0] + (np.nan_to_num(special.expit(logit)) * rises).sum(axis=2)
         whole = np.concatenate([np.zeros((*logit.shape[:2], 1)), np.cumsum(logit, axis=2)], axis=2)
-        return (special.softmax(np.where(there, whole, -np.inf), axis=2) * score).sum(axis=2)
+        return (special.softmax(np.where(observed, whole, -np.inf), axis=2) * score).sum(axis=2)
 
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
@@ -1047,9 +1049,9 @@ def below_chance_note(matrix: ResponseMatrix | ResponseStore, guess: FloatArray)
     """Note on models that are right less often than by guessing; a store is not read for it."""
     if not isinstance(matrix, ResponseMatrix) or not guess.any():
         return []
-    there = ~np.isnan(matrix.scores)
-    right = np.where(there, matrix.scores, 0.0).sum(axis=(1, 2))
-    chance = there.sum(axis=2) @ guess
+    scored = ~np.isnan(matrix.scores)
+    right = np.where(scored, matrix.scores, 0.0).sum(axis=(1, 2))
+    chance = scored.sum(axis=2) @ guess
     low = [model for model, below in zip(matrix.models, right < chance, strict=True) if below]
     if not low:
         return []

@@ -49,10 +49,10 @@ class Curves(NamedTuple):
     @classmethod
     def of(cls, fit: IRTFit) -> Curves:
         """Items of a fit; those without a curve count as never asked."""
-        d, known = fit.intercept, np.isfinite(fit.intercept)
+        d, has_curve = fit.intercept, np.isfinite(fit.intercept)
         parts = (fit.discrimination, d, fit.guessing, fit.upper)
         fill = (0.0, 0.0, 0.0, 1.0)
-        return cls(*(np.where(known, x, y) for x, y in zip(parts, fill, strict=True)))
+        return cls(*(np.where(has_curve, x, y) for x, y in zip(parts, fill, strict=True)))
 
     @classmethod
     def of_points(cls, discrimination: FloatArray, intercept: FloatArray) -> Curves:
@@ -188,26 +188,26 @@ def on_zero(fit: IRTFit, zero: str, trials: FloatArray | None) -> IRTFit:
     if zero == "models":
         return fit
     if zero not in (*ZEROS, *fit.models):
-        known = (*ZEROS, *fit.models)
-        raise SelectionError(no_such("zero", zero, known, few(list(known), 5)))
+        zeros = (*ZEROS, *fit.models)
+        raise SelectionError(no_such("zero", zero, zeros, few(list(zeros), 5)))
     at, unit = zero_of(Curves.of(fit))
     unit *= _of_posterior(fit)
-    found = rescaled(fit, Line(unit, -unit * at))
-    away = 0.0 if zero == "items" else float(found.ability[fit.models.index(zero)])
-    found = rescaled(found, Line(1.0, -away)) if away else found
+    moved = rescaled(fit, Line(unit, -unit * at))
+    away = 0.0 if zero == "items" else float(moved.ability[fit.models.index(zero)])
+    moved = rescaled(moved, Line(1.0, -away)) if away else moved
     about = {"slope": unit, "intercept": -unit * at - away, "of": fit.identification, "zero": zero}
-    found = replace(
-        found,
-        hyperparameters=found.hyperparameters | {"scale": about},
+    moved = replace(
+        moved,
+        hyperparameters=moved.hyperparameters | {"scale": about},
         identification=ITEM_ZERO if zero == "items" else f"0 is the ability of {zero}",
     )
-    draws = found.ability_draws
+    draws = moved.ability_draws
     if zero != "items" and draws is not None:
         draws = draws - draws[fit.models.index(zero)]
     elif draws is not None and trials is not None:
-        draws = _Lever.of(found, trials).moved(draws)
-    covariance = counted_from_zero(found, trials, fit.ability_covariance)
-    return replace(found, ability_covariance=covariance, ability_draws=draws)
+        draws = _Lever.of(moved, trials).moved(draws)
+    covariance = counted_from_zero(moved, trials, fit.ability_covariance)
+    return replace(moved, ability_covariance=covariance, ability_draws=draws)
 
 
 def _of_posterior(fit: IRTFit) -> float:
@@ -255,27 +255,29 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
     priors of items stay on the estimator's scale.
     """
     slope, intercept = line
-    known = dict(fit.hyperparameters)
-    if "scale" in known:
-        first = known["scale"]
+    hyperparameters = dict(fit.hyperparameters)
+    if "scale" in hyperparameters:
+        first = hyperparameters["scale"]
         moved_to = {"slope": slope * first["slope"],
                     "intercept": slope * first["intercept"] + intercept}  # fmt: skip
-        known["scale"] = first | moved_to
+        hyperparameters["scale"] = first | moved_to
     if fit.estimator == "mml-items":
-        known |= _population_on(known, line)
-    if "ability_sd" in known:
-        known["ability_mean"] = slope * float(known.get("ability_mean", 0.0)) + intercept
+        hyperparameters |= _population_on(hyperparameters, line)
+    if "ability_sd" in hyperparameters:
+        hyperparameters["ability_mean"] = (
+            slope * float(hyperparameters.get("ability_mean", 0.0)) + intercept
+        )
     for name, power in (("ability_sd", 1), ("ability_variance", 2)):
         for each in (name, f"{name}_std_error"):
-            if each in known:
-                known[each] = slope**power * float(known[each])
-    if "groups" in known:
-        known["groups"] = {
+            if each in hyperparameters:
+                hyperparameters[each] = slope**power * float(hyperparameters[each])
+    if "groups" in hyperparameters:
+        hyperparameters["groups"] = {
             name: {
                 key: value if key == "n_models" else slope * value + intercept * (key == "mean")
                 for key, value in row.items()
             }
-            for name, row in known["groups"].items()
+            for name, row in hyperparameters["groups"].items()
         }
     covariance = fit.item_covariance
     if covariance is not None:
@@ -294,7 +296,7 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
         discrimination_std_error=fit.discrimination_std_error / slope,
         difficulty_std_error=slope * fit.difficulty_std_error,
         item_covariance=covariance,
-        hyperparameters=known,
+        hyperparameters=hyperparameters,
     )
 
 
@@ -320,8 +322,8 @@ class _Lever:
     def of(cls, fit: IRTFit, trials: FloatArray) -> _Lever:
         a, d, low, high = Curves.of(fit)
         # Without the other models, which would change the order of sums, and so their last digits.
-        there = _takes_part(fit)
-        theta, trials = fit.ability[there], trials[there]
+        takes_part = _takes_part(fit)
+        theta, trials = fit.ability[takes_part], trials[takes_part]
         spread = np.zeros((len(a), 2, 2))
         if fit.item_covariance is not None:
             spread = np.nan_to_num(fit.item_covariance[:, :2, :2])
@@ -347,18 +349,18 @@ class _Lever:
         moved = -(pulls[:, :, 0] @ bend.T * theta + pulls[:, :, 1] @ bend.T)
         total = float(moved[0].sum())
         moved[0] = moved[0] / total if total > 0 else 1 / max(len(theta), 1)
-        zero, unit = np.zeros((2, len(there)))
-        zero[there], unit[there] = moved
+        zero, unit = np.zeros((2, len(takes_part)))
+        zero[takes_part], unit[takes_part] = moved
         return cls(fit, at, zero, unit, own)
 
     def covariance(self, covariance: FloatArray) -> FloatArray:
         """Of abilities counted from the items; NaN rows, of models without an error, stay so."""
-        known = np.isfinite(covariance.diagonal())
-        within = np.ix_(known, known)
+        has_error = np.isfinite(covariance.diagonal())
+        within = np.ix_(has_error, has_error)
         known_part = covariance[within]
-        theta = self.fit.ability[known] - self.at
+        theta = self.fit.ability[has_error] - self.at
         pull = np.stack([-np.ones_like(theta), theta], axis=1)
-        functionals = np.stack([self.zero[known], self.unit[known]])
+        functionals = np.stack([self.zero[has_error], self.unit[has_error]])
         with_functionals = known_part @ functionals.T
         of_functionals = functionals @ with_functionals
         cross = with_functionals @ pull.T
@@ -374,20 +376,21 @@ class _Lever:
         return draws - shift + draws.mean(axis=(1, 2), keepdims=True) * stretch
 
 
-def _population_on(known: dict[str, Any], line: Line) -> dict[str, float]:
+def _population_on(population: dict[str, Any], line: Line) -> dict[str, float]:
     """Population of items on another scale, by name."""
     slope, intercept = line
-    if "difficulty_sd" in known:
-        middle = slope * known["difficulty_mean"] + intercept
-        return {"difficulty_mean": middle, "difficulty_sd": slope * known["difficulty_sd"]}
+    if "difficulty_sd" in population:
+        middle = slope * population["difficulty_mean"] + intercept
+        return {"difficulty_mean": middle, "difficulty_sd": slope * population["difficulty_sd"]}
     # The intercept is where ability 0 was: d - a · intercept / slope, with discriminations a ~ 1.
     back = intercept / slope
-    d, a, rho = (known[name] for name in ("intercept_sd", "discrimination_sd", "correlation"))
+    d, a, rho = (population[name] for name in ("intercept_sd", "discrimination_sd", "correlation"))
     spread = float(np.sqrt(max(d**2 + (back * a) ** 2 - 2 * back * rho * d * a, 1e-300)))
     return {
-        "intercept_mean": known["intercept_mean"] - back * known.get("discrimination_mean", 1.0),
+        "intercept_mean": population["intercept_mean"]
+        - back * population.get("discrimination_mean", 1.0),
         "intercept_sd": spread,
-        "discrimination_mean": known.get("discrimination_mean", 1.0) / slope,
+        "discrimination_mean": population.get("discrimination_mean", 1.0) / slope,
         "discrimination_sd": a / slope,
         "correlation": float((rho * d - back * a) / spread),
     }
@@ -399,11 +402,11 @@ def _of_population(fit: IRTFit, share: FloatArray) -> float:
     Items are drawn towards that mean, by v / s² with an item's variance v and the population's s²;
     the mean has variance s⁴ / Σ (s² - v).
     """
-    known = fit.hyperparameters
-    first = "intercept" if "intercept_sd" in known else "difficulty"
-    if fit.estimator != "mml-items" or f"{first}_sd" not in known:
+    hyperparameters = fit.hyperparameters
+    first = "intercept" if "intercept_sd" in hyperparameters else "difficulty"
+    if fit.estimator != "mml-items" or f"{first}_sd" not in hyperparameters:
         return 0.0
-    wide = float(known[f"{first}_sd"]) ** 2
+    wide = float(hyperparameters[f"{first}_sd"]) ** 2
     own = (fit.intercept_std_error if first == "intercept" else fit.difficulty_std_error) ** 2
     own = np.minimum(np.nan_to_num(own), _MOST_DRAWN * wide)
     return float((share @ own) ** 2 / max((wide - own).sum(), 1e-300))

@@ -84,23 +84,23 @@ def _check_store(store: ResponseStore) -> bool:
                 group[:] = 0
                 continue
             complete = False
-            there: NDArray[np.bool_] = np.any(~missing, axis=2)
-            check_answered(store.item_ids[part][~there.any(axis=1)])
+            answered: NDArray[np.bool_] = np.any(~missing, axis=2)
+            check_answered(store.item_ids[part][~answered.any(axis=1)])
             if not group.any():
                 continue
             # Models that answered an item join the group of the first among them.
-            first = np.where(there, group, len(group)).min(axis=1)
-            lowest = np.where(there, first[:, None], len(group)).min(axis=0)
+            first = np.where(answered, group, len(group)).min(axis=1)
+            lowest = np.where(answered, first[:, None], len(group)).min(axis=0)
             group = np.minimum(group, lowest)
         # A single group needs no second pass.
         if not group.any() or (group == before).all():
             break
-    apart = np.unique(group)
-    if len(apart) > 1:
-        names = few([store.models[int(i)] for i in apart])
+    group_numbers = np.unique(group)
+    if len(group_numbers) > 1:
+        names = few([store.models[int(i)] for i in group_numbers])
         msg = (
-            f"the models fall apart into {len(apart)} groups that answered no common item, so "
-            f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
+            f"the models fall apart into {len(group_numbers)} groups that answered no common item, "
+            f"so their abilities cannot be compared; the first of each: {names}. Fit each group by "
             "itself, or add items or models that link them"
         )
         raise DesignError(msg)
@@ -158,20 +158,20 @@ class StoredCells:
         for share, items, models, block in self._blocks():
             # (k, m) @ (m, n) is twice as fast as its transpose.
             shares[share][:, models].addmm_(left[items].T, block)
-        found = _of_all(shares).sum(dim=0).T
+        total = _of_all(shares).sum(dim=0).T
         if self.what == "trials":
-            found = self.store.n_epochs * left.sum(dim=0) - found
-        return found if right is None else found @ right
+            total = self.store.n_epochs * left.sum(dim=0) - total
+        return total if right is None else total @ right
 
     def __rmatmul__(self, rows: Tensor) -> Tensor:
         """(k, N) @ (N, M)."""
-        found = self.like.new_zeros(len(rows), self.shape[1])
+        total = self.like.new_zeros(len(rows), self.shape[1])
         for _, items, models, block in self._blocks():
-            found[:, items].addmm_(rows[:, models], block.T)
-        found = _of_all(found)
+            total[:, items].addmm_(rows[:, models], block.T)
+        total = _of_all(total)
         if self.what == "trials":
-            return self.store.n_epochs * rows.sum(dim=1, keepdim=True) - found
-        return found
+            return self.store.n_epochs * rows.sum(dim=1, keepdim=True) - total
+        return total
 
     @classmethod
     def __torch_function__(
