@@ -18,6 +18,9 @@ from evalstats_plugin.data.metrics import stock_metric
 from evalstats_plugin.data.responses import TABULAR, Responses, Source
 from evalstats_plugin.stats.arrays import FloatArray
 
+TAKEN = "taken for"
+"""Words of the note on counts that were found behind a value."""
+
 LARGEST_N = 1_000_000
 """Items of a benchmark that has more are not looked for."""
 
@@ -109,15 +112,17 @@ def counts_behind(
         sizes = np.array([n or 0.0]) if std_error is None else _sizes(value, std_error, n, less)
         ranges = _right(value, std_error, sizes, less)
         pairs = sum(np.maximum(high - low + 1, 0) for low, high in ranges)
-        there = np.flatnonzero(pairs)
-        if len(there):
-            first = there[0]
-            size = int(sizes[first])
-            held = [(int(a[first]), int(b[first])) for a, b in ranges if a[first] <= b[first]]
-            nearest = [min(max(round(value.value * size), a), b) for a, b in held]
-            k = min(nearest, key=lambda each: abs(each - value.value * size))
-            total = int(np.asarray(pairs).sum())
-            return Counts(k, size, total, int(sizes[there[-1]]), divisor)
+        possible = np.flatnonzero(pairs)
+        if len(possible):
+            # The smallest n of which a share nearest to the value fits, rather than any.
+            nearest = np.round(value.value * sizes)
+            fits = np.any([(low <= nearest) & (nearest <= high) for low, high in ranges], axis=0)
+            i = int(np.flatnonzero(fits)[0]) if fits.any() else int(possible[0])
+            held = [(float(low[i]), float(high[i])) for low, high in ranges if low[i] <= high[i]]
+            shares = [min(max(float(nearest[i]), low), high) for low, high in held]
+            k = min(shares, key=lambda each: abs(each - value.value * sizes[i]))
+            total, largest = int(np.asarray(pairs).sum()), int(sizes[possible[-1]])
+            return Counts(round(k), int(sizes[i]), total, largest, divisor)
         if std_error is None:
             break
     return None
@@ -222,15 +227,14 @@ def _about(
         none = "" if std_error else "no interval: "
         what = f"{none}impossible for right and wrong answers"
         return (f"{what}: no whole numbers{of} give {printed} ({why})",)
-    found = f"taken for {counts.k} of {counts.n} answers right"
+    found = f"{TAKEN} {counts.k} of {counts.n} answers right"
     found = f"{printed} {found}" if std_error else f"{found}, and none in part"
     if counts.n_pairs == 1:
         more = ", the only counts that give it" if std_error else ""
     elif counts.largest_n == counts.n:
         more = f", one of {counts.n_pairs} counts that give it"
     else:
-        top = "or more" if counts.largest_n >= LARGEST_N else f"to {counts.largest_n}"
-        several = f"{counts.n_pairs:,} counts give it"
-        more = f": n may be {counts.n} {top} ({several}), the smallest is used"
+        top = "" if counts.largest_n >= LARGEST_N else f", up to {counts.largest_n:,}"
+        more = f": n may be larger{top} ({counts.n_pairs:,} counts give it)"
     by = "; standard error by n, not n - 1" if std_error and counts.divisor == "n" else ""
     return (found + more + by,)

@@ -442,7 +442,9 @@ def _table_of_pair(
     scored = all(row.score_a is not None and row.score_b is not None for row in rows)
     models = [names[name] for name in question.pairs[0]]
     difference = rows[0].effect.capitalize()
-    cells: list[tuple[str, list[str]]] = [("n", [f"{row.n_items:,}" for row in rows])]
+    cells: list[tuple[str, list[str]]] = [
+        ("n", [f"{row.n_items:,}" if row.n_items else "–" for row in rows])
+    ]
     if scored:
         short = elided(models, max(8, width // 7))
         cells += [

@@ -212,7 +212,9 @@ def clusters(row: ScoreInterval) -> str:
 
 
 def items(row: ScoreInterval) -> str:
-    """Format the number of items, times epochs if there are several."""
+    """Format the number of items, times epochs if there are several; a dash if it is unknown."""
+    if not row.n_items and row.low is not None:
+        return "–"
     return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)
 
 

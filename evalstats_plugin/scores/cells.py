@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.published import FROM_ERROR
+from evalstats_plugin.data.published import FROM_ERROR, TAKEN
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.scales import strays
@@ -242,11 +242,16 @@ def _of_logged_counts(r: Responses) -> Cell:
         if logged is None or not abs(logged - expected) <= 1e-6 * max(expected, 1e-3):
             return nothing
     note = "counts recovered from the value, its stderr and n"
+    said = any(TAKEN in each for each in r.notes)
     note = note if r.notes else f"no samples logged: {note}"
     # What was no reason for items is none against an interval that has been found.
     known = tuple(each.removeprefix("no interval: ") for each in r.notes)
     return replace(
-        nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*known, note)
+        nothing,
+        kind="binary",
+        successes=float(k),
+        bounds=(0.0, 1.0),
+        notes=known if said else (*known, note),
     )
 
 
