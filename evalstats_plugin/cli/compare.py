@@ -169,7 +169,7 @@ def _show_slices(
     run: Run, asked: Options, by: str, intervals: Intervals, method: Method | str
 ) -> None:
     from evalstats_plugin.comparisons.compare import compare, compare_slices
-    from evalstats_plugin.report.text import COMPARED_SLICES
+    from evalstats_plugin.report.comparisons import COMPARED_SLICES
 
     responses, labels = run.read_by(
         by, items=asked.items, at_k=asked.at_k, figure=run.output.figure, details=asked.details,

@@ -2,6 +2,7 @@
 
 * `print_comparisons`, `comparisons_markdown`: models compared, with their order in words
 * `print_items`, `items_markdown`: the items on which two models differ, below their comparison
+* `COMPARED_SLICES`: comparisons on slices of tasks
 * `POWER`: items needed, differences found or power; sentences if all was
   assumed; variance parts of a pilot
 """
@@ -15,7 +16,7 @@ from functools import partial
 from html import escape
 from io import StringIO
 from itertools import groupby
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from rich.console import RenderableType
 from rich.table import Table as RichTable
@@ -29,6 +30,7 @@ from evalstats_plugin.comparisons.rows import (
     PowerRow,
     PowerRows,
     RankSet,
+    SliceComparison,
 )
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
@@ -173,7 +175,10 @@ _OF_DETAILS = (
 """Beginnings of notes on every row of its kind, which only a table of details shows."""
 
 
-def _without_details(row: Comparison) -> Comparison:
+ComparisonT = TypeVar("ComparisonT", bound=Comparison)
+
+
+def _without_details(row: ComparisonT) -> ComparisonT:
     notes = tuple(note for note in row.notes if not note.startswith(_OF_DETAILS))
     return row if len(notes) == len(row.notes) else replace(row, notes=notes)
 
@@ -748,3 +753,45 @@ def items_view(comparisons: Comparisons, *, explain: bool = False) -> View:
 
 
 POWER = page_view(_power, document=partial(_power, document=True))._replace(to_json=power_json)
+
+
+def slice_differences(results: Results[SliceComparison]) -> str:
+    """Return on which slices the difference of two models is another than elsewhere."""
+    told = [
+        f"{row.model_b} - {row.model_a} on {row.slice} of {task_and_metric(row)} "
+        f"(p {p_value(row.p_interaction)})"
+        for row in results
+        if row.p_interaction is not None and row.p_interaction <= 1 - row.confidence_level
+    ]
+    if told:
+        return f"The difference is significantly another one than elsewhere: {few(told)}."
+    return "No difference between models is shown to depend on the slice."
+
+
+def _compared_slices(results: Results[SliceComparison]) -> Page:
+    legend = (
+        "Limits and p hold for all slices and pairs of a task at once; inter.: p that the "
+        "difference is the same as on the other items of the task, adjusted alike."
+    )
+    told = replace(results, rows=tuple(map(_without_details, results.rows)))
+    marks = report_text.note_numbers(told.rows)
+    columns = [
+        Column(results[0].by, "slice", least=8),
+        Column("Model", "model_b", least=8),
+        Column("against", "model_a", least=8),
+        Column("n", "n_items", right=True),
+        Column("Diff. [limits]", lambda r: f"{size(r, r.difference)} {limits(r)}"),
+        Column("p", "p_adjusted", p_value),
+        Column("inter.", "p_interaction", p_value),
+        report_text.marks_column(marks),
+    ]
+    tables = [
+        Table(title, list(rows), columns) for title, rows in groupby(told.rows, key=task_and_metric)
+    ]
+    return Page(tables, [legend], report_text.note_lines(told), slice_differences(results))
+
+
+COMPARED_SLICES = page_view(
+    _compared_slices, json=lambda results: {"interaction": slice_differences(results)}
+)
+"""Of comparisons on slices of tasks."""

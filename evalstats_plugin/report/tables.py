@@ -392,7 +392,7 @@ def _widest_text(column: RichColumn) -> int:
 
 def _widest_cell(column: RichColumn) -> int:
     # An empty column takes a character, too.
-    return max(1, _widest_text(column))
+    return max(column.min_width or 1, _widest_text(column))
 
 
 class _Line:

@@ -1,7 +1,7 @@
 """Tables of scores, and what all reports share: numbers, notes, JSON and CSV.
 
 * `INTERVALS`: scores with their intervals; `FINDINGS`: what is wrong with logs
-* `SLICES`, `COMPARED_SLICES`: scores and comparisons of slices, and a sentence on them
+* `SLICES`: scores of slices, and sentences on the worst ones
 * `Page`, `page_view`: tables, notes and a legend, the same in every form
 * `print_all`: tables and notes on the terminal
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
@@ -40,16 +40,15 @@ from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.rows import SliceComparison
     from evalstats_plugin.scores.slices import SliceScore
 
 __all__ = [
-    "COMPARED_SLICES", "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted",
+    "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted",
     "Page", "View", "clusters", "elided", "gather", "interval_text", "items", "markdown_list",
     "markdown_notes", "markdown_table", "markdown_text", "marks_column", "note_lines",
     "note_numbers", "number", "page_view", "pairs_at_once", "percent", "places", "plain",
     "print_all", "sampled", "share", "short_metric", "shown_table", "side_by_side", "signed",
-    "slice_differences", "task_and_metric", "titled", "to_csv", "to_json", "worst_slice",
+    "task_and_metric", "titled", "to_csv", "to_json", "worst_slice",
 ]  # fmt: skip
 
 
@@ -511,53 +510,11 @@ def _slices(results: Results[SliceScore]) -> Page:
         "Intervals hold for all slices of a model on a task at once; p worse: that a slice is no "
         "worse than the other items, adjusted over its slices."
     )
-    return Page(tables, [*said, legend], note_lines(results))
+    return Page(tables, [legend], note_lines(results), "\n".join(said))
 
 
 SLICES = page_view(_slices, json=_worst_slices)
 """Of scores on slices of tasks."""
-
-
-def slice_differences(results: Results[SliceComparison]) -> str:
-    """Return on which slices the difference of two models is another than elsewhere."""
-    told = [
-        f"{row.model_b} - {row.model_a} on {row.slice} of {row.task} {short_metric(row.metric)} "
-        f"(p {_shown('p_', row.p_interaction)})"
-        for row in results
-        if row.p_interaction is not None and row.p_interaction <= 1 - row.confidence_level
-    ]
-    if told:
-        return f"The difference is significantly another one than elsewhere: {few(told)}."
-    return "No difference between models is shown to depend on the slice."
-
-
-def _compared_slices(results: Results[SliceComparison]) -> Page:
-    legend = (
-        "Limits and p hold for all slices and pairs of a task at once; inter.: p that the "
-        "difference is the same as on the other items of the task, adjusted alike."
-    )
-    marks = note_numbers(results.rows)
-    columns = [
-        Column(results[0].by, "slice", least=8),
-        Column("Model", "model_b", least=8),
-        Column("against", "model_a", least=8),
-        Column("n", "n_items", right=True),
-        Column("Diff. [limits]", lambda r: f"{number(r.difference)} {_limits((r.low, r.high))}"),
-        Column("p", "p_adjusted", partial(_shown, "p_")),
-        Column("inter.", "p_interaction", partial(_shown, "p_")),
-        marks_column(marks),
-    ]
-    tables = [
-        Table(f"{task} {short_metric(metric)}", list(rows), columns)
-        for (task, metric), rows in groupby(results.rows, key=lambda row: (row.task, row.metric))
-    ]
-    return Page(tables, [slice_differences(results), legend], note_lines(results))
-
-
-COMPARED_SLICES = page_view(
-    _compared_slices, json=lambda results: {"interaction": slice_differences(results)}
-)
-"""Of comparisons on slices of tasks."""
 
 
 def signed(value: float | None) -> str:

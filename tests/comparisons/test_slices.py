@@ -13,7 +13,8 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.report.text import slice_differences, worst_slice
+from evalstats_plugin.report.comparisons import slice_differences
+from evalstats_plugin.report.text import worst_slice
 from evalstats_plugin.scores.slices import NONE, OTHER
 from evalstats_plugin.stats.unpaired import permuted_slices
 

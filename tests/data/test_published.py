@@ -135,7 +135,10 @@ def test_json_lists_and_markdown_are_read(tmp_path: Path) -> None:
     by_place = {(r.model, r.task): r for r in intervals(read(board))}
     assert len(by_place) == 6
     assert by_place["alpha", "Small"].n_items == 20
-    assert any("of 1130 answers right: n may be larger, up to 1,303" in note for note in by_place["alpha", "Arc"].notes)
+    assert any(
+        "of 1130 answers right: n may be larger, up to 1,303" in note
+        for note in by_place["alpha", "Arc"].notes
+    )
 
 
 def test_what_lm_eval_0_3_wrote_is_read(tmp_path: Path) -> None:
