@@ -26,6 +26,7 @@ import evalstats_plugin as es
 from evalstats_plugin.report import leaderboard, text
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_NOTHING = re.compile(r"–(?: [↑↓])?[\s|&]+–")
 _SHOWN = re.compile(rf"({_NUMBER}|–)(?: [↑↓])?[\s|&]*(?:\[({_NUMBER}), ({_NUMBER})\]|–)")
 WIDE = 600
 """Columns of a terminal in which nothing is wrapped or cut."""
@@ -45,6 +46,8 @@ def agrees(shown: str | None, value: float | None) -> bool:
 
 def numbers_in(line: str) -> tuple[str | None, ...] | None:
     """Return estimate and limits in a line of a table, None where it has none."""
+    if _NOTHING.search(line):
+        return "–", None, None
     found = _SHOWN.search(line)
     return found.groups() if found else None
 
