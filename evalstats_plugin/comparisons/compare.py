@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -58,11 +58,13 @@ from evalstats_plugin.scores.cells import (
     check_confidence_level,
     task_and_metric,
 )
-from evalstats_plugin.scores.slices import Members, extended, part_of, sliced, tails
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.streams import stream
+
+if TYPE_CHECKING:
+    from evalstats_plugin.scores.slices import Members
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
@@ -377,6 +379,8 @@ def compare_slices(
     DesignError
         As of `slices`; or no two models share an item of a slice.
     """
+    from evalstats_plugin.scores.slices import extended, part_of, sliced
+
     check_confidence_level(confidence_level)
     listed, members, notes = sliced(responses, labels, by, top)
     source = stream(rng, "permuted slices of differences")
@@ -414,6 +418,8 @@ def _interactions(
     listed: Sequence[Responses], members: Sequence[Members], rng: np.random.Generator
 ) -> dict[tuple[str, str], dict[str, float | None]]:
     """Adjusted p-values of each pair of models and slice: whether their difference is another."""
+    from evalstats_plugin.scores.slices import tails
+
     keys: list[tuple[tuple[str, str], str]] = []
     p_values: list[float] = []
     for (i, a), (j, b) in combinations(enumerate(listed), 2):

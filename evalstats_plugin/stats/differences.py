@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -193,6 +193,7 @@ class Counts(MeanDifferences):
         self._w = np.where(self.n > 0, _deviate_of_counts(self.up, self.down), np.nan)
 
     @staticmethod
+    @lru_cache(maxsize=16)
     def deviates(m: int) -> FloatArray:
         """Sizes of the deviates of all counts, shape (m + 1, m + 1): i differ, j of them up."""
         i, j = np.indices((m + 1, m + 1)).astype(np.float64)

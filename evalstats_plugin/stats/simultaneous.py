@@ -47,6 +47,9 @@ FEW = 100
 FLIPS, LEAST_FLIPS = 2**22, 999
 """Deviates of pairs in flips, in all, and the least flips."""
 
+TABLE = 32
+"""Step of the sizes of tables of deviates, so that few are computed."""
+
 MOST_ROWS = 300
 """Models or pairs up to which the root of a covariance costs less than weights of many units."""
 
@@ -124,7 +127,8 @@ class AllPairs:
         """ρ: how much farther out counts of few units are at once than normal variables."""
         plain, counts = self.pairs.of_one_size
         few = self.pairs.n_units.max(initial=0.0) <= FEW
-        if self._leads is None or not few or plain.sum() < 2:
+        differ = (counts.up + counts.down).any()
+        if self._leads is None or not few or not differ or plain.sum() < 2:
             return 1.0
         largest = self._leads.largest_of_flips(np.flatnonzero(plain), counts)
         reached = float(np.quantile(largest, 0.95, method="higher"))
@@ -390,7 +394,7 @@ class _Leads:
         All differences of a pair have one size: in m of its units, of which a flip leaves some up.
         """
         m = (counts.up + counts.down).astype(np.int64)
-        table = counts.deviates(int(m.max(initial=0)))
+        table = counts.deviates(-(-int(m.max(initial=0)) // TABLE) * TABLE)
         n_flips = int(np.clip(FLIPS / max(len(pairs), 1), LEAST_FLIPS, self._n_draws))
         signs = np.sign(self._weights[:, :n_flips])
         largest = np.zeros(n_flips)
@@ -399,9 +403,10 @@ class _Leads:
             part = slice(start, start + step)
             x, _ = self._units.of_pairs(self._a, self._b, pairs[part])
             unit = np.where(counts.unit[part] > 0, counts.unit[part], 1.0)[:, None]
-            ahead = (x / unit)[:, self._order] @ signs
-            up = np.rint((m[part, None] + ahead) / 2).astype(np.int64)
-            size = table[m[part, None], np.clip(up, 0, m[part, None])]
+            # Whole numbers, which single precision holds exactly.
+            ahead = np.rint(x / unit)[:, self._order].astype(signs.dtype) @ signs
+            up = (m[part, None] + ahead.astype(np.int32)) >> 1
+            size = table[m[part, None], up]
             np.maximum(largest, size.max(axis=0), out=largest)
         return largest
 
