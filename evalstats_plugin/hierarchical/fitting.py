@@ -270,11 +270,10 @@ def _fit_formula(
     confidence_level: float, device: str, rng: Rng, options: HierarchicalOptions | None,
 ) -> HierarchicalFit:  # fmt: skip
     """Fit a formula and a family of scores."""
-    from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
-    from evalstats_plugin.hierarchical.formula import compiled
-
     need_torch("formulas")
     from evalstats_plugin.hierarchical.engines.plates.fit import infer
+    from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
+    from evalstats_plugin.hierarchical.formula import compiled
 
     formula = asked[0].strip()
     priors: Mapping[str, Prior] = options.priors if options else {}

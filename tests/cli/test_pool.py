@@ -113,6 +113,17 @@ def test_formulas_that_do_not_fit_are_refused(
     assert message in " ".join(_refused(seven, *arguments).split())
 
 
+def test_formulas_without_torch_are_refused(seven: Path) -> None:
+    """By a message: an engine must not be loaded before it is known that there is torch."""
+    code = "import sys; sys.modules['torch'] = None; from evalstats_plugin.cli import main; main()"
+    asked = ["pool", str(seven), "--metric", "acc", "--formula", "score ~ model"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *asked], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr[:27]) == (2, "error: formulas need torch:")
+
+
 def test_tables_fit_eighty_columns(seven: Path) -> None:
     """Of seven models each is compared with the next, or all with a baseline."""
     text = _ran(seven).stdout
