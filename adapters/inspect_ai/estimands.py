@@ -404,7 +404,7 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
 
 
 def metric_of(estimand: Estimand) -> Callable[[list[SampleScore]], float] | None:
-    """Return the function of a metric that is no mean; None if this process has none of the name.
+    """Return the function of a metric that is no mean; None if none of this name is registered.
 
     It is Inspect's own, or one that the caller has registered. Nothing is imported for a log.
     """
@@ -426,11 +426,11 @@ def metric_of(estimand: Estimand) -> Callable[[list[SampleScore]], float] | None
 
     def value(scores: list[SampleScore]) -> float:
         try:
-            found = function(scores)
+            given = function(scores)
         except AttributeError:
             # Metrics of before `SampleScore` take the scores themselves.
-            found = function([s.score for s in scores])
-        return float(found[logged.name] if isinstance(found, Mapping) else found)  # pyright: ignore[reportUnknownArgumentType]
+            given = function([s.score for s in scores])
+        return float(given[logged.name] if isinstance(given, Mapping) else given)  # pyright: ignore[reportUnknownArgumentType]
 
     return value
 

@@ -386,19 +386,19 @@ def _left_out(
             scores.append([given(row, v) for row, v in enumerate(combined)])
     except (TypeError, ValueError):
         return {}
-    n_items, found = 0, None
+    n_items, without = 0, None
     for places, each in zip(rows, scores, strict=True):
-        there = [k for k, x in enumerate(each) if not is_unscored(x.score.value)]
-        n_items = len({places[k] for k in there})
-        found = left_out(estimand, [each[k] for k in there], [units[places[k]] for k in there])
-        if isinstance(found, list):
+        scored = [k for k, x in enumerate(each) if not is_unscored(x.score.value)]
+        n_items = len({places[k] for k in scored})
+        without = left_out(estimand, [each[k] for k in scored], [units[places[k]] for k in scored])
+        if isinstance(without, list):
             break
-    if not isinstance(found, list):
-        return {"notes": (*estimand.notes[:-1], f"no interval: {found}")}
+    if not isinstance(without, list):
+        return {"notes": (*estimand.notes[:-1], f"no interval: {without}")}
     what = "item" if clusters is None else "cluster"
     what = what if len(set(units)) <= MOST_UNITS else f"block of {what}s"
-    note = f"{estimand.name} of items like these, recomputed without each {what} of {len(found)}"
-    return {"left_out": np.array(found), "logged_n": n_items, "notes": (note,)}
+    note = f"{estimand.name} of items like these, recomputed without each {what} of {len(without)}"
+    return {"left_out": np.array(without), "logged_n": n_items, "notes": (note,)}
 
 
 def _n_scored(scores: NDArray[np.float64]) -> int:

@@ -20,16 +20,14 @@ from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report.tables import elided, side_by_side, titled
 from evalstats_plugin.report.text import (
     ROUNDING,
-    elided,
     number,
     percent,
     places,
     short_metric,
-    side_by_side,
     task_and_metric,
-    titled,
 )
 
 MARKS = {"better": "▲", "worse": "▼", "unclear": ""}

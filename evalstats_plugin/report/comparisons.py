@@ -36,7 +36,7 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.answers import answer, answer_tables, limits, p_value, size
-from evalstats_plugin.report.tables import Column, Table, fixed
+from evalstats_plugin.report.tables import Column, Table, elided, fixed, side_by_side
 from evalstats_plugin.report.text import (
     Noted,
     Page,
@@ -47,7 +47,7 @@ from evalstats_plugin.report.text import (
     print_all,
     task_and_metric,
 )
-from evalstats_plugin.runtime.untrusted import printable, visible
+from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 from evalstats_plugin.scores.rows import (
     ItemComparison,
     ItemComparisons,
@@ -195,11 +195,11 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     for one in (one for own in ranks for one in own):
         shares.setdefault(one.model, []).append((one.best_rank + one.worst_rank) / one.n_models)
     models = sorted(shares, key=lambda model: sum(shares[model]) / len(shares[model]))
-    names = ("Model", report_text.elided(models, 30))
+    names = ("Model", elided(models, 30))
     cells = [
         (title, [_places(own.get(model)) for model in models]) for title, own in columns.items()
     ]
-    return report_text.side_by_side(cells, names=names, width=width, longest_title=16)[0]
+    return side_by_side(cells, names=names, width=width, longest_title=16)[0]
 
 
 def _places(one: RankSet | None) -> str:
@@ -233,10 +233,10 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
         found = [line for line in (intervals_line(own), order_line(own)) if line]
         if found:
             said = f"{task_and_metric(own[0])}: {' '.join(found)}"
-            orders += [report_text.markdown_text(said), ""]
+            orders += [markdown_text(said), ""]
     lines = Table("", results.rows, columns).markdown()
     said = report_text.markdown_notes(results)
-    first = report_text.markdown_text(" ".join(answer(results.rows)))
+    first = markdown_text(" ".join(answer(results.rows)))
     return "\n".join([first, "", *lines, "", *orders, *said, "", _legend(results), "", heading, ""])
 
 
@@ -313,7 +313,7 @@ def _line(title: str, name: str) -> Column:
 
 def _item_table(results: ItemComparisons) -> Table:
     """Return a table of items; the texts of each stand on lines of their own."""
-    a, b = report_text.elided(_models(results), 14)
+    a, b = elided(_models(results), 14)
     # Of right and wrong answers the outcome says all.
     scored = any(row.outcome in ("better", "worse") for row in results)
     said = any(row.question or row.target or row.answer_b for row in results)

@@ -16,7 +16,7 @@ from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, 
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.report.tables import Column, Table, markdown_table
 from evalstats_plugin.report.text import (
     ROUNDING,
     View,
@@ -166,7 +166,7 @@ def _items_lost(lost: ItemComparisons) -> list[str]:
         ]
         for row in lost
     ]  # fmt: skip
-    table = report_text.markdown_table(header, rows, right=(2, 3))
+    table = markdown_table(header, rows, right=(2, 3))
     return [markdown_text(said), "\n".join(table)]
 
 

@@ -27,7 +27,7 @@ from evalstats_plugin.report.text import (
     short_metric,
 )
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import latex_text
+from evalstats_plugin.runtime.untrusted import latex_text, markdown_text
 
 MOST_LINES = 60
 """Lines up to which columns that do not fit beside the first ones are printed below them."""
@@ -272,7 +272,7 @@ def table_markdown(
     layout = Layout(results, percent, digits)
     lines = _shown(layout).markdown()
     said = report_text.markdown_list(results.notes)
-    legends = report_text.markdown_text(legend(layout))
+    legends = markdown_text(legend(layout))
     return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
 
 

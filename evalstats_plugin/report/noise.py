@@ -84,19 +84,14 @@ _COLUMNS = (
 
 def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
     """Return a sentence on all scores, a table of each task (one of a document), and a legend."""
-    columns = [
-        Column("Model", "model", least=8),
-        *_COLUMNS,
-        marks_column(note_numbers(results.rows)),
-    ]
-    by_task = grouped(results.rows, task_and_metric)
-    tables = [Table(title, rows, columns) for title, rows in by_task.items()]
+    model, marks = Column("Model", "model", least=8), marks_column(note_numbers(results.rows))
     if document:
-        named = [
-            Column("Task", "task", least=8),
-            Column("Metric", lambda r: short_metric(r.metric)),
-        ]
-        tables = [Table("", results.rows, [columns[0], *named, *columns[1:]])]
+        metric = Column("Metric", lambda row: short_metric(row.metric))
+        named = (model, Column("Task", "task", least=8), metric)
+        tables = [Table("", results.rows, [*named, *_COLUMNS, marks])]
+    else:
+        by_task = grouped(results.rows, task_and_metric)
+        tables = [Table(name, rows, [model, *_COLUMNS, marks]) for name, rows in by_task.items()]
     level = results.rows[0].confidence_level if results.rows else 0.95
     legend = LEGEND.format(beyond=f"{100 * (1 - level):.3g}")
     return Page(tables, [legend], note_lines(results), sentence(results.rows))

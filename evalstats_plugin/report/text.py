@@ -26,15 +26,7 @@ from rich.text import Text
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import few
-from evalstats_plugin.report.tables import (
-    Column,
-    Table,
-    elided,
-    fixed,
-    markdown_table,
-    side_by_side,
-    titled,
-)
+from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printable, terminal
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
@@ -43,12 +35,11 @@ if TYPE_CHECKING:
     from evalstats_plugin.scores.slices import SliceScore
 
 __all__ = [
-    "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted",
-    "Page", "View", "clusters", "elided", "gather", "interval_text", "items", "markdown_list",
-    "markdown_notes", "markdown_table", "markdown_text", "marks_column", "note_lines",
-    "note_numbers", "number", "page_view", "pairs_at_once", "percent", "places", "plain",
-    "print_all", "sampled", "share", "short_metric", "shown_table", "side_by_side", "signed",
-    "task_and_metric", "titled", "to_csv", "to_json", "worst_slice",
+    "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted", "Page", "View",
+    "clusters", "gather", "interval_text", "items", "markdown_list", "markdown_notes",
+    "marks_column", "note_lines", "note_numbers", "number", "page_view", "pairs_at_once",
+    "percent", "places", "plain", "print_all", "sampled", "share", "short_metric",
+    "shown_table", "signed", "task_and_metric", "to_csv", "to_json", "worst_slice",
 ]  # fmt: skip
 
 
