@@ -72,7 +72,7 @@ class Printed(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Right answers and items that round to printed numbers: those of the smallest n."""
+    """Right answers and items that round to printed numbers: see `published` for which."""
 
     k: int
     n: int
@@ -187,9 +187,10 @@ def published(
 ) -> Responses:
     """Return responses without items: their counts where these can be recovered.
 
-    Where several counts give the printed numbers those of the smallest n are taken, which gives the
-    widest interval. Otherwise value and standard error stay as printed. With `in_full` the numbers
-    were not rounded, as in JSON: 0.5 is no rounded 0.46.
+    Where several counts give the printed numbers, those of the smallest n are taken of which the
+    share nearest to the value fits: others would move the value. Where no counts do, value and
+    standard error stay as printed. With `in_full` the numbers were not rounded, as in JSON: 0.5 is
+    no rounded 0.46.
     """
     logged, error = (None if each is None else each.value for each in (value, std_error))
     printed = "" if value is None else f"{value}" + (f" ± {std_error}" if std_error else "")
