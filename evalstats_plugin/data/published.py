@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,8 @@ from evalstats_plugin.data.metrics import stock_metric
 from evalstats_plugin.data.responses import TABULAR, Responses, Source
 from evalstats_plugin.stats.arrays import FloatArray
 
-TAKEN = "taken for"
-"""Words of the note on counts that were found behind a value."""
-
 LARGEST_N = 1_000_000
 """Items of a benchmark that has more are not looked for."""
-
-FROM_ERROR = "limits from the published standard error alone"
-"""Note on values whose counts are not known, by which analyses know them."""
 
 _SMALLEST_ERROR = 1e-7
 """Standard errors below it are of more items than are looked for."""
@@ -195,6 +189,7 @@ def published(
     logged, error = (None if each is None else each.value for each in (value, std_error))
     printed = "" if value is None else f"{value}" + (f" ± {std_error}" if std_error else "")
     counts = None
+    behind: Literal["", "counts", "error"] = ""
     if value is None:
         notes = (*notes, "no interval: no value")
     elif std_error is None and n is None:
@@ -209,13 +204,15 @@ def published(
         counts = counts or counts_behind(value, std_error, n)
         notes = (*notes, *_about(counts, printed, std_error, n))
     if counts is not None:
+        behind = "counts"
         logged, n = counts.k / counts.n, counts.n
         error = math.sqrt(logged * (1 - logged) / (n - 1)) if n > 1 else None
     elif value is not None and std_error is not None and std_error.value > 0:
-        notes = (*notes, FROM_ERROR)
+        behind = "error"
+        notes = (*notes, "limits from the published standard error alone")
     return Responses(
         model=model, measure=measure, source=source, logged=logged, logged_std_error=error,
-        logged_n=n, notes=notes,
+        logged_n=n, published=behind, notes=notes,
     )  # fmt: skip
 
 
@@ -228,8 +225,8 @@ def _about(
         none = "" if std_error else "no interval: "
         what = f"{none}impossible for right and wrong answers"
         return (f"{what}: no whole numbers{of} give {printed} ({why})",)
-    found = f"{TAKEN} {counts.k} of {counts.n} answers right"
-    found = f"{printed} {found}" if std_error else f"{found}, and none in part"
+    taken = f"taken for {counts.k} of {counts.n} answers right"
+    taken = f"{printed} {taken}" if std_error else f"{taken}, and none in part"
     if counts.n_pairs == 1:
         more = ", the only counts that give it" if std_error else ""
     elif counts.largest_n == counts.n:
@@ -238,4 +235,4 @@ def _about(
         top = "" if counts.largest_n >= LARGEST_N else f", up to {counts.largest_n:,}"
         more = f": n may be larger{top} ({counts.n_pairs:,} counts give it)"
     by = "; standard error by n, not n - 1" if std_error and counts.divisor == "n" else ""
-    return (found + more + by,)
+    return (taken + more + by,)

@@ -166,6 +166,9 @@ class Responses(Measured):
     logged: float | None = None
     logged_std_error: float | None = None
     logged_n: int | None = None
+    published: Literal["", "counts", "error"] = ""
+    """What is behind a published number without items: counts of right answers, or its standard
+    error alone; empty where a harness logged the value, or nothing is behind it."""
     predicted: Prediction | None = None
     """Of an adaptive test, the score on all items: `scores` are those of the items asked."""
     unreduced: Responses | None = None
@@ -571,6 +574,7 @@ def metadata_of(r: Responses) -> dict[str, Any]:
     return {
         "measure": r.measure.to_dict(),
         **{name: getattr(r, name) for name in _PLAIN},
+        **({"published": r.published} if r.published else {}),
         "settings": dict(r.settings),
         "groups": [{**asdict(group), "notes": list(group.notes)} for group in r.groups],
         "notes": list(r.notes),
@@ -591,6 +595,7 @@ def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
     settings = found["settings"].items()
     return {
         **_checked(found, _PLAIN),
+        "published": _text(found.get("published", "")),
         "measure": Measure.from_dict(found["measure"]),
         "settings": tuple((_text(key), _text(value)) for key, value in settings),
         "groups": tuple(map(_group, found["groups"])),

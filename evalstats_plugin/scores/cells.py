@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.published import FROM_ERROR, TAKEN
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.scales import strays
@@ -226,7 +225,7 @@ def _of_logged_counts(r: Responses) -> Cell:
     """
     notes = r.notes or ("no interval: no scores of items, but their value alone",)
     nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=notes)
-    if r.logged_std_error and FROM_ERROR in r.notes:
+    if r.logged_std_error and r.published == "error":
         return replace(nothing, published_error=r.logged_std_error)
     if r.logged is None or not r.logged_n or r.aggregation != "mean":
         return nothing
@@ -242,7 +241,6 @@ def _of_logged_counts(r: Responses) -> Cell:
         if logged is None or not abs(logged - expected) <= 1e-6 * max(expected, 1e-3):
             return nothing
     note = "counts recovered from the value, its stderr and n"
-    said = any(TAKEN in each for each in r.notes)
     note = note if r.notes else f"no samples logged: {note}"
     # What was no reason for items is none against an interval that has been found.
     known = tuple(each.removeprefix("no interval: ") for each in r.notes)
@@ -251,7 +249,7 @@ def _of_logged_counts(r: Responses) -> Cell:
         kind="binary",
         successes=float(k),
         bounds=(0.0, 1.0),
-        notes=known if said else (*known, note),
+        notes=known if r.published == "counts" else (*known, note),
     )
 
 

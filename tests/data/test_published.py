@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import numpy as np
 import pytest
 
-from evalstats_plugin import compare, intervals, read
+from evalstats_plugin import compare, export, intervals, read
 from evalstats_plugin.data.published import Printed, counts_behind
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.stats.means import t_quantile
@@ -247,3 +247,14 @@ def test_hostile_text_is_not_printed_raw(run: Run, tmp_path: Path) -> None:
         assert done.returncode == 0
         assert "\x1b" not in done.stdout
     assert run("report", tmp_path / "board.md", "-t", "nothing").returncode == 2
+
+
+def test_an_exported_value_keeps_what_is_behind_it(tmp_path: Path) -> None:
+    """The interval of a published standard error outlives another form of the same value."""
+    file = tmp_path / "means.csv"
+    file.write_text("model,task,metric,score,stderr\na,t,f1,0.5,0.03\n")
+    (mean,) = intervals(read(file))
+    export(read(file), tmp_path / "eee", to="every-eval-ever")
+    (exported,) = intervals(read(tmp_path / "eee"))
+
+    assert (exported.low, exported.high, exported.method) == (mean.low, mean.high, "z")
