@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 import click
 
 import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
-from evalstats_plugin.cli.shell.options import ALL
+from evalstats_plugin.cli.shell.options import ALL, OUTPUT
 from evalstats_plugin.comparisons.methods import COMPARISONS, COMPOSITE_COMPARISONS, UNPAIRED
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.report.figures import FIGURES
@@ -91,25 +92,77 @@ def figures() -> str:
     return "\n".join(lines)
 
 
+SEVERAL = 3
+"""Commands from which on an option that they share is described once, at the top."""
+
+Record = tuple[str, str]
+"""How help describes an option: its names and what it takes, and what it does."""
+
+
 def commands() -> str:
-    """Return what ``--help`` says, of every command."""
+    """Return what ``--help-all`` says of every command; options of several commands stand first."""
     settings = {"info_name": "evalstats-plugin", "terminal_width": 80, **main.context_settings}
     with click.Context(main, **settings) as root:
-        return "\n\n".join(_helps(main, root))
+        contexts = list(_contexts(main, root))
+        in_commands = Counter(record for ctx in contexts for _, record in _options(ctx))
+        # Where a name means something else, that command describes it itself.
+        usual = {record[0]: record for record, _ in reversed(in_commands.most_common())}
+        shared = {record for record in usual.values() if in_commands[record] >= SEVERAL}
+        return "\n\n".join(
+            [_of_several(contexts, shared), *(_help(ctx, shared) for ctx in contexts)]
+        )
 
 
-def _helps(group: click.Group, parent: click.Context) -> Iterator[str]:
+def _contexts(group: click.Group, parent: click.Context) -> Iterator[click.Context]:
     for name in group.list_commands(parent):
         command = group.get_command(parent, name)
         if command is None:
             continue
-        with click.Context(command, parent, name, terminal_width=80) as ctx:
-            path = ctx.command_path.removeprefix("evalstats-plugin ")
-            ctx.meta[ALL] = True
-            said = "\n".join(line.rstrip() for line in command.get_help(ctx).splitlines())
-            yield f"## {path}\n\n```text\n{said}\n```"
-            if isinstance(command, click.Group):
-                yield from _helps(command, ctx)
+        ctx = click.Context(command, parent, name, terminal_width=80)
+        ctx.meta[ALL] = True
+        yield ctx
+        if isinstance(command, click.Group):
+            yield from _contexts(command, ctx)
+
+
+def _options(ctx: click.Context) -> Iterator[tuple[click.Option, Record]]:
+    for option in ctx.command.get_params(ctx):
+        if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
+            yield option, record
+
+
+def _of_several(contexts: Sequence[click.Context], shared: Collection[Record]) -> str:
+    """Return the options that several commands share, by heading."""
+    by_heading: dict[str, dict[Record, None]] = {}
+    for ctx in contexts:
+        for option, record in _options(ctx):
+            if record in shared:
+                by_heading.setdefault(getattr(option, "heading", OUTPUT), {})[record] = None
+    formatter = click.HelpFormatter(width=80)
+    for heading, records in by_heading.items():
+        with formatter.section(heading):
+            formatter.write_dl(list(records))
+    return f"## Options of several commands\n\n{_block(formatter.getvalue())}"
+
+
+def _help(ctx: click.Context, shared: Collection[Record]) -> str:
+    """Return the help of a command, in which shared options are only named."""
+    options = [option for option, record in _options(ctx) if record in shared]
+    for option in options:
+        option.hidden = True
+    said = ctx.command.get_help(ctx)
+    for option in options:
+        option.hidden = False
+    path = ctx.command_path.removeprefix("evalstats-plugin ")
+    named = [max(option.opts, key=len) for option in options]
+    names = ", ".join(f"`{name}`" for name in named if not name.startswith("--help"))
+    also = f"\n\n[Also](#options-of-several-commands): {names}." if names else ""
+    return f"## {path}\n\n{_block(said)}{also}"
+
+
+def _block(text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+    return f"```text\n{lines}\n```"
 
 
 def api() -> str:
