@@ -99,13 +99,13 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def no_such(what: str, name: str, known: Iterable[str], shown: str = "") -> str:
+def no_such(what: str, name: str, candidates: Iterable[str], shown: str = "") -> str:
     """Return a message that a name does not exist, with the closest and the known names.
 
     >>> no_such("method", "wison", ["wilson", "t"])
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
     """
-    names = list(known)
+    names = list(candidates)
     parts = [other for other in names if name and name in other][:3]
     close = get_close_matches(name, names, n=1, cutoff=0.7) or parts
     close = close or get_close_matches(name, names, n=1, cutoff=0.4)
@@ -113,10 +113,10 @@ def no_such(what: str, name: str, known: Iterable[str], shown: str = "") -> str:
     return f"no {what} is called {name!r}; {hint} are: {shown or ', '.join(names)}"
 
 
-def check_known(what: str, name: str, known: Collection[str]) -> None:
+def check_known(what: str, name: str, candidates: Collection[str]) -> None:
     """Raise `SelectionError`, with the closest names, for a name that does not exist."""
-    if name not in known:
-        raise SelectionError(no_such(what, name, known))
+    if name not in candidates:
+        raise SelectionError(no_such(what, name, candidates))
 
 
 def missing_column(column: str, names: Sequence[str], where: str) -> str:

@@ -245,8 +245,8 @@ class Plugins:
 
     def in_order(self, hook: str) -> list[str]:
         """Return the names of the plugins with a hook, in the order in which they are asked."""
-        found = getattr(self.manager.hook, hook).get_hookimpls()
-        return list(dict.fromkeys(each.plugin_name for each in reversed(found)))
+        implementations = getattr(self.manager.hook, hook).get_hookimpls()
+        return list(dict.fromkeys(each.plugin_name for each in reversed(implementations)))
 
     def call(self, hook: str, *, only: str = "", **arguments: Any) -> Any:
         """Call a hook of all plugins, or of one by name.
@@ -296,8 +296,8 @@ class Plugins:
         silent = [p for other, p in self.manager.list_name_plugin() if other != name]
         one_is_enough = getattr(self.manager.hook, hook).spec.opts["firstresult"]
         try:
-            found = self.manager.subset_hook_caller(hook, silent)(**arguments)
-            answer = found if one_is_enough else next(iter(found), None)
+            answers = self.manager.subset_hook_caller(hook, silent)(**arguments)
+            answer = answers if one_is_enough else next(iter(answers), None)
             fits = answer is None or _FITS[hook](answer, arguments)
         except EvalStatsError:
             raise
@@ -315,16 +315,16 @@ class Plugins:
 
     def _named(self, hook: str, what: str, taken: Iterable[str] = ()) -> dict[str, Any]:
         """Return what plugins add by name; a name that is taken already is refused."""
-        found: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         own = [n for n in self.in_order(hook) if self.modules.get(n, "").startswith(_OWN)]
         for plugin in dict.fromkeys((*own, *self.in_order(hook))):
-            for each in (one for answer in self.call(hook, only=plugin) for one in answer):
-                if each.name in found or each.name in taken:
+            for each in (entry for answer in self.call(hook, only=plugin) for entry in answer):
+                if each.name in by_name or each.name in taken:
                     msg = f"plugin {plugin!r} adds a {what} {each.name!r}, a name that is taken"
                     self._pass_over(plugin, hook, PluginError(f"{msg}. Rename it."))
                 else:
-                    found[each.name] = each
-        return found
+                    by_name[each.name] = each
+        return by_name
 
     def methods(self, own: Iterable[Method] = INTERVALS) -> dict[str, Method]:
         """Return every method for one question by name: our own, and what plugins add."""
@@ -386,15 +386,15 @@ def load_plugins(blocked: Iterable[str] = ()) -> Plugins:
 
 @lru_cache(maxsize=8)
 def _load(blocked: frozenset[str]) -> Plugins:
-    found = sorted(entry_points(group=hookspecs.PROJECT), key=lambda e: e.name)
-    names = {entry.name for entry in found}
+    entries = sorted(entry_points(group=hookspecs.PROJECT), key=lambda e: e.name)
+    names = {entry.name for entry in entries}
     if unknown := sorted(blocked - names):
         msg = f"no plugin is called {', '.join(unknown)}; installed are {', '.join(sorted(names))}"
         raise PluginError(msg)
     manager = new_manager()
     listing: list[LoadedPlugin] = []
     modules: dict[str, str] = {}
-    for entry in found:
+    for entry in entries:
         problem = (
             BLOCKED
             if entry.name in blocked

@@ -126,11 +126,11 @@ def _reader_of(log: Path, plugins: Plugins) -> str:
     from evalstats_plugin.logs.reading import read_log
 
     for name in plugins.in_order("evalstats_read_log"):
-        found = plugins.call(
+        claim = plugins.call(
             "evalstats_read_log", only=name, log=LogFile(log),
             selection=Selection(include_incomplete=True),
         )  # fmt: skip
-        if found is not None:
+        if claim is not None:
             return name
     read_log(log, Selection(), plugins)  # which says that no adapter knows it
     raise AssertionError(f"{log} is of no adapter")
@@ -172,11 +172,15 @@ def _wrong_with(r: Responses, check: _Check) -> Iterator[str]:
             f"item {str(r.item_ids[twice[0]])!r} is there twice. Give items ids of their own, and "
             "put repeated answers into one row of scores"
         )
-    known = r.scores[np.isfinite(r.scores)]
+    scores = r.scores[np.isfinite(r.scores)]
     scale = r.measure.scale
-    if scale is not None and len(known) and (known.min() < scale.low or known.max() > scale.high):
-        yield f"scores from {known.min():g} to {known.max():g} leave the scale {scale}"
-    if not len(known) and r.logged is None and r.pairs is None and r.predicted is None:
+    if (
+        scale is not None
+        and len(scores)
+        and (scores.min() < scale.low or scores.max() > scale.high)
+    ):
+        yield f"scores from {scores.min():g} to {scores.max():g} leave the scale {scale}"
+    if not len(scores) and r.logged is None and r.pairs is None and r.predicted is None:
         yield "there is no score and no logged value"
     for what, name in (("model", r.model), ("task", r.task), ("metric", r.metric)):
         if not name.strip():
@@ -193,8 +197,8 @@ def _found(check: _Check) -> None:
     for name in check.plugins.in_order("evalstats_find_logs"):
         files = [] if log.is_dir() else [LogFile(log)]
         folder = log if log.is_dir() else log.parent
-        found = check.plugins.call("evalstats_find_logs", only=name, folder=folder, files=files)
-        claimed = any(log in mine for mine in found)
+        logs = check.plugins.call("evalstats_find_logs", only=name, folder=folder, files=files)
+        claimed = any(log in mine for mine in logs)
         if claimed != (name == check.name) and not (name == "tabular" and check.name != name):
             what = (
                 "does not find it in its folder" if name == check.name else "takes it for its own"
@@ -225,9 +229,9 @@ def _selected(check: _Check, responses: Sequence[Responses]) -> None:
         ({"metrics": ("no such metric",)}, lambda _: False),
     )
     for wanted, kept in parts:
-        found = check.read(check.log, include_incomplete=True, **wanted) or []
+        selected = check.read(check.log, include_incomplete=True, **wanted) or []
         expected = [name for name, r in zip(names, responses, strict=True) if kept(r)]
-        if [(r.model, r.task, r.metric) for r in found] != expected:
+        if [(r.model, r.task, r.metric) for r in selected] != expected:
             check.problems.append(
                 f"a selection of {wanted} is not kept. Ask selection.wants_task(task) and "
                 "selection.wants_metric(metric, task)"

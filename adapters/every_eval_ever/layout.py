@@ -128,13 +128,13 @@ def check_version(version: object, where: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def instances_of(path: Path, found: Json) -> Path | None:
+def instances_of(path: Path, aggregate: Json) -> Path | None:
     """Return the file of an aggregate's instances, None if it is not found.
 
     The aggregate names it by its path in the public database, of which only a part may have been
     copied: so the folder of the aggregate is searched first.
     """
-    named = str(section(found, "detailed_evaluation_results").get("file_path") or "")
+    named = str(section(aggregate, "detailed_evaluation_results").get("file_path") or "")
     names = [Path(named).name] if named else []
     beside = [path.with_name(n) for n in (*names, path.stem + SAMPLES, path.stem + ".jsonl")]
     inside = named and not Path(named).is_absolute() and ".." not in Path(named).parts
@@ -161,9 +161,9 @@ def metric_of(result: Json) -> str:
     return next((str(n) for n in names if n and len(str(n)) <= _LONGEST_NAME), "score")
 
 
-def settings_of(found: Json, result: Json) -> Settings:
+def settings_of(aggregate: Json, result: Json) -> Settings:
     """Return settings that distinguish models of one name, such as platform and sampling."""
-    model = section(found, "model_info")
+    model = section(aggregate, "model_info")
     engine = section(model, "inference_engine")
     details = section(model, "additional_details")
     config = section(result, "generation_config")
@@ -192,10 +192,10 @@ def block_of(result: Json) -> dict[str, Any] | None:
     return json.loads(text) if isinstance(text, str) else None
 
 
-def logged_results(found: Json) -> list[Json]:
+def logged_results(aggregate: Json) -> list[Json]:
     """Return the results of a file as they were before any annotation."""
     logged: list[Json] = []
-    for result in found["evaluation_results"]:
+    for result in aggregate["evaluation_results"]:
         block = block_of(result)
         restored = {} if block is None else {"score_details": json.loads(block[ORIGINAL])}
         logged.append({**result, **restored})

@@ -104,7 +104,7 @@ class _Log:
     """One aggregate file and its instances."""
 
     def __init__(self, aggregate: Json, path: Path, selection: Selection) -> None:
-        self.found = aggregate
+        self.json = aggregate
         self.path = path
         self.selection = selection
         self.results = logged_results(aggregate)
@@ -123,8 +123,8 @@ class _Log:
         wanted = [i for i, fields in enumerate(bare) if self._wants(fields)]
         if self.selection.header_only or not wanted:
             return [Responses(**bare[i]) for i in wanted]
-        instances = instances_of(self.path, self.found)
-        columns, altered = read_instances(instances, self.found) if instances else ({}, False)
+        instances = instances_of(self.path, self.json)
+        columns, altered = read_instances(instances, self.json) if instances else ({}, False)
         if instances and altered:
             note = f"{instances.name} does not have the checksum that {self.path.name} names"
             bare = [
@@ -139,7 +139,7 @@ class _Log:
         if not columns:
             return [_without_items(bare[i], _NO_INSTANCES, self.results[i]) for i in wanted]
         made = [
-            fill(bare[i], columns[matched[i]], self.found, self.results[i], self.selection.cluster)
+            fill(bare[i], columns[matched[i]], self.json, self.results[i], self.selection.cluster)
             if i in matched
             else _without_items(bare[i], _UNMATCHED, self.results[i])
             for i in wanted
@@ -159,15 +159,15 @@ class _Log:
         score, n = float(result["score_details"]["score"]), uncertainty.get("num_samples")
         extra = extra_of(result)
         return {
-            "model": extra["model"] if extra else str(self.found["model_info"]["id"]),
+            "model": extra["model"] if extra else str(self.json["model_info"]["id"]),
             "measure": Measure(
                 task=str(result["evaluation_name"]),
                 metric=metric_of(result),
                 higher_is_better=not lower if isinstance(lower, bool) else None,
             ).on(_bounds(config), "logged"),
             "source": self.source,
-            "provenance": Provenance(home=str(self.found["model_info"]["id"]).rpartition("/")[2]),
-            "settings": settings_of(self.found, result),
+            "provenance": Provenance(home=str(self.json["model_info"]["id"]).rpartition("/")[2]),
+            "settings": settings_of(self.json, result),
             "logged": score if math.isfinite(score) else None,
             "logged_std_error": float(error) if error is not None and is_number(error) else None,
             "logged_n": n if isinstance(n, int) else None,
@@ -179,14 +179,14 @@ class _Log:
         made: list[Responses] = []
         for key in left:
             bare: Fields = {
-                "model": str(self.found["model_info"]["id"]),
+                "model": str(self.json["model_info"]["id"]),
                 "measure": Measure(task=key.name, metric="instances"),
                 "source": self.source,
                 "provenance": Provenance(),
                 "notes": (_OF_NO_RESULT,),
             }
             if self._wants(bare):
-                made.append(fill(bare, columns[key], self.found, {}, self.selection.cluster))
+                made.append(fill(bare, columns[key], self.json, {}, self.selection.cluster))
         return made
 
 
@@ -228,7 +228,9 @@ def _when(value: Any) -> str:
         return str(value or "")
 
 
-def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str | None) -> Responses:
+def fill(
+    bare: Fields, column: Column, aggregate: Json, result: Json, cluster: str | None
+) -> Responses:
     """Return responses with the scores of their instances.
 
     Raises
@@ -252,7 +254,7 @@ def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str |
     foreign = extra_of(result) is None
     prompts = [column.prompts[k] for k in map(int, first)]
     # Without a number of instances in the aggregate file, that of its items is the only one.
-    counted = section(found, "detailed_evaluation_results").get("total_rows") is not None
+    counted = section(aggregate, "detailed_evaluation_results").get("total_rows") is not None
     n_run = 0 if counted or epochs.any() else bare.get("logged_n") or 0
     whole = _compared(bare, column) if foreign else bare
     n_cut = max(n_run - len(first), 0) if foreign else 0
@@ -264,7 +266,7 @@ def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str |
         scores=score_matrix(places, epochs, _scores(column, result)),
         weights=_weights(column, first),
         clusters=clusters,
-        item_hashes=_hashes(column, first, section(found, "eval_library") if foreign else None),
+        item_hashes=_hashes(column, first, section(aggregate, "eval_library") if foreign else None),
         provenance=replace(
             bare["provenance"],
             prompt_hashes=None if None in prompts else np.asarray(prompts),
@@ -465,13 +467,15 @@ def _hashed(text: object) -> bytes:
     return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16].encode()
 
 
-def match(results: Sequence[Json], found: Mapping[Key, Column]) -> tuple[dict[int, Key], list[Key]]:
+def match(
+    results: Sequence[Json], columns: Mapping[Key, Column]
+) -> tuple[dict[int, Key], list[Key]]:
     """Return the instances of each result, by its index, and the instances of no result."""
     matched: dict[int, Key] = {}
     left: list[Key] = []
-    for key, column in found.items():
+    for key, column in columns.items():
         free = [i for i in range(len(results)) if i not in matched]
-        fits = _candidates(results, key, free, alone=len(found) == 1)
+        fits = _candidates(results, key, free, alone=len(columns) == 1)
         if len(fits) > 1:
             mean = mean_of(column)
             scores = {i: float(results[i]["score_details"]["score"]) for i in fits}

@@ -90,23 +90,23 @@ def of_result(score: EvalScore) -> Scorer:
 
 def scorers_of(log: EvalLog, samples: Iterable[LoggedSample] = ()) -> list[Scorer]:
     """Return all scorers in the header and the samples, in order."""
-    found = dict.fromkeys(of_result(s) for s in (log.results.scores if log.results else ()))
-    if not found:
-        found.update(dict.fromkeys(Scorer(s.name) for s in log.eval.scorers or ()))
+    scorers = dict.fromkeys(of_result(s) for s in (log.results.scores if log.results else ()))
+    if not scorers:
+        scorers.update(dict.fromkeys(Scorer(s.name) for s in log.eval.scorers or ()))
     plain: set[str] = set()
     keyed: set[str] = set()
     for sample in samples:
         for name, value in sample.scores.items():
             if isinstance(value, Mapping):
                 keyed.add(name)
-                found.update(dict.fromkeys(Scorer(name, str(k)) for k in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                scorers.update(dict.fromkeys(Scorer(name, str(k)) for k in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             elif not is_unscored(value):
                 plain.add(name)
-                found.setdefault(Scorer(name))
+                scorers.setdefault(Scorer(name))
     # A scorer with several values has no value of its own, even if the header lists it. The item
     # statistics that we wrote beside the scores are no metric of the task.
-    found = [s for s in found if s.name != SCORE]
-    return [s for s in found if s.key is not None or s.name not in keyed - plain]
+    scorers = [s for s in scorers if s.name != SCORE]
+    return [s for s in scorers if s.key is not None or s.name not in keyed - plain]
 
 
 def as_score(value: object) -> float | None:
@@ -119,8 +119,8 @@ def as_score(value: object) -> float | None:
     (0.5, 1.0, 0.3, None)
     """
     if isinstance(value, str):
-        known = LETTERS.get(value, _WORDS.get(value.lower()))
-        return _number(value) if known is None else known
+        by_word = LETTERS.get(value, _WORDS.get(value.lower()))
+        return _number(value) if by_word is None else by_word
     if isinstance(value, (bool, int, float)):
         try:
             return float(value)
@@ -209,12 +209,12 @@ def estimands_of(log: EvalLog, scorer: Scorer) -> list[Estimand]:
         return [Estimand(scorer, next(iter(log.eval.config.epochs_reducer or ()), MEAN))]
     reduced = any(s.reducer for s in results)
     headline, main = _headline(log)
-    found = [
+    estimands = [
         e
         for s in results
         for e in _in_result(s, scorer, mixed=reduced, main=main if s is headline else "")
     ]
-    return sorted(found, key=lambda e: (e.kind != "scores", e.result is not headline))
+    return sorted(estimands, key=lambda e: (e.kind != "scores", e.result is not headline))
 
 
 def others_of(log: EvalLog, scorers: Sequence[Scorer]) -> list[Estimand]:
@@ -297,39 +297,41 @@ def _in_result(
         names = ", ".join(dict.fromkeys(printable_name(_kind(m)) for m in rest.values()))
         note = (f"the log gives no mean of all scores, but {names}",) if names else ()
         yield base._replace(logged=logged, keys=tuple(whole), notes=() if whole else note)
-    found: dict[str, Estimand] = {}
+    estimands: dict[str, Estimand] = {}
     for key, m in rest.items():
-        one = _of_metric(base, key, m)
+        estimand = _of_metric(base, key, m)
         # A mean and an accuracy of the same group are one value.
-        same = next((name for name, other in found.items() if _same_group(one, other)), None)
+        same = next(
+            (name for name, other in estimands.items() if _same_group(estimand, other)), None
+        )
         if same is not None:
-            found[same] = found[same]._replace(keys=(*found[same].keys, key))
+            estimands[same] = estimands[same]._replace(keys=(*estimands[same].keys, key))
         else:
-            found[key if one.name in found else one.name] = one
-    yield from (each._replace(name=printable_name(name)) for name, each in found.items())
+            estimands[key if estimand.name in estimands else estimand.name] = estimand
+    yield from (each._replace(name=printable_name(name)) for name, each in estimands.items())
 
 
 def _of_metric(base: Estimand, key: str, m: EvalMetric) -> Estimand:
     """Return the value of a metric that is not the mean of all scores."""
     name = m.name.rpartition("/")[2]
-    one = base._replace(logged=Logged(float(m.value)), name=name, keys=(key,))
+    estimand = base._replace(logged=Logged(float(m.value)), name=name, keys=(key,))
     if (field := _grouped_by(m)) is not None:
         template = str(m.params.get("name_template", "{group_name}"))
         of_all = m.name == m.params.get("all_label", "all") and m.params.get("all") == "groups"
         kind = "groups" if of_all else "group"
-        return one._replace(kind=kind, group=m.name, field=field, template=template)
+        return estimand._replace(kind=kind, group=m.name, field=field, template=template)
     if m.group == "frequency" and m.params.get("normalize", True):
-        return one._replace(kind="share")
+        return estimand._replace(kind="share")
     why = "a count" if m.group == "frequency" else "no mean of item scores"
-    return one._replace(kind="other", notes=(f"no interval: {printable_name(name)} is {why}",))
+    return estimand._replace(kind="other", notes=(f"no interval: {printable_name(name)} is {why}",))
 
 
-def _same_group(one: Estimand, other: Estimand) -> bool:
+def _same_group(estimand: Estimand, other: Estimand) -> bool:
     return (
-        bool(one.field)
-        and (one.kind, one.group, one.field, one.template)
+        bool(estimand.field)
+        and (estimand.kind, estimand.group, estimand.field, estimand.template)
         == (other.kind, other.group, other.field, other.template)
-        and _equal(one.logged.value, other.logged.value)
+        and _equal(estimand.logged.value, other.logged.value)
     )
 
 
@@ -391,9 +393,9 @@ def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
 
     def combined(values: Sequence[Any]) -> float:
         # What is no number is missing here, as an unscored epoch is.
-        known = [math.nan if as_score(v) is None else v for v in values]
-        found = as_score(reducers[0]([Score(value=v) for v in known]).value)
-        return math.nan if found is None else found
+        scored = [math.nan if as_score(v) is None else v for v in values]
+        reduced_value = as_score(reducers[0]([Score(value=v) for v in scored]).value)
+        return math.nan if reduced_value is None else reduced_value
 
     made: dict[tuple[Any, ...], float] = {}
     for values in map(tuple, epochs):

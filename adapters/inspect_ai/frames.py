@@ -81,11 +81,11 @@ def add_intervals(
         the headline score if the frame names it, else the first.
     """
 
-    def rows_of(found: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
+    def rows_of(by_log: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
         from evalstats_plugin.scores.intervals import intervals
 
         records: dict[str, list[Record]] = {}
-        for location, responses in found.items():
+        for location, responses in by_log.items():
             rows = intervals(responses, method=method, confidence_level=confidence_level, rng=0)
             records[location] = [r for r in rows.to_dict() if r["kind"] == "task"]
         return records
@@ -113,12 +113,12 @@ def paired_vs(
         As for `add_intervals`.
     """
 
-    def rows_of(found: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
+    def rows_of(by_log: Mapping[str, Sequence[Responses]]) -> dict[str, list[Record]]:
         from evalstats_plugin.logs.together import Crossed
 
-        crossed = Crossed(found, baseline, confidence_level=confidence_level)
+        crossed = Crossed(by_log, baseline, confidence_level=confidence_level)
         records: dict[str, list[Record]] = {}
-        for location, responses in found.items():
+        for location, responses in by_log.items():
             models = {r.model for r in responses}
             about = crossed.of_log(location)
             rows = about.to_dict() if about else []
@@ -187,18 +187,18 @@ def _with_columns(
     if LOG not in df.columns:
         msg = f"Column '{LOG}' not found in DataFrame: it says where the log of each row lies"
         raise ValueError(msg)
-    found = read_each([str(location) for location in df[LOG].unique()])
-    records = rows_of(found)
-    values = {log: [v for r in each for v in r.values()] for log, each in found.items()}
-    known = dict.fromkeys(v.metric for each in values.values() for v in each)
-    if metric is not None and known and metric not in known:
-        msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(known)}"
+    by_log = read_each([str(location) for location in df[LOG].unique()])
+    records = rows_of(by_log)
+    values = {log: [v for r in each for v in r.values()] for log, each in by_log.items()}
+    metrics = dict.fromkeys(v.metric for each in values.values() for v in each)
+    if metric is not None and metrics and metric not in metrics:
+        msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(metrics)}"
         raise SelectionError(msg)
     prefix = HEADLINE if metric is None else f"score_{metric}"
     chosen: list[Record] = []
     for location, headline in zip(df[LOG], _headlines(df), strict=True):
-        there = values.get(str(location), ())
-        name = metric if metric is not None else _name_of(headline, there)
+        of_log = values.get(str(location), ())
+        name = metric if metric is not None else _name_of(headline, of_log)
         rows = [row for row in records.get(str(location), ()) if row["metric"] == name]
         chosen.append({**rows[0], **offsets(rows[0], of)} if rows else offsets({}, of))
     df = df.copy()

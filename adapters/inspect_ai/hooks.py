@@ -112,9 +112,9 @@ class EvalStatsHooks(Hooks):
             return
         from evalstats_plugin.adapters.inspect_ai import live
 
-        found = await self._in_thread(data.log_dir, partial(live.logs_of_set, data.log_dir))
-        if found is not None:
-            await self._compare(found, returned)
+        logs = await self._in_thread(data.log_dir, partial(live.logs_of_set, data.log_dir))
+        if logs is not None:
+            await self._compare(logs, returned)
 
     async def _compare(self, run: RunLogs, returned: dict[str, EvalLog]) -> None:
         from evalstats_plugin.adapters.inspect_ai import live

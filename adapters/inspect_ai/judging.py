@@ -81,8 +81,8 @@ def _of_samples(
     if not used:
         raise LogError(f"{path} has no samples that ended well, so that it holds no comparison")
     records = [dict(_fields_of(sample, log)) for sample in used]
-    found = dict.fromkeys(n for r in records for n in r if n.startswith(SCORES))
-    verdicts = [name for name in found if not set(name.split(".")) & _NOT_VALUES]
+    score_columns = dict.fromkeys(n for r in records for n in r if n.startswith(SCORES))
+    verdicts = [name for name in score_columns if not set(name.split(".")) & _NOT_VALUES]
     defaults = {"judge": "model", "item": "id"}
     made = contests_from_samples(records, str(path), columns, verdicts, defaults)
     return replace(made, notes=(*_notes(log, len(samples) - len(used)), *made.notes))
@@ -137,7 +137,7 @@ def generator(model: str) -> Callable[[str], str] | None:
             raise
         return None
     try:
-        known: Any = models.get_model(model)
+        judge: Any = models.get_model(model)
     except ValueError:
         # No provider of that name: another plugin may know it.
         return None
@@ -153,13 +153,13 @@ def generator(model: str) -> Callable[[str], str] | None:
 
     def generate(text: str) -> str:
         try:
-            found: Any = asyncio.run_coroutine_threadsafe(known.generate(text), loop).result()
+            output: Any = asyncio.run_coroutine_threadsafe(judge.generate(text), loop).result()
         except Exception as error:
             msg = f"the model {model!r} did not answer: {type(error).__name__}: {one_line(error)}"
             raise PluginError(msg) from error
-        usage = found.usage
+        usage = output.usage
         tokens = 0 if usage is None else usage.total_tokens
         # Only newer versions of Inspect know prices.
-        return Reply(found.completion, tokens=tokens, cost=getattr(usage, "total_cost", None) or 0)
+        return Reply(output.completion, tokens=tokens, cost=getattr(usage, "total_cost", None) or 0)
 
     return generate

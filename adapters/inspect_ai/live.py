@@ -73,8 +73,8 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
 def _is_of(location: str, model: str | None) -> bool:
     with suppress(EvalStatsError):
         names = Selection(header_only=True)
-        found = reading.read_log(reading.as_path(location), names, load_plugins())
-        return model is not None and any(is_model(r.model, model) for r in found)
+        responses = reading.read_log(reading.as_path(location), names, load_plugins())
+        return model is not None and any(is_model(r.model, model) for r in responses)
     return False
 
 
@@ -86,8 +86,8 @@ def _header(location: str) -> EvalLog:
 
 def logs_of_set(folder: str) -> RunLogs:
     """Return the logs of an eval set's folder."""
-    found = reading.find_logs([folder], load_plugins())
-    return RunLogs([str(path) for path in found], _first_model(reading.as_path(folder)))
+    paths = reading.find_logs([folder], load_plugins())
+    return RunLogs([str(path) for path in paths], _first_model(reading.as_path(folder)))
 
 
 def _first_model(folder: Path) -> str | None:
@@ -103,9 +103,9 @@ def read_each(locations: Sequence[str]) -> dict[str, list[Responses]]:
     Logs of runs that did not end well are skipped.
     """
     plugins = load_plugins()
-    found: dict[str, list[Responses]] = {}
+    by_log: dict[str, list[Responses]] = {}
     for location in locations:
         with suppress(IncompleteLogError):
-            found[location] = reading.read_log(reading.as_path(location), Selection(), plugins)
-    together = iter(label_models(r for each in found.values() for r in each))
-    return {location: [next(together) for _ in each] for location, each in found.items()}
+            by_log[location] = reading.read_log(reading.as_path(location), Selection(), plugins)
+    together = iter(label_models(r for each in by_log.values() for r in each))
+    return {location: [next(together) for _ in each] for location, each in by_log.items()}

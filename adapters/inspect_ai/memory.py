@@ -65,7 +65,7 @@ def _of_frame(frame: Any, columns: set[str], selection: Selection) -> list[Respo
     of_samples = columns >= _OF_SAMPLES
     names = ("log", "id", "epoch") if of_samples else ("log",)
     rows = list(zip(*(map(str, frame[name]) for name in names), strict=True))
-    found: list[Responses] = []
+    responses: list[Responses] = []
     for log in dict.fromkeys(row[0] for row in rows):
         path = as_path(log)
         if not path.exists():
@@ -79,8 +79,8 @@ def _of_frame(frame: Any, columns: set[str], selection: Selection) -> list[Respo
             if of_samples
             else None
         )
-        found += read if kept is None else [_of_samples(r, kept) for r in read]
-    return found
+        responses += read if kept is None else [_of_samples(r, kept) for r in read]
+    return responses
 
 
 def _of_loose_samples(frame: Any, columns: set[str], selection: Selection) -> list[Responses]:
@@ -109,13 +109,13 @@ def _of_loose_samples(frame: Any, columns: set[str], selection: Selection) -> li
     wanted = [*needed, "eval_id", *scores, *fields, *({"created", "error"} & columns)]
     part = frame.select(wanted) if hasattr(frame, "column_names") else frame[wanted]
     rows: list[dict[str, Any]] = import_module("pyarrow").table(part).to_pylist()
-    found: list[Responses] = []
+    responses: list[Responses] = []
     for each in grouped(rows, lambda row: row["eval_id"]).values():
         samples = [_loose_sample(row) for row in each]
         log = _header_of(each[0])
-        found += read_opened(log, lambda _, s=samples: s, as_path("samples_df"), selection)
+        responses += read_opened(log, lambda _, s=samples: s, as_path("samples_df"), selection)
     note = "samples of a data frame without its column log: epochs count as their mean"
-    return [replace(r, notes=(*r.notes, note)) for r in found]
+    return [replace(r, notes=(*r.notes, note)) for r in responses]
 
 
 def _header_of(row: Mapping[str, Any]) -> EvalLog:
@@ -155,15 +155,15 @@ def _of_samples(r: Responses, kept: set[tuple[str, int]]) -> Responses:
     whole = r.as_epochs
     names = [str(item) for item in whole.item_ids.tolist()]
     epochs = range(1, whole.scores.shape[1] + 1)
-    there = np.array([[(name, epoch) in kept for epoch in epochs] for name in names])
+    is_kept = np.array([[(name, epoch) in kept for epoch in epochs] for name in names])
     scored = ~np.isnan(whole.scores)
-    if there[scored].all():
+    if is_kept[scored].all():
         return r
     # Epochs that are combined are there together, or not at all.
     alone = r.unreduced is None
-    items = there.any(axis=1) if alone else (there | ~scored).all(axis=1)
-    scores = np.where(there, r.scores, np.nan) if alone else r.scores
-    n, every = int((there & scored).sum()), int(scored.sum())
+    items = is_kept.any(axis=1) if alone else (is_kept | ~scored).all(axis=1)
+    scores = np.where(is_kept, r.scores, np.nan) if alone else r.scores
+    n, every = int((is_kept & scored).sum()), int(scored.sum())
     fields: dict[str, Any] = only_items({**vars(r), "scores": scores}, np.asarray(items)) | {
         "measure": replace(r.measure, population=None, n_cut=0),
         "notes": (*r.notes, f"{n} of {counted(every, 'sample')}, as in the data frame"),

@@ -127,14 +127,14 @@ def _limits(
     from evalstats_plugin.scores.intervals import intervals
 
     values = np.array([_number(s.score.value, to_float) for s in scores])
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     clusters = None if cluster is None else _clusters(scores, cluster)
     responses = Responses(
         model="",
         measure=Measure(task="", metric=""),
-        item_ids=np.arange(np.count_nonzero(known)),
-        scores=values[known, None],
-        clusters=None if clusters is None else np.compress(known, clusters),
+        item_ids=np.arange(np.count_nonzero(finite)),
+        scores=values[finite, None],
+        clusters=None if clusters is None else np.compress(finite, clusters),
         source=Source(Path(), "inspect_ai"),
     )
     [row] = intervals([responses], confidence_level=level, method=method, rng=0)

@@ -113,16 +113,16 @@ def read_opened(
     if not selection.wants_task(*_task_names(base)):
         return []
     if selection.header_only:
-        found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
-        return [Responses(**_named(base, label)) for label in found]
+        responses = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
+        return [Responses(**_named(base, label)) for label in responses]
     if log.status != "success" and not selection.include_incomplete:
         msg = (
             f"{path} is of a run that did not end well (status {log.status!r}); "
             "--include-incomplete reads it as far as it got"
         )
         raise IncompleteLogError(msg, log.eval.task_id)
-    found, record = _read_scores(log, read_samples, selection, base), found_in(log)
-    return [with_prediction(r, record) for r in found] if record else found
+    responses, record = _read_scores(log, read_samples, selection, base), found_in(log)
+    return [with_prediction(r, record) for r in responses] if record else responses
 
 
 def read_texts(
@@ -163,16 +163,16 @@ def _base(log: EvalLog, path: Path) -> Fields:
 def _read_scores(
     log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Fields
 ) -> list[Responses]:
-    known = scorers_of(log)
-    samples = read_samples(fields_of(log, known, selection.cluster))
+    scorers_of_log = scorers_of(log)
+    samples = read_samples(fields_of(log, scorers_of_log, selection.cluster))
     scorers = scorers_of(log, samples)
     if samples:
         table = tabulate(samples, log, base["source"].path)
-        found = [_of_scorer(log, s, table, selection, base) for s in scorers]
+        by_scorer = [_of_scorer(log, s, table, selection, base) for s in scorers]
     else:
         note = "no samples logged (run Inspect without --no-log-samples)"
         note = note if log.status == "success" else _incomplete_note(log, 0)
-        found = [
+        by_scorer = [
             [_of_header(base, e, note) for e in estimands_of(log, s) if e.kind != "other"]
             for s in scorers
         ]
@@ -182,33 +182,35 @@ def _read_scores(
         row.get("metric"): row.get("estimate") for row in annotated_rows(log, "intervals")
         if row.get("kind") == "task"
     }  # fmt: skip
-    for fields in (*others, *(fields for each in found for fields in each)):
+    for fields in (*others, *(fields for each in by_scorer for fields in each)):
         measure: Measure = fields["measure"]
-        known = None if headline is None else measure.metric == headline
-        fields["measure"] = replace(measure, is_headline=known)
+        scorers_of_log = None if headline is None else measure.metric == headline
+        fields["measure"] = replace(measure, is_headline=scorers_of_log)
         fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
-    return _selected([each for each in found if each], others, selection, _task_names(base))
+    return _selected([each for each in by_scorer if each], others, selection, _task_names(base))
 
 
 def _selected(
-    found: Sequence[Sequence[Fields]],
+    by_scorer: Sequence[Sequence[Fields]],
     others: Sequence[Fields],
     selection: Selection,
     tasks: tuple[str, ...],
 ) -> list[Responses]:
     """Return the first value of each scorer with the others beside it, or those asked for."""
     if not selection.metrics_of(*tasks):
-        rows = [[*each] for each in found] or [[each] for each in others]
-        if found:
+        rows = [[*each] for each in by_scorer] or [[each] for each in others]
+        if by_scorer:
             rows[0] += others
         # A headline that is no mean of scores stands alone: no other value answers for it.
         alone = [
             f for each in rows for f in each[1:] if "scores" not in f and f["measure"].is_headline
         ]
-        rows = [[f for f in each if all(f is not one for one in alone)] for each in rows]
-        return [_made(*each) for each in ([one] for one in alone)] + [_made(*each) for each in rows]
+        rows = [[f for f in each if all(f is not single for single in alone)] for each in rows]
+        return [_made(*each) for each in ([single] for single in alone)] + [
+            _made(*each) for each in rows
+        ]
     asked: list[Responses] = []
-    for each in [*found, others]:
+    for each in [*by_scorer, others]:
         wanted = [selection.wants_metric(fields["measure"].metric, *tasks) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
         if each and not any(wanted):
@@ -242,9 +244,9 @@ def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     }
 
 
-def _named(fields: Fields, label: str, **known: Any) -> Fields:
+def _named(fields: Fields, label: str, **parts: Any) -> Fields:
     """Return the fields with the measure of one metric, and with what is known of it."""
-    return {**fields, "measure": replace(fields["measure"], metric=label, **known)}
+    return {**fields, "measure": replace(fields["measure"], metric=label, **parts)}
 
 
 def _logged(estimand: Estimand) -> Fields:
@@ -409,10 +411,10 @@ def _n_scored(scores: NDArray[np.float64]) -> int:
 def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
     """Return the fields of responses to some items."""
     of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
-    there = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
-    known: Provenance = fields["provenance"]
-    prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
-    return fields | there | {"provenance": replace(known, prompt_hashes=prompts)}
+    arrays = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
+    provenance: Provenance = fields["provenance"]
+    prompts = None if provenance.prompt_hashes is None else provenance.prompt_hashes[kept]
+    return fields | arrays | {"provenance": replace(provenance, prompt_hashes=prompts)}
 
 
 def _scores(estimand: Estimand, table: Table, values: Sequence[Any]) -> NDArray[np.float64] | None:
@@ -435,12 +437,12 @@ def _scores(estimand: Estimand, table: Table, values: Sequence[Any]) -> NDArray[
 
 def _weights(scores: NDArray[np.float64], groups: Sequence[str | None]) -> NDArray[np.float64]:
     """Return weights, shape (M, 1), of mean 1, with which each group counts the same."""
-    there = ~np.isnan(scores).all(axis=1)
+    scored = ~np.isnan(scores).all(axis=1)
     names, where = np.unique([str(group) for group in groups], return_inverse=True)
-    sizes = np.bincount(where, weights=there, minlength=len(names))
+    sizes = np.bincount(where, weights=scored, minlength=len(names))
     used = sizes > 0
     weights = np.divide(
-        there.sum() / max(used.sum(), 1), sizes, out=np.zeros(len(names)), where=used
+        scored.sum() / max(used.sum(), 1), sizes, out=np.zeros(len(names)), where=used
     )
     return weights[where][:, None]
 
@@ -499,15 +501,15 @@ def _disagreement(scores: NDArray[np.float64], logged: Logged, *, of_items: bool
     ``of_items``: whether the number logged is one of items, not of a part or of single epochs.
     """
     means = mean_over_epochs(scores)
-    there = means[~np.isnan(means)]
+    of_items_scored = means[~np.isnan(means)]
     known = scores[~np.isnan(scores)]
     # Without a reducer Inspect counts and averages epochs, not items.
-    single = of_items and logged.n == len(known) != len(there)
-    if of_items and not single and logged.n is not None and logged.n != len(there):
-        return f"{logged.n} scored items were logged, {len(there)} are there"
-    if logged.value is None or not len(there):
+    single = of_items and logged.n == len(known) != len(of_items_scored)
+    if of_items and not single and logged.n is not None and logged.n != len(of_items_scored):
+        return f"{logged.n} scored items were logged, {len(of_items_scored)} are there"
+    if logged.value is None or not len(of_items_scored):
         return None
-    value = float(there.mean())
+    value = float(of_items_scored.mean())
     if math.isclose(value, logged.value, rel_tol=1e-9, abs_tol=1e-9):
         return None
     if single and math.isclose(float(known.mean()), logged.value, rel_tol=1e-9, abs_tol=1e-9):
@@ -540,32 +542,32 @@ class Table:
 
     def by_item(self, values: Sequence[Any]) -> list[list[Any]]:
         """Return the values of each item's samples, in the order of their epochs."""
-        found: list[list[Any]] = [[] for _ in self.item_ids]
+        lists: list[list[Any]] = [[] for _ in self.item_ids]
         for i in np.argsort(self.columns, kind="stable").tolist():
-            found[self.rows[i]].append(values[i])
-        return found
+            lists[self.rows[i]].append(values[i])
+        return lists
 
     def hashes(self, name: Literal["question", "prompt"]) -> NDArray[Any]:
         """Hashes of the items, shape (M,); empty for an item without a sample."""
-        found = [""] * len(self.item_ids)
+        hashes = [""] * len(self.item_ids)
         for row, sample in zip(self.rows, self.samples, strict=True):
-            found[row] = found[row] or getattr(sample, name)
-        return np.asarray(found, dtype="S")
+            hashes[row] = hashes[row] or getattr(sample, name)
+        return np.asarray(hashes, dtype="S")
 
     @property
     def chance(self) -> NDArray[np.float64] | None:
         """P(right) of a choice at random, shape (M,), NaN where unknown; None if it is of none."""
-        found = np.full(len(self.item_ids), math.nan)
-        found[self.rows] = [sample.chance for sample in self.samples]
-        return None if np.isnan(found).all() else found
+        chances = np.full(len(self.item_ids), math.nan)
+        chances[self.rows] = [sample.chance for sample in self.samples]
+        return None if np.isnan(chances).all() else chances
 
     def field(self, name: str) -> list[str | None]:
         """Return a metadata field of the items, from the first sample that has it."""
-        found: list[str | None] = [None] * len(self.item_ids)
+        texts: list[str | None] = [None] * len(self.item_ids)
         for row, sample in zip(self.rows, self.samples, strict=True):
             value = sample.fields.get(name)
-            found[row] = value if found[row] is None and value is not None else found[row]
-        return found
+            texts[row] = value if texts[row] is None and value is not None else texts[row]
+        return texts
 
     @property
     def any_invalidated(self) -> bool:
@@ -621,12 +623,12 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
             f"{path} has {n} samples of item {item!r} in epoch {epoch}; two runs may have been "
             "joined: keep one of them"
         )
-    there = {t.item for t in samples}
+    with_sample = {t.item for t in samples}
     in_order = (printable_name(str(i)) for i in planned)
     # Items stopped early were left out on purpose, and may be nearly all.
     done = log.status == "success"
     stopped = {printable_name(str(stop.id)) for stop in early_stops(log)}
-    ids = dict.fromkeys(i for i in in_order if i in there or (done and i not in stopped))
+    ids = dict.fromkeys(i for i in in_order if i in with_sample or (done and i not in stopped))
     ids.update(dict.fromkeys(t.item for t in samples))
     epochs = {e: column for column, e in enumerate(sorted({e for _, e in latest}))}
     if len(ids) * len(epochs) > _SPARSEST * (len(samples) + _SPARSEST):
@@ -666,13 +668,13 @@ def settings_of(log: EvalLog) -> Settings:
     Settings that a task makes (temperature, grader, arguments) are marked as the task's: two tasks
     with different settings are still answered by one model.
     """
-    found = {
+    settings = {
         **dict(_texts(log.eval.model_args)),
         **dict(_sampling(log.eval.model_generate_config)),
         **dict(_texts({"base_url": log.eval.model_base_url})),
         **{PER_TASK + name: text for name, text in _of_task(log)},
     }
-    return tuple(sorted(found.items()))
+    return tuple(sorted(settings.items()))
 
 
 def _of_task(log: EvalLog) -> Iterator[tuple[str, str]]:
@@ -688,8 +690,8 @@ def _of_task(log: EvalLog) -> Iterator[tuple[str, str]]:
 
 
 def _sampling(config: GenerateConfig) -> Iterator[tuple[str, str]]:
-    known = config.model_dump(exclude_none=True)
-    yield from _texts({name: known[name] for name in _SAMPLING if name in known})
+    options = config.model_dump(exclude_none=True)
+    yield from _texts({name: options[name] for name in _SAMPLING if name in options})
 
 
 def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

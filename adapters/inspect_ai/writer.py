@@ -115,8 +115,10 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     def edit_header(log: EvalLog, now: Mapping[str, str]) -> tuple[EvalLog, Mapping[str, str]]:
         # Of a log that is annotated already, what it was like before; the block may be edited.
         block: Any = (log.metadata or {}).get(KEY)
-        known: Any = cast("dict[str, Any]", block).get(EMPTIED) if isinstance(block, dict) else now
-        emptied = known_empty(cast("dict[str, Any]", known) if isinstance(known, dict) else {})
+        earlier: Any = (
+            cast("dict[str, Any]", block).get(EMPTIED) if isinstance(block, dict) else now
+        )
+        emptied = known_empty(cast("dict[str, Any]", earlier) if isinstance(earlier, dict) else {})
         header = with_display(
             with_payload(log, annotation, emptied), annotation and annotation.intervals
         )
@@ -150,7 +152,7 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     if log.results is None:
         return log
     rows = {row.metric: row for row in intervals or () if row.kind == "task"}
-    found = found_in(log) if intervals is not None else None
+    record = found_in(log) if intervals is not None else None
     results = log.results.model_copy(deep=True)
     for score in results.scores:
         score.metrics = {k: m for k, m in score.metrics.items() if not _is_our_metric(k, m)}
@@ -163,9 +165,9 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
             label, score = estimand.label, estimand.result
             if score is None or not estimand.keys:
                 continue
-            if found is not None and label == found["metric"]:
+            if record is not None and label == record["metric"]:
                 # No bounds of the mean: items had unequal chances to be asked.
-                score.metrics = _placed(score.metrics, _predicted(found))
+                score.metrics = _placed(score.metrics, _predicted(record))
             elif label in rows and (estimand.kind == "scores" or label == headline):
                 name = "" if estimand.kind == "scores" else estimand.name
                 first = next(iter(score.metrics), "")
@@ -211,15 +213,15 @@ def _bounds(row: ScoreInterval, of: str) -> dict[str, EvalMetric]:
     return _as_metrics(bounds, {"level": row.confidence_level, "method": row.method})
 
 
-def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
+def _predicted(record: Mapping[str, Any]) -> dict[str, EvalMetric]:
     """Return the score on all items that an adaptive test predicts, and its bounds."""
-    level, score = f"{100 * found['confidence_level']:g}", found["full_score"]
+    level, score = f"{100 * record['confidence_level']:g}", record["full_score"]
     values = {
         "full_score": ("full score", score["estimate"]),
         f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", score["low"]),
         f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", score["high"]),
     }
-    about = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
+    about = {"items": record["n_items"], "of": record["n_in_bank"], "stopped": record["stopped"]}
     return _as_metrics(values, about)
 
 
@@ -252,13 +254,13 @@ def with_payload(
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
         reason = "statistical annotation removed"
     else:
-        found = found_in(log)
-        block = with_record(annotation.block(), found) | ({EMPTIED: emptied} if emptied else {})
+        record = found_in(log)
+        block = with_record(annotation.block(), record) | ({EMPTIED: emptied} if emptied else {})
         block = json.loads(json.dumps(block, allow_nan=False))
         headline = headline_row(log)
         text = summary(annotation, headline)
-        if found is not None:
-            text = f"{sentence(found)}; {text}"
+        if record is not None:
+            text = f"{sentence(record)}; {text}"
         of_value = [*_value_tag(annotation, headline)]
         earlier = [tag for tag in _value_tags(log) if tag not in of_value]
         tags = TagsEdit(tags_add=[TAG, *of_value], tags_remove=earlier)
@@ -424,12 +426,12 @@ def edited(sample: Sample, items: Items, shown: Sequence[str], baseline: str) ->
     if statistics and filled:
         metadata[PREFIX + EMPTIED] = filled
     changed = dict(sample)
-    for name, found in (("metadata", metadata), ("scores", scores)):
+    for name, values in (("metadata", metadata), ("scores", scores)):
         text = emptied.get(name)
-        if not found and text == "":
+        if not values and text == "":
             changed.pop(name, None)
-        elif found or sample.get(name):
-            changed[name] = found or (None if text == "null" else {})
+        elif values or sample.get(name):
+            changed[name] = values or (None if text == "null" else {})
     return changed
 
 
@@ -490,9 +492,11 @@ def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> Eval
     if names:
         several = (log.eval.config.epochs or 1) > 1
         scores = log.results.scores if log.results else ()
-        found = [of_result(s) for s in scores if s.scorer != SCORE]
-        found += [Scorer(s["name"]) for s in scorers if s["name"] not in {x.name for x in found}]
-        viewer = viewer or _view(dict.fromkeys(found), names, baseline, epochs=several)
+        scorers_of_log = [of_result(s) for s in scores if s.scorer != SCORE]
+        scorers_of_log += [
+            Scorer(s["name"]) for s in scorers if s["name"] not in {x.name for x in scorers_of_log}
+        ]
+        viewer = viewer or _view(dict.fromkeys(scorers_of_log), names, baseline, epochs=several)
     # Older logs declare no scorers; so does this one then, and stays as it was without the columns.
     if names and scorers:
         scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})

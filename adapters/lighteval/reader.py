@@ -161,7 +161,7 @@ class _Run:
     """One results file and its details."""
 
     def __init__(self, parsed: Json, path: Path, selection: Selection) -> None:
-        self.found, self.path, self.selection = parsed, path, selection
+        self.json, self.path, self.selection = parsed, path, selection
         general: Json = parsed["config_general"]
         config = _object(general.get("model_config"))
         name = general.get("model_name") or config.get("model_name") or selection.model_name
@@ -179,7 +179,7 @@ class _Run:
     def responses(self, only: str) -> Iterator[Responses]:
         """Yield each metric of each task, or of the one whose plain name is given."""
         files = _details_of(self.path)
-        for task, values in self.found["results"].items():
+        for task, values in self.json["results"].items():
             name, _ = _named(task)
             if (only and _plain(task) != only) or not self.selection.wants_task(task, name):
                 continue
@@ -191,7 +191,7 @@ class _Run:
                 yield self._of(task, metric, details)
 
     def _of(self, task: str, metric: str, details: _Details | None) -> Responses:
-        values = self.found["results"][task]
+        values = self.json["results"][task]
         config = self._config(task)
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
@@ -221,7 +221,7 @@ class _Run:
             "logged_std_error": _number(values.get(f"{metric}_stderr")),
             "logged_n": effective if isinstance(effective, int) and effective > 0 else n or None,
         }
-        version = str(self.found.get("versions", {}).get(task, ""))
+        version = str(self.json.get("versions", {}).get(task, ""))
         if self.selection.header_only:
             return Responses(**base)
         if details is None or metric not in details.scores:
@@ -252,7 +252,7 @@ class _Run:
 
     def _config(self, task: str) -> Json:
         """Return the configuration of a task, whose name there may lack the number of examples."""
-        configs = _object(self.found.get("config_tasks"))
+        configs = _object(self.json.get("config_tasks"))
         return _object(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
 
     def _why_not(self, task: str, metric: str, details: _Details | None) -> str:

@@ -75,7 +75,7 @@ def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> list
     """Read results of lm-eval 0.3 or older: values and standard errors, in full, of no items."""
     model, settings = model_identity(data)
     source = Source(path=path, harness="lm_eval", version="0.3 or older")
-    found: list[Responses] = []
+    responses: list[Responses] = []
     for task, values in layout.section(data, "results").items():
         for metric, value in values.items():
             number = as_number(value)
@@ -91,8 +91,8 @@ def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> list
                 std_error=None if error is None else Printed.of(error, repr(error)),
                 in_full=True,
             )
-            found.append(replace(read, settings=settings))
-    return found
+            responses.append(replace(read, settings=settings))
+    return responses
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
@@ -506,13 +506,13 @@ def _with_values(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, 
     return {**whole, "scores": scores[:, None], "notes": notes}
 
 
-def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
+def with_answers(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
     """Return fields with (expected, answered) pairs; None if no known metric aggregates them."""
     pairs = as_answers(values)
-    measure: Measure = known["measure"]
+    measure: Measure = fields["measure"]
     if pairs is None or measure.aggregation not in (*NAMES, "custom"):
         return None
-    paired: dict[str, Any] = {**known, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
+    paired: dict[str, Any] = {**fields, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
     if measure.aggregation in NAMES:
         return paired
     name = recognise(Responses(**paired))
@@ -520,7 +520,7 @@ def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, A
         return None
     note = f"its aggregation gives what {name} gives, and is taken for it"
     measure = replace(measure, aggregation=name)
-    return {**paired, "measure": measure, "notes": (*known.get("notes", ()), note)}
+    return {**paired, "measure": measure, "notes": (*fields.get("notes", ()), note)}
 
 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:

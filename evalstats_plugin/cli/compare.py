@@ -161,8 +161,8 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
     from evalstats_plugin.logs.texts import compare_items
 
     most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
-    found = compare_items(every, *two, most=most, plugins=run.plugins)
-    run.show(found, about, comparisons.items_view(results, explain=asked.explain), usual)
+    items = compare_items(every, *two, most=most, plugins=run.plugins)
+    run.show(items, about, comparisons.items_view(results, explain=asked.explain), usual)
 
 
 def _show_slices(

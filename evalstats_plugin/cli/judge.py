@@ -169,7 +169,7 @@ def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> No
         check_output_path(draw.to, (".csv",), asked="--to")
     responses = _read(run, source, ())
     labels = source.given(responses, some=bool(run.reading.models))
-    found = next_labels(
+    chosen = next_labels(
         responses,
         draw.next,
         judge=source.judge,
@@ -179,15 +179,15 @@ def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> No
         rng=intervals.seed,
     )
     if draw.to is not None:
-        write_bytes(Path(draw.to), _as_csv(found).encode())
-    run.show(found, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
+        write_bytes(Path(draw.to), _as_csv(chosen).encode())
+    run.show(chosen, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
 
 
-def _as_csv(found: Results[NextLabel]) -> str:
+def _as_csv(labels: Results[NextLabel]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["item", "model", "task", "score", "probability"])
-    for row in found:
+    for row in labels:
         score = "" if row.score is None else f"{row.score!r}"
         rows.writerow([row.item, row.model, row.task, score, f"{row.probability:.9g}"])
     return text.getvalue()
@@ -228,21 +228,21 @@ def _features(
     from evalstats_plugin.data.responses import Selection
     from evalstats_plugin.errors import few, no_such
 
-    found: dict[str, Values] = {}
+    features: dict[str, Values] = {}
     for name in names:
         wanted = Selection(metrics=(name,))
         own = [r for r in responses if len(r.item_ids) and wanted.wants_metric(r.metric)]
         if not own:
-            known = list(dict.fromkeys(r.metric for r in responses))
-            raise SelectionError(no_such("metric with item scores", name, known, few(known)))
-        found[name] = {
+            metrics = list(dict.fromkeys(r.metric for r in responses))
+            raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
+        features[name] = {
             (r.model, r.task, str(item)): float(value)
             for r in own
             for item, value in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
         }
-    if LENGTH not in found and (lengths := _lengths(run, responses, source, labels)):
-        found[LENGTH] = lengths
-    return found
+    if LENGTH not in features and (lengths := _lengths(run, responses, source, labels)):
+        features[LENGTH] = lengths
+    return features
 
 
 def _lengths(
@@ -258,10 +258,10 @@ def _lengths(
     of_logs = [r for r in responses if wanted.wants_metric(r.metric) and len(r.item_ids)]
     of_logs = [r for r in of_logs if r.source.harness != TABULAR]
     items: dict[str, set[str]] = {}
-    given = {one.item for one in labels or ()}
+    given = {label.item for label in labels or ()}
     for r in of_logs:
         own = {str(item) for item in r.item_ids[~np.isnan(r.item_means)].tolist()}
         items.setdefault(r.task, set()).update(own if labels is None else own & given)
     texts = item_texts(of_logs, items, run.plugins, longest=None)
-    found = {place: float(len(text.answer)) for place, text in texts.items() if text.answer}
-    return found if len(set(found.values())) > 1 else {}
+    lengths = {place: float(len(text.answer)) for place, text in texts.items() if text.answer}
+    return lengths if len(set(lengths.values())) > 1 else {}

@@ -234,7 +234,7 @@ def _table(
     if len({r.model for r in responses}) < 2:
         notes = ["models were not compared: there is only one"]
     try:
-        found = leaderboard.table(
+        board = leaderboard.table(
             responses,
             metric=metric,
             subtasks=None,
@@ -244,7 +244,7 @@ def _table(
         )
     except DesignError as error:
         return None, [f"models were not compared: {error}"]
-    return found, notes
+    return board, notes
 
 
 def _minute(when: str) -> str:
@@ -295,6 +295,6 @@ def check(run: Run) -> None:
     from evalstats_plugin.report.text import FINDINGS
 
     only = run.reading
-    found = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)
-    run.show(found, {}, FINDINGS)
-    raise click.exceptions.Exit(1 if found.rows else 0)
+    findings = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)
+    run.show(findings, {}, FINDINGS)
+    raise click.exceptions.Exit(1 if findings.rows else 0)

@@ -29,7 +29,7 @@ from evalstats_plugin.comparisons.design import (
     pairings,
     refuse_best,
 )
-from evalstats_plugin.comparisons.families import Each, Found, Table, settle, with_notes
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, settle, with_notes
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
@@ -94,40 +94,42 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     DesignError
         No two models share an item of any task.
     """
-    together, apart, composite = _parts(responses)
-    published = any(map(_has_error_only, apart))
-    if apart and not together and not composite and not published:
+    together, by_sample, composite = _parts(responses)
+    published = any(map(_has_error_only, by_sample))
+    if by_sample and not together and not composite and not published:
         raise DesignError(
             "no two models share an item of any task, and this design compares item by item: check "
             "that equal questions have equal ids, or take design unpaired, which treats items as "
             "independent samples"
         )
     tables, notes = compare_composite(composite, request) if composite else ([], [])
-    found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
+    tables_of_samples, left_out = _as_far_as_possible(
+        unpaired, by_sample, _of_own_items(request), needed=False
+    )
     if bare := [f"{r.model} on {r.task}" for r in together if _has_error_only(r)]:
         why = "without scores of items (design unpaired takes them)"
         notes.append(f"not compared item by item, {why}: {few(bare)}")
-    of_items = {(r.task, r.metric) for r in apart if len(r.item_ids)}
+    of_items = {(r.task, r.metric) for r in by_sample if len(r.item_ids)}
     tables += [
         with_notes(table, NO_ITEM_IN_COMMON)
         if (table.pairing.task, table.pairing.metric) in of_items
         else table
-        for table in found
+        for table in tables_of_samples
     ]
     notes += left_out
     if together or not tables:
-        found, left_out = _as_far_as_possible(
+        tables_of_samples, left_out = _as_far_as_possible(
             paired, together or list(responses), request, needed=not tables
         )
-        tables += found
+        tables += tables_of_samples
         notes += left_out
     if any(r.groups for r in together):
         tables += group_comparisons(together, request)
     overall, left_out = (
-        overall_comparisons([*together, *apart], request) if request.overall else ([], [])
+        overall_comparisons([*together, *by_sample], request) if request.overall else ([], [])
     )
     notes += left_out
-    if apart or composite:
+    if by_sample or composite:
         # In the order of the logs, groups last.
         keys = dict.fromkeys((r.task, r.metric) for r in responses)
         place = {key: i for i, key in enumerate(keys)}
@@ -165,7 +167,7 @@ def _sequential_table(pairing: Pairing, request: Request) -> Table:
     total = np.nansum(differences, axis=1)
     unknown = np.full(len(total), np.nan)
     mean = total / np.where(n_items > 0, n_items, np.nan)
-    found = Found(SEQUENTIAL, shown.low, shown.high, p_value, unknown, mean)
+    estimates = PairEstimates(SEQUENTIAL, shown.low, shown.high, p_value, unknown, mean)
     columns: dict[str, Sequence[Any]] = {
         "n_items": n_items.tolist(),
         "notes": _sequential_notes(pairing),
@@ -175,7 +177,7 @@ def _sequential_table(pairing: Pairing, request: Request) -> Table:
         return _sequential_solve(pairing, differences, level)[0]
 
     return Table(
-        pairing=pairing, found=found, judge=lambda: Each(p_value, interval), columns=columns
+        pairing=pairing, estimates=estimates, judge=lambda: Each(p_value, interval), columns=columns
     )
 
 
@@ -394,14 +396,14 @@ def compare_slices(
             for i in places for name in members[i]
         ]  # fmt: skip
         try:
-            found = how(
+            slice_rows = how(
                 parts, confidence_level=confidence_level, family="run", overall=False, rng=rng
             )
         except DesignError as error:
             notes = (*notes, f"{task} {metric} not compared by slices: {error}")
             continue
         p = _interactions([listed[i] for i in places], [members[i] for i in places], source)
-        for row in found:
+        for row in slice_rows:
             name = names[int(row.task)]
             pair = p.get((row.model_a, row.model_b)) or p.get((row.model_b, row.model_a), {})
             own = replace(row, task=task, kind="slice", measure=listed[places[0]].measure,
@@ -433,10 +435,10 @@ def _interactions(
         both_tails = tails(b.item_means[of_b] - a.item_means[of_a], clusters, both, rng)
         keys += [((a.model, b.model), name) for name in both]
         p_values += np.minimum(2 * np.minimum(*both_tails), 1.0).tolist()
-    found: dict[tuple[str, str], dict[str, float | None]] = {}
+    by_pair: dict[tuple[str, str], dict[str, float | None]] = {}
     for (pair, name), p in zip(keys, holm(p_values).tolist(), strict=True):
-        found.setdefault(pair, {})[name] = finite(p)
-    return found
+        by_pair.setdefault(pair, {})[name] = finite(p)
+    return by_pair
 
 
 def _in_one_order(responses: Sequence[Responses]) -> list[Responses]:
@@ -466,11 +468,11 @@ def _with_adaptive(
     tested = {task_and_metric(r) for r in responses if r.predicted}
     own = [r for r in responses if task_and_metric(r) in tested]
     several = len({r.model for r in plain}) > 1
-    found, notes = _as_far_as_possible(predicted, own, request, needed=not several)
+    by_bank, notes = _as_far_as_possible(predicted, own, request, needed=not several)
     if not several:
-        return found, notes
-    tables, left_out = _as_far_as_possible(analysis, plain, request, needed=not found)
-    return [*found, *tables], [*notes, *left_out]
+        return by_bank, notes
+    tables, left_out = _as_far_as_possible(analysis, plain, request, needed=not by_bank)
+    return [*by_bank, *tables], [*notes, *left_out]
 
 
 def _check_size(responses: Sequence[Responses], design: Design, baseline: str | None) -> None:

@@ -127,7 +127,7 @@ def comparable(
     Raises `DesignError` where there is nothing to compare.
     """
     models = list(dict.fromkeys(r.model for r in responses))
-    found: list[list[Cell]] = []
+    groups: list[list[Cell]] = []
     left_out: dict[str, list[str]] = {}
     for (task, metric), group in by_task(one_of_each(responses)).items():
         cells = [make_cell(r) for r in group]
@@ -136,8 +136,8 @@ def comparable(
         if why:
             left_out.setdefault(why, []).append(f"{task} {metric}")
         else:
-            found.append(usable)
-    return found, notes_on_left_out(left_out, models, nothing_left=not found)
+            groups.append(usable)
+    return groups, notes_on_left_out(left_out, models, nothing_left=not groups)
 
 
 def has_item_scores(cell: Cell) -> bool:
@@ -192,15 +192,19 @@ def _likeness(cell: Cell) -> Likeness:
 
 
 def joint_kind(
-    found: Sequence[Likeness],
+    likenesses: Sequence[Likeness],
 ) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
     """Kind and bounds of differences, from those of the scores of some models at a time."""
-    if all(kind == "binary" for kind, _, _ in found):
+    if all(kind == "binary" for kind, _, _ in likenesses):
         return "binary", (0.0, 1.0), ()
-    bounds = {span for _, span, _ in found}
-    if any(kind == "real" for kind, _, _ in found) or len(bounds) > 1:
+    bounds = {span for _, span, _ in likenesses}
+    if any(kind == "real" for kind, _, _ in likenesses) or len(bounds) > 1:
         return "real", None, ()
-    return "bounded", bounds.pop(), tuple(dict.fromkeys(n for _, _, notes in found for n in notes))
+    return (
+        "bounded",
+        bounds.pop(),
+        tuple(dict.fromkeys(n for _, _, notes in likenesses for n in notes)),
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -360,15 +364,15 @@ class Pairing(Pairs):
 
     def means(self) -> FloatArray:
         """Shape (N,): mean score of each model on the items it has a score of."""
-        there = ~np.isnan(self.scores)
-        return np.where(there, self.scores, 0.0).sum(axis=1) / there.sum(axis=1)
+        scored = ~np.isnan(self.scores)
+        return np.where(scored, self.scores, 0.0).sum(axis=1) / scored.sum(axis=1)
 
     def mean_differences(self) -> FloatArray:
         """Shape (P,): mean of b minus that of a on the items of both; NaN without any."""
-        there = (~np.isnan(self.scores)).astype(np.float64)
-        scores = np.where(there > 0, self.scores, 0.0)
+        scored = (~np.isnan(self.scores)).astype(np.float64)
+        scores = np.where(scored > 0, self.scores, 0.0)
         # Of the scores of each where the other's are there, too.
-        sums = self._products(there, scores) - self._products(scores, there)
+        sums = self._products(scored, scores) - self._products(scores, scored)
         n = self.n_items
         return sums / np.where(n > 0, n, np.nan)
 
@@ -419,10 +423,10 @@ def pairings(
     best = is_chosen_from_data(baseline, [r.model for r in responses])
     named = None if best else baseline
     groups, notes = comparable(responses, named, has_item_scores)
-    found = [_pairing(cells, named, missing, without_pairs=without_pairs) for cells in groups]
+    pairs = [_pairing(cells, named, missing, without_pairs=without_pairs) for cells in groups]
     if without_pairs:
-        return found, notes
-    return settled(found, against_best_of_each=best), notes
+        return pairs, notes
+    return settled(pairs, against_best_of_each=best), notes
 
 
 def _pairing(
@@ -433,8 +437,8 @@ def _pairing(
     a, b = pair_indices(() if without_pairs else matrix.models, baseline)
     scores = mean_over_epochs(matrix.scores)
     # A matrix does not say which items were not run at all: unless asked, none counts as missing.
-    known = missing != "drop" or any(c.responses.source.harness != IN_ARRAY for c in cells)
-    some = known and bounds is not None and bool(np.isnan(scores).any())
+    is_logged = missing != "drop" or any(c.responses.source.harness != IN_ARRAY for c in cells)
+    some = is_logged and bounds is not None and bool(np.isnan(scores).any())
     is_open = _open(cells, matrix) if some else None
     measure = joint([c.responses.measure for c in cells])
     if missing == "zero" and is_open is not None:
@@ -459,36 +463,36 @@ def _pairing(
 
 def _open(cells: Sequence[Cell], matrix: ResponseMatrix) -> BoolArray | None:
     """Items that a model ran and has no score of, shape (N, M); None if there are none."""
-    found = np.zeros(matrix.scores.shape[:2], dtype=np.bool_)
+    open_cells = np.zeros(matrix.scores.shape[:2], dtype=np.bool_)
     place = {model: i for i, model in enumerate(matrix.models)}
     for cell in cells:
         r = cell.responses
         gone = np.isnan(r.item_means)
         if gone.any():
             ids = r.item_ids[gone].astype(str)
-            found[place[r.model]] |= np.isin(matrix.item_ids.astype(str), ids)
-    found &= np.isnan(matrix.scores).all(axis=2)
-    return found if found.any() else None
+            open_cells[place[r.model]] |= np.isin(matrix.item_ids.astype(str), ids)
+    open_cells &= np.isnan(matrix.scores).all(axis=2)
+    return open_cells if open_cells.any() else None
 
 
 PairsT = TypeVar("PairsT", bound=Pairs)
 ComparedT = TypeVar("ComparedT", bound=Compared)
 
 
-def settled(found: Sequence[PairsT], *, against_best_of_each: bool) -> list[PairsT]:
+def settled(pairings: Sequence[PairsT], *, against_best_of_each: bool) -> list[PairsT]:
     """Choose the best model of each task where that is the baseline.
 
     Raises `DesignError` where no two models share an item.
     """
-    found = [against_best(p, p.means()) if against_best_of_each else p for p in found]
-    if not any(p.n_items.any() for p in found):
-        p = found[0]
+    pairings = [against_best(p, p.means()) if against_best_of_each else p for p in pairings]
+    if not any(p.n_items.any() for p in pairings):
+        p = pairings[0]
         n_a, n_b = (int(p.n_answered[i[0]]) for i in (p.a, p.b))
         raise DesignError(
             f"{p.models[p.a[0]]!r} answered {n_a} items of {p.task!r} and {p.models[p.b[0]]!r} "
             f"{n_b}, none of them the same; compare them as independent samples (unpaired)"
         )
-    return found
+    return pairings
 
 
 def against_best(pairing: ComparedT, scores: FloatArray) -> ComparedT:

@@ -43,7 +43,7 @@ FEW_PAIRS = 10
 
 
 @dataclass(slots=True)
-class Found:
+class PairEstimates:
     """What was computed of each pair alone, all of shape (P,)."""
 
     method: str
@@ -56,14 +56,14 @@ class Found:
     """The distribution of the mean difference, where it is compared item by item."""
 
 
-def found_of(alone: Sequence[MeanDifferences], confidence_level: float) -> list[Found]:
+def estimates_of(alone: Sequence[MeanDifferences], confidence_level: float) -> list[PairEstimates]:
     """Return what the distributions of mean differences of each table say of each pair alone."""
     from evalstats_plugin.stats.differences import limits_of_all
     from evalstats_plugin.stats.interval import normal_quantile
 
     limits = limits_of_all(alone, [normal_quantile(confidence_level)] * len(alone))
     return [
-        Found(ENGINE, low, high, pairs.p_value, pairs.prob_higher, pairs.estimate, pairs)
+        PairEstimates(ENGINE, low, high, pairs.p_value, pairs.prob_higher, pairs.estimate, pairs)
         for pairs, (low, high) in zip(alone, limits, strict=True)
     ]
 
@@ -116,7 +116,7 @@ class Table:
     """Comparisons on one task or group, not yet corrected for other tables."""
 
     pairing: Compared
-    found: Found
+    estimates: PairEstimates
     """Of the pairs that were asked for, then those that are only corrected for."""
     judge: Callable[[], Judged]
     """Called only where all pairs are judged at once."""
@@ -145,7 +145,7 @@ class Table:
     @property
     def n_pairs(self) -> int:
         """Number of pairs that are corrected for."""
-        return len(self.found.difference)
+        return len(self.estimates.difference)
 
     def names(self) -> list[frozenset[str]]:
         """Return the two models of each pair."""
@@ -175,8 +175,8 @@ def settle(tables: Sequence[Table], request: Request) -> list[Comparison]:
     together = request.correction in ("simultaneous", "stepdown")
     n_tests = sum(table.n_pairs for table in tables) if together else 1
     settled = [
-        _with_missing(table, one, request, n_tests)
-        for table, one in zip(tables, shown, strict=True)
+        _with_missing(table, ends, request, n_tests)
+        for table, ends in zip(tables, shown, strict=True)
     ]
     beyond = _of_one_more(tables, [each for each, _ in settled], request)
     return [
@@ -196,30 +196,30 @@ def _with_missing(
     n_missing = np.asarray(table.columns["n_missing"])
     bounds = request.missing == "bounds"
     pairs = np.flatnonzero((n_missing > 0) & (bounds | (shown.p_values[:n] <= alpha)))
-    found = table.whatever(pairs, n_tests)
+    whatever = table.whatever(pairs, n_tests)
     notes = list(table.columns["notes"])
     low, high, tipping = np.full((3, n), np.nan)
-    low[pairs], high[pairs] = found.low, found.high
-    holds = found.p_values > alpha
+    low[pairs], high[pairs] = whatever.low, whatever.high
+    holds = whatever.p_values > alpha
     for k, i in enumerate(pairs.tolist()):
         if bounds:
             notes[i] = (*notes[i], "limits hold whatever the missing scores would have been")
         elif holds[k]:
             own, adverse = (
-                (shown.low[i], found.low[k])
-                if table.found.difference[i] > 0
-                else (shown.high[i], found.high[k])
+                (shown.low[i], whatever.low[k])
+                if table.estimates.difference[i] > 0
+                else (shown.high[i], whatever.high[k])
             )
             tipping[i] = own / (own - adverse)
             notes[i] = (
                 *notes[i],
-                f"only if scores are missing at random: {found.low[k]:+z.3f} to "
-                f"{found.high[k]:+z.3f} whatever they were; it falls if about "
+                f"only if scores are missing at random: {whatever.low[k]:+z.3f} to "
+                f"{whatever.high[k]:+z.3f} whatever they were; it falls if about "
                 f"{100 * tipping[i]:.0f} % of them go against it",
             )
     if bounds:
         p_values, lows, highs = shown.p_values.copy(), shown.low.copy(), shown.high.copy()
-        p_values[pairs], lows[pairs], highs[pairs] = found.p_values, found.low, found.high
+        p_values[pairs], lows[pairs], highs[pairs] = whatever.p_values, whatever.low, whatever.high
         shown = replace(shown, p_values=p_values, low=lows, high=highs, first=None)
     more: dict[str, Sequence[Any]] = {
         "notes": notes,
@@ -234,11 +234,11 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
     """Correct all tables by their families."""
     if request.correction in ("none", "bh"):
         return [_alone(table, request) for table in tables]
-    found: dict[int, _Tested] = {}
+    by_place: dict[int, _Tested] = {}
     for family in _families(tables, request.family):
         own = _tested([tables[i] for i in family.tables], family, request)
-        found |= dict(zip(family.tables, own, strict=True))
-    tested = [found[i] for i in range(len(tables))]
+        by_place |= dict(zip(family.tables, own, strict=True))
+    tested = [by_place[i] for i in range(len(tables))]
     return [
         _settled(table, own, limits, request)
         for table, own, limits in zip(tables, tested, _limits(tables, tested), strict=True)
@@ -248,12 +248,14 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
 def _alone(table: Table, request: Request) -> Adjusted:
     from evalstats_plugin.stats.interval import normal_quantile
 
-    found, z = table.found, normal_quantile(request.confidence_level)
+    estimates, z = table.estimates, normal_quantile(request.confidence_level)
     if request.correction == "none":
-        return Adjusted(found.p_value, found.low, found.high, "1 pair", "each pair alone", z=z)
-    p_values = multiplicity.benjamini_hochberg(found.p_value)
+        return Adjusted(
+            estimates.p_value, estimates.low, estimates.high, "1 pair", "each pair alone", z=z
+        )
+    p_values = multiplicity.benjamini_hochberg(estimates.p_value)
     name = f"{table.pairing.task}, {counted(table.n_pairs, 'pair')}"
-    return Adjusted(p_values, found.low, found.high, name, "screened, each pair alone", z=z)
+    return Adjusted(p_values, estimates.low, estimates.high, name, "screened, each pair alone", z=z)
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ class _Family:
 
 def _families(tables: Sequence[Table], how: str) -> list[_Family]:
     """Divide the tables into families; those of different metrics are never in one."""
-    found: list[_Family] = []
+    families: list[_Family] = []
     left = list(range(len(tables)))
     if how in ("auto", "group"):
         # The outermost groups first: they have the most tasks.
@@ -276,7 +278,7 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
                 continue
             inside = [j for j in left if j != i and is_within(tables[j], group)]
             name = f"{group.pairing.task}, {_size([tables[j] for j in inside] or [group])}"
-            found.append(_Family(name, (i, *inside), group=i))
+            families.append(_Family(name, (i, *inside), group=i))
             left = [j for j in left if j != i and j not in inside]
     by_metric: dict[str, list[int]] = {}
     for i in left:
@@ -289,8 +291,8 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
             name = f"{only.pairing.task}, {counted(only.n_pairs, 'pair')}"
         else:
             name = f"{metric}, {_size([tables[i] for i in some])}"
-        found.append(_Family(name, tuple(some)))
-    return found
+        families.append(_Family(name, tuple(some)))
+    return families
 
 
 def is_within(table: Table, group: Table) -> bool:
@@ -355,8 +357,8 @@ def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval
 def _settled(table: Table, tested: _Tested, limits: Interval, request: Request) -> Adjusted:
     judged, share = table.judged, tested.share
     # Never below what each pair says alone.
-    own = np.where(np.isnan(table.found.difference), np.nan, tested.p_values)
-    own = np.where(np.isnan(table.found.p_value), own, np.fmax(own, table.found.p_value))
+    own = np.where(np.isnan(table.estimates.difference), np.nan, tested.p_values)
+    own = np.where(np.isnan(table.estimates.p_value), own, np.fmax(own, table.estimates.p_value))
     low, high = _agreeing(table, limits, own, 1 - request.confidence_level)
     first = judged.first(share, lower_is_better=table.pairing.higher_is_better is False)
     z = None if isinstance(judged, Each) else judged.critical(share) * judged.stretch
@@ -376,14 +378,14 @@ def _agreeing(
     limit is put at no difference, which is not in the interval then. Where limits alone would find
     more, they are extended.
     """
-    null, difference = table.null, table.found.difference
-    found = p_values <= alpha
+    null, difference = table.null, table.estimates.difference
+    significant = p_values <= alpha
     above = difference > null
-    low = np.where(found & above, np.maximum(limits.low, null), limits.low)
-    high = np.where(found & ~above, np.minimum(limits.high, null), limits.high)
+    low = np.where(significant & above, np.maximum(limits.low, null), limits.low)
+    high = np.where(significant & ~above, np.minimum(limits.high, null), limits.high)
     return (
-        np.where(found, low, np.minimum(low, null)),
-        np.where(found, high, np.maximum(high, null)),
+        np.where(significant, low, np.minimum(low, null)),
+        np.where(significant, high, np.maximum(high, null)),
     )
 
 
@@ -394,17 +396,17 @@ def _rows(
     beyond: dict[str, FloatArray],
     request: Request,
 ) -> list[Comparison]:
-    pairing, found = table.pairing, table.found
+    pairing, estimates = table.pairing, table.estimates
     lower_is_better = pairing.higher_is_better is False
     prob, prior = _probabilities(table, request)
     of_pairs = {
-        "difference": found.difference,
+        "difference": estimates.difference,
         "low": shown.low,
         "high": shown.high,
-        "p_value": found.p_value,
+        "p_value": estimates.p_value,
         "p_adjusted": shown.p_values,
-        "low_single": found.low,
-        "high_single": found.high,
+        "low_single": estimates.low,
+        "high_single": estimates.high,
         "prob_better": 1 - prob if lower_is_better else prob,
     }
     first = _first(table, shown, 1 - request.confidence_level)
@@ -428,7 +430,7 @@ def _rows(
         "task": pairing.task,
         "metric": pairing.metric,
         "measure": pairing.measure,
-        "method": found.method,
+        "method": estimates.method,
         "higher_is_better": pairing.higher_is_better,
         "prior": prior,
         "family": shown.family,
@@ -441,18 +443,18 @@ def _of_one_more(
     tables: Sequence[Table], shown: Sequence[Adjusted], request: Request
 ) -> list[dict[str, FloatArray]]:
     """Limits of each table that allow for one more item, of all compared item by item."""
-    found = [dict[str, FloatArray]() for _ in tables]
-    known = [
-        (i, table.found.alone, of_table.z)
+    columns = [dict[str, FloatArray]() for _ in tables]
+    distributions = [
+        (i, table.estimates.alone, of_table.z)
         for i, (table, of_table) in enumerate(zip(tables, shown, strict=True))
-        if table.found.alone is not None and of_table.z is not None
+        if table.estimates.alone is not None and of_table.z is not None
     ]
     unseen = [
         each
-        for each in known
+        for each in distributions
         if np.isfinite(each[1].span) and tables[each[0]].n_pairs <= MANY_PAIRS
     ]
-    guarded = known if request.baseline is not None else []
+    guarded = distributions if request.baseline is not None else []
     for name, some in (("unseen", unseen), ("guarded", guarded)):
         if not some:
             continue
@@ -464,8 +466,8 @@ def _of_one_more(
         where, pairs, z = zip(*some, strict=True)
         limits = limits_of_all(pairs, z, with_one_more)
         for i, (low, high) in zip(where, limits, strict=True):
-            found[i] |= {f"low_{name}": low, f"high_{name}": high}
-    return found
+            columns[i] |= {f"low_{name}": low, f"high_{name}": high}
+    return columns
 
 
 def _with_what_cannot_be_shown(
@@ -485,18 +487,21 @@ def _with_what_cannot_be_shown(
 
 def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
     """P(b higher) of each pair, and its prior in words."""
-    found, whole = table.found, table.pairing.family
+    estimates, whole = table.estimates, table.pairing.family
     n_models = len(np.union1d(whole.a, whole.b))
     if request.probabilities == "alone" or n_models < 3 or table.null:
-        method = request.table.get(found.method)
+        method = request.table.get(estimates.method)
         # A skewed distribution may have its median on the other side of 0 than its mean.
-        other_side = (found.prob_higher - 0.5) * (found.difference - table.null) < 0
-        prob = np.where(other_side, 0.5, found.prob_higher)
+        other_side = (estimates.prob_higher - 0.5) * (estimates.difference - table.null) < 0
+        prob = np.where(other_side, 0.5, estimates.prob_higher)
         return prob, "none" if method is None else prior_in_words(method)
     errors = ranks.errors_of(
-        found.difference, found.prob_higher, (found.low, found.high), request.confidence_level
+        estimates.difference,
+        estimates.prob_higher,
+        (estimates.low, estimates.high),
+        request.confidence_level,
     )
-    prob = ranks.shrunk(found.difference, errors, n_models=n_models)
+    prob = ranks.shrunk(estimates.difference, errors, n_models=n_models)
     return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
 
 
@@ -529,7 +534,7 @@ def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:
     n = len(whole.models)
     if len(whole.a) != n * (n - 1) // 2:
         return None
-    better = table.found.difference > table.null
+    better = table.estimates.difference > table.null
     if whole.higher_is_better is False:
         better = ~better
     clear = shown.p_values <= alpha
@@ -540,10 +545,10 @@ def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:
 
 def may_be_first(pairing: Compared, beats: BoolArray, first: BoolArray | None) -> BoolArray:
     """Models that no other beats, shape (N,), and none leads by more than chance where known."""
-    found: BoolArray = np.asarray(~beats.any(axis=0))
+    unbeaten: BoolArray = np.asarray(~beats.any(axis=0))
     if first is not None and len(first) == len(pairing.models):
-        found &= first
-    return found
+        unbeaten &= first
+    return unbeaten
 
 
 def p_of_limits(

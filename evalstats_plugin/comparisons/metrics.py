@@ -20,7 +20,7 @@ from evalstats_plugin.comparisons.design import (
     numbered,
     pair_indices,
 )
-from evalstats_plugin.comparisons.families import Each, Found, Table
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table
 from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
@@ -75,13 +75,15 @@ def compare_composite(
 
 def _compared(joined: Joined, request: Request) -> Table:
     seed = seed_for(request.rng, "seed of metrics")
-    found, n_items, (score_a, score_b) = _found(joined, request, seed)
+    estimates, n_items, (score_a, score_b) = _found(joined, request, seed)
     n_either = (joined.there[joined.a] | joined.there[joined.b]).sum(axis=1).tolist()
     n_both = n_items[: len(joined.a)].tolist()
-    notes = [_notes(joined, found, i, n) for i, n in enumerate(zip(n_both, n_either, strict=True))]
+    notes = [
+        _notes(joined, estimates, i, n) for i, n in enumerate(zip(n_both, n_either, strict=True))
+    ]
 
     def interval(level: float) -> Interval:
-        one = found
+        one = estimates
         if level != request.confidence_level:
             # The same draws at every level.
             one, *_ = _found(joined, replace(request, confidence_level=level), seed)
@@ -89,8 +91,8 @@ def _compared(joined: Joined, request: Request) -> Table:
 
     return Table(
         pairing=joined,
-        found=found,
-        judge=lambda: Each(found.p_value, interval),
+        estimates=estimates,
+        judge=lambda: Each(estimates.p_value, interval),
         columns={
             "n_items": n_both,
             "notes": notes,
@@ -102,13 +104,13 @@ def _compared(joined: Joined, request: Request) -> Table:
 
 def _found(
     joined: Joined, request: Request, seed: int
-) -> tuple[Found, IntArray, tuple[FloatArray, FloatArray]]:
+) -> tuple[PairEstimates, IntArray, tuple[FloatArray, FloatArray]]:
     """Return what was found of each pair, the number of items of both models, and their scores."""
     method = _choose(joined, request)
     request = replace(request, rng=stream(seed, "resamples of metrics"))
     a, b = joined.family.a, joined.family.b
     low, high, p_value, prob, difference, score_a, score_b = np.full((7, len(a)), np.nan)
-    found = Found(method.name, low, high, p_value, prob, difference)
+    estimates = PairEstimates(method.name, low, high, p_value, prob, difference)
     n_items = np.zeros(len(a), dtype=np.int64)
     common = joined.there[a] & joined.there[b]
     # Most often the models share all items, and there is one set of them.
@@ -117,11 +119,11 @@ def _found(
         where = np.flatnonzero(which.ravel() == i)
         n_items[where] = items.sum()
         if items.any():
-            one = _solved(joined, items, (a[where], b[where]), method, request)
+            solution = _solved(joined, items, (a[where], b[where]), method, request)
             columns = (low, high, p_value, prob, difference, score_a, score_b)
-            for column, values in zip(columns, one, strict=True):
+            for column, values in zip(columns, solution, strict=True):
                 column[where] = values
-    return found, n_items, (score_a, score_b)
+    return estimates, n_items, (score_a, score_b)
 
 
 def _choose(joined: Joined, request: Request) -> Method:
@@ -133,7 +135,9 @@ def _choose(joined: Joined, request: Request) -> Method:
     return choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
 
 
-def _notes(joined: Joined, found: Found, i: int, items: tuple[int, int]) -> tuple[str, ...]:
+def _notes(
+    joined: Joined, estimates: PairEstimates, i: int, items: tuple[int, int]
+) -> tuple[str, ...]:
     n, n_either = items
     notes = list(joined.notes)
     if joined.clusters is not None:
@@ -142,10 +146,10 @@ def _notes(joined: Joined, found: Found, i: int, items: tuple[int, int]) -> tupl
         notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
     if not n:
         notes.append("the two models share no item")
-    elif np.isnan(found.difference[i]):
+    elif np.isnan(estimates.difference[i]):
         name = joined.metric.partition(",")[0]
         notes.append(f"no difference: {name} is 0/0 for one of the models")
-    elif not np.isfinite(found.low[i]):
+    elif not np.isfinite(estimates.low[i]):
         notes.append("no interval: one item or cluster, or answers that do not differ")
     return tuple(notes)
 
@@ -314,17 +318,17 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         ]
     )
     position = matrix.scores[:, :, 0]
-    there = ~np.isnan(position)
+    answered = ~np.isnan(position)
     n_sums = parts[0].statistics.shape[1]
-    statistics = np.zeros((*there.shape, n_sums))
-    codes = np.zeros(there.shape, dtype=np.int64)
+    statistics = np.zeros((*answered.shape, n_sums))
+    codes = np.zeros(answered.shape, dtype=np.int64)
     for i, part in enumerate(parts):
         # Position among the model's items that have an answer.
         rank = np.cumsum(part.there) - 1
-        at = rank[position[i, there[i]].astype(np.int64)]
-        statistics[i, there[i]] = part.statistics[at]
+        at = rank[position[i, answered[i]].astype(np.int64)]
+        statistics[i, answered[i]] = part.statistics[at]
         if part.codes is not None:
-            codes[i, there[i]] = part.codes[at] @ [len(part.labels), 1]
+            codes[i, answered[i]] = part.codes[at] @ [len(part.labels), 1]
     a, b = pair_indices(matrix.models, named)
     joined = Joined(
         measure=joint([r.measure for r in group]),
@@ -334,7 +338,7 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
         statistics=statistics,
-        there=there,
+        there=answered,
         codes=None if parts[0].codes is None else codes,
         n_labels=len(parts[0].labels),
         clusters=None if matrix.clusters is None else numbered(matrix.clusters),
@@ -346,12 +350,12 @@ def _ratio(r: Responses) -> Composite:
     """Sums of loglikelihoods and of weights, and the metric as a function of their ratio."""
     scores = r.item_means
     weights = np.ones(len(scores)) if r.weights is None else r.weights
-    there = np.isfinite(scores) & np.isfinite(weights)
+    defined = np.isfinite(scores) & np.isfinite(weights)
     formula = np.vectorize(RATIOS[r.aggregation], otypes=[float])
 
     def value(sums: FloatArray) -> FloatArray:
         with np.errstate(invalid="ignore", divide="ignore"):
             return formula(sums[..., 0] / sums[..., 1])
 
-    counts = np.stack([scores, weights], axis=1)[there]
-    return Composite(metric=r.aggregation, kind="ratio", there=there, counts=counts, ratio=value)
+    counts = np.stack([scores, weights], axis=1)[defined]
+    return Composite(metric=r.aggregation, kind="ratio", there=defined, counts=counts, ratio=value)

@@ -17,11 +17,11 @@ import numpy as np
 from evalstats_plugin.comparisons.design import Pairing, Pairs, Request, pairings
 from evalstats_plugin.comparisons.families import (
     Each,
-    Found,
     Judged,
+    PairEstimates,
     Table,
     Whatever,
-    found_of,
+    estimates_of,
     p_of_limits,
     prob_of_p,
 )
@@ -75,12 +75,12 @@ def paired_tables(pairs: Sequence[Pairs], request: Request) -> list[Table]:
     alone = [mean_differences(family) for family in families]
     methods = [method_of(family, request) for family in families]
     by_engine = [own for own, method in zip(alone, methods, strict=True) if method.name == ENGINE]
-    found = iter(found_of(by_engine, request.confidence_level))
+    estimates = iter(estimates_of(by_engine, request.confidence_level))
     tables: list[Table] = []
     for pairing, family, own, method in zip(pairs, families, alone, methods, strict=True):
         if method.name == ENGINE:
             judge = partial(judged, family, own, n_draws)
-            tables.append(_table(pairing, own, next(found), judge, request))
+            tables.append(_table(pairing, own, next(estimates), judge, request))
         else:
             named = Named(method, family, request)
             solved = named.solve()
@@ -92,19 +92,19 @@ def paired_tables(pairs: Sequence[Pairs], request: Request) -> list[Table]:
 def _table(
     pairing: Pairs,
     alone: MeanDifferences,
-    found: Found,
+    estimates: PairEstimates,
     judge: Callable[[], Judged],
     request: Request,
 ) -> Table:
     n_items: IntArray = pairing.n_items
     columns: dict[str, Sequence[Any]] = {
         "n_items": n_items.tolist(),
-        "notes": _notes(pairing, found, n_items),
+        "notes": _notes(pairing, estimates, n_items),
         **_millers_columns(pairing, alone),
     }
     table = Table(
         pairing=pairing,
-        found=found,
+        estimates=estimates,
         judge=judge,
         columns=columns,
     )
@@ -235,7 +235,7 @@ def whatever(
     from evalstats_plugin.stats.survey import imbens_manski_level
 
     level = 1 - (1 - request.confidence_level) / n_tests
-    found = Whatever(*np.full((3, len(pairs)), np.nan))
+    extremes = Whatever(*np.full((3, len(pairs)), np.nan))
     step = max(BLOCK_SIZE // max(n_items, 1), 1)
     for start in range(0, len(pairs), step):
         part = slice(start, start + step)
@@ -255,9 +255,9 @@ def whatever(
         p_value = np.where(clear, np.minimum(p_value, 1 - level), np.maximum(p_value, 1 - level))
         p_value = np.where(clear, p_value, np.nextafter(p_value, 2))
         for name, values in (("low", low), ("high", high), ("p_values", p_value)):
-            getattr(found, name)[part] = values
-    found.p_values[:] = np.minimum(n_tests * found.p_values, 1.0)
-    return found
+            getattr(extremes, name)[part] = values
+    extremes.p_values[:] = np.minimum(n_tests * extremes.p_values, 1.0)
+    return extremes
 
 
 def _ends_of(pairing: Pairing, pairs: IntArray) -> tuple[End, End]:
@@ -280,12 +280,12 @@ def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:
     return mean, np.hypot(np.nan_to_num(error), end.span[1] / 2 / n)
 
 
-def _notes(pairing: Pairs, found: Found, n_items: IntArray) -> list[tuple[str, ...]]:
+def _notes(pairing: Pairs, estimates: PairEstimates, n_items: IntArray) -> list[tuple[str, ...]]:
     """Return the notes of each row: most have only those that all have in common."""
-    common = (*pairing.notes, *_on_clusters(pairing, found.method))
+    common = (*pairing.notes, *_on_clusters(pairing, estimates.method))
     shown = slice(len(n_items))
     missing: IntArray = pairing.n_either - n_items
-    undefined = ~np.isfinite(found.low[shown]) | ~np.isfinite(found.high[shown])
+    undefined = ~np.isfinite(estimates.low[shown]) | ~np.isfinite(estimates.high[shown])
     notes = [common] * len(n_items)
     for i in np.flatnonzero((missing > 0) | undefined | (n_items < 2)).tolist():
         n, n_missing = int(n_items[i]), int(missing[i])
@@ -323,7 +323,7 @@ class Named:
         self._method, self._pairing, self._level = method, pairing, request.confidence_level
         self._seed = seed_for(request.rng, "seed of single pairs")
 
-    def solve(self) -> Found:
+    def solve(self) -> PairEstimates:
         """Return what was found of each pair."""
         from evalstats_plugin.stats.means import moments
         from evalstats_plugin.stats.unpaired import two_sided
@@ -337,7 +337,7 @@ class Named:
         else:
             p_value = p_of_limits(self.interval, self._level)
             prob = prob_of_p(p_value, mean)
-        return Found(self._method.name, low, high, p_value, prob, mean)
+        return PairEstimates(self._method.name, low, high, p_value, prob, mean)
 
     def interval(self, level: float) -> Interval:
         """Return the intervals at another level."""
@@ -358,10 +358,10 @@ class Named:
         function = partial(method.load(), confidence_level=level)
         if method.family == "paired":
             counts = stats_paired.paired_counts(*pairing.tables()[:, pairs])
-            found = tuple(function(counts))
+            solution = tuple(function(counts))
             if isinstance(method.prior, tuple):
-                found = (*found, stats_paired.prob_better(counts, prior=method.prior))
-            return found
+                solution = (*solution, stats_paired.prob_better(counts, prior=method.prior))
+            return solution
         differences = pairing.differences(pairs.start, pairs.stop)
         if method.name in CLUSTERED_NAMES:
             more = {"bounds": pairing.span} if method.family == "clustered-bounded" else {}
@@ -378,8 +378,10 @@ class Named:
         low, high = function(differences)
         # Differences that are all equal have no spread to make an interval of.
         flat = (moments(differences).std == 0) & (method.family == "real")
-        found = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
-        return (*found, stats_paired.t_prob(differences)) if method.name == "paired-t" else found
+        solution = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
+        return (
+            (*solution, stats_paired.t_prob(differences)) if method.name == "paired-t" else solution
+        )
 
 
 def _blocks(pairing: Pairs, size: int = BLOCK_SIZE) -> Iterator[slice]:

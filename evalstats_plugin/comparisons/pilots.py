@@ -131,7 +131,7 @@ class Pilot:
 
     def swapped(self) -> Pilot:
         """Return the pilot with the models exchanged."""
-        return replace(self, tasks=tuple(replace(one, a=one.b, b=one.a) for one in self.tasks))
+        return replace(self, tasks=tuple(replace(task, a=task.b, b=task.a) for task in self.tasks))
 
     def scaled(self, factor: float) -> Pilot:
         """Return the pilot with differences that vary so many times as much."""
@@ -140,7 +140,7 @@ class Pilot:
     @property
     def clustered(self) -> bool:
         """Whether items come in clusters."""
-        return any(one.clusters is not None for one in self.tasks)
+        return any(task.clusters is not None for task in self.tasks)
 
     def planned(self, n_epochs: int | None = None, *, of_task: int = 1) -> Planned:
         """Return what a comparison samples.
@@ -152,9 +152,15 @@ class Pilot:
         of_task
             Items of each random task.
         """
-        found = [_population(one, n_epochs or one.a.shape[1]) for one in self.tasks]
-        found = [one._replace(sums=self.spread * one.sums) for one in found]
-        return Planned([_of_tasks(found, of_task)] if self.random_tasks else found, self.span)
+        populations = [
+            _population(population, n_epochs or population.a.shape[1]) for population in self.tasks
+        ]
+        populations = [
+            population._replace(sums=self.spread * population.sums) for population in populations
+        ]
+        return Planned(
+            [_of_tasks(populations, of_task)] if self.random_tasks else populations, self.span
+        )
 
 
 class Planned:
@@ -170,7 +176,7 @@ class Planned:
 
     def __init__(self, populations: list[Population], span: float = np.inf) -> None:
         self._populations, self._span = populations, span
-        self._mean = float(np.mean([one.mean for one in populations]))
+        self._mean = float(np.mean([population.mean for population in populations]))
         self._last: tuple[tuple[float, float], _Statistic] | None = None
 
     @property
@@ -219,14 +225,18 @@ class Planned:
 
     def _drawn(self, n: float, difference: float) -> _Samples:
         lead = difference - self._mean
-        moved = [_Drawn.of(*one.moved(one.mean + lead)) for one in self._populations]
-        n_units = [max(round(n * one.units_per_item), 1) for one in moved]
+        moved = [
+            _Drawn.of(*population.moved(population.mean + lead)) for population in self._populations
+        ]
+        n_units = [max(round(n * population.units_per_item), 1) for population in moved]
         n_samples = int(np.clip(DRAWN / sum(n_units), FEWEST_SAMPLES, N_SAMPLES))
         rng = _stream("comparisons")
-        parts = [one.draw(k, n_samples, rng) for one, k in zip(moved, n_units, strict=True)]
+        parts = [
+            population.draw(k, n_samples, rng) for population, k in zip(moved, n_units, strict=True)
+        ]
         x, sizes = parts[0] if len(parts) == 1 else (_of_strata(parts), None)
         n_in_all = x.shape[1] if sizes is None else sizes.sum(axis=1)
-        variances = [one.variance / k for one, k in zip(moved, n_units, strict=True)]
+        variances = [population.variance / k for population, k in zip(moved, n_units, strict=True)]
         error = float(np.sqrt(np.sum(variances))) / len(parts)
         return _Samples(x, sizes, x.sum(axis=1) / n_in_all, difference, error)
 
@@ -271,12 +281,12 @@ def _judged(drawn: _Samples) -> _Statistic:
 
 def _of_tasks(tasks: list[Population], n_items: int) -> Population:
     """Mean differences of tasks of so many items, as units."""
-    means = np.array([one.mean for one in tasks])
+    means = np.array([task.mean for task in tasks])
     # Variance of one item's difference within its task, clustered.
     within = np.array(
-        [np.sum((one.sums - one.mean * one.sizes) ** 2) / one.sizes.sum() for one in tasks]
+        [np.sum((task.sums - task.mean * task.sizes) ** 2) / task.sizes.sum() for task in tasks]
     )
-    n_pilot = np.array([one.sizes.sum() / one.n_versions for one in tasks])
+    n_pilot = np.array([task.sizes.sum() / task.n_versions for task in tasks])
     true = _without_noise(means, float((within / n_pilot).mean()))
     drawn = _stream("means of tasks").standard_normal((VERSIONS, len(means)))
     values = (true + drawn * np.sqrt(within / n_items)).ravel()

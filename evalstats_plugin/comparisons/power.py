@@ -1021,7 +1021,7 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     )
 
 
-def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
+def over_tasks(spreads: Sequence[Spread], tasks: Tasks) -> list[Spread]:
     """Join the spreads of tasks under one metric into that of the mean over the tasks.
 
     Fixed tasks: as many items of each. Random ones: `Spread.between` is the variance of true
@@ -1032,7 +1032,7 @@ def over_tasks(found: Sequence[Spread], tasks: Tasks) -> list[Spread]:
     DesignError
         No two models share two tasks or more.
     """
-    by_metric = grouped(found, lambda spread: spread.metric.removesuffix(",none"))
+    by_metric = grouped(spreads, lambda spread: spread.metric.removesuffix(",none"))
     joined = [
         joint
         for some in by_metric.values()

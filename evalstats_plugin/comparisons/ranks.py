@@ -217,7 +217,7 @@ def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
     pairing = table.pairing
     n = len(pairing.a)
     sign = -1 if pairing.higher_is_better is False else 1
-    difference = table.found.difference[:n]
+    difference = table.estimates.difference[:n]
     clear = shown.p_values[:n] <= 1 - request.confidence_level
     ahead = np.where(clear, np.sign(sign * np.nan_to_num(difference)), 0)
     return ColumnPairs(
@@ -230,8 +230,8 @@ def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
         difference=difference,
         low=shown.low[:n],
         high=shown.high[:n],
-        low_single=table.found.low[:n],
-        high_single=table.found.high[:n],
+        low_single=table.estimates.low[:n],
+        high_single=table.estimates.high[:n],
         verdict=ahead.astype(np.int64),
     )
 
@@ -277,7 +277,7 @@ def _ranks(
     pairing = table.pairing
     n = len(pairing.models)
     sign = -1 if pairing.higher_is_better is False else 1
-    ahead = sign * table.found.difference[: len(pairing.a)]
+    ahead = sign * table.estimates.difference[: len(pairing.a)]
     clear = shown.p_values[: len(pairing.a)] <= 1 - request.confidence_level
     beats, leads = np.zeros((n, n), dtype=np.bool_), np.zeros((n, n))
     beats[pairing.b, pairing.a] = clear & (ahead > 0)

@@ -85,7 +85,7 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
             f"{n_pairs * len(tasks):,} pairs ({n_models:,} models, tasks: {len(tasks):,}) are more "
             f"than the {MOST_PAIRS:,} that can be compared; name a baseline, or {IN_MEMORY}"
         )
-    found: list[StoredPairing] = []
+    pairs: list[StoredPairing] = []
     left_out: dict[str, list[str]] = {}
     for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
         likeness = _likeness(task, tally)
@@ -95,9 +95,9 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
             place = f"{task.task} {task.metric.removesuffix(',none')}"
             left_out.setdefault(why, []).append(place)
             continue
-        found.append(_pairing(task, tally, likeness, pair_indices(models, named)))
-    notes = notes_on_left_out(left_out, store.models, nothing_left=not found)
-    return settled(found, against_best_of_each=best), notes
+        pairs.append(_pairing(task, tally, likeness, pair_indices(models, named)))
+    notes = notes_on_left_out(left_out, store.models, nothing_left=not pairs)
+    return settled(pairs, against_best_of_each=best), notes
 
 
 def _pairing(
@@ -151,18 +151,18 @@ def _likeness(task: StoredTask, tally: PairTally) -> _Likeness:
         answered = np.flatnonzero(tally.n_answered)
         shares = tally.right[answered] / tally.n_answered[answered]
         return _Likeness(answered, shares, "binary", (0.0, 1.0), ())
-    found: list[int] = []
+    places: list[int] = []
     means: list[float] = []
     kinds: list[Likeness] = []
     for models in task.models_at_once():
         cells = [make_cell(r) for r in task.responses(models)]
         usable = [k for k, cell in enumerate(cells) if has_item_scores(cell)]
-        found += models[usable].tolist()
+        places += models[usable].tolist()
         means += [cells[k].estimate for k in usable]
         if usable:
             kinds.append(common_kind([cells[k] for k in usable]))
     kind = joint_kind(kinds) if kinds else ("real", None, ())
-    return _Likeness(np.array(found, dtype=np.int64), np.array(means), *kind)
+    return _Likeness(np.array(places, dtype=np.int64), np.array(means), *kind)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -257,13 +257,13 @@ def _tallies(tasks: Sequence[StoredTask], baseline: str | None) -> list[PairTall
         of_item[task.places] = k
     for part in store.slices():
         codes, missing = store.codes(part)
-        there = None if missing is None else ~missing
+        observed = None if missing is None else ~missing
         those: list[int] = np.unique(of_item[part]).tolist()
         for k in those:
             mine = of_item[part] == k
             tallies[k].add(
                 codes if mine.all() else codes[mine],
-                there if there is None or mine.all() else there[mine],
+                observed if observed is None or mine.all() else observed[mine],
                 store.coding.levels or 1,
             )
     return tallies
@@ -289,7 +289,7 @@ class PairTally:
         self._row_of = np.full(n_models, -1)
         self._row_of[rows] = np.arange(len(rows))
 
-    def add(self, codes: NDArray[Any], there: BoolArray | None, top: float) -> None:
+    def add(self, codes: NDArray[Any], observed: BoolArray | None, top: float) -> None:
         """Count a block of items.
 
         Parameters
@@ -301,9 +301,9 @@ class PairTally:
         top
             The code of score 1.
         """
-        seen: BoolArray | None = None if there is None else np.any(there, axis=2)
+        seen: BoolArray | None = None if observed is None else np.any(observed, axis=2)
         self.n_answered += len(codes) if seen is None else seen.sum(axis=0)
-        if self.is_binary and (codes.shape[2] > 1 or not _are_binary(codes, there, top)):
+        if self.is_binary and (codes.shape[2] > 1 or not _are_binary(codes, observed, top)):
             self.is_binary = False
         right = self._add_right(codes[:, :, 0] == top, seen) if self.is_binary else None
         if seen is None:
@@ -374,8 +374,8 @@ class _PartlyAnswered:
             self.of_other += of_rows @ right
 
 
-def _are_binary(codes: NDArray[Any], there: BoolArray | None, top: float) -> bool:
+def _are_binary(codes: NDArray[Any], observed: BoolArray | None, top: float) -> bool:
     if top == 1 and codes.dtype == np.uint8:
         return True
     plain = (codes == 0) | (codes == top)
-    return bool((plain if there is None else plain | ~there).all())
+    return bool((plain if observed is None else plain | ~observed).all())

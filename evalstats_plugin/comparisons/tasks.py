@@ -23,7 +23,13 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     pairings,
 )
-from evalstats_plugin.comparisons.families import Found, Judged, Table, found_of, is_within
+from evalstats_plugin.comparisons.families import (
+    Judged,
+    PairEstimates,
+    Table,
+    estimates_of,
+    is_within,
+)
 from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.paired import End, draws_for, whatever
 from evalstats_plugin.comparisons.units import Strata
@@ -62,19 +68,19 @@ def group_comparisons(responses: Sequence[Responses], request: Request) -> list[
     The difference of the groups' scores is Σ w d over the tasks, each a stratum with its own
     differences by item. Only models that have every task of the group are compared.
     """
-    found = [_joined(members, group, request) for group, members in _members(responses)]
-    return [_group_table(strata, request) for strata in found if strata is not None]
+    groups = [_joined(members, group, request) for group, members in _members(responses)]
+    return [_group_table(strata, request) for strata in groups if strata is not None]
 
 
 def groups_by_blocks(
     responses: Sequence[Responses], request: Request
 ) -> list[tuple[Pairing, Callable[[IntArray, IntArray], MeanDifferences]]]:
     """Return the groups that models can be compared on, and what gives some pairs of each."""
-    found = [
+    groups = [
         _joined(members, group, request, without_pairs=True)
         for group, members in _members(responses)
     ]
-    return [(strata.whole, strata.of_pairs) for strata in found if strata is not None]
+    return [(strata.whole, strata.of_pairs) for strata in groups if strata is not None]
 
 
 def overall_comparisons(
@@ -275,8 +281,8 @@ class _Strata:
 
     def scores_of_pairs(self, n: int) -> FloatArray:
         """Return the scores of a and of b, of the first n pairs, shape (2, n)."""
-        n_items = np.stack([one.n_items[:n] for one in self.tasks], axis=1).astype(np.float64)
-        means = np.stack([[x[:n] for x in one.scores_of_pairs()] for one in self.tasks], axis=2)
+        n_items = np.stack([task.n_items[:n] for task in self.tasks], axis=1).astype(np.float64)
+        means = np.stack([[x[:n] for x in task.scores_of_pairs()] for task in self.tasks], axis=2)
         scores: FloatArray = (self.weights(n_items) * means).sum(axis=2)
         return scores
 
@@ -294,14 +300,14 @@ class _Strata:
             alone = Differences(units.differences, n_pairs=len(pairs), span=span)
             return End(alone, units.means(), error)
 
-        worst, best = zip(*(one.at_ends(pairs) for one in self.tasks), strict=True)
+        worst, best = zip(*(task.at_ends(pairs) for task in self.tasks), strict=True)
         return end(worst), end(best)
 
     def of_pairs(self, a: IntArray, b: IntArray) -> MeanDifferences:
         """Return the distributions of the differences of some pairs."""
         from evalstats_plugin.stats.differences import Differences
 
-        units = Strata([replace(one, a=a, b=b) for one in self.tasks], self.weights)
+        units = Strata([replace(task, a=a, b=b) for task in self.tasks], self.weights)
         return Differences(units.differences, n_pairs=len(a), span=self.whole.span[1])
 
 
@@ -309,19 +315,19 @@ def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses
     """Return the groups that have a score, and the latest responses to each task, in order."""
     place_of = {id(r): i for i, r in enumerate(responses)}
     # By the names of the groups from the outermost to this one, and the metric.
-    found: dict[tuple[Any, ...], dict[tuple[str, str], tuple[Group, Responses]]] = {}
+    by_group: dict[tuple[Any, ...], dict[tuple[str, str], tuple[Group, Responses]]] = {}
     for r in sorted(responses, key=run_of):
         for i, group in enumerate(r.groups):
             if group.logged is not None:
                 names = tuple(g.name for g in r.groups[: i + 1])
                 metric = task_and_metric(r)[1]
-                found.setdefault((names, metric), {})[r.model, r.task] = (group, r)
+                by_group.setdefault((names, metric), {})[r.model, r.task] = (group, r)
     return [
         (
             next(iter(latest.values()))[0],
             sorted((r for _, r in latest.values()), key=lambda r: place_of[id(r)]),
         )
-        for latest in found.values()
+        for latest in by_group.values()
     ]
 
 
@@ -347,17 +353,17 @@ def _joined(
         # No items in common: the tasks' own rows say so.
         return None
     within = {r.task: _from_group(r.groups, group) for r in responses}
-    around = tuple(within[one.task] for one in tasks)
+    around = tuple(within[task.task] for task in tasks)
     models = () if without_pairs else tasks[0].models
     whole = _all_items(tasks, around, pair_indices(models, baseline))
     strata = _Strata(tasks=tuple(tasks), whole=whole, around=around)
     if best:
-        means = np.stack([one.means() for one in tasks], axis=1)
-        n_items = np.stack([(~np.isnan(one.scores)).sum(axis=1) * 1.0 for one in tasks], axis=1)
+        means = np.stack([task.means() for task in tasks], axis=1)
+        n_items = np.stack([(~np.isnan(task.scores)).sum(axis=1) * 1.0 for task in tasks], axis=1)
         scores = np.average(means, axis=1, weights=strata.weights(n_items))
         strata = replace(strata, whole=against_best(whole, scores))
     family = strata.whole.family
-    return replace(strata, tasks=tuple(replace(one, a=family.a, b=family.b) for one in tasks))
+    return replace(strata, tasks=tuple(replace(task, a=family.a, b=family.b) for task in tasks))
 
 
 def _is_complete(responses: Sequence[Responses], group: Group) -> bool:
@@ -381,11 +387,11 @@ def _all_items(
     """All items of the tasks as those of one."""
     kind, bounds = _common_kind(tasks)
     first = tasks[0]
-    notes = dict.fromkeys(note for one in tasks for note in one.notes)
+    notes = dict.fromkeys(note for task in tasks for note in task.notes)
     return replace(
         first,
         measure=replace(first.measure, task=around[0][0].name),
-        scores=np.concatenate([one.scores for one in tasks], axis=1),
+        scores=np.concatenate([task.scores for task in tasks], axis=1),
         a=pairs[0],
         b=pairs[1],
         kind=kind,
@@ -403,45 +409,47 @@ def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Tabl
     units = Strata(strata.tasks, strata.weights)
     n_pairs = len(family.a)
     alone = Differences(units.differences, n_pairs=n_pairs, span=whole.span[1])
-    (found,) = found_of([alone], request.confidence_level)
-    found.difference = units.means()
+    (estimates,) = estimates_of([alone], request.confidence_level)
+    estimates.difference = units.means()
     n_draws = draws_for(n_pairs, whole.scores.shape[1])
     n_items: IntArray = whole.n_items
     scores = strata.scores_of_pairs(len(whole.a))
     table = Table(
         pairing=whole,
-        found=found,
+        estimates=estimates,
         judge=lambda: AllPairs(alone, units.common(), family.a, family.b, n_draws=n_draws),
         columns={
             "n_items": n_items.tolist(),
-            "notes": _group_notes(strata, found),
+            "notes": _group_notes(strata, estimates),
             "score_a": finite_values(scores[0]),
             "score_b": finite_values(scores[1]),
         },
         same={"kind": kind},
-        members=frozenset((one.task, one.metric.removesuffix(",none")) for one in strata.tasks),
+        members=frozenset((task.task, task.metric.removesuffix(",none")) for task in strata.tasks),
     )
-    if any(one.open is not None for one in strata.tasks):
-        n_missing = sum(one.n_open()[: len(whole.a)] for one in strata.tasks)
+    if any(task.open is not None for task in strata.tasks):
+        n_missing = sum(task.n_open()[: len(whole.a)] for task in strata.tasks)
         table.columns["n_missing"] = np.asarray(n_missing).tolist()
-        n_units = sum(one.n_of_task for one in strata.tasks)
+        n_units = sum(task.n_of_task for task in strata.tasks)
         table.whatever = partial(whatever, strata.at_ends, n_units, request)
     return table
 
 
-def _group_notes(strata: _Strata, found: Found) -> list[tuple[str, ...]]:
+def _group_notes(strata: _Strata, estimates: PairEstimates) -> list[tuple[str, ...]]:
     whole = strata.whole
     notes: list[tuple[str, ...]] = [whole.notes] * len(whole.a)
-    shared = np.stack([one.n_items[: len(whole.a)] for one in strata.tasks])
-    lacking = np.stack([one.n_either[: len(whole.a)] for one in strata.tasks]) - shared
+    shared = np.stack([task.n_items[: len(whole.a)] for task in strata.tasks])
+    lacking = np.stack([task.n_either[: len(whole.a)] for task in strata.tasks]) - shared
     missing = np.where(shared > 0, lacking, 0).sum(axis=0)
     for i in np.flatnonzero(missing).tolist():
         n = int(missing[i] + shared[:, i].sum())
         notes[i] = (*notes[i], f"{missing[i]} of {n} items lack one model's score: left out")
     for i in np.flatnonzero((shared == 0).any(axis=0)).tolist():
-        apart = [one.task for one, n in zip(strata.tasks, shared[:, i], strict=True) if n == 0]
-        notes[i] = (*notes[i], f"no items in common, each model's own mean: {few(apart)}")
-    for i in np.flatnonzero(np.isnan(found.low[: len(notes)])).tolist():
+        without_common = [
+            task.task for task, n in zip(strata.tasks, shared[:, i], strict=True) if n == 0
+        ]
+        notes[i] = (*notes[i], f"no items in common, each model's own mean: {few(without_common)}")
+    for i in np.flatnonzero(np.isnan(estimates.low[: len(notes)])).tolist():
         notes[i] = (*notes[i], "no interval: a task with too few items")
     return notes
 
@@ -469,10 +477,10 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
     tasks, left_out = pairings(responses, None)
-    by_metric = grouped(tasks, lambda one: one.metric.removesuffix(",none"))
-    found = {metric: some for metric, some in by_metric.items() if len(some) > 1}
-    alone = [f"{one.task} {metric}" for metric, (one, *more) in by_metric.items() if not more]
-    if not found:
+    by_metric = grouped(tasks, lambda task: task.metric.removesuffix(",none"))
+    several = {metric: some for metric, some in by_metric.items() if len(some) > 1}
+    alone = [f"{task.task} {metric}" for metric, (task, *more) in by_metric.items() if not more]
+    if not several:
         raise DesignError(
             f"a comparison across tasks needs two tasks or more under one metric ({few(alone)}); "
             "with one task, compare its items"
@@ -483,9 +491,9 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     groups = {r.groups[0].name if r.groups else "" for r in responses}
     (name,) = groups if len(groups) == 1 else {""}
     rows: list[Table] = []
-    for metric, some in found.items():
+    for metric, some in several.items():
         fixed, why = _on_these_tasks(responses, metric, some, name, request)
-        sample = _sample(some, [m for m in models if any(m in one.models for one in some)])
+        sample = _sample(some, [m for m in models if any(m in task.models for task in some)])
         table = _table(sample, some, name)
         chosen = against_best(table, table.means()) if best else _against(table, baseline)
         rows += fixed
@@ -503,11 +511,11 @@ def _on_these_tasks(
     request: Request,
 ) -> tuple[list[Table], list[str]]:
     """Compare the models that answered all the tasks, which are fixed; notes on the others."""
-    there = {one.task for one in tasks}
+    names = {task.task for task in tasks}
     own = [
         r
         for r in one_of_each(responses)
-        if r.task in there and r.metric.removesuffix(",none") == metric
+        if r.task in names and r.metric.removesuffix(",none") == metric
     ]
     title = f"these {counted(len(tasks), 'task')}" + (f" of {name}" if name else "")
     strata = _joined(own, Group(title, 0, "macro", len(tasks)), request)
@@ -534,13 +542,13 @@ def _sample(tasks: Sequence[Pairing], models: Sequence[str]) -> _Sample:
     shape = (len(models), len(models), len(tasks))
     differences, variances = np.full((2, *shape), np.nan)
     n_items = np.zeros(shape, dtype=np.int64)
-    for t, one in enumerate(tasks):
-        place = np.array([models.index(model) for model in one.models])
-        a, b = place[one.a], place[one.b]
-        mean = one.mean_differences()
+    for t, task in enumerate(tasks):
+        place = np.array([models.index(model) for model in task.models])
+        a, b = place[task.a], place[task.b]
+        mean = task.mean_differences()
         differences[a, b, t], differences[b, a, t] = mean, -mean
-        variances[a, b, t] = variances[b, a, t] = _variances(one, mean)
-        n_items[a, b, t] = n_items[b, a, t] = one.n_items
+        variances[a, b, t] = variances[b, a, t] = _variances(task, mean)
+        n_items[a, b, t] = n_items[b, a, t] = task.n_items
     return _Sample(
         models=tuple(models), differences=differences, variances=variances, n_items=n_items
     )
@@ -559,17 +567,17 @@ def _variances(task: Pairing, means: FloatArray) -> FloatArray:
 def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
     """Models by tasks: the mean score of each on each, NaN where it was not run."""
     scores = np.full((len(sample.models), len(tasks)), np.nan)
-    for t, one in enumerate(tasks):
-        scores[[sample.models.index(model) for model in one.models], t] = one.means()
+    for t, task in enumerate(tasks):
+        scores[[sample.models.index(model) for model in task.models], t] = task.means()
     kind, bounds = _common_kind(tasks)
-    higher = {one.higher_is_better for one in tasks} - {None}
+    higher = {task.higher_is_better for task in tasks} - {None}
     if len(higher) > 1:
         msg = f"{tasks[0].metric} is better higher on some tasks and lower on others; choose tasks"
         raise DesignError(msg)
     a, b = pair_indices(sample.models, None)
     return Pairing(
         measure=replace(
-            joint([one.measure for one in tasks]),
+            joint([task.measure for task in tasks]),
             task=f"{len(tasks)} tasks like " + (f"those of {name}" if name else "these"),
         ),
         models=sample.models,
@@ -579,7 +587,7 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
         kind=kind,
         bounds=bounds,
         clusters=None,
-        notes=tuple(dict.fromkeys(note for one in tasks for note in one.notes)),
+        notes=tuple(dict.fromkeys(note for task in tasks for note in task.notes)),
     )
 
 
@@ -617,7 +625,7 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
 
     return Table(
         pairing=table,
-        found=found_of([alone], request.confidence_level)[0],
+        estimates=estimates_of([alone], request.confidence_level)[0],
         judge=judge,
         columns={"n_items": n_items.tolist(), "notes": notes},
         same={"kind": "tasks"},
@@ -634,11 +642,11 @@ def _across_notes(
     with np.errstate(invalid="ignore", divide="ignore"):
         across = np.nanvar(differences[seen > 1], axis=1, ddof=1)
         ratios = np.sqrt(across * seen[seen > 1] / np.nansum(variances[seen > 1], axis=1))
-    known = ratios[np.isfinite(ratios)]
+    finite = ratios[np.isfinite(ratios)]
     text = f"tasks as random units: {counted(n_tasks, 'task')}"
-    if len(known):
-        text += f"; standard errors are {np.median(known):.2f} times those with the tasks fixed"
-        text += " (median over the pairs)" if len(known) > 1 else ""
+    if len(finite):
+        text += f"; standard errors are {np.median(finite):.2f} times those with the tasks fixed"
+        text += " (median over the pairs)" if len(finite) > 1 else ""
     notes: list[tuple[str, ...]] = [(*table.notes, text)] * len(seen)
     for i in np.flatnonzero(seen < n_tasks).tolist():
         notes[i] = (*notes[i], f"both models answered {seen[i]} of the {counted(n_tasks, 'task')}")
@@ -647,7 +655,7 @@ def _across_notes(
 
 def _common_kind(tasks: Sequence[Pairing]) -> tuple[Kind, tuple[float, float] | None]:
     """Bounded where all tasks have the same bounds, else real."""
-    bounds = {one.bounds for one in tasks}
+    bounds = {task.bounds for task in tasks}
     if len(bounds) == 1 and None not in bounds:
         return "bounded", tasks[0].bounds
     return "real", None

@@ -88,26 +88,26 @@ class Strata:
         return self._of(slice(None))[2]
 
     def _of(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        first = [one.scores[one.a[pairs]] for one in self.tasks]
-        return self._units(first, [one.scores[one.b[pairs]] for one in self.tasks])
+        first = [task.scores[task.a[pairs]] for task in self.tasks]
+        return self._units(first, [task.scores[task.b[pairs]] for task in self.tasks])
 
     def common(self) -> Units:
         """Return the units that the pairs share."""
         from evalstats_plugin.stats.simultaneous import Units
 
-        scores = [one.scores for one in self.tasks]
+        scores = [task.scores for task in self.tasks]
         gone = any(bool(np.isnan(own).any()) for own in scores)
         # Of the models; where they lack items it gives the order of the units alone.
         filled = [np.where(np.isnan(own), 0.0, own) for own in scores]
         sums, _, _ = self._units([0 * own for own in filled], filled)
         every = Units(np.nan_to_num(sums), np.ones(sums.shape[1]))
-        single = any(one.scores.shape[1] == 1 for one in self.tasks)
+        single = any(task.scores.shape[1] == 1 for task in self.tasks)
         if not (gone or single or np.isnan(sums).any()):
             return every
 
         def differences(which: IntArray) -> tuple[FloatArray, FloatArray]:
-            x, there = self.differences(which)
-            return np.nan_to_num(x), there
+            x, observed = self.differences(which)
+            return np.nan_to_num(x), observed
 
         return every._replace(differences=differences)
 
@@ -115,40 +115,40 @@ class Strata:
         self, first: Sequence[FloatArray], second: Sequence[FloatArray]
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         parts = [
-            _task_units(one, a, b) for one, a, b in zip(self.tasks, first, second, strict=True)
+            _task_units(part, a, b) for part, a, b in zip(self.tasks, first, second, strict=True)
         ]
-        weights = self._weights(np.stack([one.n_items for one in parts], axis=1))
-        whole = (weights * np.stack([one.mean for one in parts], axis=1)).sum(axis=1)
+        weights = self._weights(np.stack([part.n_items for part in parts], axis=1))
+        whole = (weights * np.stack([part.mean for part in parts], axis=1)).sum(axis=1)
         parts = self._with_spread(parts)
-        n_units = np.stack([one.n_units for one in parts], axis=1)
+        n_units = np.stack([part.n_units for part in parts], axis=1)
         total = n_units.sum(axis=1)
         x = np.concatenate(
             [(total * w)[:, None] * u.rest for w, u in zip(weights.T, parts, strict=True)], axis=1
         )
-        there = np.concatenate([one.seen for one in parts], axis=1)
+        observed = np.concatenate([part.seen for part in parts], axis=1)
         # A pair that shares one unit of several has no spread to see.
         few: BoolArray = np.asarray((n_units < 2).any(axis=1))
-        x = np.where(there & ~few[:, None], x + whole[:, None], np.nan)
-        return x, there.astype(np.float64), whole
+        x = np.where(observed & ~few[:, None], x + whole[:, None], np.nan)
+        return x, observed.astype(np.float64), whole
 
     def _with_spread(self, parts: Sequence[_TaskUnits]) -> list[_TaskUnits]:
         """Give tasks of a single item two units, as far apart as items are in the other tasks."""
-        alone = [one.scores.shape[1] == 1 for one in self.tasks]
+        alone = [part.scores.shape[1] == 1 for part in self.tasks]
         if not any(alone) or all(alone):
             return list(parts)
         # Of a task's mean, times its items: the variance of a difference on one item.
         variances = [
-            one.n_items * (one.rest**2).sum(axis=1)
-            for one, single in zip(parts, alone, strict=True)
+            part.n_items * (part.rest**2).sum(axis=1)
+            for part, single in zip(parts, alone, strict=True)
             if not single
         ]
         half = np.sqrt(np.mean(variances, axis=0) / 2)
         both = np.stack([half, -half], axis=1)
         return [
-            one._replace(rest=both, seen=np.repeat(one.seen, 2, axis=1), n_units=2 * one.n_units)
+            part._replace(rest=both, seen=np.repeat(part.seen, 2, axis=1), n_units=2 * part.n_units)
             if single
-            else one
-            for one, single in zip(parts, alone, strict=True)
+            else part
+            for part, single in zip(parts, alone, strict=True)
         ]
 
 
@@ -166,16 +166,19 @@ class _TaskUnits(NamedTuple):
 
 def _task_units(task: Pairing, a: FloatArray, b: FloatArray) -> _TaskUnits:
     """Units of differences; of pairs that share no item, of each model's own items."""
-    found = _residuals(task, b - a)
-    apart: BoolArray = np.asarray(np.isnan(b - a).all(axis=1))
-    if apart.any():
-        of_a, of_b = (_residuals(task, scores[apart]) for scores in (a, b))
-        found.rest[apart], found.seen[apart] = of_b.rest - of_a.rest, of_a.seen | of_b.seen
-        found.mean[apart] = of_b.mean - of_a.mean
-        found.n_items[apart] = (of_a.n_items + of_b.n_items) / 2
+    units = _residuals(task, b - a)
+    not_paired: BoolArray = np.asarray(np.isnan(b - a).all(axis=1))
+    if not_paired.any():
+        of_a, of_b = (_residuals(task, scores[not_paired]) for scores in (a, b))
+        units.rest[not_paired], units.seen[not_paired] = (
+            of_b.rest - of_a.rest,
+            of_a.seen | of_b.seen,
+        )
+        units.mean[not_paired] = of_b.mean - of_a.mean
+        units.n_items[not_paired] = (of_a.n_items + of_b.n_items) / 2
         few = np.minimum(of_a.n_units, of_b.n_units) < 2
-        found.n_units[apart] = np.where(few, 1, of_a.n_units + of_b.n_units)
-    return found
+        units.n_units[not_paired] = np.where(few, 1, of_a.n_units + of_b.n_units)
+    return units
 
 
 def _residuals(task: Pairing, x: FloatArray) -> _TaskUnits:

@@ -23,7 +23,7 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     refuse_best,
 )
-from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limits, prob_of_p
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
@@ -73,8 +73,8 @@ def _solver(samples: _Samples) -> Callable[[float], Solved]:
     function = samples.method.load()
 
     def solve(level: float) -> Solved:
-        found = function(*data, confidence_level=level, **more)
-        return found.low, found.high, getattr(found, "prob_better", None)
+        result = function(*data, confidence_level=level, **more)
+        return result.low, result.high, getattr(result, "prob_better", None)
 
     return solve
 
@@ -184,12 +184,12 @@ def _table(samples: _Samples, request: Request) -> Table:
     estimates = samples.estimates
     if prob is None:
         prob = prob_of_p(p_values, estimates, null)
-    found = Found(name, low, high, p_values, prob, estimates)
+    of_pairs = PairEstimates(name, low, high, p_values, prob, estimates)
     n_items = np.minimum(samples.sizes[samples.a], samples.sizes[samples.b])
     scores = np.array([cell.estimate for cell in samples.cells])
     return Table(
         pairing=samples,
-        found=found,
+        estimates=of_pairs,
         judge=lambda: Each(p_values, interval),
         columns={
             "n_items": n_items.tolist(),
@@ -252,9 +252,9 @@ class _Known:
         if r.predicted is not None:
             p = r.predicted
             return cls(p.item_ids, p.scores, p.variances, p.common)
-        there = ~np.isnan(r.item_means)
-        scores = r.item_means[there]
-        return cls(r.item_ids[there].astype(str), scores, np.zeros(len(scores)), 0.0)
+        scored = ~np.isnan(r.item_means)
+        scores = r.item_means[scored]
+        return cls(r.item_ids[scored].astype(str), scores, np.zeros(len(scores)), 0.0)
 
     def on(self, ids: NDArray[Any]) -> _Known | None:
         """Return the same on some items; None if any of them is not here."""
@@ -286,11 +286,11 @@ def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Ta
             a, b = group[i], group[j]
             if a.predicted is None and b.predicted is None:
                 continue
-            found = _of_bank(a, b)
-            if isinstance(found, str):
-                left_out.setdefault(found, []).append(f"{a.model} and {b.model} on {task}")
+            difference = _of_bank(a, b)
+            if isinstance(difference, str):
+                left_out.setdefault(difference, []).append(f"{a.model} and {b.model} on {task}")
             else:
-                pairs.append((i, j, *found))
+                pairs.append((i, j, *difference))
         if pairs:
             tables.append(_of_predictions(group, pairs, request))
     notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
@@ -360,7 +360,7 @@ def _by_errors(
             a=a,
             b=b,
         ),
-        found=Found(name, low, high, p_values, special.ndtr(z), difference),
+        estimates=PairEstimates(name, low, high, p_values, special.ndtr(z), difference),
         judge=lambda: Each(p_values, interval),
         columns={"n_items": size.tolist(), "notes": notes},
     )

@@ -154,7 +154,7 @@ class Measure:
         return values
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Measure:
+    def from_dict(cls, record: Mapping[str, Any]) -> Measure:
         """Return the measure that `to_dict` gave, such as that of a row of JSON results.
 
         Raises
@@ -164,15 +164,15 @@ class Measure:
         """
         values: dict[str, Any] = {}
         for field in fields(cls):
-            if field.name not in found or field.name == "scale":
+            if field.name not in record or field.name == "scale":
                 continue
-            value = found[field.name]
+            value = record[field.name]
             if not isinstance(value, _TYPES.get(field.name, (str,))):
                 raise TypeError(f"{field.name} is {value!r}")
             if field.name.endswith("_from") and value not in get_args(Origin):
                 raise ValueError(f"{field.name} is {value!r}")
             values[field.name] = value
-        scale = found.get("scale")
+        scale = record.get("scale")
         if scale is not None:
             low, high, step, unit = (scale[name] for name in ("low", "high", "step", "unit"))
             values["scale"] = Scale(

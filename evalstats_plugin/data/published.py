@@ -79,8 +79,8 @@ class Counts(NamedTuple):
 
 def is_share(metric: str) -> bool:
     """Whether a metric is a share of right answers in whatever table."""
-    known = stock_metric(metric.partition(",")[0], TABULAR, "")
-    return known is not None and known.scale == SHARE
+    metric_entry = stock_metric(metric.partition(",")[0], TABULAR, "")
+    return metric_entry is not None and metric_entry.scale == SHARE
 
 
 def _may_count(metric: str) -> bool:

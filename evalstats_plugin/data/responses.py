@@ -584,7 +584,7 @@ def metadata_of(r: Responses) -> dict[str, Any]:
     }
 
 
-def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
+def metadata_fields(record: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """Return the fields of `Responses` that `metadata_of` returned, with their time in the source.
 
     Raises
@@ -592,15 +592,15 @@ def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
     TypeError, KeyError, ValueError
         The mapping is not one that `metadata_of` returns.
     """
-    settings = found["settings"].items()
+    settings = record["settings"].items()
     return {
-        **_checked(found, _PLAIN),
-        "published": _text(found.get("published", "")),
-        "measure": Measure.from_dict(found["measure"]),
+        **_checked(record, _PLAIN),
+        "published": _text(record.get("published", "")),
+        "measure": Measure.from_dict(record["measure"]),
         "settings": tuple((_text(key), _text(value)) for key, value in settings),
-        "groups": tuple(map(_group, found["groups"])),
-        "notes": tuple(map(_text, found["notes"])),
-        "source": replace(source, when=_text(found["when"])),
+        "groups": tuple(map(_group, record["groups"])),
+        "notes": tuple(map(_text, record["notes"])),
+        "source": replace(source, when=_text(record["when"])),
     }
 
 
@@ -623,9 +623,9 @@ def _text(value: object) -> str:
     return value
 
 
-def origin(found: Mapping[str, Any]) -> str:
+def origin(record: Mapping[str, Any]) -> str:
     """Return the harness and version that responses came from, for a source's version."""
-    return f"{found['harness']} {found['version'] or ''}".strip()
+    return f"{record['harness']} {record['version'] or ''}".strip()
 
 
 def unique_in_order(codes: IntArray) -> tuple[IntArray, IntArray]:

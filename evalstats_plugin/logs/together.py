@@ -49,12 +49,12 @@ class Crossed:
     """
 
     def __init__(
-        self, found: Mapping[str, Sequence[Responses]], baseline: str | None, **options: Any
+        self, by_log: Mapping[str, Sequence[Responses]], baseline: str | None, **options: Any
     ) -> None:
-        self._found = found
+        self._found = by_log
         self.baseline = ""
         self._of_baseline: list[Responses] = []
-        kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
+        kept, notes = choose_runs([r for each in by_log.values() for r in each], "latest")
         # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
         places = {(r.model, r.task, r.metric) for r in kept}
@@ -127,12 +127,12 @@ class CrossedAbilities:
 
     def __init__(
         self,
-        found: Mapping[str, Sequence[Responses]],
+        by_log: Mapping[str, Sequence[Responses]],
         *,
         confidence_level: float = 0.95,
         items: bool = False,
     ) -> None:
-        each = [r for responses in found.values() for r in responses]
+        each = [r for responses in by_log.values() for r in responses]
         for same in grouped(each, lambda r: short_metric(r.metric)).values():
             n_items = sum({r.task: len(r.item_ids) for r in same}.values())
             shape = len({r.model for r in same}), n_items
@@ -144,7 +144,7 @@ class CrossedAbilities:
             return _scale(under, confidence_level, items=items)
 
         self._scales = MetricFits(
-            found, scale, nothing="no metric has a scale of ability", missing="no ability"
+            by_log, scale, nothing="no metric has a scale of ability", missing="no ability"
         )
 
     def of_log(self, location: str) -> Abilities:
@@ -207,7 +207,7 @@ class CrossedScores:
     """
 
     def __init__(
-        self, found: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
+        self, by_log: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
     ) -> None:
         # With torch loaded, fits in worker processes keep to one thread.
         need_torch("hierarchical models")
@@ -216,7 +216,7 @@ class CrossedScores:
             return pool(under, confidence_level=confidence_level, rng=0)
 
         self._fits = MetricFits(
-            found, fitted, nothing="no metric can be pooled", missing="no pooled score"
+            by_log, fitted, nothing="no metric can be pooled", missing="no pooled score"
         )
 
     def of_log(self, location: str) -> PooledScores:
@@ -249,12 +249,12 @@ class CrossedCapabilities:
         No metric can be fitted, or torch is not installed.
     """
 
-    def __init__(self, found: Mapping[str, Sequence[Responses]], plugins: Plugins) -> None:
+    def __init__(self, by_log: Mapping[str, Sequence[Responses]], plugins: Plugins) -> None:
         # With torch loaded, fits in worker processes keep to one thread.
         need_torch("capabilities")
         from evalstats_plugin.hierarchical.capabilities import find_capabilities
 
-        questions = questions_of((r for each in found.values() for r in each), plugins)
+        questions = questions_of((r for each in by_log.values() for r in each), plugins)
 
         def fitted(under: ResponseSet) -> Capabilities:
             matrix = scored_part(under.matrix())
@@ -263,7 +263,7 @@ class CrossedCapabilities:
             return replace(capabilities, notes=(*capabilities.notes, *notes))
 
         self._fits = MetricFits(
-            found, fitted, nothing="no metric has capabilities", missing="no capabilities"
+            by_log, fitted, nothing="no metric has capabilities", missing="no capabilities"
         )
 
     def of_log(self, location: str) -> Results[CapabilityLevel]:
@@ -319,14 +319,14 @@ class MetricFits(Generic[FitT]):
 
     def __init__(
         self,
-        found: Mapping[str, Sequence[Responses]],
+        by_log: Mapping[str, Sequence[Responses]],
         fit: Callable[[ResponseSet], FitT],
         *,
         nothing: str,
         missing: str,
     ) -> None:
-        self._found = found
-        kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
+        self._found = by_log
+        kept, notes = choose_runs([r for each in by_log.values() for r in each], "latest")
         # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
         used, unused = usable(kept)

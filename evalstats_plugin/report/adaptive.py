@@ -95,7 +95,7 @@ def _said(row: AdaptiveTest) -> list[str]:
     if row.abilities:
         pairs = zip(row.abilities, row.abilities_std_error, strict=True)
         each = [f"{ability:+z.2f} ± {error:.2f}" for ability, error in pairs]
-        shown = ", ".join(f"{k}: {found}" for k, found in enumerate(each, 1))
+        shown = ", ".join(f"{k}: {level}" for k, level in enumerate(each, 1))
         lines.append(f"{row.model}: abilities {shown} (standard errors)")
     return lines
 

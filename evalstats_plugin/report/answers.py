@@ -292,9 +292,9 @@ def _against(question: Question, names: Mapping[str, str]) -> list[str]:
     if of["unclear"]:
         told = f"{few(of['unclear'], MOST_NAMED)} cannot be told apart"
         unclear = [row for row in rows if row.verdict == "unclear"]
-        known = [abs(x) for row in unclear for x in (row.low, row.high) if x is not None]
-        if known and unclear[0].effect == "difference":
-            told += f" (a difference of up to {number(max(known))} either way is possible)"
+        ends = [abs(x) for row in unclear for x in (row.low, row.high) if x is not None]
+        if ends and unclear[0].effect == "difference":
+            told += f" (a difference of up to {number(max(ends))} either way is possible)"
         parts.append(told)
     baseline = names[rows[0].model_a]
     return [f"Against {baseline} {question.where}: {'; '.join(parts)}."]
@@ -311,9 +311,9 @@ def _of_all(question: Question, names: Mapping[str, str]) -> list[str]:
     name = names[leader.model]
     if leader.worst_rank == 1:
         return [f"{name} is better than each of the other {n - 1} models {question.where}."]
-    if all(one.best_rank == 1 and one.worst_rank == n for one in ranks):
+    if all(place.best_rank == 1 and place.worst_rank == n for place in ranks):
         return [f"No two of the {n} models can be told apart {question.where}."]
-    alike = [names[one.model] for one in ranks[1:] if set(one.letters) & set(leader.letters)]
+    alike = [names[place.model] for place in ranks[1:] if set(place.letters) & set(leader.letters)]
     return [
         f"{name} is ahead {question.where}; {few(alike, MOST_NAMED)} cannot be told apart from it."
     ]
@@ -324,7 +324,11 @@ def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
     said: list[str] = []
     for row in question.head:
         opposite = {"better": "worse", "worse": "better"}.get(row.verdict)
-        tasks = [one.task for one in question.tasks.get(_pair(row), []) if one.verdict == opposite]
+        tasks = [
+            task_row.task
+            for task_row in question.tasks.get(_pair(row), [])
+            if task_row.verdict == opposite
+        ]
         if opposite and tasks:
             a, b = names[row.model_a], names[row.model_b]
             ahead, behind = (b, a) if opposite == "better" else (a, b)
@@ -487,9 +491,9 @@ def _tables_of_pairs(
     pairs = question.pairs
     head = {_pair(row): row for row in question.head}
     if len(pairs) > MOST_PAIRS and not all_pairs:
-        apart = [pair for pair in pairs if head[pair].verdict != "unclear"] if ranks else pairs
-        hidden = len(pairs) - len(apart)
-        pairs = apart
+        decided = [pair for pair in pairs if head[pair].verdict != "unclear"] if ranks else pairs
+        hidden = len(pairs) - len(decided)
+        pairs = decided
         if hidden:
             told = f"{counted(hidden, 'pair')} that cannot be told apart: --all-pairs shows them."
             tables.append(Text(told, style="dim"))
@@ -511,10 +515,12 @@ def _rank_table(
     for title in titles:
         right = title in ("Rank", "Score")
         table.add_column(Text(title), justify="right" if right else "left", no_wrap=True)
-    shown = elided([names[one.model] for one in ranks], max(_LEAST, width // 2))
-    for one, name in zip(ranks, shown, strict=True):
-        score = [number(scores[one.model])] if scored else []
-        table.add_row(places(one.best_rank, one.worst_rank), name, *score, one.letters)
+    shown = elided([names[rank_set.model] for rank_set in ranks], max(_LEAST, width // 2))
+    for rank_set, name in zip(ranks, shown, strict=True):
+        score = [number(scores[rank_set.model])] if scored else []
+        table.add_row(
+            places(rank_set.best_rank, rank_set.worst_rank), name, *score, rank_set.letters
+        )
     table.padding = (0, 1, 0, 0)
     return table
 

@@ -187,13 +187,13 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     """Return tables of models and tasks, side by side as far as they fit, with possible ranks."""
     one_metric = len({own[0].metric for own in ranks}) == 1
     columns = {
-        own[0].task if one_metric else task_and_metric(own[0]): {one.model: one for one in own}
+        own[0].task if one_metric else task_and_metric(own[0]): {row.model: row for row in own}
         for own in ranks
     }
     # A task may have fewer models than another: shares of them can be compared.
     shares: dict[str, list[float]] = {}
-    for one in (one for own in ranks for one in own):
-        shares.setdefault(one.model, []).append((one.best_rank + one.worst_rank) / one.n_models)
+    for row in (row for own in ranks for row in own):
+        shares.setdefault(row.model, []).append((row.best_rank + row.worst_rank) / row.n_models)
     models = sorted(shares, key=lambda model: sum(shares[model]) / len(shares[model]))
     names = ("Model", elided(models, 30))
     cells = [
@@ -202,10 +202,10 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     return side_by_side(cells, names=names, width=width, longest_title=16)[0]
 
 
-def _places(one: RankSet | None) -> str:
-    if one is None:
+def _places(row: RankSet | None) -> str:
+    if row is None:
         return "– "
-    return report_text.places(one.best_rank, one.worst_rank) + ("*" if one.may_be_first else " ")
+    return report_text.places(row.best_rank, row.worst_rank) + ("*" if row.may_be_first else " ")
 
 
 def _rank_legend(results: Comparisons) -> str:
@@ -230,9 +230,9 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     orders: list[str] = []
     for _, rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
         own = list(rows)
-        found = [line for line in (intervals_line(own), order_line(own)) if line]
-        if found:
-            said = f"{task_and_metric(own[0])}: {' '.join(found)}"
+        sentences = [line for line in (intervals_line(own), order_line(own)) if line]
+        if sentences:
+            said = f"{task_and_metric(own[0])}: {' '.join(sentences)}"
             orders += [markdown_text(said), ""]
     lines = Table("", results.rows, columns).markdown()
     said = report_text.markdown_notes(results)
@@ -449,8 +449,8 @@ def order_line(rows: Sequence[Comparison]) -> str:
     ranks = ranks_of(rows)
     if not 2 < len(ranks) <= MOST_NAMED:
         return ""
-    order = ", ".join(f"{one.model} ({one.letters})" for one in ranks)
-    best = [one.model for one in ranks if one.may_be_first]
+    order = ", ".join(f"{row.model} ({row.letters})" for row in ranks)
+    best = [row.model for row in ranks if row.may_be_first]
     return (
         f"In order, with letters: {order}. Models that share a letter cannot be told apart. "
         f"May be the best: {few(best, MOST_NAMED)}."
@@ -664,10 +664,10 @@ def _headers(rows: Sequence[PowerRow]) -> list[Header]:
     if any(row.quantity == "n_tasks" for row in rows):
         both: list[Header] = [("Power", "power"), ("Tasks needed", "n_tasks")]
         return both[asked == "n_tasks" :]
-    found: list[Header] = [("Items", "items"), ("Power", "power")]
+    headers: list[Header] = [("Items", "items"), ("Power", "power")]
     if any(row.quantity == "n_epochs" for row in rows):
-        found.append(("Epochs needed", "n_epochs"))
-    return [*found, ("Models", "n_models")]
+        headers.append(("Epochs needed", "n_epochs"))
+    return [*headers, ("Models", "n_models")]
 
 
 def _value(group: Sequence[PowerRow], quantity: str) -> str:

@@ -265,8 +265,10 @@ def sentence(results: Gate) -> str:
             f"{word}: {drop} of {models} against {results.baseline} is ruled out in all of "
             f"{of_all}."
         )
-    found = "no regression" if drop == "a drop" else f"no regression of more than {_short(results)}"
-    said = f"{word}: {found} of {models} against {results.baseline} found in {of_all}."
+    result = (
+        "no regression" if drop == "a drop" else f"no regression of more than {_short(results)}"
+    )
+    said = f"{word}: {result} of {models} against {results.baseline} found in {of_all}."
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said

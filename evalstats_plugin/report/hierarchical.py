@@ -135,12 +135,16 @@ def _page(results: HierarchicalReport) -> Page:
         legend.append(_EFFECTS)
     if results.evidence:
         tables.append(Table("Which model the answers speak for", results.evidence, _EVIDENCES))
-        known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.evidence)
-        legend.append(f"{_EVIDENCE}{'; '.join(known)}.")
+        descriptions = (
+            f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.evidence
+        )
+        legend.append(f"{_EVIDENCE}{'; '.join(descriptions)}.")
     if results.compared:
         tables.append(Table("Left-out scores", results.compared, _COMPARED))
-        known = (f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.compared)
-        legend.append(f"{_LEFT_OUT}{'; '.join(known)}.")
+        descriptions = (
+            f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.compared
+        )
+        legend.append(f"{_LEFT_OUT}{'; '.join(descriptions)}.")
     if results.predicted:
         what = "model" if results.predicted[0].model is None else "task"
         tables.append(Table(f"A new {what}, in percent", results.predicted, _new_columns(level)))
@@ -204,11 +208,13 @@ def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
     order = [row.model for row in results.rows if row.task is None]
     if results.baseline is not None:
         return sorted(results.contrasts, key=lambda row: order.index(row.model_b))
-    found = {frozenset((row.model_a, row.model_b)): row for row in results.contrasts}
+    by_pair = {frozenset((row.model_a, row.model_b)): row for row in results.contrasts}
     if len(order) > MOST_PAIRED:
-        return [found[frozenset(pair)] for pair in pairwise(order)]
+        return [by_pair[frozenset(pair)] for pair in pairwise(order)]
     place = {name: i for i, name in enumerate(order)}
-    return sorted(found.values(), key=lambda row: sorted((place[row.model_a], place[row.model_b])))
+    return sorted(
+        by_pair.values(), key=lambda row: sorted((place[row.model_a], place[row.model_b]))
+    )
 
 
 def _effect_columns(level: str) -> Sequence[Column]:

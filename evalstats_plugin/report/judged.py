@@ -79,11 +79,11 @@ def _name(title: str, value: Callable[[Any], str], names: Mapping[str, str]) -> 
 
 
 def _legends(results: JudgedScores) -> list[str]:
-    found: list[str] = []
+    legends: list[str] = []
     if results.agreement:
         weighted = WEIGHTED if any(row.weighted for row in results.agreement) else ""
-        found.append(AGREEMENT.format(weighted=weighted))
-    return [*found, BIAS] if results.bias else found
+        legends.append(AGREEMENT.format(weighted=weighted))
+    return [*legends, BIAS] if results.bias else legends
 
 
 def _scores(

@@ -330,8 +330,8 @@ def table_latex(
     first = layout.cells(layout.lead)
     spec = rf"@{{}}rl{_aligned(first, write)}@{{\hspace{{3pt}}}}l" + "c" * len(ties)
     spec = spec if lead else "@{}l"
-    for one, same in groupby(_aligned(cells, short) for cells, short in columns):
-        spec += f"*{{{len(list(same))}}}{{{one}}}"
+    for alignment, same in groupby(_aligned(cells, short) for cells, short in columns):
+        spec += f"*{{{len(list(same))}}}{{{alignment}}}"
     # They shrink only what is larger than the page.
     wide = abreast + max(map(len, results.models), default=0) > _TITLES_ABREAST
     boxes = [_NOT_WIDER] * wide + [_NOT_HIGHER] * (len(results.models) > _ROWS_OF_A_PAGE)

@@ -457,16 +457,19 @@ def methods_latex(shown: Evaluation) -> str:
     lines += [_data_paragraph(shown, _LATEX), "", _comparison_paragraph(shown, _LATEX), ""]
     lines += [r"\paragraph{Reporting checklist}", r"\begin{itemize}"]
     lines += [
-        rf"\item[$\bullet$] {latex_text(one.asks)}~\cite{{{one.source}}}: \emph{{{one.answer}}}, "
-        f"{_LATEX.text(one.says)}."
-        for one in checklist(shown)
+        rf"\item[$\bullet$] {latex_text(each.asks)}~\cite{{{each.source}}}: "
+        rf"\emph{{{each.answer}}}, {_LATEX.text(each.says)}."
+        for each in checklist(shown)
     ]
     return "\n".join([*lines, r"\end{itemize}", ""])
 
 
 def methods_markdown(shown: Evaluation) -> str:
     """Return the methods as Markdown: the same, with the settings that the logs hold."""
-    rows = [[_GUIDELINES[one.source], one.asks, one.answer, one.says] for one in checklist(shown)]
+    rows = [
+        [_GUIDELINES[question.source], question.asks, question.answer, question.says]
+        for question in checklist(shown)
+    ]
     lines = ["# Methods", "", _data_paragraph(shown, _MARKDOWN), "",
              _comparison_paragraph(shown, _MARKDOWN), "", "## Reporting checklist", ""]  # fmt: skip
     lines += markdown_table(

@@ -329,10 +329,10 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _words(name: str) -> list[str]:
     """Return the words of a name, capitalised, digits spelt out; letters of ASCII alone."""
-    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]", name)
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]", name)
     return [
         _DIGITS[int(word)] if word.isdigit() else word[0].upper() + word[1:].lower()
-        for word in found
+        for word in parts
     ]
 
 

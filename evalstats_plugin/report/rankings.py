@@ -94,12 +94,14 @@ def category_columns(results: Leaderboard) -> list[str]:
 
 def category_lines(results: Leaderboard) -> list[list[str]]:
     """Return each player's ranges of ranks, over all votes and by category."""
-    found = [
+    ranks_by_category = [
         {row.player: ranks(row) for row in ranking}
         for ranking in (results.overall, *results.by_category.values())
     ]
     players = [row.player for row in results.overall]
-    return [[player, *(ranks.get(player, "–") for ranks in found)] for player in players]
+    return [
+        [player, *(ranks.get(player, "–") for ranks in ranks_by_category)] for player in players
+    ]
 
 
 def legend(results: Ranking, anchor: str = "") -> list[str]:

@@ -291,8 +291,8 @@ def elided(names: Sequence[str], longest: int) -> list[str]:
         ends = sorted(range(1, longest - 1), key=lambda end: abs(longest - 1 - end - start - word))
         others = set(taken) - {shown[group[0]]}
         cuts = ([_cut(name, longest, end) for name in group] for end in ends)
-        apart = (cut for cut in cuts if len({*cut, *others}) == len(cut) + len(others))
-        shown.update(zip(group, next(apart, group), strict=True))
+        distinct = (cut for cut in cuts if len({*cut, *others}) == len(cut) + len(others))
+        shown.update(zip(group, next(distinct, group), strict=True))
         taken = Counter(shown.values())
     return [shown[name] for name in names]
 

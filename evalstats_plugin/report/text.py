@@ -90,11 +90,11 @@ NotedT = TypeVar("NotedT", bound=Noted)
 
 def gather(rows: Sequence[NotedT]) -> dict[str, list[NotedT]]:
     """Return the rows that carry each note, by note in order of first appearance."""
-    found: dict[str, list[NotedT]] = {}
+    by_note: dict[str, list[NotedT]] = {}
     for row in rows:
         for note in row.notes:
-            found.setdefault(note, []).append(row)
-    return found
+            by_note.setdefault(note, []).append(row)
+    return by_note
 
 
 def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
@@ -175,8 +175,8 @@ def sampled(value: float, error: float, decimals: int) -> str:
     >>> [sampled(0.7312, error, 2) for error in (0.2, 0.03, 0.0004)]
     ['1', '0.7', '0.73']
     """
-    known = decimals if error <= 0 else min(decimals, max(math.floor(-math.log10(error)), 0))
-    return f"{value:.{known}f}"
+    digits = decimals if error <= 0 else min(decimals, max(math.floor(-math.log10(error)), 0))
+    return f"{value:.{digits}f}"
 
 
 class Limited(Protocol):
@@ -197,8 +197,8 @@ def interval_text(row: Limited, write: Callable[[float | None], str] = number) -
 
 def clusters(row: ScoreInterval) -> str:
     """Format the design effect and the intraclass correlation of clusters."""
-    known = (("deff", row.design_effect), ("ICC", row.icc))
-    return ", ".join(f"{name} {value:.2f}" for name, value in known if value is not None)
+    values = (("deff", row.design_effect), ("ICC", row.icc))
+    return ", ".join(f"{name} {value:.2f}" for name, value in values if value is not None)
 
 
 def items(row: ScoreInterval) -> str:
@@ -492,8 +492,8 @@ def _slices(results: Results[SliceScore]) -> Page:
         title = f"{model}: {task} {short_metric(metric)}"
         tables.append(Table(title, own, columns))
     said = [
-        f"{one['model']}: {one['task']} {short_metric(one['metric'])}. {one['sentence']}"
-        for one in _worst_slices(results)["worst_slices"]
+        f"{row['model']}: {row['task']} {short_metric(row['metric'])}. {row['sentence']}"
+        for row in _worst_slices(results)["worst_slices"]
     ]
     if len(said) > MOST_SENTENCES:
         said[MOST_SENTENCES:] = [f"And {len(said) - MOST_SENTENCES} more, which JSON has."]
@@ -542,8 +542,8 @@ _OF_FINDINGS = (
 
 def _findings(results: Findings) -> Page:
     tables = [
-        Table(f"{name}: {PROBLEMS[name]}", list(found), _OF_FINDINGS)
-        for name, found in groupby(results, lambda finding: finding.problem)
+        Table(f"{name}: {PROBLEMS[name]}", list(findings), _OF_FINDINGS)
+        for name, findings in groupby(results, lambda finding: finding.problem)
     ]
     return Page(tables, [_verdict(results)])
 

@@ -147,25 +147,29 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise LogError(f"{path} cannot be read as JSON ({error}); it may be damaged") from error
 
 
-def section(found: Any, *keys: str) -> Mapping[str, Any]:
+def section(document: Any, *keys: str) -> Mapping[str, Any]:
     """Return an object inside JSON, empty if it is missing, null or of another kind."""
     for key in keys:
-        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+        document = (
+            cast("Mapping[str, Any]", document).get(key) if isinstance(document, Mapping) else None
+        )
+    return cast("Mapping[str, Any]", document) if isinstance(document, Mapping) else {}
 
 
-def field_of(found: Any, path: str) -> str | None:
+def field_of(document: Any, path: str) -> str | None:
     """Return a field as text, by its name or a dotted path; None if there is none.
 
     >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
     '3'
     """
-    whole = isinstance(found, Mapping) and path in found
+    whole = isinstance(document, Mapping) and path in document
     for key in [path] if whole else path.split("."):
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(document, Mapping) or key not in document:
             return None
-        found = cast("Mapping[str, Any]", found)[key]
-    return found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str)
+        document = cast("Mapping[str, Any]", document)[key]
+    return (
+        document if isinstance(document, str) else json.dumps(document, sort_keys=True, default=str)
+    )
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
@@ -247,7 +251,7 @@ def signed_metadata(key: bytes, meta: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 def verified_metadata(
     path: Path,
-    found: Mapping[bytes, bytes] | None,
+    metadata: Mapping[bytes, bytes] | None,
     key: bytes,
     other: str,
     kinds: Mapping[str, str],
@@ -259,7 +263,7 @@ def verified_metadata(
     LogError
         The key is missing (the message ends in ``other``), or the JSON is damaged.
     """
-    meta = found or {}
+    meta = metadata or {}
     if key not in meta:
         raise LogError(f"{path} is a Parquet file, but {other}")
     digest = meta.get(key + _DIGEST)
@@ -304,14 +308,14 @@ def read_signed(
     return table, verified_metadata(path, table.schema.metadata, key, other, kinds)
 
 
-def check_fields(found: Any, kinds: Mapping[str, str]) -> None:
+def check_fields(document: Any, kinds: Mapping[str, str]) -> None:
     """Raise `ValueError`, which names the field, unless JSON has fields of these `KINDS`."""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError("its JSON is no object")
     for name, kind in kinds.items():
-        if name not in found:
+        if name not in document:
             raise ValueError(f"the field {name!r} is missing")
-        if not KINDS[kind](cast("dict[str, Any]", found)[name]):
+        if not KINDS[kind](cast("dict[str, Any]", document)[name]):
             raise ValueError(f"the field {name!r} does not hold {kind}")
 
 

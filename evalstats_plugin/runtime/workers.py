@@ -368,10 +368,10 @@ def _no_scheduler(address: str, why: object) -> DesignError:
     return DesignError(msg)
 
 
-def check_versions(found: dict[str, str]) -> None:
+def check_versions(versions: dict[str, str]) -> None:
     """Raise `DesignError` if a worker has another version of the package."""
     own = version(_PACKAGE)
-    for worker, theirs in found.items():
+    for worker, theirs in versions.items():
         if theirs != own:
             msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same version"
             raise DesignError(msg)

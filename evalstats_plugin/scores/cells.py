@@ -94,8 +94,8 @@ class Cell:
             return self.composite.estimate
         if self.kind in (None, "left-out"):
             r = self.responses
-            known = r.logged if r.predicted is None else r.predicted.estimate
-            return math.nan if known is None else known
+            value = r.logged if r.predicted is None else r.predicted.estimate
+            return math.nan if value is None else value
         if self.clusters is not None and self.estimand == "clusters" and self.kind != "ratio":
             return float(weighted_sums(self)[0].mean())
         if self.kind == "binary":
@@ -148,8 +148,8 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         return Cell(responses=responses, kind=None, notes=responses.notes)
     responses = _in_fewest_epochs(responses)
     means = responses.item_means
-    there = ~np.isnan(means)
-    values = means[there]
+    scored = ~np.isnan(means)
+    values = means[scored]
     n_missing = int(len(means) - len(values))
     notes = [*responses.notes, *left_out(n_missing, len(means))]
     n_missing += responses.measure.n_cut
@@ -158,19 +158,19 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
         return cell(kind=None, notes=(*notes, "no item has a score"))
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())
-        found = f"scores that are infinite or beyond ±{LARGEST:g}: {count}; no mean, no interval"
-        return cell(kind=None, notes=(*notes, found))
+        extremes = f"scores that are infinite or beyond ±{LARGEST:g}: {count}; no mean, no interval"
+        return cell(kind=None, notes=(*notes, extremes))
     scale = responses.measure.scale
     beyond = None if scale is None else strays(responses.scores, (scale.low, scale.high))
     if beyond is not None:
         question = beyond.question(responses.measure.metric, str(scale))
         return cell(kind=None, notes=(*notes, f"no interval: {question}"))
     if responses.aggregation in RATIOS:
-        weights = None if responses.weights is None else responses.weights[there]
+        weights = None if responses.weights is None else responses.weights[scored]
         if responses.clusters is not None:
             notes.append("this ratio treats clustered items as independent")
         return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
-    clusters = None if responses.clusters is None else responses.clusters[there]
+    clusters = None if responses.clusters is None else responses.clusters[scored]
     kind, span, note = _kind_of_mean(responses, values)
     responses = responses.under(responses.measure.or_on(span))
     successes = float((values == span[1]).sum()) if kind == "binary" and span else 0.0
@@ -243,13 +243,13 @@ def _of_logged_counts(r: Responses) -> Cell:
     note = "counts recovered from the value, its stderr and n"
     note = note if r.notes else f"no samples logged: {note}"
     # What was no reason for items is none against an interval that has been found.
-    known = tuple(each.removeprefix("no interval: ") for each in r.notes)
+    reasons = tuple(each.removeprefix("no interval: ") for each in r.notes)
     return replace(
         nothing,
         kind="binary",
         successes=float(k),
         bounds=(0.0, 1.0),
-        notes=known if r.published == "counts" else (*known, note),
+        notes=reasons if r.published == "counts" else (*reasons, note),
     )
 
 
@@ -266,11 +266,11 @@ def _of_left_out(responses: Responses, without: FloatArray) -> Cell:
 def _of_adaptive(responses: Responses) -> Cell:
     """Return the cell of an adaptive test: its score is predicted, not the mean of its items."""
     means = responses.item_means
-    there = np.isfinite(means)
-    n = int(there.sum())
+    asked_items = np.isfinite(means)
+    n = int(asked_items.sum())
     kind = "" if responses.predicted and responses.predicted.estimate is not None else ", no score"
     asked = f"mean of the {counted(n, 'item')} asked, no simple random sample of all{kind}"
-    notes = (f"{asked}: {means[there].mean():.3f}",) if n else ()
+    notes = (f"{asked}: {means[asked_items].mean():.3f}",) if n else ()
     return Cell(responses=responses, kind=None, n=n, notes=(*responses.notes, *notes))
 
 
@@ -282,21 +282,21 @@ def _of_pairs(responses: Responses) -> Cell:
     except DesignError as error:
         notes = (*responses.notes, f"no interval: {error}")
         return Cell(responses=responses, kind=None, n=n, notes=notes)
-    there = composite.there
+    answered = composite.there
     notes = [*responses.notes, *composite.notes]
-    logged, found = responses.logged, composite.estimate
+    logged, computed = responses.logged, composite.estimate
     is_whole = not responses.measure.n_cut
-    if is_whole and logged is not None and not composite.undefined and not agree(found, logged):
-        notes.append(f"mismatch: the log gives value {logged:.6g}, its items {found:.6g}")
-    if not there.all():
-        notes.insert(0, f"{int((~there).sum())} of {n} items have no answer and are left out")
+    if is_whole and logged is not None and not composite.undefined and not agree(computed, logged):
+        notes.append(f"mismatch: the log gives value {logged:.6g}, its items {computed:.6g}")
+    if not answered.all():
+        notes.insert(0, f"{int((~answered).sum())} of {n} items have no answer and are left out")
     cell = Cell(
         responses=responses,
         kind=None if composite.undefined else composite.kind,
         composite=composite,
-        n=int(there.sum()),
-        n_missing=int((~there).sum()) + responses.measure.n_cut,
-        clusters=None if responses.clusters is None else responses.clusters[there],
+        n=int(answered.sum()),
+        n_missing=int((~answered).sum()) + responses.measure.n_cut,
+        clusters=None if responses.clusters is None else responses.clusters[answered],
         notes=tuple(notes),
     )
     if composite.metric not in ("precision", "recall") or composite.undefined:
@@ -467,15 +467,15 @@ def with_known(cells: Sequence[Cell], metrics: Mapping[MetricKey, Known]) -> lis
     Zeros and ones of a metric with partial credit are bounded scores like their neighbours. Those
     in clusters keep their own methods, and so does a row that is known by its counts only.
     """
-    found: list[Cell] = []
+    settled: list[Cell] = []
     for cell in cells:
         shown = metrics.get(metric_key(cell.responses.metric, cell.bounds or UNIT))
         if shown is None or cell.composite is not None or cell.kind not in ("binary", "bounded"):
-            found.append(cell)
+            settled.append(cell)
             continue
         alike = shown.partial and len(cell.values) > 0 and cell.clusters is None
         if cell.kind == "binary" and not alike:
-            found.append(cell)
+            settled.append(cell)
         else:
-            found.append(replace(cell, kind="bounded", attained=(shown.low, shown.high)))
-    return found
+            settled.append(replace(cell, kind="bounded", attained=(shown.low, shown.high)))
+    return settled

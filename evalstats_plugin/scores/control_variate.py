@@ -120,8 +120,8 @@ def _table(cells: Sequence[Cell]) -> _Table:
     if not usable:
         nothing = np.full((len(cells), 0), np.nan)
         return _Table(cells, nothing, nothing, np.zeros(len(cells)))
-    apart = [cells[i].responses for i in usable]
-    joined = ResponseMatrix.join([replace(r, scores=r.item_means[:, None]) for r in apart])
+    responses = [cells[i].responses for i in usable]
+    joined = ResponseMatrix.join([replace(r, scores=r.item_means[:, None]) for r in responses])
     scores = np.full((len(cells), len(joined.item_ids)), np.nan)
     scores[usable] = joined.scores[:, :, 0]
     of_others, n_others = _of_others(scores)
@@ -151,7 +151,7 @@ def _rows(table: _Table, plain: Sequence[ScoreInterval]) -> list[ScoreInterval]:
     rows = list(plain)
     bounds = [cell.bounds for cell in table.cells]
     for each in dict.fromkeys(bounds):
-        where = [i for i, found in enumerate(bounds) if found == each]
+        where = [i for i, span in enumerate(bounds) if span == each]
         for i, row in zip(where, _of_bounds(table, where, each, rows), strict=True):
             rows[i] = row
     return rows
@@ -178,13 +178,13 @@ def _of_bounds(
         limits = adjusted_bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
         estimate = np.clip(adjusted.estimate, 0.0, 1.0)
     scaled = Interval(low + span * limits.low, low + span * limits.high)
-    found: list[ScoreInterval] = []
+    new_rows: list[ScoreInterval] = []
     for j, i in enumerate(where):
         why_not = _why_not(table.cells[i], adjusted, j)
         if why_not:
-            found.append(replace(rows[i], notes=(*rows[i].notes, why_not)))
+            new_rows.append(replace(rows[i], notes=(*rows[i].notes, why_not)))
             continue
-        found.append(
+        new_rows.append(
             replace(
                 rows[i],
                 n_items=int(adjusted.n[j]),
@@ -199,7 +199,7 @@ def _of_bounds(
                 notes=_notes(table, adjusted, i, j),
             )
         )
-    return found
+    return new_rows
 
 
 def _why_not(cell: Cell, adjusted: Adjusted, j: int) -> str:

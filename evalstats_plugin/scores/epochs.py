@@ -65,18 +65,18 @@ def with_at_k(responses: ResponseSet, names: Sequence[str]) -> ResponseSet:
 def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> ResponseSet:
     asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
     listed, notes = as_list(responses)
-    found: list[Responses] = []
+    derived_responses: list[Responses] = []
     unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
     for r in listed:
-        found += [r] if keep else []
+        derived_responses += [r] if keep else []
         epochs = r.as_epochs
         for name, kind, k in asked:
             if why := _unfit(epochs, k):
                 place = f"{r.task} {epochs.metric.removesuffix(',none')}"
                 unfit[name].setdefault(why, {}).setdefault(place, place + _example(epochs, why))
             else:
-                found.append(_derive(epochs, name, kind, k))
-    derived = {r.metric.partition(" ")[0] for r in found}
+                derived_responses.append(_derive(epochs, name, kind, k))
+    derived = {r.metric.partition(" ")[0] for r in derived_responses}
     for name in (name for name in unfit if name not in derived):
         why = "; ".join(f"{why}: {few([*at.values()])}" for why, at in unfit[name].items())
         raise DesignError(
@@ -87,7 +87,7 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
         for why, at in reasons.items():
             alike.setdefault((why, few([*at.values()])), []).append(name)
     left_out = [f"{', '.join(of)} not derived, {why}: {at}" for (why, at), of in alike.items()]
-    return ResponseSet(tuple(found), (*notes, *left_out))
+    return ResponseSet(tuple(derived_responses), (*notes, *left_out))
 
 
 def _parsed(name: str) -> tuple[str, int]:
@@ -128,9 +128,9 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
         "pass^": stats_clustered.pass_hat_k,
         "maj@": stats_clustered.majority_at_k,
     }[kind]
-    there = ~np.isnan(r.scores)
-    n_epochs = there.sum(axis=1)
-    scores = formula(np.where(there, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
+    scored = ~np.isnan(r.scores)
+    n_epochs = scored.sum(axis=1)
+    scores = formula(np.where(scored, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
     short = int((n_epochs < k).sum())
     notes = (
         (f"{short} item{'s have' if short > 1 else ' has'} fewer than {k} scored epochs",)
@@ -189,9 +189,9 @@ def _part(cell: Cell) -> VariancePart:
     now = math.nan if cell.std_error is None else cell.std_error**2
     # Noise of epochs is independent between items, also within a cluster.
     between = now * n - noise
-    known = max(between, 0.0) if math.isfinite(between) else math.nan
+    variance_between = max(between, 0.0) if math.isfinite(between) else math.nan
     # What is not between items is within them: where that is all, twice the epochs halve it.
-    more_epochs = (now + known / n) / 2
+    more_epochs = (now + variance_between / n) / 2
     notes = cell.notes
     if between < 0:
         notes = (*notes, "the estimated variance between items is below 0; 0 is used")
@@ -204,7 +204,9 @@ def _part(cell: Cell) -> VariancePart:
         estimate=finite(cell.estimate),
         between=finite(between),
         within=finite(within),
-        share_within=finite(within / (known + within)) if within + known > 0 else None,
+        share_within=finite(within / (variance_between + within))
+        if within + variance_between > 0
+        else None,
         std_error=finite(math.sqrt(now)),
         std_error_more_epochs=finite(math.sqrt(more_epochs)),
         std_error_more_items=finite(math.sqrt(now / 2)),

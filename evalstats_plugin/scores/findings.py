@@ -89,7 +89,7 @@ def find_problems(responses: Iterable[Responses]) -> list[Finding]:
         *_copies(everything),
         *_misplaced(everything),
         *_versions(everything),
-        *(found for found in find_differences(latest) if found.problem != "versions"),
+        *(finding for finding in find_differences(latest) if finding.problem != "versions"),
         *_unscored(latest),
         *_invalidated(latest),
         *_half_annotated(everything),
@@ -114,8 +114,8 @@ def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
     latest = list(latest)
     more = "`evalstats-plugin check` says which"
     notes = [
-        f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(str(f.task) for f in found)))}"
-        for problem, found in grouped(find_differences(latest), lambda f: f.problem).items()
+        f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(str(f.task) for f in findings)))}"
+        for problem, findings in grouped(find_differences(latest), lambda f: f.problem).items()
     ]
     return notes + [f"{PROBLEMS[f.problem]} ({more})" for f in _half_annotated(latest)]
 
@@ -210,9 +210,9 @@ def _misplaced(responses: Sequence[Responses]) -> Iterator[Finding]:
 
 
 def _versions(responses: Sequence[Responses]) -> Iterator[Finding]:
-    known = [r for r in responses if r.provenance.task_version]
+    versioned = [r for r in responses if r.provenance.task_version]
     # Harnesses number their tasks each in its own way.
-    for (task, _), own in grouped(known, lambda r: (r.task, r.source.harness)).items():
+    for (task, _), own in grouped(versioned, lambda r: (r.task, r.source.harness)).items():
         versions = grouped(own, lambda r: str(r.provenance.task_version))
         if len(versions) > 1:
             about = [r for some in versions.values() for r in some]
@@ -294,8 +294,8 @@ def _shared(a: Responses, b: Responses) -> tuple[NDArray[Any], NDArray[Any]] | N
         everywhere = np.arange(len(a.item_ids))
         return (everywhere, everywhere) if len(everywhere) else None
     ids = [r.item_ids.astype(str) for r in (a, b)]
-    found, in_a, in_b = np.intersect1d(*ids, assume_unique=True, return_indices=True)
-    return (in_a, in_b) if len(found) else None
+    ids_of_both, in_a, in_b = np.intersect1d(*ids, assume_unique=True, return_indices=True)
+    return (in_a, in_b) if len(ids_of_both) else None
 
 
 def _differ(
@@ -352,12 +352,12 @@ def _difficulty(r: Responses, gone: NDArray[np.bool_], others: Sequence[Response
             column = np.full(len(gone), np.nan)
             column[shared[0]] = other.item_means[shared[1]]
             columns.append(column)
-    known = np.array([c for c in columns if np.isfinite(c).any()])
-    if not len(known):
+    scores = np.array([c for c in columns if np.isfinite(c).any()])
+    if not len(scores):
         return ""
-    there = np.isfinite(known)
+    there = np.isfinite(scores)
     count = there.sum(axis=0)
-    means = np.where(there, known, 0).sum(axis=0) / np.maximum(count, 1)
+    means = np.where(there, scores, 0).sum(axis=0) / np.maximum(count, 1)
     lacking, rest = means[gone & (count > 0)], means[~gone & (count > 0)]
     if not (len(lacking) and len(rest)):
         return ""

@@ -203,9 +203,9 @@ def _of_store(
         rows: list[ScoreInterval] = []
         used: list[Metrics] = []
         for block in by_models(store):
-            found, shown = _of_matrix(block, solver, population, metrics)
+            block_rows, shown = _of_matrix(block, solver, population, metrics)
             metrics = merged([metrics, shown])
-            rows += found
+            rows += block_rows
             used.append(shown)
         if all(
             not metrics[key].partial or metrics[key] == shown[key]
@@ -317,8 +317,8 @@ def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
 
     Rounded up, so that thousands of scores have few levels.
     """
-    found = survey.imbens_manski_level(width, error, confidence_level=level)
-    return level - np.floor((level - found) * 1000 + 1e-9) / 1000
+    reached = survey.imbens_manski_level(width, error, confidence_level=level)
+    return level - np.floor((level - reached) * 1000 + 1e-9) / 1000
 
 
 def _of_all(row: ScoreInterval, worst: float, n: int) -> ScoreInterval:
@@ -599,28 +599,30 @@ def _of_composites(
 ) -> Limits:
     """Run one method on cells whose metric is not a mean; `sampling` is for methods that draw."""
     function = partial(method.load(), confidence_level=level)
-    found = [c.composite for c in batch if c.composite is not None]
+    composites = [c.composite for c in batch if c.composite is not None]
     if method.family == "f1":
-        tables = np.stack([c.table for c in found])
+        tables = np.stack([c.table for c in composites])
         right = tables[:, 1, 1]
         return function(right, right + tables[:, 0, 1] + tables[:, 1, 0])
     if method.family == "confusion":
         # Tables of one metric and size at once.
-        sizes = grouped(range(len(found)), lambda i: (found[i].metric, len(found[i].labels)))
-        low, high = np.full((2, len(found)), np.nan)
+        sizes = grouped(
+            range(len(composites)), lambda i: (composites[i].metric, len(composites[i].labels))
+        )
+        low, high = np.full((2, len(composites)), np.nan)
         for (metric, _), where in sizes.items():
-            tables = np.stack([found[i].table for i in where])
+            tables = np.stack([composites[i].table for i in where])
             low[where], high[where] = function(tables, metric=metric, **sampling)
         return low, high
     if method.family == "left-out":
         parts = [function(np.asarray(c.estimate), c.values) for c in batch]
     elif method.family == "auc":
-        parts = [function(*c.ranked) for c in found if c.ranked]
+        parts = [function(*c.ranked) for c in composites if c.ranked]
     else:
         more = sampling if method.name == "sums-percentile" else {}
         parts = [
             function(_units(c, cell.clusters), c.value, **more)
-            for c, cell in zip(found, batch, strict=True)
+            for c, cell in zip(composites, batch, strict=True)
         ]
     low, high = np.array(parts, dtype=np.float64).reshape(-1, 2).T
     return low, high
@@ -683,7 +685,7 @@ def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInter
     sized = row.method == CLUSTERED_DEFAULTS["binary"][0]
     trend = float((size_slope if sized else size_trend)(*cluster_sums(on_unit(cell))))
     if abs(trend) > _TREND:
-        ways = [replace(cell, estimand=one).estimate for one in get_args(Estimand)]
+        ways = [replace(cell, estimand=estimand).estimate for estimand in get_args(Estimand)]
         which = "higher" if trend > 0 else "lower"
         notes = (
             *notes,
@@ -839,8 +841,8 @@ def _weighted_row(
     if any(r.missing_low is not None for r in rows):
         ends = [(r.low, r.high) if r.missing_low is None else (r.missing_low, r.missing_high)
                 for r in rows]  # fmt: skip
-        found = survey.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
-        low, high = float(found.low), float(found.high)
+        limits = survey.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
+        low, high = float(limits.low), float(limits.high)
         row = _with_open(row, low, high, "drop")
     return replace(
         row,
@@ -860,13 +862,15 @@ def _predicted_group(
     row: ScoreInterval, group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
 ) -> ScoreInterval:
     """Combine predicted scores: they share one ability, so their errors are simply added."""
-    known = [c.responses.predicted for c in cells]
+    predictions = [c.responses.predicted for c in cells]
     row = replace(row, estimate=None, population="all items of the bank")
-    if any(p is None for p in known) or any(None in (r.estimate, r.low, r.high) for r in rows):
+    if any(p is None for p in predictions) or any(
+        None in (r.estimate, r.low, r.high) for r in rows
+    ):
         return replace(
             row, notes=(*row.notes, "not every task of this group has a predicted score")
         )
-    sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in known])
+    sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in predictions])
     shares = task_shares(_from_group(group, cells), sizes)
     ends = np.array([[r.estimate, r.low, r.high] for r in rows], dtype=np.float64)
     estimate, low, high = (float(value) for value in shares @ ends)
@@ -915,13 +919,13 @@ def _combine(
     if auto and len(bounds) == 1 and None not in bounds:
         low, high = next(iter(bounds)) or (0.0, 1.0)
         width = high - low
-        found = survey.beta_effective(
+        share = survey.beta_effective(
             (estimates - low) / width,
             _smoothed(cells, low, width),
             shares,
             confidence_level=rows[0].confidence_level,
         )
-        return Interval(low + width * found.low, low + width * found.high), "beta-neff"
+        return Interval(low + width * share.low, low + width * share.high), "beta-neff"
     lows, highs = (np.array([getattr(r, side) for r in rows]) for side in ("low", "high"))
     names = ", ".join(sorted({r.method for r in rows}))
     return survey.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
@@ -951,28 +955,28 @@ def _of_matrix(
     method = solver.for_independent("binary")
     by_columns = method.family == "binary" and population is None
     by_columns &= solver.treated.missing != "zero"
-    found = tally(matrix) if by_columns else None
-    if found is None or not found.counts.any():
+    tallied = tally(matrix) if by_columns else None
+    if tallied is None or not tallied.counts.any():
         cells = _cells(matrix.to_responses())
         shown = _shown(metrics, known(cells))
         return _of_cells(cells, solver, population, shown), shown
-    cells = _cells(_without(matrix, found))
-    shown = _shown(metrics, merged([known(cells), found.known()]))
+    cells = _cells(_without(matrix, tallied))
+    shown = _shown(metrics, merged([known(cells), tallied.known()]))
     # Zeros and ones of a metric that gives partial credit elsewhere are no counts.
-    keys = [metric_key(metric, UNIT) for _, metric in found.tasks]
-    alike = found.counts & [key in shown and shown[key].partial for key in keys]
+    keys = [metric_key(metric, UNIT) for _, metric in tallied.tasks]
+    alike = tallied.counts & [key in shown and shown[key].partial for key in keys]
     if alike.any():
-        found = found._replace(counts=found.counts & ~alike)
-        cells = _cells(_without(matrix, found))
-    counted = found.of(found.counts)
+        tallied = tallied._replace(counts=tallied.counts & ~alike)
+        cells = _cells(_without(matrix, tallied))
+    counted = tallied.of(tallied.counts)
     limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
     rows = _counted_rows(counted, limits, method, solver)
-    if found.counts.all():
+    if tallied.counts.all():
         return rows, shown
     others = _of_cells(cells, solver, population, shown)
     # Model by model, in the matrix's order of tasks.
-    table = np.empty((len(matrix.models), len(found.tasks)), dtype=object)
-    for where, made in ((found.counts, rows), (~found.counts, others)):
+    table = np.empty((len(matrix.models), len(tallied.tasks)), dtype=object)
+    for where, made in ((tallied.counts, rows), (~tallied.counts, others)):
         table[:, where] = np.fromiter(made, dtype=object, count=len(made)).reshape(len(table), -1)
     return table.ravel().tolist(), shown
 
@@ -1086,11 +1090,11 @@ def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
 
 
 def _counted_rows(
-    found: Tally, limits: Limits, method: Method, solver: _Solver
+    tallied: Tally, limits: Limits, method: Method, solver: _Solver
 ) -> list[ScoreInterval]:
     """Return the rows, model by model, of limits of shape (N T,)."""
-    n, missing = found.n.ravel(), found.n_missing.ravel()
-    share = found.right.ravel() / n
+    n, missing = tallied.n.ravel(), tallied.n_missing.ravel()
+    share = tallied.right.ravel() / n
     # Of one item, or of equal scores, there is no standard error.
     error = np.sqrt(share * (1 - share) / np.maximum(n - 1, 1))
     low, high = limits
@@ -1103,11 +1107,11 @@ def _counted_rows(
         notes[i] = left_out(int(missing[i]), items + int(missing[i]))
         if none[i]:
             notes[i] = (*notes[i], _no_interval(method.name, items))
-    models, tasks = len(found.models), len(found.tasks)
+    models, tasks = len(tallied.models), len(tallied.tasks)
     columns = {
-        "model": np.repeat(np.array(found.models, dtype=object), tasks).tolist(),
-        "task": [task for task, _ in found.tasks] * models,
-        "metric": [metric for _, metric in found.tasks] * models,
+        "model": np.repeat(np.array(tallied.models, dtype=object), tasks).tolist(),
+        "task": [task for task, _ in tallied.tasks] * models,
+        "metric": [metric for _, metric in tallied.tasks] * models,
         "n_items": n.tolist(),
         "n_missing": missing.tolist(),
         "estimate": share.tolist(),
@@ -1115,13 +1119,13 @@ def _counted_rows(
         "high": finite_values(high),
         "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
         "notes": notes,
-        "measure": [measure.or_on(UNIT) for measure in found.measures] * models,
-        "higher_is_better": [m.higher_is_better for m in found.measures] * models,
+        "measure": [measure.or_on(UNIT) for measure in tallied.measures] * models,
+        "higher_is_better": [m.higher_is_better for m in tallied.measures] * models,
     }
     same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}
     rows = records(ScoreInterval, columns, same)
-    right = found.right.ravel()
-    for i, low, high in zip(*_open_counts(found, method, solver), strict=True):
+    right = tallied.right.ravel()
+    for i, low, high in zip(*_open_counts(tallied, method, solver), strict=True):
         if solver.treated.missing == "drop":
             size = int(n[i] + missing[i])
             wrong = right[i] + missing[i] * (rows[i].higher_is_better is False)
@@ -1131,10 +1135,10 @@ def _counted_rows(
 
 
 def _open_counts(
-    found: Tally, method: Method, solver: _Solver
+    tallied: Tally, method: Method, solver: _Solver
 ) -> tuple[list[int], list[float], list[float]]:
     """Rows with missing scores, and their limits whatever those would have been."""
-    right, n, missing = (x.ravel() for x in (found.right, found.n, found.n_missing))
+    right, n, missing = (x.ravel() for x in (tallied.right, tallied.n, tallied.n_missing))
     where = np.flatnonzero(missing > 0)
     least, most, size = right[where], (right + missing)[where], (n + missing)[where]
     shares = least / size, most / size

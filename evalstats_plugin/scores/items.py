@@ -84,14 +84,14 @@ def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], lis
     for r in sorted(responses, key=run_of):
         if r.scores.size and r.aggregation == "mean" and np.isfinite(r.scores).any():
             latest[r.model, *task_and_metric(r)] = r
-    found: list[ItemAnswers] = []
+    answers: list[ItemAnswers] = []
     notes: list[str] = []
     for group in by_task(latest.values()).values():
         matrix = ResponseMatrix.join(group, on_conflict="drop")
         notes += matrix.notes
         if len(matrix.item_ids):
-            found.append(_answers(group, matrix))
-    return found, notes
+            answers.append(_answers(group, matrix))
+    return answers, notes
 
 
 def telling_items(answers: Sequence[ItemAnswers], most: int) -> dict[str, list[str]]:
@@ -103,15 +103,17 @@ def telling_items(answers: Sequence[ItemAnswers], most: int) -> dict[str, list[s
     wanted = {AGAINST_REST: 0, ALL_WRONG: 1}
     order = [
         (wanted.get(flag, 2), float(r), k, j)
-        for k, one in enumerate(answers)
-        for j, (flag, r) in enumerate(zip(one.flags, one.rest_correlation.tolist(), strict=True))
+        for k, task_answers in enumerate(answers)
+        for j, (flag, r) in enumerate(
+            zip(task_answers.flags, task_answers.rest_correlation.tolist(), strict=True)
+        )
         if flag in wanted or not np.isnan(r)
     ]
     order.sort(key=lambda place: tuple(-9.0 if np.isnan(x) else x for x in place))
-    found: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     for _, _, k, j in order[:most]:
-        found.setdefault(answers[k].task, []).append(answers[k].item_ids[j])
-    return found
+        ids.setdefault(answers[k].task, []).append(answers[k].item_ids[j])
+    return ids
 
 
 def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
@@ -146,10 +148,10 @@ def rest_correlations(scores: FloatArray) -> FloatArray:
 
     Over the models that have a score of the item and of another; NaN where either does not vary.
     """
-    there = ~np.isnan(scores)
-    values = np.where(there, scores, 0.0)
-    others = there.sum(axis=1, keepdims=True) - 1
-    used = there & (others > 0)
+    scored = ~np.isnan(scores)
+    values = np.where(scored, scores, 0.0)
+    others = scored.sum(axis=1, keepdims=True) - 1
+    used = scored & (others > 0)
     rest = (values.sum(axis=1, keepdims=True) - values) / np.maximum(others, 1)
     n = np.maximum(used.sum(axis=0), 1)
 
@@ -172,16 +174,16 @@ def _flags(
     bounds: tuple[float, float] | None,
     higher: bool | None,  # noqa: FBT001 - as in Responses
 ) -> tuple[str, ...]:
-    there = ~np.isnan(scores)
-    n = there.sum(axis=0)
-    low = np.where(there, scores, np.inf).min(axis=0)
-    high = np.where(there, scores, -np.inf).max(axis=0)
+    scored = ~np.isnan(scores)
+    n = scored.sum(axis=0)
+    low = np.where(scored, scores, np.inf).min(axis=0)
+    high = np.where(scored, scores, -np.inf).max(axis=0)
     same = (n > 1) & (low == high)
-    known = bounds or ((0.0, 1.0) if np.isin(scores[there], (0.0, 1.0)).all() else None)
-    worst, best = (None, None) if known is None else known if higher is not False else known[::-1]
+    ends = bounds or ((0.0, 1.0) if np.isin(scores[scored], (0.0, 1.0)).all() else None)
+    worst, best = (None, None) if ends is None else ends if higher is not False else ends[::-1]
     flags = np.full(scores.shape[1], "", dtype=object)
     flags[same] = ALL_SAME
-    if known is not None:
+    if ends is not None:
         flags[same & (high == best)] = ALL_RIGHT
         flags[same & (high == worst)] = ALL_WRONG
     flags[against_rest(scores, correlation)] = AGAINST_REST
@@ -192,10 +194,10 @@ def against_rest(scores: FloatArray, correlation: FloatArray) -> NDArray[np.bool
     """Whether an item-rest correlation is negative beyond chance, shape (M,)."""
     from scipy.special import gammaln, stdtr
 
-    there = ~np.isnan(scores)
-    n = there.sum(axis=0)
-    mean = np.where(there, scores, 0.0).sum(axis=0) / np.maximum(n, 1)
-    above = (there & (scores > mean)).sum(axis=0)
+    scored = ~np.isnan(scores)
+    n = scored.sum(axis=0)
+    mean = np.where(scored, scores, 0.0).sum(axis=0) / np.maximum(n, 1)
+    above = (scored & (scores > mean)).sum(axis=0)
     # With few models, or few of them right, a correlation of -1 is not unusual.
     parts = np.stack([n, above, n - above]) + 1.0
     log_factorials: FloatArray = np.asarray(gammaln(parts), dtype=np.float64)
@@ -217,13 +219,13 @@ def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float
     ``evalstats_z`` how many standard deviations of the items' means the item is from their
     mean. With several metrics each name contains the metric's: ``evalstats_match_p``.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_item: dict[str, dict[str, float]] = {}
     for metric, start in prefixes(responses).items():
         ids, columns = _statistics([r for r in _averaged(responses) if r.metric == metric])
         for name, values in columns.items():
             for item, value in zip(ids, values.tolist(), strict=True):
-                found.setdefault(item, {})[start + name] = value
-    return found
+                by_item.setdefault(item, {})[start + name] = value
+    return by_item
 
 
 def item_outcomes(
@@ -241,7 +243,7 @@ def item_outcomes(
     """
     mine, theirs = _averaged(tuple(responses)), _averaged(tuple(baseline))
     starts = prefixes(mine)
-    found: dict[str, dict[str, str]] = {}
+    by_item: dict[str, dict[str, str]] = {}
     for group in by_task([*mine, *theirs]).values():
         if len(group) != 2 or group[0].model == group[1].model:
             continue
@@ -255,8 +257,8 @@ def item_outcomes(
             if np.isfinite(ahead):
                 name = f"{starts[group[0].metric]}{AGAINST}"
                 outcome = "tied" if abs(ahead) < _SAME else "won" if ahead > 0 else "lost"
-                found.setdefault(item, {})[name] = outcome
-    return found
+                by_item.setdefault(item, {})[name] = outcome
+    return by_item
 
 
 def items_of_two(
@@ -279,19 +281,21 @@ def items_of_two(
         (each.task, each.metric): _others(each)
         for each in item_answers(r for r in listed if r.model not in (a, b))[0]
     }
-    found: list[tuple[tuple[float, float, int], ItemComparison]] = []
+    ordered: list[tuple[tuple[float, float, int], ItemComparison]] = []
     counts: list[OutcomeCounts] = []
     answers, notes = item_answers(r for r in listed if r.model in (a, b))
     for each in (x for x in answers if len(x.models) == 2):
         of_a, of_b = each.scores[each.models.index(a)], each.scores[each.models.index(b)]
-        there = np.isfinite(of_a - of_b)
-        if not there.any():
+        shared_items = np.isfinite(of_a - of_b)
+        if not shared_items.any():
             continue
         differences = np.where(np.abs(of_b - of_a) < _SAME, 0.0, of_b - of_a)
-        outcomes = _outcomes(of_a[there], of_b[there], higher=each.higher_is_better is not False)
-        scale = np.abs(differences[there]).max() or 1.0
+        outcomes = _outcomes(
+            of_a[shared_items], of_b[shared_items], higher=each.higher_is_better is not False
+        )
+        scale = np.abs(differences[shared_items]).max() or 1.0
         rest = others.get((each.task, each.metric), {})
-        shared: list[int] = np.flatnonzero(there).tolist()
+        shared: list[int] = np.flatnonzero(shared_items).tolist()
         for place, (i, outcome) in enumerate(zip(shared, outcomes, strict=True)):
             item = each.item_ids[i]
             mean, spread = rest.get(item, (None, 0.0))
@@ -302,19 +306,19 @@ def items_of_two(
                 log_a=logs[a, *_key(each)], log_b=logs[b, *_key(each)],
             )  # fmt: skip
             # Tasks take turns.
-            found.append(((-abs(row.difference) / float(scale), spread, place), row))
+            ordered.append(((-abs(row.difference) / float(scale), spread, place), row))
         names = _WHOLE if set(outcomes) <= {*_WHOLE} else _PARTIAL
         counts.append(
             OutcomeCounts(
                 task=each.task,
                 metric=each.metric,
                 n_items=len(outcomes),
-                difference=float(of_b[there].mean() - of_a[there].mean()),
+                difference=float(of_b[shared_items].mean() - of_a[shared_items].mean()),
                 outcomes=tuple((name, outcomes.count(name)) for name in names),
             )
         )
-    found.sort(key=lambda pair: pair[0])
-    return [row for _, row in found], counts, notes
+    ordered.sort(key=lambda pair: pair[0])
+    return [row for _, row in ordered], counts, notes
 
 
 _WHOLE: tuple[Outcome, ...] = ("won", "lost", "both right", "neither")
@@ -359,8 +363,10 @@ def _statistics(group: Sequence[Responses]) -> tuple[list[str], dict[str, NDArra
     scored = [(r, np.isfinite(r.scores)) for r in group]
     every = np.concatenate([r.item_ids.astype(str) for r in group])
     names, first, place = np.unique(every, return_index=True, return_inverse=True)
-    answers = np.concatenate([there.sum(axis=1) for _, there in scored])
-    sums = np.concatenate([np.where(there, r.scores, 0.0).sum(axis=1) for r, there in scored])
+    answers = np.concatenate([is_scored.sum(axis=1) for _, is_scored in scored])
+    sums = np.concatenate(
+        [np.where(is_scored, r.scores, 0.0).sum(axis=1) for r, is_scored in scored]
+    )
     answered = answers > 0
     size = len(names)
     models = np.bincount(place[answered], minlength=size)
@@ -369,12 +375,14 @@ def _statistics(group: Sequence[Responses]) -> tuple[list[str], dict[str, NDArra
     order = np.argsort(first)
     order = order[n[order] > 0]
     p = means[order] / models[order]
-    found: dict[str, NDArray[np.generic]] = {"p": p, "n": n[order]}
+    columns: dict[str, NDArray[np.generic]] = {"p": p, "n": n[order]}
     greatest = {r.bounds[1] if r.bounds else None for r in group}
     if len(greatest) == 1 and (top := greatest.pop()) is not None:
-        full = np.concatenate([((r.scores >= top) & there).sum(axis=1) for r, there in scored])
+        full = np.concatenate(
+            [((r.scores >= top) & is_scored).sum(axis=1) for r, is_scored in scored]
+        )
         right = np.bincount(place, full, minlength=size)[order] / n[order]
-        found |= {} if np.array_equal(right, p) else {"right": right}
+        columns |= {} if np.array_equal(right, p) else {"right": right}
     if len(p) and p.std() > 0:
-        found["z"] = (p - p.mean()) / p.std()
-    return names[order].tolist(), found
+        columns["z"] = (p - p.mean()) / p.std()
+    return names[order].tolist(), columns

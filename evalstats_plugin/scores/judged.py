@@ -122,11 +122,11 @@ class JudgedTask:
 
     def of(self, values: Values) -> FloatArray:
         """Numbers of the answers, shape (N, M); NaN where there is none."""
-        found = [
+        scores = [
             [values.get((model, self.task, item), np.nan) for item in self.item_ids.tolist()]
             for model in self.models
         ]
-        return np.array(found, dtype=np.float64).reshape(len(self.models), len(self.item_ids))
+        return np.array(scores, dtype=np.float64).reshape(len(self.models), len(self.item_ids))
 
 
 def joined(
@@ -149,8 +149,8 @@ def joined(
     by_user = as_measures(measure)
     of_labels = [own for own in by_user if labels is not None and own.metric == HUMAN]
     everything, notes = as_list(responses, [own for own in by_user if own not in of_labels])
-    found = one_of_each([r for r in everything if len(r.item_ids) and r.aggregation == "mean"])
-    of_judges = [_of_metric(found, name) for name in judges]
+    latest = one_of_each([r for r in everything if len(r.item_ids) and r.aggregation == "mean"])
+    of_judges = [_of_metric(latest, name) for name in judges]
     judged = [place for place in of_judges[0] if all(place in own for own in of_judges)]
     if not judged:
         raise DesignError("the judges scored no model on the same task: give their scores of both")
@@ -159,7 +159,7 @@ def joined(
         raise SelectionError(f"judge {names[0]!r} is named twice: name each judge once")
     chances: dict[tuple[str, str], Mapping[str, float]] = {}
     if human is not None:
-        labelled = _of_metric(found, human)
+        labelled = _of_metric(latest, human)
     elif labels is None:
         labelled = {}
     else:
@@ -199,20 +199,20 @@ def _without_labels(judged: Responses) -> Responses:
 def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str], Responses]:
     """Return the responses to a metric, by model and task."""
     wanted = Selection(metrics=(name,))
-    found: dict[tuple[str, str], Responses] = {}
+    by_place: dict[tuple[str, str], Responses] = {}
     for r in responses:
         if not wanted.wants_metric(r.metric):
             continue
-        if (r.model, r.task) in found:
-            both = f"{found[r.model, r.task].metric!r} and {r.metric!r}"
+        if (r.model, r.task) in by_place:
+            both = f"{by_place[r.model, r.task].metric!r} and {r.metric!r}"
             raise SelectionError(
                 f"metric {name!r} is there twice for {r.model!r} on {r.task!r} ({both}); choose one"
             )
-        found[r.model, r.task] = r
-    if not found:
-        known = list(dict.fromkeys(r.metric for r in responses))
-        raise SelectionError(no_such("metric with item scores", name, known, few(known)))
-    return found
+        by_place[r.model, r.task] = r
+    if not by_place:
+        metrics = list(dict.fromkeys(r.metric for r in responses))
+        raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
+    return by_place
 
 
 def _of_file(
@@ -224,13 +224,13 @@ def _of_file(
     of_places: dict[tuple[str, str], dict[str, Label]] = {}
     for label in listed:
         place: list[str] = []
-        for what, name, known in (("model", label.model, models), ("task", label.task, tasks)):
-            if not name and len(known) > 1:
-                msg = f"labels are of one {what}'s answers, but the judge scored {few(known)}: "
+        for what, name, names in (("model", label.model, models), ("task", label.task, tasks)):
+            if not name and len(names) > 1:
+                msg = f"labels are of one {what}'s answers, but the judge scored {few(names)}: "
                 raise DesignError(f"{msg}say in a column {what!r} which one each label is of")
-            if name and name not in known:
-                raise SelectionError(no_such(f"{what} that the judge scored", name, known))
-            place.append(name or known[0])
+            if name and name not in names:
+                raise SelectionError(no_such(f"{what} that the judge scored", name, names))
+            place.append(name or names[0])
         own = of_places.setdefault((place[0], place[1]), {})
         if label.item in own:
             raise DesignError(f"item {label.item!r} of {place[0]!r} has a second label: keep one")
@@ -273,12 +273,12 @@ def _joined_task(
     judges = [[own[place] for place in places] for own in of_judges]
     same = Measure(task=places[0][1], metric="")
     every = [people, *judges]
-    apart = [
+    on_task = [
         replace(r, scores=r.item_means[:, None], model=f"{k} {i}", measure=same, weights=None)
         for k, some in enumerate(every)
         for i, r in enumerate(some)
     ]
-    matrix = ResponseMatrix.join(apart)
+    matrix = ResponseMatrix.join(on_task)
     n = len(places)
     stacked = matrix.scores[:, :, 0].reshape(len(every), n, -1)
     if n_infinite := int(np.isinf(stacked).sum()):
@@ -315,8 +315,8 @@ def _joined_task(
 
 
 def _bounds_of(responses: Sequence[Responses]) -> tuple[float, float] | None:
-    found = {make_cell(r).bounds for r in responses}
-    return found.pop() if len(found) == 1 else None
+    bounds = {make_cell(r).bounds for r in responses}
+    return bounds.pop() if len(bounds) == 1 else None
 
 
 def _chances(
@@ -328,19 +328,19 @@ def _chances(
     """With which probability each label was asked for, shape (N, M)."""
     if not any(place in chances for place in places):
         return None
-    found = np.ones(labels.shape)
+    at_random = np.ones(labels.shape)
     for i, place in enumerate(places):
         own = chances.get(place, {})
-        there = ~np.isnan(labels[i])
+        labelled = ~np.isnan(labels[i])
         given = np.array([own.get(item, np.nan) for item in item_ids.tolist()])
-        if np.isnan(given[there]).any() and own:
-            n = int(np.isnan(given[there]).sum())
+        if np.isnan(given[labelled]).any() and own:
+            n = int(np.isnan(given[labelled]).sum())
             msg = f"{counted(n, 'label')} of {place[0]!r} on {place[1]!r} have no probability and "
             raise DesignError(f"{msg}others do: give each the one with which it was chosen")
-        if own and ((given[there] <= 0) | (given[there] > 1)).any():
+        if own and ((given[labelled] <= 0) | (given[labelled] > 1)).any():
             raise DesignError(f"a probability of {place[0]!r} on {place[1]!r} is not in (0, 1]")
-        found[i] = np.where(np.isnan(given), 1.0, given)
-    return found
+        at_random[i] = np.where(np.isnan(given), 1.0, given)
+    return at_random
 
 
 def _check_labels(
@@ -382,7 +382,7 @@ def corrected(
     """Return the mean label that each model would have, with the judge's own mean beside it."""
     from evalstats_plugin.stats.clustered import by_cluster
 
-    found = ppi(
+    fit = ppi(
         judged.labels,
         judged.judged,
         bounds=judged.human.bounds,
@@ -394,7 +394,7 @@ def corrected(
     rows: list[CorrectedScore] = []
     own_mean = np.nanmean(judged.judged, axis=1)
     for i, human in enumerate(judged.people):
-        n, total = int(found.n[i]), int(found.population[i])
+        n, total = int(fit.n[i]), int(fit.population[i])
         n_clusters, notes = None, judged.notes[i]
         if judged.clusters is not None:
             seen = (~np.isnan(judged.labels[i])).astype(np.float64)
@@ -402,7 +402,7 @@ def corrected(
         if n == total:
             alone = f"all {n} items that {judged.judge} scored have a human label: it adds nothing"
             notes = (*notes, alone)
-        n_more, half = _with_more(found, i, these_items=these_items)
+        n_more, half = _with_more(fit, i, these_items=these_items)
         rows.append(
             CorrectedScore(
                 model=human.model,
@@ -411,10 +411,10 @@ def corrected(
                 n_items=n,
                 n_epochs=max(human.scores.shape[1], 1),
                 n_clusters=n_clusters,
-                estimate=finite(float(found.estimate[i])),
-                low=finite(float(found.interval.low[i])),
-                high=finite(float(found.interval.high[i])),
-                std_error=finite(float(found.std_error[i])) or None,
+                estimate=finite(float(fit.estimate[i])),
+                low=finite(float(fit.interval.low[i])),
+                high=finite(float(fit.interval.high[i])),
+                std_error=finite(float(fit.std_error[i])) or None,
                 method=METHOD,
                 confidence_level=confidence_level,
                 notes=notes,
@@ -425,8 +425,8 @@ def corrected(
                 judge=judged.judge,
                 n_judged=total,
                 judged=finite(float(own_mean[i])) if judged.same_scale else None,
-                weight=finite(float(found.power[i])),
-                worth=None if n == total else finite(float(found.gain[i])),
+                weight=finite(float(fit.power[i])),
+                worth=None if n == total else finite(float(fit.gain[i])),
                 n_more=n_more,
                 half_width_more=finite(half),
             )
@@ -434,12 +434,12 @@ def corrected(
     return rows
 
 
-def _with_more(found: Powered, i: int, *, these_items: bool) -> tuple[int, float]:
+def _with_more(fit: Powered, i: int, *, these_items: bool) -> tuple[int, float]:
     """How many more labels there may be, and about what half the width would be with them."""
-    n, total = float(found.n[i]), float(found.population[i])
+    n, total = float(fit.n[i]), float(fit.population[i])
     more = min(MORE_LABELS, int(total - n))
-    half = float(found.interval.high[i] - found.interval.low[i]) / 2
-    share, left = float(found.of_label[i]), n / (n + more)
+    half = float(fit.interval.high[i] - fit.interval.low[i]) / 2
+    share, left = float(fit.of_label[i]), n / (n + more)
     if these_items and more:
         left *= (1 - (n + more) / total) / (1 - n / total)
     return more, half * float(np.sqrt(share * left + 1 - share)) if more else half
@@ -459,12 +459,12 @@ def noted(
 ) -> Intervals:
     """Return rows with a note on those of judges: what their scores are as labels correct them."""
     wanted = Selection(metrics=tuple(judges))
-    found = {(row.model, row.task): in_words(row) for row in corrections}
+    sentences = {(row.model, row.task): in_words(row) for row in corrections}
     return replace(
         rows,
         rows=tuple(
-            replace(row, notes=(*row.notes, found[row.model, row.task]))
-            if (row.model, row.task) in found and wanted.wants_metric(row.metric)
+            replace(row, notes=(*row.notes, sentences[row.model, row.task]))
+            if (row.model, row.task) in sentences and wanted.wants_metric(row.metric)
             else row
             for row in rows
         ),
@@ -691,7 +691,7 @@ def _biases_of(
     each = 1 - confidence_level ** (1 / len(tested))
     quantile = -float(special.stdtrit(fit.df, each / 2))
     sd = float(score[seen].std())
-    found: list[JudgeBias] = []
+    biases: list[JudgeBias] = []
     first = len(names) - (len(present) if len(present) > 1 else 0)
     sizes, errors = fit.coefficients[len(columns) :], fit.std_errors[len(columns) :]
     for i, name in enumerate(names):
@@ -699,7 +699,7 @@ def _biases_of(
         scale = len(present) / (len(present) - 1) if i >= first else 1.0
         size, error = scale * float(sizes[i]), scale * float(errors[i])
         p = 2 * float(special.stdtr(fit.df, -abs(size) / error)) if error > 0 else np.nan
-        found.append(
+        biases.append(
             JudgeBias(
                 task=judged.task,
                 judge=judged.judges[k],
@@ -714,4 +714,4 @@ def _biases_of(
                 confidence_level=confidence_level,
             )
         )
-    return found
+    return biases

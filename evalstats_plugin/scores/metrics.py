@@ -156,24 +156,24 @@ def composites(group: Sequence[Responses]) -> list[Composite]:
     if metric is None or any(r.pairs is None for r in group):
         raise DesignError(f"no formula for the aggregation {group[0].aggregation!r}")
     pairs = [r.pairs for r in group if r.pairs is not None]
-    there = [np.array([None not in row for row in p.tolist()], dtype=bool) for p in pairs]
-    seen = [p[t] for p, t in zip(pairs, there, strict=True)]
+    answered = [np.array([None not in row for row in p.tolist()], dtype=bool) for p in pairs]
+    seen = [p[t] for p, t in zip(pairs, answered, strict=True)]
     if metric in metrics.CORPUS_METRICS:
         counts = [_counts(metric, p) for p in seen]
         return [
             Composite(metric=metric, kind="corpus", there=t, counts=c)
-            for t, c in zip(there, counts, strict=True)
+            for t, c in zip(answered, counts, strict=True)
         ]
     if metric == "roc_auc":
         return [
             Composite(metric=metric, kind="auc", there=t, ranked=_ranked(p))
-            for t, p in zip(there, seen, strict=True)
+            for t, p in zip(answered, seen, strict=True)
         ]
     labels, codes = _codes(metric, seen)
     kind: Kind = "f1" if metric == "f1" else "confusion"
     return [
         Composite(metric=metric, kind=kind, there=t, codes=c, labels=labels)
-        for t, c in zip(there, codes, strict=True)
+        for t, c in zip(answered, codes, strict=True)
     ]
 
 
@@ -182,8 +182,8 @@ def _codes(
 ) -> tuple[tuple[Any, ...], list[NDArray[np.int64]]]:
     """Labels, and every model's pairs as their numbers; a positive label is number 1."""
     rows = [_plain_labels(p) for p in pairs]
-    found = {x for r in rows for row in r for x in row}
-    labels = sorted(found, key=lambda x: (isinstance(x, str), x))
+    values = {x for r in rows for row in r for x in row}
+    labels = sorted(values, key=lambda x: (isinstance(x, str), x))
     if len(labels) > MOST_LABELS:
         msg = f"{len(labels)} different labels are more than the {MOST_LABELS} that can be analysed"
         raise DesignError(msg)
@@ -247,15 +247,15 @@ def recognise(responses: Responses) -> str | None:
     """
     if responses.logged is None:
         return None
-    found: list[str] = []
+    fitting: list[str] = []
     for metric in RECOGNISED:
         try:
             (composite,) = composites([responses.measured(aggregation=metric)])
         except DesignError:
             continue
         if composite.undefined is None and agree(composite.estimate, responses.logged):
-            found.append(metric)
-    return found[0] if len(found) == 1 else None
+            fitting.append(metric)
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def with_derived(responses: Iterable[Responses], metrics: Iterable[str]) -> tuple[Responses, ...]:
@@ -288,7 +288,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
         For another metric, or if no responses have labels.
     """
     check_known("derived metric", metric, DERIVED)
-    found: dict[tuple[str, ...], Responses] = {}
+    derived: dict[tuple[str, ...], Responses] = {}
     for r in responses:
         if r.pairs is None or NAMES.get(r.aggregation) not in DERIVED:
             continue
@@ -296,7 +296,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
         key = (r.model, r.task, name, *run_of(r), *(g.name for g in r.groups))
         # No harness logged it, and no group around the task has it.
         groups = tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups)
-        found.setdefault(
+        derived.setdefault(
             key,
             replace(
                 r,
@@ -313,7 +313,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
                 notes=(*r.notes, f"derived from the labels of {r.metric}"),
             ),
         )
-    if not found:
+    if not derived:
         msg = f"no responses hold gold and predicted labels, from which {metric} could be derived"
         raise SelectionError(msg)
-    return list(found.values())
+    return list(derived.values())

@@ -34,9 +34,9 @@ def early_stops(log: EvalLog) -> Sequence[EarlyStop]:
 
 def task_args_of(log: EvalLog) -> Mapping[str, Any]:
     """Return the arguments of the task itself, without those of an adaptive test of it."""
-    found = found_in(log) or {}
-    if TASK_ARGS in found:
-        return found[TASK_ARGS]
+    record = found_in(log) or {}
+    if TASK_ARGS in record:
+        return record[TASK_ARGS]
     # An interrupted run has no result yet, only the arguments it was given.
     given, name = log.eval.task_args, log.eval.task_registry_name
     # Our task has no package in its name if we started it.

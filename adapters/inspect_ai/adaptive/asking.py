@@ -92,9 +92,9 @@ class AdaptiveStopping:
         names = [each.name.rpartition("/")[2] for each in task.scorers or ()]
         check_scorers(names, self.plan.metrics(self._bank), named=self.plan.metric is not None)
         session, saved = self.begin(task.task, task.model, samples)
-        known = {item: place for place, (_, item) in enumerate(session.bank.keys())}
+        by_item = {item: place for place, (_, item) in enumerate(session.bank.keys())}
         ids = [printable_name(str(sample.id)) for sample in samples]
-        places = {item: known[item] for item in ids if item in known}
+        places = {item: by_item[item] for item in ids if item in by_item}
         # Samples of items that are not in the bank have slots too.
         slots = task.config.max_samples
         spare = None if slots is None else slots - (len(ids) - len(places)) * epochs
@@ -160,12 +160,12 @@ class AdaptiveStopping:
     async def complete_task(self) -> dict[str, Any]:
         """Return the result of the test, for the log."""
         run = self._run.get()
-        found = run.result()
+        record = run.result()
         if self.task_args is not None:
-            found[TASK_ARGS] = json.loads(json.dumps(dict(self.task_args), default=str))
+            record[TASK_ARGS] = json.loads(json.dumps(dict(self.task_args), default=str))
         if run.saved is not None:
             run.saved.close()
-        return found
+        return record
 
 
 def _question_of(sample: Sample) -> str:
@@ -258,19 +258,19 @@ def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple
     SelectionError
         Samples are scored by none of the metrics, or by several.
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, each in scores.items():
         value = each.score.value
         parts = value.items() if isinstance(value, Mapping) else [(None, value)]
-        found |= {name if key is None else f"{name}:{key}": part for key, part in parts}
-    usable = [name for name in found if name in metrics or not metrics]
+        by_name |= {name if key is None else f"{name}:{key}": part for key, part in parts}
+    usable = [name for name in by_name if name in metrics or not metrics]
     # What there is one of needs no name.
-    usable = usable or list(found)
+    usable = usable or list(by_name)
     if len(usable) != 1:
         asked = f", {few(metrics)} wanted" if metrics else ""
-        msg = f"samples are scored by {few(list(found))}{asked}: name one as the test's metric"
+        msg = f"samples are scored by {few(list(by_name))}{asked}: name one as the test's metric"
         raise SelectionError(msg)
-    return usable[0], as_score(found[usable[0]])
+    return usable[0], as_score(by_name[usable[0]])
 
 
 def check_scorers(scorers: Sequence[str], metrics: Sequence[str], *, named: bool) -> None:
@@ -286,8 +286,8 @@ def check_scorers(scorers: Sequence[str], metrics: Sequence[str], *, named: bool
         Whether the user named the metric; else it is the bank's, and the only scorer of a task is
         taken whatever its name.
     """
-    there = {name.partition(":")[0] for name in metrics} & {*scorers}
-    if not scorers or len(there) == 1 or (len(scorers) == 1 and not (named and metrics)):
+    scored_by = {name.partition(":")[0] for name in metrics} & {*scorers}
+    if not scorers or len(scored_by) == 1 or (len(scorers) == 1 and not (named and metrics)):
         return
     asked = f", {few(metrics)} wanted" if metrics else ""
     msg = f"samples are scored by {few(scorers)}{asked}: name one as the test's metric"

@@ -148,8 +148,8 @@ class Gate:
             self._record(item)
 
     def _record(self, item: str) -> None:
-        place, found = self._places[item], self._open.pop(item)
-        scores = [each for each in found.values() if each is not None]
+        place, answers = self._places[item], self._open.pop(item)
+        scores = [each for each in answers.values() if each is not None]
         self._closed[item] = ENOUGH if scores else FAILED
         if not scores:
             self.unanswered += 1
@@ -237,9 +237,9 @@ class Gate:
         """Return a mask of the items that can be asked now, or None for all."""
         if not self._slots_full:
             return None
-        found = np.zeros(len(self.session.bank), dtype=np.bool_)
-        found[[self._places[item] for item, _ in self._waiting]] = True
-        return found
+        is_waiting = np.zeros(len(self.session.bank), dtype=np.bool_)
+        is_waiting[[self._places[item] for item, _ in self._waiting]] = True
+        return is_waiting
 
     def _count_narrow(self, among: NDArray[np.bool_] | None, chosen: int) -> None:
         if self._slots_full and among is not None:

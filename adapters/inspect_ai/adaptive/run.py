@@ -79,8 +79,8 @@ def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
         if on_start is not None:
             on_start(plan, session.bank, session.n)
         earlier = _earlier(saved.facts.get("log"), folder) if saved else None
-        if session.stopped is not None and (found := _complete(earlier, plan)) is not None:
-            return found
+        if session.stopped is not None and (finished := _complete(earlier, plan)) is not None:
+            return finished
         # Every sample needs a slot to be chosen; waiting costs nothing, and the connections to the
         # model are limited separately.
         slots = max(len(samples) * (run.epochs or task.epochs or 1), 1)

@@ -162,11 +162,12 @@ def one_line(error: Exception) -> str:
     return " ".join(printable_name(str(error)).split())[:300]
 
 
-def check_version(found: int, path: Path) -> None:
+def check_version(version: int, path: Path) -> None:
     """Raise `LogError` if the log format is later than the installed Inspect knows."""
-    known: int = load_inspect().EvalLog.model_fields["version"].default
-    if found > known:
-        msg = f"{path} has log format {found}, the installed inspect_ai reads up to {known}{_LATER}"
+    newest: int = load_inspect().EvalLog.model_fields["version"].default
+    if version > newest:
+        installed = f"the installed inspect_ai reads up to {newest}"
+        msg = f"{path} has log format {version}, {installed}{_LATER}"
         raise LogError(msg)
 
 

@@ -88,8 +88,8 @@ def refuse_unwritable(log: EvalLog, path: Path) -> None:
 
 def _release(text: str) -> tuple[int, ...]:
     """Return the numbers at the start of a version, to compare releases."""
-    found = re.match(r"\d+(\.\d+)*", text)
-    return tuple(int(number) for number in found.group().split(".")) if found else ()
+    match = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(number) for number in match.group().split(".")) if match else ()
 
 
 def raw_header(file: Path, form: Form, path: Path) -> bytes:
@@ -110,13 +110,13 @@ def unlike_now(content: bytes) -> dict[str, str]:
     {'metadata': 'null'}
     """
     logged: Any = from_bytes(content)
-    found = {name: json.dumps(logged[name]) if name in logged else "" for name in _FILLED}
-    return {name: text for name, text in known_empty(found).items() if text != _FILLED[name]}
+    texts = {name: json.dumps(logged[name]) if name in logged else "" for name in _FILLED}
+    return {name: text for name, text in known_empty(texts).items() if text != _FILLED[name]}
 
 
-def known_empty(found: Mapping[str, Any]) -> dict[str, str]:
+def known_empty(texts: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts that stand for empty parts, of the parts that edits fill."""
-    return {name: found[name] for name in _FILLED if found.get(name) in _EMPTY}
+    return {name: texts[name] for name in _FILLED if texts.get(name) in _EMPTY}
 
 
 def write_header(
@@ -237,23 +237,25 @@ def _merged_objects(
     logged: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
 ) -> dict[str, Any]:
     """Merge objects: keep what Inspect drops, and leave out the defaults it fills in."""
-    found: dict[str, Any] = {}
+    values_of_old: dict[str, Any] = {}
     for key, value in logged.items():
         if key in before and key in after:
-            found[key] = merged(value, before[key], after[key])
+            values_of_old[key] = merged(value, before[key], after[key])
         elif key in after or key not in before:
-            found[key] = after.get(key, value)
+            values_of_old[key] = after.get(key, value)
     added = {k: v for k, v in after.items() if k not in logged and (k, v) not in before.items()}
-    values = found | added
-    return {key: values[key] for key in _in_order(list(found), list(before), list(after), added)}
+    values = values_of_old | added
+    return {
+        key: values[key] for key in _in_order(list(values_of_old), list(before), list(after), added)
+    }
 
 
 def _in_order(
     kept: list[str], before: list[str], after: list[str], added: dict[str, Any]
 ) -> list[str]:
     """Return the keys in the order of the file; a new key follows its neighbour in ``after``."""
-    there = set(kept)
-    common = [key for key in after if key in there]
+    names = set(kept)
+    common = [key for key in after if key in names]
     shared = set(common)
     # An edit may move keys: the viewer shows only the first metrics.
     is_moved = [key for key in before if key in shared] != common
@@ -263,7 +265,7 @@ def _in_order(
     for key in after:
         if key in added:
             behind.setdefault(neighbour, []).append(key)
-        elif key in there:
+        elif key in names:
             neighbour = key
     return [
         each for key in (None, *order) for each in (key, *behind.get(key, ())) if each is not None

@@ -127,9 +127,9 @@ def _edited(
         if kind is None:
             yield content
             return
-        found = from_bytes(content)
+        document = from_bytes(content)
         write = layouts.setdefault(kind, layout_of(content) if kind not in layouts else to_bytes)
-        yield write(edit(found) if kind == SAMPLES else [edit(summary) for summary in found])
+        yield write(edit(document) if kind == SAMPLES else [edit(summary) for summary in document])
 
 
 def _is_compact(archive: ZipFile, info: ZipInfo) -> bool:
@@ -196,13 +196,13 @@ def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
     scan = json.JSONDecoder().raw_decode
     text, place, before, is_all = "", 0, _BEFORE_FIRST, False
     while True:
-        found = before.match(text, place)
-        if found is not None and found[1].endswith("]"):
+        match = before.match(text, place)
+        if match is not None and match[1].endswith("]"):
             break
         value, end = None, len(text)
-        if found is not None:
+        if match is not None:
             try:
-                value, end = scan(text, found.end())
+                value, end = scan(text, match.end())
             except json.JSONDecodeError:
                 if is_all:
                     raise
@@ -217,7 +217,7 @@ def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
             rest = text[place:]
             text, place = _longer(rest, texts), 0
             is_all = len(text) == len(rest)
-    if text[found.end() :] or any(part.strip(" \t\n\r") for part in texts):
+    if text[match.end() :] or any(part.strip(" \t\n\r") for part in texts):
         msg = "a list in JSON, and more behind it"
         raise ValueError(msg)
 
@@ -259,9 +259,9 @@ def layout_of(content: bytes) -> Callable[[object], bytes]:
 
     Inspect writes archives without line breaks and, once, with; tools rewrite files otherwise.
     """
-    found = from_bytes(content)
+    document = from_bytes(content)
     own = (to_bytes, partial(to_bytes, indent=2))
-    return next((way for way in own if way(found) == content), None) or json_like(content)[0]
+    return next((way for way in own if way(document) == content), None) or json_like(content)[0]
 
 
 def to_bytes(value: object, indent: int | None = None) -> bytes:

@@ -82,8 +82,8 @@ def opened(
         The log is damaged, too large or of a later format.
     """
     if form == "json":
-        found = _read_json(log, header_only=header_only)
-        yield found, lambda fields: [from_sample(s, fields) for s in found.samples or ()]
+        whole = _read_json(log, header_only=header_only)
+        yield whole, lambda fields: [from_sample(s, fields) for s in whole.samples or ()]
         return
     with log.open() as file:
         with guard.parsing(log.path):
@@ -105,9 +105,9 @@ def read_outputs(
         The log is damaged, too large or of a later format.
     """
     if form == "json":
-        found = _read_json(log, header_only=False)
-        task = printable_name(found.eval.task)
-        samples = found.samples or []
+        whole = _read_json(log, header_only=False)
+        task = printable_name(whole.eval.task)
+        samples = whole.samples or []
     else:
         with log.open() as file, guard.parsing(log.path):
             archive = Archive(file, log.path)
@@ -139,10 +139,12 @@ def json_copy(log: LogFile) -> Generator[str, None, None]:
             for block in guard.without_traps(blocks, "the file", path):
                 target.write(block)
         if not guard.IN_ORDER.match(log.head):
-            found: dict[str, Any] = from_bytes(copy.read_bytes())
-            first = {name: found[name] for name in ("version", "status", "eval") if name in found}
-            last = {name: found[name] for name in ("samples", "reductions") if name in found}
-            rest = {k: v for k, v in found.items() if k not in first and k not in last}
+            document: dict[str, Any] = from_bytes(copy.read_bytes())
+            first = {
+                name: document[name] for name in ("version", "status", "eval") if name in document
+            }
+            last = {name: document[name] for name in ("samples", "reductions") if name in document}
+            rest = {k: v for k, v in document.items() if k not in first and k not in last}
             copy.write_bytes(to_bytes({"version": guard.FORMAT, **first, **rest, **last}))
         yield str(copy)
 
@@ -187,12 +189,12 @@ def _read_samples(archive: Archive, log: EvalLog, fields: Fields) -> list[Logged
 def _from_summaries(archive: Archive, fields: Fields) -> list[LoggedSample]:
     inspect = guard.load_inspect()
     # Of a sample that was run again the last summary counts, as for Inspect.
-    found: dict[tuple[str, int], LoggedSample] = {}
+    by_sample: dict[tuple[str, int], LoggedSample] = {}
     for part in archive.summaries(slim(fields)):
         with part as copy:
             for summary in inspect.read_eval_log_sample_summaries(copy):
-                found[str(summary.id), summary.epoch] = from_summary(summary, fields)
-    return list(found.values())
+                by_sample[str(summary.id), summary.epoch] = from_summary(summary, fields)
+    return list(by_sample.values())
 
 
 def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
@@ -206,9 +208,9 @@ def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
     def edit(summary: object) -> object:
         if not isinstance(summary, dict):
             return summary
-        found = cast("dict[str, Any]", summary)
-        _slim_one(found, None if every else kept)
-        return found
+        document = cast("dict[str, Any]", summary)
+        _slim_one(document, None if every else kept)
+        return document
 
     return edit
 
@@ -218,8 +220,8 @@ def _slim_one(summary: dict[str, Any], kept: set[str] | None) -> None:
         summary.pop(key, None)
     metadata = summary.get("metadata")
     if isinstance(metadata, dict) and kept is not None:
-        found = cast("dict[str, Any]", metadata)
-        summary["metadata"] = {k: v for k, v in found.items() if k in kept}
+        fields = cast("dict[str, Any]", metadata)
+        summary["metadata"] = {k: v for k, v in fields.items() if k in kept}
     scores = summary.get("scores")
     if isinstance(scores, dict):
         for score in cast("dict[str, Any]", scores).values():

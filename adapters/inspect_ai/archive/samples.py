@@ -108,9 +108,9 @@ def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
 
 
 def _fields(metadata: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
-    known = dict.fromkeys(metadata, "") if EVERY in fields else dict[str, str]()
-    found = known | {name: field_of(metadata, name) for name in fields}
-    return {name: value for name, value in found.items() if value is not None}
+    whole = dict.fromkeys(metadata, "") if EVERY in fields else dict[str, str]()
+    values = whole | {name: field_of(metadata, name) for name in fields}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]:
@@ -199,12 +199,12 @@ def _answer(sample: EvalSample) -> str:
     from evalstats_plugin.logs.texts import together
 
     choices = sample.choices or []
-    found = {
+    texts = {
         name: _lettered(score.answer, choices)
         for name, score in (sample.scores or {}).items()
         if score.answer
     }
-    return together(found) or sample.output.completion
+    return together(texts) or sample.output.completion
 
 
 def _lettered(letter: str, choices: list[str]) -> str:

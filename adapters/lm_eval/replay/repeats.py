@@ -35,7 +35,7 @@ _ANSWERWISE = frozenset(
 
 
 def with_repeats(
-    found: Sequence[Responses],
+    responses: Sequence[Responses],
     task: str,
     results: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
@@ -46,11 +46,11 @@ def with_repeats(
     them gets these. Where repeats cannot be scored, a note says why.
     """
     try:
-        scores = _score_repeats(found, task, results, records)
+        scores = _score_repeats(responses, task, results, records)
     except EvalStatsError as error:
         note = f"its repeats are not scored one by one: {error}"
-        return [replace(r, notes=(*r.notes, note)) for r in found]
-    return [_with_scores(r, scores[r.metric]) if r.metric in scores else r for r in found]
+        return [replace(r, notes=(*r.notes, note)) for r in responses]
+    return [_with_scores(r, scores[r.metric]) if r.metric in scores else r for r in responses]
 
 
 def _with_scores(r: Responses, scores: FloatArray) -> Responses:

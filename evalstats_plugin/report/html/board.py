@@ -72,10 +72,10 @@ class Shown:
     @cached_property
     def step(self) -> float:
         """Size of the steps in which numbers are sent; `STEP` for scores from 0 to 1."""
-        known = [x for c in self.cells if c for x in (c.estimate, c.low, c.high) if x is not None]
-        if all(0 <= x <= 1 for x in known):
+        values = [x for c in self.cells if c for x in (c.estimate, c.low, c.high) if x is not None]
+        if all(0 <= x <= 1 for x in values):
             return STEP
-        ends = [abs(x) for x in known]
+        ends = [abs(x) for x in values]
         if self.pairs is not None:
             reach = np.stack([self.pairs.low, self.pairs.high, self.pairs.difference])
             ends.append(float(np.nanmax(np.abs(reach), initial=0.0)))
@@ -102,8 +102,8 @@ class Shown:
         """Return the column as the script gets it, numbers in steps."""
 
         def steps(name: str) -> list[int | None]:
-            found = [getattr(c, name) if c else None for c in self.cells]
-            return [None if x is None else round(x / self.step) for x in found]
+            values = [getattr(c, name) if c else None for c in self.cells]
+            return [None if x is None else round(x / self.step) for x in values]
 
         def each(name: str) -> list[Any]:
             return [getattr(c, name) if c else None for c in self.cells]
@@ -188,12 +188,13 @@ class Board:
 
     def pair(self, column: Shown, first: int, second: int) -> Pair | None:
         """Set a model against another on a column, by their places on the page."""
-        found = self._matrices(column)
-        if found is None or found.n_items[first, second] <= 0:
+        matrices = self._matrices(column)
+        if matrices is None or matrices.n_items[first, second] <= 0:
             return None
         return Pair(
-            *(float(found.numbers[x][first, second]) for x in ("difference", "low", "high")),
-            verdict=int(found.verdict[first, second]), n_items=int(found.n_items[first, second]),
+            *(float(matrices.numbers[x][first, second]) for x in ("difference", "low", "high")),
+            verdict=int(matrices.verdict[first, second]),
+            n_items=int(matrices.n_items[first, second]),
         )  # fmt: skip
 
     def _matrices(self, column: Shown) -> _Matrices | None:
@@ -222,9 +223,9 @@ class Board:
         columns: list[dict[str, Any]] = []
         for column in self.columns:
             said = column.data()
-            found = self._matrices(column)
-            if found is not None:
-                said["pairs"] = found.packed(first, second, column.step)
+            matrices = self._matrices(column)
+            if matrices is not None:
+                said["pairs"] = matrices.packed(first, second, column.step)
             columns.append(said)
         return {"columns": columns, "kept": kept}
 
@@ -233,18 +234,18 @@ class Board:
         lead = self.lead
         n = len(self.models)
         shown = min(n, max(MOST_CELLS // (len(self.others) + 5), 50))
-        known = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
-        start, end = axis(known, share=lead.is_share)
+        values = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
+        start, end = axis(values, share=lead.is_share)
         full = max((c.n_items for c in lead.cells if c), default=0)
         scales = [_scale(c) for c in self.others]
-        found: list[Line] = []
+        lines: list[Line] = []
         for k, model in enumerate(self.models[:shown]):
             cell = lead.cells[k]
             low, high, middle = (cell.low, cell.high, cell.estimate) if cell else (None, None, None)
             bar = None
             if low is not None and high is not None and middle is not None:
                 bar = [round(100 * (x - start) / (end - start), 1) for x in (low, high, middle)]
-            found.append(
+            lines.append(
                 Line(
                     name=model,
                     rank=places(cell.best_rank, cell.worst_rank) if cell else "–",
@@ -258,13 +259,13 @@ class Board:
                     fewer=cell is not None and cell.n_items < full,
                 )
             )
-        return found, n - shown
+        return lines, n - shown
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return positions in per cent and texts of the leaderboard's axis."""
         lead = self.lead
-        known = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
-        start, end = axis(known, share=lead.is_share)
+        values = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
+        start, end = axis(values, share=lead.is_share)
         scale = 100 if lead.is_share else 1
         step = _nice((end - start) * scale / 5) / scale
         marks = np.arange(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1) * step
@@ -319,11 +320,11 @@ def _base64(values: NDArray[Any]) -> str:
     return b64encode(values.tobytes()).decode()
 
 
-def axis(known: Sequence[float], *, share: bool) -> tuple[float, float]:
+def axis(values: Sequence[float], *, share: bool) -> tuple[float, float]:
     """Return the ends of an axis that holds the numbers, at round places."""
-    if not known:
+    if not values:
         return 0.0, 1.0
-    low, high = min(known), max(known)
+    low, high = min(values), max(values)
     step = _nice(max(high - low, 1e-12) / 5)
     start, end = math.floor(low / step) * step, math.ceil(high / step) * step
     return (max(start, 0.0), min(end, 1.0)) if share else (start, max(end, start + step))
@@ -335,8 +336,8 @@ def _nice(step: float) -> float:
 
 
 def _scale(column: Shown) -> tuple[float, float]:
-    known = [c.estimate for c in column.cells if c and c.estimate is not None]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    estimates = [c.estimate for c in column.cells if c and c.estimate is not None]
+    low, high = (min(estimates), max(estimates)) if estimates else (0.0, 0.0)
     return low, high - low
 
 
@@ -457,21 +458,21 @@ def _uneven(column: Shown) -> bool:
 def _by_task(board: Board, a: int, b: int) -> list[Markup]:
     """Return on how many tasks a model is clearly better than another."""
     tasks = board.tasks
-    found = [board.pair(task, a, b) for task in tasks]
-    known = [p for p in found if p is not None]
-    if len(tasks) < 2 or not known:
+    pairs = [board.pair(task, a, b) for task in tasks]
+    compared = [p for p in pairs if p is not None]
+    if len(tasks) < 2 or not compared:
         return []
-    better, worse = (sum(p.verdict == sign for p in known) for sign in (1, -1))
-    one, two = (visible(board.models[k]) for k in (a, b))
-    unclear = len(known) - better - worse
+    better, worse = (sum(p.verdict == sign for p in compared) for sign in (1, -1))
+    first, two = (visible(board.models[k]) for k in (a, b))
+    unclear = len(compared) - better - worse
     if not better and not worse:
         said = Markup("Task by task the items cannot tell {} and {} apart on any of {}.")
-        return [said.format(one, two, counted(len(known), "task"))]
+        return [said.format(first, two, counted(len(compared), "task"))]
     said = Markup(
         "Task by task: on {} of {} {} is clearly better than {}, on {} clearly worse, and on {} "
         "the items cannot tell."
     )
-    return [said.format(better, counted(len(tasks), "task"), one, two, worse or "none", unclear)]
+    return [said.format(better, counted(len(tasks), "task"), first, two, worse or "none", unclear)]
 
 
 def _others(n: int) -> str:
@@ -505,29 +506,29 @@ def suspects(held: Sequence[tuple[ItemAnswers, NDArray[np.int64]]]) -> list[Find
     wrong: list[tuple[float, Finding]] = []
     against: list[tuple[float, Suspect]] = []
     n_tested = 0
-    for k, (one, kept) in enumerate(held):
-        flags = np.array(one.flags)
+    for k, (answers, kept) in enumerate(held):
+        flags = np.array(answers.flags)
         mine = np.flatnonzero(flags == item_flags.ALL_WRONG)
-        rest = one.item_means[flags != item_flags.ALL_WRONG]
-        n_tested += int((~np.isnan(one.rest_correlation)).sum())
+        rest = answers.item_means[flags != item_flags.ALL_WRONG]
+        n_tested += int((~np.isnan(answers.rest_correlation)).sum())
         where = {j: place for place, j in enumerate(kept.tolist())}
 
         on_page = [int(j) for j in mine if int(j) in where]
         if len(mine):
             share = float(np.nanmean(rest)) if len(rest) else 0.0
-            seen = f"No other item of {one.task} was answered."
+            seen = f"No other item of {answers.task} was answered."
             if len(rest):
                 mean = f"{100 * share:.0f} of 100" if 0 <= share <= 1 else f"{share:.3g}"
-                seen = f"On {_others(len(rest))} of {one.task} the mean score is {mean}."
-            found = Finding(
-                f"{counted(len(mine), 'item')} of {one.task} that no model gets right",
+                seen = f"On {_others(len(rest))} of {answers.task} the mean score is {mean}."
+            suspect = Finding(
+                f"{counted(len(mine), 'item')} of {answers.task} that no model gets right",
                 f"{seen} Too hard, or the target or the checker is broken: only the texts tell.",
-                [_suspect(one, k, where[j], j) for j in on_page[:MOST_SUSPECTS]],
+                [_suspect(answers, k, where[j], j) for j in on_page[:MOST_SUSPECTS]],
                 len(mine) - min(len(on_page), MOST_SUSPECTS),
             )
-            wrong.append((share, found))
+            wrong.append((share, suspect))
         against += [
-            (float(one.rest_correlation[j]), _suspect(one, k, where[int(j)], int(j)))
+            (float(answers.rest_correlation[j]), _suspect(answers, k, where[int(j)], int(j)))
             for j in np.flatnonzero(flags == item_flags.AGAINST_REST)
             if int(j) in where
         ]
@@ -547,17 +548,17 @@ def suspects(held: Sequence[tuple[ItemAnswers, NDArray[np.int64]]]) -> list[Find
                 f"{counted(len(against), 'item')} that better models get right less often",
                 f"The key may be wrong. By chance alone about {chance:.0f} of {n_tested:,} items "
                 f"would look so: {beyond}.",
-                [one for _, one in against[:MOST_SUSPECTS]],
+                [answers for _, answers in against[:MOST_SUSPECTS]],
                 max(len(against) - MOST_SUSPECTS, 0),
             )
         )
     return said
 
 
-def _suspect(one: ItemAnswers, column: int, place: int, j: int) -> Suspect:
-    mean, r = float(one.item_means[j]), float(one.rest_correlation[j])
+def _suspect(answers: ItemAnswers, column: int, place: int, j: int) -> Suspect:
+    mean, r = float(answers.item_means[j]), float(answers.rest_correlation[j])
     return Suspect(
-        column, place, one.item_ids[j], one.task,
+        column, place, answers.item_ids[j], answers.task,
         f"{100 * mean:.0f}" if 0 <= mean <= 1 else f"{mean:.3g}",
         "" if math.isnan(r) else f"{r:+z.2f}".replace("-", "\N{MINUS SIGN}"),
     )  # fmt: skip
@@ -568,7 +569,7 @@ def distrust(
     responses: Sequence[Responses],
 ) -> list[Sentence]:  # fmt: skip
     """Return what to distrust, what matters most first."""
-    found = [*(_missing(board) if board else []), *_unscored(responses)]
+    sentences = [*(_missing(board) if board else []), *_unscored(responses)]
     wrong = [f for f in findings if "no model" in f.head]
     if wrong:
         n = sum(len(f.items) + f.left_out for f in wrong)
@@ -576,13 +577,13 @@ def distrust(
             wrong[0].text if len(wrong) == 1 else f"Look first at {wrong[0].head}. {wrong[0].text}"
         )
         head = f"{counted(n, 'item')} that no model gets right."
-        found.append(Sentence(Markup("{}").format(head), Markup("{}").format(visible(said))))
-    found += [
+        sentences.append(Sentence(Markup("{}").format(head), Markup("{}").format(visible(said))))
+    sentences += [
         Sentence(Markup("{}.").format(visible(f.head)), Markup("{}").format(visible(f.text)))
         for f in findings
         if f not in wrong
     ]
-    flags = [flag for one in answers for flag in one.flags]
+    flags = [flag for task_answers in answers for flag in task_answers.flags]
     same = [flag for flag in flags if flag in _SAME]
     if same:
         right = sum(flag == item_flags.ALL_RIGHT for flag in same)
@@ -593,10 +594,10 @@ def distrust(
         head = Markup("{} no two models apart.").format(
             f"{counted(len(same), 'item')} {'tells' if len(same) == 1 else 'tell'}"
         )
-        found.append(Sentence(head, text.format(right, len(flags))))
+        sentences.append(Sentence(head, text.format(right, len(flags))))
     epochs = [r.scores.shape[1] for r in responses if r.scores.ndim == 2 and r.scores.size]
     if epochs and max(epochs) == 1:
-        found.append(
+        sentences.append(
             Sentence(
                 Markup("Each answer was drawn once."),
                 Markup(
@@ -605,7 +606,7 @@ def distrust(
                 ),
             )
         )
-    return found
+    return sentences
 
 
 _SAME = (item_flags.ALL_RIGHT, item_flags.ALL_WRONG, item_flags.ALL_SAME)
@@ -616,7 +617,7 @@ def _missing(board: Board) -> list[Sentence]:
     full = max(counts.values(), default=0)
     fewer = [m for m, n in counts.items() if n < full]
     absent = [m for m in board.models if m not in counts]
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     if fewer:
         leads = ", the first of the table among them," if board.models[0] in fewer else ""
         lack = sorted({full - counts[m] for m in fewer})
@@ -626,7 +627,7 @@ def _missing(board: Board) -> list[Sentence]:
             text = Markup(
                 "{}{} lacks {} of {:,} items. Two models are compared on the items both have."
             )
-        found.append(
+        sentences.append(
             Sentence(
                 Markup("Not everyone sat the same test."),
                 text.format(counted(len(fewer), "model"), leads, some, full),
@@ -634,13 +635,13 @@ def _missing(board: Board) -> list[Sentence]:
         )
     if absent:
         text = Markup("{} did not take every task: no overall score of {}.")
-        found.append(
+        sentences.append(
             Sentence(
                 Markup("Some models have no overall score."),
                 text.format(counted(len(absent), "model"), _names(absent)),
             )
         )
-    return found
+    return sentences
 
 
 def _unscored(responses: Sequence[Responses]) -> list[Sentence]:

@@ -105,12 +105,15 @@ def _contents(page: Page) -> dict[str, Any]:
     models = board.models if board else tuple(dict.fromkeys(row.model for row in rows))
     metrics = {(c.name, c.metric) for c in board.tasks} if board else None
     answers = [
-        one
-        for one in page.answers
-        if {*one.models} <= {*models} and (metrics is None or (one.task, one.metric) in metrics)
+        task_answers
+        for task_answers in page.answers
+        if {*task_answers.models} <= {*models}
+        and (metrics is None or (task_answers.task, task_answers.metric) in metrics)
     ]
     held, items_left = held_items(answers)
-    findings = boards.suspects([(one.answers, one.places) for one in held])
+    findings = boards.suspects(
+        [(task_answers.answers, task_answers.places) for task_answers in held]
+    )
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
     tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
@@ -141,7 +144,7 @@ def _contents(page: Page) -> dict[str, Any]:
             "lead": boards.overall_name(board), "about_ranks": boards.about_ranks(board),
         }  # fmt: skip
     n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
-    n_items = sum(len(one.item_ids) for one in answers)
+    n_items = sum(len(task_answers.item_ids) for task_answers in answers)
     size = [counted(len(models), "model"), counted(n_tasks, "task")]
     size += [f"{n_items:,} items"] if n_items else []
     return {
@@ -196,7 +199,10 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
                     "reach": _reach(row),
                     "sort": (row.mean, row.prob_best, row.n_contests),
-                    "categories": [(one, one.partition("–")[0] or "NaN") for one in ranks[2:]],
+                    "categories": [
+                        (ranks_of_category, ranks_of_category.partition("–")[0] or "NaN")
+                        for ranks_of_category in ranks[2:]
+                    ],
                 }
                 for row, ranks in zip(rows, lines, strict=True)
             ],
@@ -237,7 +243,7 @@ def _leader(rows: Sequence[RankedPlayer]) -> str:
 def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] | None]]]:
     """Return wins of each of the first players against the others: share, in words, step of 5."""
     names = [row.player for row in results.overall][:MOST_IN_MATRIX]
-    found: list[tuple[str, list[tuple[str, str, int] | None]]] = []
+    rows: list[tuple[str, list[tuple[str, str, int] | None]]] = []
     for i, name in enumerate(names):
         cells: list[tuple[str, str, int] | None] = []
         for j, other in enumerate(names):
@@ -248,8 +254,8 @@ def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] 
             share = 100 * float(results.wins[i, j]) / n
             said = f"{name} won {share:.0f} % of {n:,.6g} votes against {other}"
             cells.append((f"{share:.0f}", said, min(int(share // 20), 4)))
-        found.append((name, cells))
-    return found
+        rows.append((name, cells))
+    return rows
 
 
 def environment() -> Environment:

@@ -260,9 +260,9 @@ def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
     """Return the ranges of bars, 0 to 1 or that of the task's intervals, and each row's range."""
     reach: dict[tuple[str, str], Axis] = {}
     for row in rows:
-        known = [x for x in (row.low, row.high, row.estimate) if x is not None]
+        values = [x for x in (row.low, row.high, row.estimate) if x is not None]
         low, high = reach.get((row.task, row.metric), (math.inf, -math.inf))
-        reach[row.task, row.metric] = (min([low, *known]), max([high, *known]))
+        reach[row.task, row.metric] = (min([low, *values]), max([high, *values]))
     drawn = {key: (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
              for key, (low, high) in reach.items()}  # fmt: skip
     places = {axis: i for i, axis in enumerate(dict.fromkeys(drawn.values()))}
@@ -271,20 +271,20 @@ def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
 
 def logs_table(responses: Sequence[Responses]) -> Table:
     """Return one row per log: its origin, and how many scores it has."""
-    found = list(grouped(responses, lambda r: (str(r.source.path), r.model)).items())
-    sources = [of_log[0].source for _, of_log in found]
-    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in found]
-    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in found]
+    logs = list(grouped(responses, lambda r: (str(r.source.path), r.model)).items())
+    sources = [of_log[0].source for _, of_log in logs]
+    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in logs]
+    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in logs]
     columns = [
-        Column(title="Log", values=[path for (path, _), _ in found], heads=True),
-        Column(title="Model", values=[model for (_, model), _ in found]),
+        Column(title="Log", values=[path for (path, _), _ in logs], heads=True),
+        Column(title="Model", values=[model for (_, model), _ in logs]),
         Column(title="Harness", values=[source.harness for source in sources]),
         Column(title="Version", values=[source.version or "" for source in sources]),
         Column(title="Run at", values=[source.when for source in sources]),
         Column(title="Tasks", kind="count",
-               values=[len({r.task for r in of_log}) for _, of_log in found]),
+               values=[len({r.task for r in of_log}) for _, of_log in logs]),
         Column(title="Scores", kind="count", hint="Of tasks, by task and metric",
-               values=[len({(r.task, r.metric) for r in of_log}) for _, of_log in found]),
+               values=[len({(r.task, r.metric) for r in of_log}) for _, of_log in logs]),
         Column(title="Items read", kind="count", values=items),
         Column(title="Without score", kind="count", values=[n or None for n in missing],
                hint="Items that have no score, under at least one metric"),
@@ -321,30 +321,35 @@ def held_items(
     answers: Sequence[ItemAnswers], most: int = MOST_ITEMS, letters: int = MOST_LETTERS
 ) -> tuple[list[HeldItems], str]:
     """Return the items to put on the page, flagged ones first, and a note on those left out."""
-    cost = [_width(len(one.models), packing(one.scores)[1]) for one in answers]
+    cost = [
+        _width(len(task_answers.models), packing(task_answers.scores)[1])
+        for task_answers in answers
+    ]
     kept: list[list[int]] = [[] for _ in answers]
     room, space = most, letters
     for wanted in (True, False):
-        for k, one in enumerate(answers):
-            places = [j for j, flag in enumerate(one.flags) if bool(flag) is wanted]
+        for k, task_answers in enumerate(answers):
+            places = [j for j, flag in enumerate(task_answers.flags) if bool(flag) is wanted]
             fit = places[: max(min(room, space // cost[k]), 0)]
             kept[k] += fit
             room, space = room - len(fit), space - len(fit) * cost[k]
     held = [
-        HeldItems(answers=one, places=np.array(_in_order(one, places), dtype=np.int64))
-        for one, places in zip(answers, kept, strict=True)
+        HeldItems(
+            answers=task_answers, places=np.array(_in_order(task_answers, places), dtype=np.int64)
+        )
+        for task_answers, places in zip(answers, kept, strict=True)
         if places
     ]
-    total, n_held = sum(len(one.flags) for one in answers), sum(map(len, kept))
+    total, n_held = sum(len(task_answers.flags) for task_answers in answers), sum(map(len, kept))
     if n_held == total:
         return held, ""
     said = f"This page holds {n_held:,} of the {total:,} items, flagged ones first."
     return held, said
 
 
-def _in_order(one: ItemAnswers, places: Sequence[int]) -> list[int]:
+def _in_order(answers: ItemAnswers, places: Sequence[int]) -> list[int]:
     """Sort as the page's script does: item_2 before item_10."""
-    return sorted(places, key=lambda j: natural(one.item_ids[j]))
+    return sorted(places, key=lambda j: natural(answers.item_ids[j]))
 
 
 def natural(name: str) -> list[tuple[str, int, str]]:
@@ -363,16 +368,16 @@ def natural(name: str) -> list[tuple[str, int, str]]:
 def items_data(held: Sequence[HeldItems], models: Sequence[str]) -> list[dict[str, Any]]:
     """Return the items of each task: names, means, flags, and every model's answer."""
     places = {model: i for i, model in enumerate(models)}
-    return [_block(one, places) for one in held]
+    return [_block(items, places) for items in held]
 
 
-def _block(one: HeldItems, places: Mapping[str, int]) -> dict[str, Any]:
+def _block(items: HeldItems, places: Mapping[str, int]) -> dict[str, Any]:
     """Return the answers of one task: a row of letters for each item."""
-    answers = one.answers
+    answers = items.answers
     values, bits = packing(answers.scores)
     levels = [shortened(v) for v in values.tolist()]
-    letters = packed(codes(answers.scores[:, one.places].T, values), bits)
-    kept: list[int] = one.places.tolist()
+    letters = packed(codes(answers.scores[:, items.places].T, values), bits)
+    kept: list[int] = items.places.tolist()
     return {
         "task": visible(answers.task),
         "names": [visible(answers.item_ids[j]) for j in kept],
@@ -405,13 +410,13 @@ def texts_data(
     """
     places = {model: i for i, model in enumerate(models)}
     where: dict[tuple[str, str], str] = {}
-    for k, one in enumerate(held):
-        kept: list[int] = one.places.tolist()
+    for k, items in enumerate(held):
+        kept: list[int] = items.places.tolist()
         where |= {
-            (one.answers.task, one.answers.item_ids[j]): f"{k}.{place}"
+            (items.answers.task, items.answers.item_ids[j]): f"{k}.{place}"
             for place, j in enumerate(kept)
         }
-    found: dict[str, dict[str, Any]] = {}
+    by_item: dict[str, dict[str, Any]] = {}
     room, left_out = most, 0
     for (model, task, item), found_text in texts.items():
         place = where.get((task, item))
@@ -422,7 +427,7 @@ def texts_data(
             left_out += 1
             continue
         room -= size
-        own = found.setdefault(
+        own = by_item.setdefault(
             place,
             {
                 "question": visible_lines(found_text.question),
@@ -433,8 +438,8 @@ def texts_data(
         answer = [visible_lines(found_text.answer), visible(found_text.where)]
         own["answers"][str(places[model])] = answer
     if not left_out:
-        return found, ""
-    return found, f"Texts of {counted_of(left_out, 'answer')} would make this page too large."
+        return by_item, ""
+    return by_item, f"Texts of {counted_of(left_out, 'answer')} would make this page too large."
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -445,13 +450,13 @@ def distinct(names: Sequence[str]) -> list[str]:
     """
     cleaned = [visible(name) for name in names]
     used = set(cleaned)
-    found: dict[str, None] = {}
+    names_taken: dict[str, None] = {}
     for name in cleaned:
         free = (f"{name} ({k})" for k in count(2))
-        own = next(x for x in free if x not in used) if name in found else name
+        own = next(x for x in free if x not in used) if name in names_taken else name
         used.add(own)
-        found[own] = None
-    return list(found)
+        names_taken[own] = None
+    return list(names_taken)
 
 
 def visible_lines(text: str) -> str:
@@ -474,10 +479,10 @@ def packing(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
 
 def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the code of the nearest value, from 1; 0 for no score."""
-    there = ~np.isnan(scores)
-    filled = np.where(there, scores, values[0])
+    scored = ~np.isnan(scores)
+    filled = np.where(scored, scores, values[0])
     middle = (values[1:] + values[:-1]) / 2
-    return np.where(there, np.searchsorted(middle, filled) + 1, 0).astype(np.int64)
+    return np.where(scored, np.searchsorted(middle, filled) + 1, 0).astype(np.int64)
 
 
 def packed(numbers: NDArray[np.int64], bits: int) -> list[str]:
