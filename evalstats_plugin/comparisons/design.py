@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measured, joint
-from evalstats_plugin.data.methods import Kind, Method, check_name
+from evalstats_plugin.data.methods import Kind, Method, check_name, table_of
 from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
@@ -56,18 +57,18 @@ def comparison_stream(rng: Rng) -> np.random.Generator:
 class Request:
     """The arguments of `compare`, checked."""
 
-    baseline: str | None
-    """Model with which the others are compared; None for every two."""
     confidence_level: float
-    method: str
-    """Name of a method of the table, or ``"auto"``."""
-    table: Mapping[str, Method]
-    """Methods for comparisons by name, those of plugins among them."""
-    correction: Correction
-    family: Family
-    """Which tables are corrected together."""
     rng: np.random.Generator
     """As `comparison_stream` returns it."""
+    baseline: str | None = None
+    """Model with which the others are compared; None for every two."""
+    method: str = "auto"
+    """Name of a method of the table, or ``"auto"``."""
+    table: Mapping[str, Method] = field(default_factory=partial(table_of, [], PAIRED))
+    """Methods for comparisons by name, those of plugins among them."""
+    correction: Correction = "simultaneous"
+    family: Family = "auto"
+    """Which tables are corrected together."""
     missing: Missing = "drop"
     prior: float | None = None
     """Prior weight of each outcome, for methods that have one; None for their own."""

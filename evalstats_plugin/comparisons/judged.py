@@ -21,12 +21,10 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
 )
 from evalstats_plugin.comparisons.families import Table, settle
-from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.measure import Measures
-from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import DesignError, check_known, counted
 from evalstats_plugin.scores.cells import check_confidence_level
@@ -187,9 +185,6 @@ def _differences(
     request = Request(
         baseline=baseline,
         confidence_level=confidence_level,
-        method="auto",
-        table=table_of([], PAIRED),
-        correction="simultaneous",
         family="task",
         rng=comparison_stream(0),
         overall=False,

@@ -9,13 +9,11 @@ from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from evalstats_plugin.comparisons.design import Request, comparison_stream
-from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, in_overall
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
-from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import INSIDE, Results
 from evalstats_plugin.data.runs import one_of_each
@@ -246,15 +244,7 @@ def table(
     pairs: list[ColumnPairs] = []
     models = {cell.responses.model for cell in cells}
     if len(models) > 1:
-        request = Request(
-            baseline=None,
-            confidence_level=confidence_level,
-            method="auto",
-            table=table_of([], PAIRED),
-            correction="simultaneous",
-            family="auto",
-            rng=comparison_stream(rng),
-        )
+        request = Request(confidence_level=confidence_level, rng=comparison_stream(rng))
         every = [cell.responses for cell in cells]
         needed, most = _pair_bytes([*every, *joint]), budget()
         if most is None or needed <= most:

@@ -22,7 +22,6 @@ from evalstats_plugin.comparisons.design import (
     pairings,
 )
 from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may_be_first
-from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import (
@@ -33,7 +32,6 @@ from evalstats_plugin.comparisons.tasks import (
 )
 from evalstats_plugin.comparisons.units import mean_differences
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
 from evalstats_plugin.errors import counted
@@ -77,10 +75,7 @@ def rank_sets(
         As for `compare`.
     """
     request = Request(
-        baseline=None,
         confidence_level=confidence_level,
-        method="auto",
-        table=table_of([], COMPARISONS),
         correction=correction,
         family=family,
         rng=comparison_stream(rng),

@@ -15,9 +15,7 @@ from evalstats_plugin import Group, Responses, Source, compare
 from evalstats_plugin.comparisons import tasks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
-from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.data import methods
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.differences import Differences
 
@@ -31,15 +29,7 @@ def across_tasks(
 
 
 def _request(**more: object) -> Request:
-    given = {
-        "baseline": None,
-        "confidence_level": 0.95,
-        "method": "auto",
-        "table": methods.table_of([], COMPARISONS),
-        "correction": "simultaneous",
-        "family": "auto",
-        "rng": np.random.default_rng(0),
-    }
+    given = {"confidence_level": 0.95, "rng": np.random.default_rng(0)}
     return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
 
 

@@ -14,8 +14,6 @@ from evalstats_plugin import Group, Responses, Source
 from evalstats_plugin.comparisons import Comparison, tasks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
-from evalstats_plugin.comparisons.methods import COMPARISONS
-from evalstats_plugin.data import methods
 from evalstats_plugin.stats import clustered
 
 
@@ -28,15 +26,7 @@ SIZES = {"x": 12, "y": 60, "z": 30}
 
 
 def _request(**more: object) -> Request:
-    given = {
-        "baseline": None,
-        "confidence_level": 0.95,
-        "method": "auto",
-        "table": methods.table_of([], COMPARISONS),
-        "correction": "simultaneous",
-        "family": "auto",
-        "rng": np.random.default_rng(0),
-    }
+    given = {"confidence_level": 0.95, "rng": np.random.default_rng(0)}
     return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
 
 

@@ -14,7 +14,6 @@ from evalstats_plugin.comparisons.compare import VALID
 from evalstats_plugin.comparisons.compare import sequential as sequential_tables
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
-from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.rows import SEQUENTIAL as METHOD
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.measure import Measure, Scale
@@ -41,11 +40,7 @@ def _responses(model: str, scores: list[float] | np.ndarray, **more: object) -> 
 
 
 def _request(**more: object) -> Request:
-    given: dict[str, object] = {
-        "baseline": None, "confidence_level": 0.95, "method": "auto",
-        "correction": "simultaneous", "family": "auto",
-        "table": {m.name: m for m in COMPARISONS}, "rng": np.random.default_rng(0),
-    }  # fmt: skip
+    given: dict[str, object] = {"confidence_level": 0.95, "rng": np.random.default_rng(0)}
     return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
 
 

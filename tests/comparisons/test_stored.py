@@ -11,9 +11,7 @@ import pytest
 from evalstats_plugin import compare
 from evalstats_plugin.comparisons import stored
 from evalstats_plugin.comparisons.design import Pairs, Request, pairings
-from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.stored import PairTally
-from evalstats_plugin.data import methods
 from evalstats_plugin.data import store as data_store
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -169,11 +167,7 @@ def test_what_needs_all_answers_in_memory_is_refused(
 
 def test_all_that_pairs_have_is_that_of_the_matrix(tmp_path: Path):
     """Nothing that a store cannot give is there to be called."""
-    request = Request(
-        baseline=None, confidence_level=0.95, method="auto",
-        correction="simultaneous", family="auto",
-        table=methods.table_of([], COMPARISONS), rng=np.random.default_rng(0),
-    )  # fmt: skip
+    request = Request(confidence_level=0.95, rng=np.random.default_rng(0))
     matrix = drawn(clusters=[j // 5 for j in range(70)])
     of_matrix, _ = pairings(matrix.to_responses(), None)
     of_store, _ = stored._pairings(write_store(tmp_path / "s.parquet", matrix), request)

@@ -16,12 +16,10 @@ from evalstats_plugin.comparisons import metrics
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import (
-    COMPARISONS,
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
 from evalstats_plugin.scores.cells import RATIOS, check_confidence_level
@@ -59,12 +57,7 @@ def _one(pairs: list[Any], metric: str = "f1", **more: Any) -> ScoreInterval:
 
 
 def _compare(responses: list[Responses], **more: Any) -> tuple[list[Comparison], list[str]]:
-    known: dict[str, Any] = {
-        "baseline": None, "confidence_level": 0.95, "method": "auto",
-        "correction": "simultaneous", "family": "auto",
-        "table": table_of((), (*COMPARISONS, *COMPOSITE_COMPARISONS)),
-        "rng": np.random.default_rng(0),
-    }  # fmt: skip
+    known: dict[str, Any] = {"confidence_level": 0.95, "rng": np.random.default_rng(0)}
     return compare_composite(responses, Request(**(known | more)))
 
 
