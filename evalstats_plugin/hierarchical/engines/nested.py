@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.hierarchical.engines.crossed import (
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import (
     COEFFICIENT_SD,
     INTERCEPT_SD,
     CrossedModel,

@@ -6,8 +6,7 @@ import torch
 from scipy import stats
 
 from evalstats_plugin.hierarchical.engines import crossed_gibbs
-from evalstats_plugin.hierarchical.engines.crossed import ScalePrior
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import scale_given_effects
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import ScalePrior, scale_given_effects
 
 N, T, G = 4, 3, 2
 
