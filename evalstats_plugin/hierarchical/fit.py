@@ -774,15 +774,15 @@ def _smoothed_weights(log_ratio: FloatArray) -> tuple[FloatArray, float]:
 
 def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
     """Log ratio of the new prior to the old, at each draw (K, S)."""
-    from evalstats_plugin.hierarchical.engines.crossed_gibbs import log_prior, scale_prior
+    from evalstats_plugin.hierarchical.engines.posterior import log_scale_density
 
     total = np.zeros(fit.posterior.accuracy.shape[:2])
     for parameter, scale in zip(_PARAMETERS, SCALES, strict=True):
         sd = fit.posterior.parameters.get(parameter)
         if sd is None:
             continue
-        new, old = (scale_prior(p, scale) for p in ({"default": prior}, fit.priors))
-        difference = log_prior(new, sd) - log_prior(old, sd)
+        log_sd, old = np.log(np.maximum(sd, 1e-300)), fit.priors.get(scale, fit.priors["default"])
+        difference = log_scale_density(prior, log_sd) - log_scale_density(old, log_sd)
         total += difference.sum(axis=2) if difference.ndim == 3 else difference
     return total
 

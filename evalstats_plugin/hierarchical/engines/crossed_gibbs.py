@@ -11,8 +11,7 @@ deviations integrated over the effects; moves models and tasks again with the in
 draws standard deviations given their effects, and by scaling effects and standard deviation
 together. The likelihood is exact, at the same cost for any number of trials.
 
-* `CrossedModel`, `CrossedData`, `ScalePrior`, `simulate`: the structure, its data and priors, and
-  draws from these
+* `CrossedModel`, `CrossedData`, `simulate`: the structure, its data, and draws from the priors
 * `CrossedGibbs`: the sweep; then the state of the chains, the likelihood and moves of effects,
   draws of standard deviations, and the joint draw of a two-way table of effects
 * `fit_model`: draws from the posterior
@@ -24,7 +23,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,10 +33,14 @@ from torch import Tensor
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines.posterior import (
+    COEFFICIENT_SD,
+    INTERCEPT_SD,
     NODES,
     Posterior,
     Predictions,
+    log_scale_density,
     replicate,
+    scale_quantile,
 )
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
 from evalstats_plugin.runtime import ChainLength
@@ -51,11 +54,6 @@ from evalstats_plugin.runtime.torch import (
     uniform,
 )
 from evalstats_plugin.stats.arrays import FloatArray
-
-Family = Literal["gamma", "half-normal", "lognormal"]
-
-INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
-"""Prior standard deviations of b, and of β for standardised covariates."""
 
 _LINALG: Any = torch.linalg
 """Its functions have no type stubs."""
@@ -97,52 +95,13 @@ _MAX_NUMBERS = 2**27
 """Most numbers kept of accuracies (1 GiB); above, draws are thinned."""
 
 
-class ScalePrior(NamedTuple):
-    """Prior of a standard deviation σ.
-
-    ``gamma``: shape and rate; ``half-normal``: scale (the second number is not used);
-    ``lognormal``: mean and standard deviation of log σ.
-    """
-
-    family: Family
-    first: float
-    second: float = 0.0
-
-    def log_density(self, log_scale: Tensor) -> Tensor:
-        """Log density of log σ, up to a constant (the density of σ times σ)."""
-        if self.family == "gamma":
-            return self.first * log_scale - self.second * log_scale.exp()
-        if self.family == "half-normal":
-            return log_scale - (2 * log_scale).exp() / (2 * self.first**2)
-        return -0.5 * ((log_scale - self.first) / self.second).square()
-
-    def log_constant(self) -> float:
-        """The constant that `log_density` leaves out, needed to compare two priors."""
-        if self.family == "gamma":
-            return self.first * math.log(self.second) - math.lgamma(self.first)
-        if self.family == "half-normal":
-            return math.log(2) - math.log(self.first) - 0.5 * math.log(2 * math.pi)
-        return -math.log(self.second) - 0.5 * math.log(2 * math.pi)
-
-    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Draw σ."""
-        if self.family == "gamma":
-            return rng.gamma(self.first, 1 / self.second, size)
-        if self.family == "half-normal":
-            return np.abs(rng.normal(0.0, self.first, size))
-        return np.exp(rng.normal(self.first, self.second, size))
-
-
-def scale_prior(priors: Mapping[str, Prior], scale: str) -> ScalePrior:
+def scale_prior(priors: Mapping[str, Prior], scale: str) -> Prior:
     """Return the prior of one standard deviation, by name or the default."""
-    family, *numbers = priors.get(scale, priors.get("default", DEFAULT_PRIOR))
-    return ScalePrior(cast("Family", family), *numbers)
+    return priors.get(scale, priors.get("default", DEFAULT_PRIOR))
 
 
-def log_prior(prior: ScalePrior, scale: FloatArray) -> FloatArray:
-    """Log density of log σ at σ, normalised, so that two priors can be compared."""
-    values = prior.log_density(torch.as_tensor(np.log(np.maximum(scale, 1e-300))))
-    return values.numpy() + prior.log_constant()
+def _log_density(prior: Prior, log_sd: Tensor) -> Tensor:
+    return log_scale_density(prior, log_sd, torch.exp)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +118,7 @@ class CrossedModel:
     priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
     """Priors of standard deviations, by a name of `SCALES` or ``"default"``."""
 
-    def prior(self, scale: str) -> ScalePrior:
+    def prior(self, scale: str) -> Prior:
         """Return the prior of one standard deviation."""
         return scale_prior(self.priors, scale)
 
@@ -231,7 +190,7 @@ def simulate(
     t = len(counts.tasks)
 
     def scale(name: str, many: int = 1) -> FloatArray:
-        return structure.prior(name).draw((size, many), rng)
+        return scale_quantile(structure.prior(name), rng.random((size, many)))
 
     level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
     for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
@@ -394,7 +353,7 @@ class CrossedGibbs:
             candidate = solve(table, other)
             gain = (candidate.log_marginal - solved.log_marginal)[:, None]
             own = self.structure.prior(name)
-            gain = gain + own.log_density(proposed[name]) - own.log_density(scales[name])
+            gain = gain + _log_density(own, proposed[name]) - _log_density(own, scales[name])
             taken = self.steps[name].decide(gain, self.generator)
             scales[name] = torch.where(taken, proposed[name], scales[name])
             prior = self._prior(scales, middle, slack)
@@ -443,7 +402,7 @@ class CrossedGibbs:
         if scale.shape[1] == 1:
             gain = gain.sum(1, keepdim=True)
         prior = self.structure.prior(name)
-        gain = gain + prior.log_density(scale) - prior.log_density(old)
+        gain = gain + _log_density(prior, scale) - _log_density(prior, old)
         taken = step.decide(gain, self.generator)
         kept = {
             f"scale_{name}": torch.where(taken, scale, old),
@@ -472,7 +431,7 @@ class CrossedGibbs:
             old: Tensor = getattr(state, f"scale_{name}")
             scales[name] = old + by
             prior = structure.prior(name)
-            change = prior.log_density(scales[name]) - prior.log_density(old)
+            change = _log_density(prior, scales[name]) - _log_density(prior, old)
             if name != "model" or structure.across_tasks:
                 gain = gain + change.sum(1, keepdim=True)
         taken = step.decide(gain, self.generator)
@@ -665,7 +624,7 @@ class Step:
 
 
 def scale_given_effects(
-    squares: Tensor, count: Tensor, prior: ScalePrior, generator: torch.Generator
+    squares: Tensor, count: Tensor, prior: Prior, generator: torch.Generator
 ) -> Tensor:
     """Draw log σ given the sum of squares of `count` normal effects, both of shape (K, J).
 
@@ -676,7 +635,7 @@ def scale_given_effects(
 
     def log_density(at: Tensor) -> Tensor:
         kernel = -count[..., None] * at - squares[..., None] / 2 * torch.exp(-2 * at)
-        return kernel + prior.log_density(at)
+        return kernel + _log_density(prior, at)
 
     mode = coarse[log_density(coarse).argmax(-1)]
     # Wide enough for so few effects, plus a step of the coarse grid.
