@@ -13,8 +13,11 @@ import numpy as np
 import torch  # noqa: TID253 - it is what is measured
 from torch import Tensor  # noqa: TID253
 
-from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import (
+    CrossedData,
+    CrossedGibbs,
+    CrossedModel,
+)
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,

@@ -181,7 +181,7 @@ class HierarchicalFit(Results[Performance]):
 
         Exact in closed form; otherwise by Pareto-smoothed importance sampling.
         """
-        return _expected_density(self)
+        return expected_density(_left_out(self))
 
     def compare(self, *models: str, rng: int = 0) -> Results[LeftOutScore]:
         """Compare this model with others, fitted to the same data, by leave-one-out predictions.
@@ -510,17 +510,20 @@ def _predictive_checks(
     drawn = _prior_draws(fit, rng) if prior else fit.posterior.predictions.replicated
     drawn = drawn.reshape(-1, *right.shape)
     observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
-    tail = tail_probability(fit.confidence_level)
-    checks: list[Check] = []
-    for name, values in predicted.items():
-        own = float(observed[name])
-        low, high = np.quantile(values, [tail, 1 - tail]).tolist()
-        p = float((values > own + 1e-9).mean() + (np.abs(values - own) <= 1e-9).mean() / 2)
-        checks.append(
-            Check(statistic=name, observed=own, predicted=float(values.mean()), low=low, high=high,
-                  p_value=p)
-        )  # fmt: skip
-    return checks
+    return [predictive_check(name, float(observed[name]), values, fit.confidence_level)
+            for name, values in predicted.items()]  # fmt: skip
+
+
+def predictive_check(
+    statistic: str, observed: float, predicted: FloatArray, confidence_level: float = 0.95
+) -> Check:
+    """Compare an observed statistic with those of data drawn anew, shape (draws,)."""
+    tail = tail_probability(confidence_level)
+    low, high = np.quantile(predicted, [tail, 1 - tail]).tolist()
+    ties = np.abs(predicted - observed) <= 1e-9
+    p = float((predicted > observed + 1e-9).mean() + ties.mean() / 2)
+    return Check(statistic=statistic, observed=observed, predicted=float(predicted.mean()),
+                 low=low, high=high, p_value=p)  # fmt: skip
 
 
 def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
@@ -558,8 +561,7 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
         share = rng.uniform(size=(1000, len(counts.models), width))
         wide = np.broadcast_to(share, (1000, *counts.trials.shape))
         return replicate(rng, counts.informative[1], wide)
-    from evalstats_plugin.hierarchical.engines.crossed import simulate
-    from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of
+    from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, simulate
 
     columns = counts.columns(fit.covariates, by_question=fit.model != "task")
     size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))
@@ -567,7 +569,7 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
     return drawn @ columns.membership
 
 
-class _LeftOut(NamedTuple):
+class LeftOut(NamedTuple):
     """Log predictive density of each cell that was run, left out."""
 
     cells: FloatArray
@@ -583,27 +585,39 @@ class _LeftOut(NamedTuple):
 
     @property
     def worst_k(self) -> float | None:
+        """Largest Pareto k; None where exact."""
         return None if self.pareto_k is None else float(self.pareto_k.max())
 
 
-def _left_out(fit: HierarchicalFit) -> _LeftOut:
+def _left_out(fit: HierarchicalFit) -> LeftOut:
     """Leave each cell out: exactly in closed form, else by smoothed importance weights."""
     _not_by_formula(fit)
     run = fit.counts.trials > 0
     if fit.model in CLOSED_FORM:
         return _left_out_exactly(fit, run)
+    cells = fit.posterior.predictions.log_likelihood[:, :, run]
+    return left_out(cells, fit.posterior.overall[:, : cells.shape[1]])
+
+
+def left_out(log_likelihood: FloatArray, draws: FloatArray) -> LeftOut:
+    """Leave each cell out by smoothed importance weights [VGG17]_.
+
+    Parameters
+    ----------
+    log_likelihood : shape (chains, draws, cells)
+    draws : shape (chains, draws, ...)
+        Of quantities that tell how correlated draws are.
+    """
     from scipy import special
 
-    cells = fit.posterior.predictions.log_likelihood[:, :, run]
-    efficiency = mean_efficiency(fit.posterior.overall[:, : cells.shape[1]])
-    log_likelihood = cells.reshape(-1, cells.shape[2]).T
-    log_weights, k = smoothed_weights(-log_likelihood, efficiency)
-    left_out = special.logsumexp(log_weights + log_likelihood, axis=1)
-    log_mean = special.logsumexp(log_likelihood, axis=1) - np.log(log_likelihood.shape[1])
-    return _LeftOut(left_out, float((log_mean - left_out).sum()), k)
+    by_cell = log_likelihood.reshape(-1, log_likelihood.shape[2]).T
+    log_weights, k = smoothed_weights(-by_cell, mean_efficiency(draws))
+    cells = special.logsumexp(log_weights + by_cell, axis=1)
+    log_mean = special.logsumexp(by_cell, axis=1) - np.log(by_cell.shape[1])
+    return LeftOut(cells, float((log_mean - cells).sum()), k)
 
 
-def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
+def _left_out_exactly(fit: HierarchicalFit, run: Any) -> LeftOut:
     from scipy import special
 
     from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
@@ -613,12 +627,11 @@ def _left_out_exactly(fit: HierarchicalFit, run: Any) -> _LeftOut:
     cells = log_left_out(posterior_shares, right, trials)[run]
     mean = posterior_shares.mean
     full = (special.xlogy(right, mean) + special.xlog1py(trials - right, -mean))[run]
-    return _LeftOut(cells, float((full - cells).sum()), None)
+    return LeftOut(cells, float((full - cells).sum()), None)
 
 
-def _expected_density(fit: HierarchicalFit) -> Elpd:
-    """Return the expected log predictive density, summed over the cells that were run."""
-    loo = _left_out(fit)
+def expected_density(loo: LeftOut) -> Elpd:
+    """Return the expected log predictive density, summed over cells."""
     notes: list[str] = []
     if loo.unreliable:
         notes.append(
@@ -761,15 +774,15 @@ def _smoothed_weights(log_ratio: FloatArray) -> tuple[FloatArray, float]:
 
 def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
     """Log ratio of the new prior to the old, at each draw (K, S)."""
-    from evalstats_plugin.hierarchical.engines.crossed import log_prior, scale_prior
+    from evalstats_plugin.hierarchical.engines.posterior import log_scale_density
 
     total = np.zeros(fit.posterior.accuracy.shape[:2])
     for parameter, scale in zip(_PARAMETERS, SCALES, strict=True):
         sd = fit.posterior.parameters.get(parameter)
         if sd is None:
             continue
-        new, old = (scale_prior(p, scale) for p in ({"default": prior}, fit.priors))
-        difference = log_prior(new, sd) - log_prior(old, sd)
+        log_sd, old = np.log(np.maximum(sd, 1e-300)), fit.priors.get(scale, fit.priors["default"])
+        difference = log_scale_density(prior, log_sd) - log_scale_density(old, log_sd)
         total += difference.sum(axis=2) if difference.ndim == 3 else difference
     return total
 

@@ -1,8 +1,8 @@
 """Hierarchical models of accuracy: fit each model's accuracy on each task, with partial pooling.
 
 `pool` counts right answers, chooses the model and the engine by the structure of the
-data, and returns a `HierarchicalFit`. Engines: closed form for Beta posteriors, massively parallel
-importance sampling for nested evals (one model or one task), Gibbs sampling for crossed ones.
+data, and returns a `HierarchicalFit`. Engines: closed form for Beta posteriors, importance sampling
+for nested evals (one model or one task), Gibbs sampling for crossed ones.
 Convergence and the benefit of pooling are reported as notes.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike
+from evalstats_plugin.data.results import finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.hierarchical.data import (
     Covariates,
@@ -36,14 +37,13 @@ from evalstats_plugin.hierarchical.methods import (
     Prior,
 )
 from evalstats_plugin.runtime import ChainLength
-from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
+from evalstats_plugin.runtime.chains import R_HAT_LIMIT, convergence
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
-    from evalstats_plugin.hierarchical.engines.nested import ParticleFit
     from evalstats_plugin.hierarchical.engines.plates.model import Model
     from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
     from evalstats_plugin.hierarchical.engines.posterior import Posterior
@@ -52,19 +52,11 @@ if TYPE_CHECKING:
 FEWEST_UNITS = 3
 """Fewest tasks of one model, or models on one task, for which pooling is the default."""
 
-MAX_PARETO_K, MIN_SHARE = 1.0, 0.05
-"""Pareto k above which weights have no mean [VSG24]_, and the share of effective particles below
-which such tails carry the weight. Where nearly all particles are effective, tails are long but
-thin, and estimates agree with sums over a grid and with Gibbs sampling."""
-
-MIN_PARTICLES = 10.0
-"""Fewest effective particles, in every group, for massively parallel inference to be used."""
+MIN_SHARE = 0.1
+"""Smallest share of effective particles for which importance sampling is used."""
 
 NO_GAIN = 0.95
 """Ratio of pooled to unpooled interval widths (median) above which pooling does not help."""
-
-LOW_SHARE = 0.2
-"""Share of effective particles below which heavy tails of their weights are reported."""
 
 SHORT_R_HAT_LIMIT = 1.03
 """R-hat from which short chains of nearly independent draws count as not converged: the largest of
@@ -195,11 +187,12 @@ def pool(
         ``"model"``, ``"task"`` and ``"item"`` (within tasks) and the data ``right`` and ``trials``;
         other inputs are covariates, not standardised. The result is then a `PlatedFit`.
     inference
-        ``"exact"``, ``"mp"``, ``"gibbs"``, or ``"auto"``, which chooses by structure: the closed
-        form where there is one, ``"mp"`` (massively parallel importance sampling) for nested evals
-        (one model or one task), ``"gibbs"`` for crossed ones. Where too few particles of ``"mp"``
-        are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why. For a `Model` a
-        method of `infer`, or ``"auto"``: ``"qem"``, and ``"nuts"`` for crossed plates.
+        ``"exact"``, ``"importance"``, ``"gibbs"``, or ``"auto"``, which chooses by structure: the
+        closed form where there is one, ``"importance"`` (importance sampling, effects of tasks or
+        models integrated out) for nested evals (one model or one task), ``"gibbs"`` for crossed
+        ones. Where too few particles are effective, ``"gibbs"`` is used, with a note;
+        ``fit.reason`` says why. For a `Model` a method of `infer`, or ``"auto"``: ``"qem"``, and
+        ``"nuts"`` for crossed plates.
     formula
         In place of a model, such as ``"score ~ model + (1 | task) + (1 | task:item)"``: effects of
         ``model``, ``task`` and covariates; ``(1 | model)``, ``(1 | task)``, ``(1 | task:item)`` and
@@ -386,7 +379,7 @@ def expected_seconds(
     n, t = counts.right.shape
     nested = min(n, t) == 1 and model not in BY_QUESTION
     if model in CLOSED_FORM or (nested and inference != "gibbs"):
-        return 2.0
+        return 1.0
     cells = n * (len(counts.task) if model in BY_QUESTION else t)
     sweeps = options.warm_up + options.draws
     if model in ("auto", "shared") and shared_questions.answered_alike(counts):
@@ -478,11 +471,11 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
     single_axis = min(counts.right.shape) == 1
     nested = single_axis and request.model not in BY_QUESTION
     closed = request.model in CLOSED_FORM
-    fits = ("exact",) if closed else ("mp", "gibbs") if nested else ("gibbs",)
+    fits = ("exact",) if closed else ("importance", "gibbs") if nested else ("gibbs",)
     if request.inference not in ("auto", *fits):
         msg = f"inference {request.inference!r} does not fit model {request.model!r}"
-        if request.inference == "mp" and not closed:
-            msg = "inference 'mp' needs model 'task', and one model or one task"
+        if request.inference == "importance" and not closed:
+            msg = "inference 'importance' needs model 'task', and one model or one task"
         raise SelectionError(f"{msg}: choose {fits[-1]!r} or 'auto'")
     if request.options.tails is not None and request.model != "shared":
         msg = f"model {request.model!r} has normal interactions only"
@@ -491,7 +484,6 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         return _exact(counts, request, rng)
     if request.model == "shared":
         return _shared(counts, request, rng)
-    need_torch("hierarchical models")
     if request.inference == "gibbs" or not nested:
         why = "questions have effects of their own, for which particles are not made here"
         if nested:
@@ -544,6 +536,7 @@ def _gibbs(
     notes: tuple[str, ...] = (),
 ) -> _Inferred:
     """Draw by Gibbs sampling."""
+    need_torch("hierarchical models")
     from evalstats_plugin.hierarchical.engines import crossed_gibbs
 
     given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
@@ -565,25 +558,31 @@ def _shared(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> 
 
 
 def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
-    """Run massively parallel inference; where too few particles are effective, Gibbs sampling."""
-    from evalstats_plugin.hierarchical.engines import crossed_gibbs
+    """Sample by importance; where too few particles are effective, by Gibbs sampling."""
     from evalstats_plugin.hierarchical.engines.nested import fit_nested
 
     given = counts.columns(request.covariates, by_question=False)
-    structure = crossed_gibbs.crossed_model_of(request.model, request.options.priors)
-    size = (request.options.chains, request.options.draws)
-    fitted = fit_nested(given, structure, rng, size, request.device)
-    if unfit := _too_few(fitted):
-        note = f"massively parallel inference {unfit}: Gibbs sampling instead"
+    fitted = fit_nested(
+        given, request.options.priors, rng, (request.options.chains, request.options.draws)
+    )
+    if not fitted.ess >= MIN_SHARE * fitted.particles:
+        note = f"{fitted.ess:.0f} of {fitted.particles} particles are effective: Gibbs sampling"
         return _gibbs(counts, request, rng, "too few particles are effective", (note,))
-    diagnostics, notes = _particle_diagnostics(fitted)
+    diagnostics: dict[str, Any] = {
+        "draws": int(np.prod(fitted.posterior.accuracy.shape[:2])),
+        "particles": fitted.particles,
+        "least_ess": fitted.ess,
+        # All weights alike have no tail.
+        "worst_pareto_k": finite(fitted.pareto_k),
+        "log_evidence": fitted.log_evidence,
+        "log_evidence_error": fitted.log_evidence_error,
+    }
     why = "nested, not crossed: every score depends on one effect of its own"
-    inferred = _summarised(counts, request, "mp", why, fitted.posterior)
+    inferred = _summarised(counts, request, "importance", why, fitted.posterior)
     return inferred._replace(
         diagnostics=diagnostics,
-        notes=(*notes, *inferred.notes),
-        log_evidence=fitted.plated.log_evidence,
-        log_evidence_error=fitted.plated.log_evidence_error,
+        log_evidence=fitted.log_evidence,
+        log_evidence_error=fitted.log_evidence_error,
     )
 
 
@@ -595,21 +594,6 @@ def _summarised(
     cells = spread(posterior.accuracy, level)
     notes = _pooling_notes(counts, cells, level)
     return _Inferred(inference, why, posterior, cells, spread(posterior.overall, level), {}, notes)
-
-
-def _too_few(fitted: ParticleFit) -> str:
-    """Say what is wrong with the weights of particles; empty where enough are effective."""
-    ess = {group: float(values.min()) for group, values in fitted.plated.ess.items()}
-    tails = {group: float(np.nanmax(values)) for group, values in fitted.plated.k_hat.items()}
-    few, heavy = min(ess, key=ess.__getitem__), max(tails, key=tails.__getitem__)
-    if ess[few] < MIN_PARTICLES:
-        return f"left {ess[few]:.1f} effective particles of {few}, fewer than {MIN_PARTICLES:g}"
-    if tails[heavy] > MAX_PARETO_K and ess[few] < MIN_SHARE * fitted.particles:
-        return (
-            f"left weights without a mean (Pareto k {tails[heavy]:.2f} of {heavy}, above "
-            f"{MAX_PARETO_K:g}) and {ess[few]:.0f} effective particles of {fitted.particles}"
-        )
-    return ""
 
 
 def _gibbs_diagnostics(
@@ -650,32 +634,6 @@ def _halves(draws: FloatArray) -> FloatArray:
         return draws
     half = draws.shape[1] // 2
     return np.stack([draws[0, :half], draws[0, half : 2 * half]])
-
-
-def _particle_diagnostics(fitted: ParticleFit) -> tuple[dict[str, Any], list[str]]:
-    """Effective particles and Pareto k of their weights, and notes where they are poor."""
-    posterior, plated, particles = fitted
-    ess = {group: float(values.min()) for group, values in plated.ess.items()}
-    worst = max(float(np.nanmax(values)) for values in plated.k_hat.values())
-    least, notes = min(ess.values()), list[str]()
-    if worst > PARETO_K_LIMIT and least < LOW_SHARE * particles:
-        notes.append(
-            f"weights of particles have heavy tails (Pareto k {worst:.2f}, limit {PARETO_K_LIMIT}; "
-            f"{least:.0f} of {particles} particles are effective): estimates may be a little off; "
-            "inference 'gibbs' has no such limit"
-        )
-    diagnostics: dict[str, Any] = {
-        "draws": int(np.prod(posterior.accuracy.shape[:2])),
-        "particles": particles,
-        "least_ess": least,
-        "ess": ess,
-        # All weights alike have no tail.
-        "worst_pareto_k": worst if np.isfinite(worst) else None,
-        "log_evidence": plated.log_evidence,
-        "log_evidence_error": plated.log_evidence_error,
-        "iterations": len(plated.history),
-    }
-    return diagnostics, notes
 
 
 def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ BY_QUESTION = ("shared", "question", "across-task")
 INFERENCES: Mapping[str, str] = MappingProxyType(
     {
         "exact": "the posterior in closed form",
-        "mp": "massively parallel importance sampling, for nested evals: one model, or one task",
+        "importance": "importance sampling, for nested evals: one model, or one task",
         "gibbs": "draws by block Gibbs sampling, for crossed models",
     }
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from evalstats_plugin.data.results import Results
 
@@ -211,6 +212,70 @@ class Evidence:
     probability: float
     """Posterior probability of the model, with equal prior probabilities."""
     inference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPart:
+    """One latent, or the data of one name, of a model of one's own."""
+
+    name: str
+    kind: str
+    """``"latent"``, ``"data"`` or ``"input"``."""
+    on: str
+    """Plates with their sizes, outermost first, and the shape of a vector."""
+    values: str
+    """Possible values, in words; empty where the distribution does not say."""
+    low: float | None
+    """5 % quantile of draws from the prior, of all members, or of data that these predict; None for
+    inputs, and data that are given by a log density."""
+    high: float | None
+    """Their 95 % quantile."""
+    observed: str
+    """Range of data and inputs, and how many are missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCost:
+    """What a method of `infer` would take, with its defaults."""
+
+    method: str
+    seconds: float | None
+    """On this machine, within a factor of about 3; None where the method does not fit."""
+    bytes: int | None
+    why: str
+    """Why it is the method to take, or does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCheck(Results[ModelPart]):
+    """A model of one's own with its data, before it is fitted."""
+
+    engines: tuple[EngineCost, ...] = ()
+    method: str | None = None
+    """The method to take; None where none fits."""
+    problem: str = ""
+    """Why the model cannot be fitted to these data; empty where it can."""
+
+    def __str__(self) -> str:
+        return _report().checked_text(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Results[Check]):
+    """A fit of a model of one's own, judged."""
+
+    answer: str
+    """Whether to trust it, in one sentence."""
+    loo: Elpd
+    """Leave-one-out cross-validation over all cells with data."""
+
+    def __str__(self) -> str:
+        return _report().judged_text(self)
+
+
+def _report() -> Any:
+    # Loaded on use: results know nothing of how they are shown, but for this door.
+    return import_module("evalstats_plugin.report.hierarchical")
 
 
 PooledScores = Results[Performance]

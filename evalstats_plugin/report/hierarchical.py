@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import pairwise
 from operator import itemgetter
 from textwrap import shorten
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
 from evalstats_plugin.hierarchical.rows import (
     Capabilities,
     Contrast,
+    Diagnosis,
     Effect,
     Evidence,
     LeftOutScore,
+    ModelCheck,
     NewScore,
     Performance,
 )
@@ -35,6 +38,7 @@ from evalstats_plugin.report.text import (
     plain,
     signed,
 )
+from evalstats_plugin.runtime.memory import size_in_words
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -284,6 +288,56 @@ HIERARCHICAL = page_view(
         "fit": results.fit.summary(),
     },
 )
+
+_PARTS = (
+    *(Column("Name", "name", least=10), Column("What", "kind"), Column("On", "on")),
+    *(Column("Values", "values"), _interval("Prior 90 %", plain), Column("Observed", "observed")),
+)
+_COSTS = (
+    *(Column("Method", "method"), Column("Seconds", "seconds", fixed(0))),
+    Column("Memory", lambda x: "–" if x.bytes is None else size_in_words(x.bytes), right=True),
+)
+_CHECKS = (
+    *(Column("Statistic", "statistic", least=10), Column("Observed", "observed", plain)),
+    Column("Predicted", "predicted", plain),
+    *(_interval("95 % limits", plain), Column("p", "p_value", fixed(3))),
+)
+_PRIOR_LEGEND = (
+    "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict. "
+    "Seconds: within a factor of about 3, by default settings."
+)
+_CHECK_LEGEND = (
+    "p: share of predictions at least as large as what was observed; near 0 or 1 the model does "
+    "not fit this statistic. Members of a plate that fit worst are listed."
+)
+
+
+def checked_text(results: ModelCheck) -> str:
+    """Return the check of a model in lines of 100 characters: parts, engines, notes."""
+    why = {engine.method: engine.why for engine in results.engines}
+    answer = f"Take {results.method!r}: {why.get(results.method or '')}."
+    if results.problem:
+        answer = f"This model cannot be fitted to these data: {results.problem}."
+    tables = [Table("Model and data", results.rows, _PARTS)] if results.rows else []
+    tables += [Table("Methods", results.engines, _COSTS)] if results.engines else []
+    legend = [_PRIOR_LEGEND] if results.rows else []
+    return _text(Page(tables, legend, None, answer), results, width=100)
+
+
+def judged_text(results: Diagnosis) -> str:
+    """Return a judged fit in lines of 80 characters: one sentence, checks, notes."""
+    loo = results.loo
+    left_out = (f"Left out, {counted(loo.n_cells, 'cell')} have a log score of {loo.elpd:.1f} ± "
+                f"{loo.std_error:.1f} ({loo.n_effective:.1f} effective parameters).")  # fmt: skip
+    tables = [Table("Predictions and data", results.rows, _CHECKS)]
+    return _text(Page(tables, [left_out, _CHECK_LEGEND], None, results.answer), results, width=80)
+
+
+def _text(page: Page, results: Results[Any], *, width: int) -> str:
+    file = StringIO()
+    page_view(lambda _: page).print_table(results, file, heading="", width=width)
+    return file.getvalue().rstrip("\n")
+
 
 _CAPABILITIES = (
     "A capability is what the answers to some items have in common beyond how good a model is and "

@@ -157,7 +157,7 @@ def test_one_model_is_nested_and_models_are_compared_by_evidence(seven: Path) ->
     whole = _json(seven / "m3")
     text = _ran(seven / "m3").stdout
 
-    assert ("task", "mp") == (whole["fit"]["model"], whole["fit"]["inference"])
+    assert ("task", "importance") == (whole["fit"]["model"], whole["fit"]["inference"])
     assert [] == whole["contrasts"]
     assert {"task", "per-task", "beta-binomial"} == {row["model"] for row in whole["evidence"]}
     assert "Which model the answers speak for" in text

@@ -140,7 +140,7 @@ def nested(device: str) -> Numbers:
     """Evals of one model, with a few steps and sets of particles."""
     few = partial(FitOptions, iterations=4, sets=4)
     with patch("evalstats_plugin.hierarchical.engines.nested.FitOptions", few):
-        return hierarchical(device, "task", "mp", (1, 4))
+        return hierarchical(device, "task", "importance", (1, 4))
 
 
 PLATED = Model(

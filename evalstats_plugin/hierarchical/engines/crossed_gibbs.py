@@ -1,38 +1,48 @@
-"""Gibbs sampler for crossed models: all chains at once, each block of effects given the others.
+"""Crossed random-effects models of accuracy: logistic likelihood, normal effects, Gibbs sampling.
 
-A sweep moves questions and interactions by Metropolis steps with Newton proposals; draws
-coefficients, models and tasks jointly given the interactions, with their standard deviations
-integrated over the effects; moves models and tasks again with the interactions held; and draws
-standard deviations given their effects, and by scaling effects and standard deviation together.
-The likelihood is exact, at the same cost for any number of trials.
+logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i in models with questions.
+λ_m ~ N(0, σ_λ²) is a model's performance across tasks, τ_t ~ N(0, σ_τ²) a task's difficulty,
+μ_mt ~ N(0, σ_μ²) the interaction of model and task, κ_ti ~ N(0, σ_κ²) a question's difficulty; x
+are covariates of models and tasks.
 
-`CrossedGibbs` holds the sweep. Below it: the state of the chains, the likelihood and moves of
-effects, draws of standard deviations, and the joint draw of a two-way table of effects.
+A sweep, of all chains at once, moves questions and interactions by Metropolis steps with Newton
+proposals; draws coefficients, models and tasks jointly given the interactions, with their standard
+deviations integrated over the effects; moves models and tasks again with the interactions held; and
+draws standard deviations given their effects, and by scaling effects and standard deviation
+together. The likelihood is exact, at the same cost for any number of trials.
+
+* `CrossedModel`, `CrossedData`, `simulate`: the structure, its data, and draws from the priors
+* `CrossedGibbs`: the sweep; then the state of the chains, the likelihood and moves of effects,
+  draws of standard deviations, and the joint draw of a two-way table of effects
+* `fit_model`: draws from the posterior
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.hierarchical.engines.crossed import (
+from evalstats_plugin.hierarchical.engines.posterior import (
     COEFFICIENT_SD,
     INTERCEPT_SD,
-    CrossedData,
-    CrossedModel,
-    ScalePrior,
+    NODES,
+    Posterior,
+    Predictions,
+    log_scale_density,
+    replicate,
+    scale_quantile,
 )
-from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior, Predictions
-from evalstats_plugin.hierarchical.methods import Prior
+from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.runtime.torch import (
@@ -83,6 +93,122 @@ _CELL_NODES = 9
 
 _MAX_NUMBERS = 2**27
 """Most numbers kept of accuracies (1 GiB); above, draws are thinned."""
+
+
+def scale_prior(priors: Mapping[str, Prior], scale: str) -> Prior:
+    """Return the prior of one standard deviation, by name or the default."""
+    return priors.get(scale, priors.get("default", DEFAULT_PRIOR))
+
+
+def _log_density(prior: Prior, log_sd: Tensor) -> Tensor:
+    return log_scale_density(prior, log_sd, torch.exp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedModel:
+    """The effects of a model, and their priors."""
+
+    across_tasks: bool = True
+    """Whether models have an effect λ across tasks."""
+    questions: bool = False
+    """Whether questions have effects κ: columns are questions, not tasks, and each task has its
+    own σ_μ."""
+    common: bool = False
+    """Whether all tasks have the same σ_μ nevertheless."""
+    priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
+    """Priors of standard deviations, by a name of `SCALES` or ``"default"``."""
+
+    def prior(self, scale: str) -> Prior:
+        """Return the prior of one standard deviation."""
+        return scale_prior(self.priors, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedData:
+    """Right answers of N models in M columns, which are tasks, or the questions of tasks."""
+
+    right: Tensor
+    """Shape (N, M); fractions are partial credit."""
+    trials: Tensor
+    """Shape (N, M): 0 where missing."""
+    task: Tensor
+    """Shape (M,): the task of each column, numbered from 0."""
+    n_tasks: int
+    model_covariates: Tensor
+    """Shape (N, P)."""
+    task_covariates: Tensor
+    """Shape (T, Q): what makes tasks hard, hence with a minus sign."""
+    member: Tensor | None = field(init=False)
+    """Shape (M, T): 1 where a column is of the task; None where columns are the tasks."""
+
+    def __post_init__(self) -> None:
+        own = torch.arange(self.n_tasks, device=self.task.device)
+        plain = len(self.task) == self.n_tasks and bool((self.task == own).all())
+        member = None if plain else (self.task[:, None] == own).to(self.right)
+        object.__setattr__(self, "member", member)
+
+    def by_task(self, values: Tensor) -> Tensor:
+        """Sum columns (..., M) within their tasks, (..., T)."""
+        return values if self.member is None else values @ self.member
+
+    def to_columns(self, values: Tensor) -> Tensor:
+        """Give every column (..., M) the value of its task (..., T)."""
+        return values if self.member is None else values[..., self.task]
+
+    @property
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """Right answers and trials of each model on each task, (N, T)."""
+        return self.by_task(self.right), self.by_task(self.trials)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Columns of each task, (T,)."""
+        ones = self.right.new_ones(len(self.task))
+        return ones.new_zeros(self.n_tasks).index_add_(0, self.task, ones)
+
+    @property
+    def design(self) -> Tensor:
+        """The intercept and the covariates of each model on each task, (N, T, 1 + P + Q)."""
+        n, t = len(self.right), self.n_tasks
+        ones = self.right.new_ones(n, t, 1)
+        models = self.model_covariates[:, None].expand(n, t, -1)
+        return torch.cat([ones, models, -self.task_covariates.expand(n, t, -1)], dim=2)
+
+
+def simulate(
+    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator,
+    tails: float | None = None,
+) -> FloatArray:  # fmt: skip
+    """Draw effects from their priors, and right answers given them, (S, N, M).
+
+    Parameters
+    ----------
+    tails
+        Degrees of freedom of interactions; None: normal ones.
+    """
+    n, m = counts.trials.shape
+    t = len(counts.tasks)
+
+    def scale(name: str, many: int = 1) -> FloatArray:
+        return scale_quantile(structure.prior(name), rng.random((size, many)))
+
+    level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
+    for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
+        drawn = COEFFICIENT_SD * rng.standard_normal((size, values.shape[1]))
+        level = level + sign * np.expand_dims(drawn @ values.T, axis)
+    level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
+    if structure.across_tasks:
+        level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
+    own = scale("interaction", t if structure.questions and not structure.common else 1)
+    noise = rng.standard_normal((size, n, t))
+    if tails is not None:
+        noise *= np.sqrt(tails / rng.chisquare(tails, noise.shape))
+    level = level + own[:, None] * noise
+    logit = level[..., counts.task]
+    if structure.questions:
+        logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]
+    share = special.expit(logit)
+    return replicate(rng, counts.trials, share)
 
 
 CROSSED_MODELS: Mapping[str, CrossedModel] = {
@@ -227,7 +353,7 @@ class CrossedGibbs:
             candidate = solve(table, other)
             gain = (candidate.log_marginal - solved.log_marginal)[:, None]
             own = self.structure.prior(name)
-            gain = gain + own.log_density(proposed[name]) - own.log_density(scales[name])
+            gain = gain + _log_density(own, proposed[name]) - _log_density(own, scales[name])
             taken = self.steps[name].decide(gain, self.generator)
             scales[name] = torch.where(taken, proposed[name], scales[name])
             prior = self._prior(scales, middle, slack)
@@ -276,7 +402,7 @@ class CrossedGibbs:
         if scale.shape[1] == 1:
             gain = gain.sum(1, keepdim=True)
         prior = self.structure.prior(name)
-        gain = gain + prior.log_density(scale) - prior.log_density(old)
+        gain = gain + _log_density(prior, scale) - _log_density(prior, old)
         taken = step.decide(gain, self.generator)
         kept = {
             f"scale_{name}": torch.where(taken, scale, old),
@@ -305,7 +431,7 @@ class CrossedGibbs:
             old: Tensor = getattr(state, f"scale_{name}")
             scales[name] = old + by
             prior = structure.prior(name)
-            change = prior.log_density(scales[name]) - prior.log_density(old)
+            change = _log_density(prior, scales[name]) - _log_density(prior, old)
             if name != "model" or structure.across_tasks:
                 gain = gain + change.sum(1, keepdim=True)
         taken = step.decide(gain, self.generator)
@@ -498,7 +624,7 @@ class Step:
 
 
 def scale_given_effects(
-    squares: Tensor, count: Tensor, prior: ScalePrior, generator: torch.Generator
+    squares: Tensor, count: Tensor, prior: Prior, generator: torch.Generator
 ) -> Tensor:
     """Draw log σ given the sum of squares of `count` normal effects, both of shape (K, J).
 
@@ -509,7 +635,7 @@ def scale_given_effects(
 
     def log_density(at: Tensor) -> Tensor:
         kernel = -count[..., None] * at - squares[..., None] / 2 * torch.exp(-2 * at)
-        return kernel + prior.log_density(at)
+        return kernel + _log_density(prior, at)
 
     mode = coarse[log_density(coarse).argmax(-1)]
     # Wide enough for so few effects, plus a step of the coarse grid.

@@ -1,6 +1,7 @@
 """Results of hierarchical engines that load without torch.
 
 * `Posterior`: draws of every engine, and their `Predictions`
+* `log_scale_density`, `scale_quantile`: priors of standard deviations
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
 * `CapabilityFit`: a fitted capability model, its tables and its file
 """
@@ -8,18 +9,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.errors import LogError, SelectionError, few, no_such
+from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.irt.model.fit import plain
 from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage
 from evalstats_plugin.runtime.writing import write_bytes
@@ -37,6 +40,44 @@ _NAMED = 5
 
 NODES = 31
 """Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
+
+
+INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
+"""Prior standard deviations of intercepts, and of coefficients of standardised covariates."""
+
+_LOG_ROOT = math.log(2 * math.pi) / 2
+
+ArrayT = TypeVar("ArrayT")
+
+
+def log_scale_density(
+    prior: Prior, log_sd: ArrayT, exp: Callable[[ArrayT], ArrayT] = np.exp
+) -> ArrayT:
+    """Log density of log σ under a prior of σ.
+
+    Parameters
+    ----------
+    log_sd
+        An array of NumPy or, with its function ``exp``, of torch.
+    """
+    family, first, second = prior[0], float(prior[1]), float(prior[-1])
+    x, of_exp = cast("Any", log_sd), cast("Any", exp)
+    if family == "gamma":
+        constant = first * math.log(second) - math.lgamma(first)
+        return first * x - second * of_exp(x) + constant
+    if family == "half-normal":
+        return x - of_exp(2 * x) / (2 * first**2) + (math.log(2 / first) - _LOG_ROOT)
+    return -(((x - first) / second) ** 2) / 2 - (math.log(second) + _LOG_ROOT)
+
+
+def scale_quantile(prior: Prior, level: FloatArray) -> FloatArray:
+    """Quantiles of σ under its prior; of uniform levels, draws."""
+    family, first, second = prior[0], float(prior[1]), float(prior[-1])
+    if family == "gamma":
+        return np.asarray(special.gammaincinv(first, level) / second, dtype=np.float64)
+    if family == "half-normal":
+        return np.asarray(first * special.ndtri((1 + level) / 2), dtype=np.float64)
+    return np.asarray(np.exp(first + second * special.ndtri(level)), dtype=np.float64)
 
 
 class Predictions(NamedTuple):

@@ -20,7 +20,11 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.hierarchical.data import EvalCounts
-from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
+from evalstats_plugin.hierarchical.engines.posterior import (
+    Posterior,
+    Predictions,
+    log_scale_density,
+)
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, SCALES, Prior
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
@@ -433,13 +437,8 @@ class SharedGibbs:
         return middle[..., 0].transpose(0, 2, 1), noise[..., 0].transpose(0, 2, 1)
 
     def _log_prior(self, log_sd: FloatArray, scale: int) -> FloatArray:
-        """Log density of log σ, up to a constant."""
-        family, first, *rest = self.priors[scale]
-        if family == "gamma":
-            return first * log_sd - rest[0] * np.exp(log_sd)
-        if family == "half-normal":
-            return log_sd - np.exp(2 * log_sd) / (2 * first**2)
-        return -0.5 * ((log_sd - first) / rest[0]) ** 2
+        """Log density of log σ."""
+        return log_scale_density(self.priors[scale], log_sd)
 
     def _effects(self) -> None:
         """Standard deviations with all effects integrated out; then b, λ and τ given them."""

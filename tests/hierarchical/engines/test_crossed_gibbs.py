@@ -12,8 +12,12 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines import crossed_gibbs
-from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, draw_crossed
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import (
+    CROSSED_MODELS,
+    CrossedData,
+    CrossedModel,
+    draw_crossed,
+)
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
 

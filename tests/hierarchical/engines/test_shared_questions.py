@@ -69,8 +69,7 @@ def test_derivatives_are_those_of_differences():
 @pytest.mark.needs("torch")
 def test_draws_agree_with_a_sampler_that_keeps_every_question():
     """Written separately; there each task has its own σ_μ, hence one task with little else."""
-    from evalstats_plugin.hierarchical.engines.crossed import CrossedModel
-    from evalstats_plugin.hierarchical.engines.crossed_gibbs import fit_model
+    from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedModel, fit_model
 
     counts = eval_counts(matrix(5, (20,), missing=0.1))
     one = fit_shared(counts, {}, np.random.default_rng(0), ChainLength(draws=400, warm_up=200))

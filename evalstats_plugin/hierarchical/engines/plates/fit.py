@@ -181,28 +181,16 @@ def infer(
 
         chains = n_particles or chains_for(bound)
         return sample_posterior(model, bound, chains, steps or CHAIN_DRAWS, generator)
-    s = bound.structure
-    if s.crossed is not None:
-        names = " and ".join(map(repr, s.crossed))
-        msg = f"plates {names} are crossed: every score depends on a member of each, so that "
-        raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
-    for plate in s.chains:
-        if len(series := [g.name for g in s.groups_of(plate) if g.series]) > 1:
-            msg = f"plate {plate!r} has several time series ({few(series)})"
-            raise DesignError(f"{msg}: give them one group=, so that they share their particles")
     options = replace(
         options,
         k=n_particles or options.k,
         iterations=0 if method == "mp-is" else options.iterations if steps is None else steps,
     )
-    limit = default_limit(where) if options.memory is None else options.memory
-    most = _LARGEST if options.memory is None else limit
-    blocks = choose_blocks(bound, options.k, limit, most)
+    proposals, blocks = first_particles(bound, options, generator)
 
     def scene_of(proposals: Proposals) -> Scene:
         return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
-    proposals = first_proposals(bound, generator)
     check_support(joint_bound(bound), _two_values(bound, proposals))
     if method in ("mp-is", "qem"):
         proposals, history = qem(proposals, scene_of, options.iterations, options.step)
@@ -223,6 +211,32 @@ def infer(
     families = {name: x.wider(_WIDER) for name, x in proposals.families.items()}
     wide = [scene_of(replace(proposals, families=families)) for _ in range(options.wider)]
     return replace(fit, moved=_moved(fit, [WeighedSet(x, *weigh(x)) for x in wide]))
+
+
+def first_particles(
+    bound: Bound, options: FitOptions, generator: torch.Generator
+) -> tuple[Proposals, dict[str, int]]:
+    """Return the first proposals, and the number of members of each plate in a block.
+
+    Raises
+    ------
+    DesignError
+        The methods with particles do not fit the model: plates are crossed, a plate has several
+        time series, no proposal has the support of a prior, tables are larger than the memory.
+    """
+    s = bound.structure
+    if s.crossed is not None:
+        names = " and ".join(map(repr, s.crossed))
+        msg = f"plates {names} are crossed: every score depends on a member of each, so that "
+        raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
+    for plate in s.chains:
+        if len(series := [g.name for g in s.groups_of(plate) if g.series]) > 1:
+            msg = f"plate {plate!r} has several time series ({few(series)})"
+            raise DesignError(f"{msg}: give them one group=, so that they share their particles")
+    limit = default_limit(bound.device) if options.memory is None else options.memory
+    most = _LARGEST if options.memory is None else limit
+    blocks = choose_blocks(bound, options.k, limit, most)
+    return first_proposals(bound, generator), blocks
 
 
 def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, Moments]]:

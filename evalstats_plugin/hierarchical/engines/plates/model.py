@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -36,8 +37,6 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import (
     log_prob_of,
 )
 from evalstats_plugin.stats.arrays import FloatArray
-
-Conditional = Callable[..., Any]
 
 On = str | tuple[str, ...] | None
 """A plate by name; several crossed ones; None for the whole model."""
@@ -202,6 +201,63 @@ class Model:
     def __post_init__(self) -> None:
         object.__setattr__(self, "structure", _structure(self))
 
+    def check(self, data: Data, *, device: str = "auto", rng: int = 0) -> Any:
+        """Check the model with data before it is fitted.
+
+        Shapes, possible values, what the priors say of latents and data, what the data cannot
+        identify, and the method to take with its time and memory.
+
+        Parameters
+        ----------
+        data
+            As of `infer`.
+        rng
+            Seed of the draws from the priors.
+
+        Returns
+        -------
+        ModelCheck
+            Printed, tables of the parts and of the engines. Data that do not fit the model are in
+            its ``problem``; no error is raised.
+
+        Examples
+        --------
+        >>> from torch.distributions import Normal
+        >>> model = Model(
+        ...     plates=[Plate("task")],
+        ...     latents=[Latent("z", Normal(0.0, 1.0), "task")],
+        ...     observed=[Observed("x", lambda z: Normal(z, 1.0), "task")],
+        ... )
+        >>> checked = model.check({"x": [0.3, float("nan")]})
+        >>> checked.method, checked.notes
+        ('qem', ("nothing observed depends on 'z' of task 1: its posterior is the prior",))
+        """
+        return _judging().check_model(self, data, device=device, rng=rng)
+
+    def doctor(self, fit: Any, *, rng: int = 0) -> Any:
+        """Judge a fit: convergence, predictions beside observations, and calibration.
+
+        Parameters
+        ----------
+        fit
+            A fit of this model, by `infer` or `pool`.
+        rng
+            Seed of the predictions.
+
+        Returns
+        -------
+        Diagnosis
+            Printed, one sentence and a table of predictive checks: mean and spread of the data,
+            of the means of members of each plate, of the members that fit worst, and of
+            predictions of left-out cells.
+
+        Raises
+        ------
+        DesignError
+            Data that are given by a log density alone cannot be predicted.
+        """
+        return _judging().diagnosis(fit, rng=rng)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -293,6 +349,11 @@ class Structure:
         taken = arguments(self.observed[name].density)
         latents = self.latents
         return tuple(dict.fromkeys(latents[x].set_of_particles for x in taken if x in latents))
+
+
+def _judging() -> Any:
+    # Loaded on use: models know nothing of how they are judged, but for this door.
+    return import_module("evalstats_plugin.hierarchical.judging")
 
 
 def _structure(model: Model) -> Structure:
@@ -792,13 +853,18 @@ def check_support(bound: Bound, values: Mapping[str, Tensor]) -> None:
         shown = ", ".join(f"{x:g}" for x in value[:6])
         raise DesignError(
             f"data {name!r}{f' of {where}' * bool(where)}: {shown} is not possible, values are "
-            f"{_described(described[-1], low.flatten()[0], high.flatten()[0])}: correct the value, "
+            f"{support_in_words(described[-1], low, high)}: correct the value, "
             "make it NaN where nothing was observed, or take another distribution"
         )
 
 
-def _described(support: Any, low: Tensor, high: Tensor) -> str:
-    """Return a support in words."""
+def support_in_words(support: Any, low: Tensor, high: Tensor) -> str:
+    """Return the values of a support in words, with the first of its bounds.
+
+    >>> from torch.distributions import Poisson
+    >>> support_in_words(Poisson(1.0).support, torch.zeros(1), torch.zeros(1))
+    'whole numbers from 0'
+    """
     base = getattr(support, "base_constraint", support)
     if type(base).__name__ == "_Boolean":
         return "0 and 1"
@@ -806,7 +872,8 @@ def _described(support: Any, low: Tensor, high: Tensor) -> str:
     strict = type(base).__name__ in ("_GreaterThan", "_LessThan")
     sides = (("lower", "above" if strict else "from", low),
              ("upper", "below" if strict else "to", high))  # fmt: skip
-    ends = [f"{word} {float(x):g}" for side, word, x in sides if hasattr(base, f"{side}_bound")]
+    ends = [f"{word} {float(x.flatten()[0]):g}" for side, word, x in sides
+            if hasattr(base, f"{side}_bound")]  # fmt: skip
     if ends:
         return " ".join((kind, *ends))
     return type(base).__name__.strip("_").replace("_", " ").lower()

@@ -71,6 +71,9 @@ _DIVERGENT = 1000.0
 _WINDOWS = (20, 20, 30, 40, 60, 40)
 """Draws of each chain in the windows of the warm-up; the last tunes step sizes only."""
 
+WARM_UP_DRAWS = sum(_WINDOWS)
+"""Draws of each chain in the whole warm-up."""
+
 _RANK = 12
 """Most directions, of draws and as many of scores, that coordinates are corrected in."""
 

@@ -303,7 +303,7 @@ class PlatedFit:
         """Log density of each observation at each draw, (draws, members); NaN where missing."""
         joint, s = joint_bound(self.bound), self.bound.structure
         n = len(next(iter(self.draws.values())))
-        particles = Particles(self._joint(self.bound), _no_proposals(joint))
+        particles = Particles(self._joint(self.bound), no_proposals(joint))
         axis = next(iter(joint.structure.particle_axis.values()))
         log_p: dict[str, FloatArray] = {}
         for name, o in s.observed.items():
@@ -312,12 +312,12 @@ class PlatedFit:
             shape = [n, *(s.sizes[p] for p in s.chains[o.plate])]
             wide = table.movedim(axis, 0)
             values = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
-            log_p[name] = np.where(self._observed_cells(name), values, np.nan)
+            log_p[name] = np.where(self.observed_cells(name), values, np.nan)
         return log_p
 
-    def _observed_cells(self, name: str) -> NDArray[np.bool_]:
+    def observed_cells(self, name: str) -> NDArray[np.bool_]:
         """Whether there is an observation, with the shape of its plates."""
-        values = self._data(name)
+        values = self.data_of(name)
         depth = len(self.bound.structure.chains[self.bound.structure.observed[name].plate])
         return np.asarray(~np.isnan(values.reshape(*values.shape[:depth], -1)).any(-1))
 
@@ -335,7 +335,7 @@ class PlatedFit:
         cells: dict[str, NDArray[np.bool_]] = {}
         for name, o in s.observed.items():
             dims[name] = list(s.chains[o.plate])
-            seen = self._observed_cells(name)
+            seen = self.observed_cells(name)
             if not seen.all():
                 cells[name], plates = seen, dims[name]
                 dims[name] = [f"{name}_cell"]
@@ -355,8 +355,8 @@ class PlatedFit:
             "posterior": in_chains(self.draws),
             "log_likelihood": in_chains(kept(self.log_likelihood(), 1)),
             "posterior_predictive": in_chains(kept(self.predictive(rng=rng), 1)),
-            "observed_data": kept({name: self._data(name) for name in s.observed}, 0),
-            "constant_data": {name: self._data(name) for name in s.inputs},
+            "observed_data": kept({name: self.data_of(name) for name in s.observed}, 0),
+            "constant_data": {name: self.data_of(name) for name in s.inputs},
         }
         return inference_data(groups, coords=coords, dims=dims)
 
@@ -419,9 +419,9 @@ class PlatedFit:
         return replace(self.model, plates=plates)
 
     def _inputs(self) -> dict[str, FloatArray]:
-        return {name: self._data(name) for name in self.bound.structure.inputs}
+        return {name: self.data_of(name) for name in self.bound.structure.inputs}
 
-    def _data(self, name: str) -> FloatArray:
+    def data_of(self, name: str) -> FloatArray:
         """Return data as they were given, NaN where missing."""
         s, array = self.bound.structure, self.bound.arrays[name]
         plate = s.inputs[name] if name in s.inputs else s.observed[name].plate
@@ -438,7 +438,8 @@ def _filler(s: Any, bound: Bound, o: Observed) -> FloatArray:
     return np.zeros([*(s.sizes[p] for p in s.chains[o.plate]), *vector])
 
 
-def _no_proposals(joint: Bound) -> dict[str, Tensor]:
+def no_proposals(joint: Bound) -> dict[str, Tensor]:
+    """Return log densities of 0 in place of those of proposals, by group."""
     zero = torch.zeros(joint.shape(None), dtype=torch.float64, device=joint.device)
     return dict.fromkeys(joint.structure.groups, zero)
 
