@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evalstats_plugin.data.responses import Prediction, Responses
+from evalstats_plugin.data.results import finite
 from evalstats_plugin.errors import LogError
 
 if TYPE_CHECKING:
@@ -28,17 +28,7 @@ def record_of(
     """Return the result of a session with its trace, ready for JSON."""
     result = session.result().to_dict()
     trace = [
-        {
-            "task": step.task,
-            "item": step.item,
-            "score": step.score,
-            "trials": step.trials,
-            "drawn": step.drawn,
-            "ability": step.ability,
-            "std_error": step.std_error if isfinite(step.std_error) else None,
-            "full_score": step.full_score,
-        }
-        for step in session.trace
+        answer._asdict() | {"std_error": finite(answer.std_error)} for answer in session.answers
     ]
     return {
         **result,
