@@ -55,3 +55,19 @@ def test_asking_more_than_was_answered_is_refused():
 
     with pytest.raises(DesignError, match="ask for fewer"):
         run_sessions(bank, np.full((2, 20), np.nan), (5,))
+
+
+@pytest.mark.parametrize("rule", ["design", "random"])
+def test_a_bank_that_tells_nothing_of_a_model_costs_no_width(rule):
+    """Ten items for coins: limits are as wide as those of a simple random sample, and hold."""
+    bank, n, z = bank_of(200), 10, 1.959964
+    answers = (np.random.default_rng(1).random((800, len(bank))) < 0.5) * 1.0
+    found = run_sessions(bank, answers, (n,), Options(rule), rng=2).checkpoints[0].full
+    truth, low, high = answers.mean(axis=1), found.low[:, 0], found.high[:, 0]
+    # Wilson's interval for a share, corrected for the finite population.
+    square = z**2 * (1 - n / len(bank)) / n
+    share = np.random.default_rng(3).binomial(n, 0.5, 4000) / n
+    wilson = 2 * np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
+
+    assert np.mean(high - low) <= 1.02 * wilson.mean()
+    assert 0.92 <= np.mean((low <= truth) & (truth <= high))
