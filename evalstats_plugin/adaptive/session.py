@@ -55,9 +55,11 @@ from evalstats_plugin.adaptive.stopping import (
     Standing,
     StopRule,
 )
+from evalstats_plugin.data.responses import DrawnItems, shared_correlation
 from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.stats.arrays import IntArray
+from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
 
 EXHAUSTED = "no item left to ask"
@@ -348,6 +350,43 @@ class AdaptiveSession(Drawable):
     def expected(self) -> Predictions:
         """Expected score of every item; arrays of one session."""
         return self._outlook.predicted
+
+    def difference(self, other: AdaptiveSession) -> dict[str, ScoreEstimate]:
+        """Full score of another model's session less that of this one, by task; "" is all tasks.
+
+        Both need the same bank and drawn items. Sessions of rule ``"random"`` with one seed draw
+        the same ones: what both models find hard then cancels, and the interval is narrower.
+
+        Raises
+        ------
+        DesignError
+            Other items in the bank, or items that were chosen.
+        """
+        mine, others = self.shared_draws(), other.shared_draws()
+        if mine is None or others is None or self.bank.keys() != other.bank.keys():
+            msg = "a difference needs two tests with drawn items on one bank"
+            raise DesignError(f"{msg}: use rule random for both")
+        full = [session._outlook.full for session in (self, other)]
+        errors = np.stack([each.std_error[0] for each in full])
+        r = np.array([shared_correlation(mine[name], others[name]) for name in mine])
+        variance = (errors**2).sum(axis=0) - 2 * r * errors.prod(axis=0)
+        reach = normal_quantile(self.confidence_level) * np.sqrt(np.maximum(variance, 0.0))
+        middle = (full[1].estimate - full[0].estimate)[0]
+        low, high = np.maximum(middle - reach, -1.0), np.minimum(middle + reach, 1.0)
+        limits = zip(middle.tolist(), low.tolist(), high.tolist(), strict=True)
+        return {name: ScoreEstimate(*each) for name, each in zip(mine, limits, strict=True)}
+
+    def shared_draws(self) -> dict[str, DrawnItems] | None:
+        """Return the items drawn by score, for differences; None where items were chosen."""
+        if self._draws is None or not len(self._draws):
+            return None
+        places, chances = zip(*self._draws.first(), strict=True)
+        items = tuple(map(" / ".join, np.array(self.bank.keys())[list(places)].tolist()))
+        residuals = self._draws.residuals(self.belief)[:, 0]
+        return {
+            name: DrawnItems(items, np.array(chances), residuals[:, t])
+            for t, name in enumerate(self._shares.names)
+        }
 
     def result(self) -> SessionResult:
         """Return the estimates so far."""
