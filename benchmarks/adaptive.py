@@ -1,6 +1,6 @@
 """How long the step from one answer to the next items takes in an adaptive test.
 
-``python -m benchmarks.adaptive``. A bank of 50,000 items in six tasks with two misfit factors,
+``python -m benchmarks.adaptive``. A bank of 50,000 items in six tasks,
 100 steps each. A step is `record` for every item of the last batch, and `next`; its time is of the
 processor, so that whatever else the machine does is left out. Where `score` is said, every answer
 is followed by the score predicted on all items, which otherwise is computed when it is asked for.
@@ -25,8 +25,8 @@ STEPS = 100
 BATCH = 16
 FEWER = 10
 """Steps with batches: 160 items as well."""
-WAYS = ((1, None, False), (1, "tasks", False), (BATCH, None, False), (1, None, True))
-"""Size of a batch, content, and whether the full score is asked for at every step."""
+WAYS = ((1, False, False), (1, True, False), (BATCH, False, False), (1, False, True))
+"""Size of a batch, balance, and whether the full score is asked for at every step."""
 
 
 def main() -> None:
@@ -39,13 +39,13 @@ def run() -> list[dict[str, Any]]:
     bank, right = world()
     rows: list[dict[str, Any]] = []
     for rule in RULE_NAMES:
-        for batch, content, score in WAYS:
-            seconds = timed(bank, right, score=score, rule=rule, batch=batch, content=content)
+        for batch, balance, score in WAYS:
+            seconds = timed(bank, right, score=score, rule=rule, batch=batch, balance=balance)
             per_item = 1000 * seconds / batch
             row = {
                 "rule": rule,
                 "batch": batch,
-                "balanced": content is not None,
+                "balanced": balance,
                 "score": score,
                 "median_ms_per_item": round(float(np.median(per_item)), 2),
                 "worst_ms_per_item": round(float(per_item.max()), 2),
@@ -64,7 +64,6 @@ def world() -> tuple[ItemBank, NDArray[np.float64]]:
         -a * b,
         tasks=[f"task_{k % 6}" for k in range(ITEMS)],
         item_covariance=np.tile(0.05 * np.eye(2), (ITEMS, 1, 1)),
-        misfit_loadings=0.3 * rng.normal(size=(ITEMS, 2)),
     )
     p = 1 / (1 + np.exp(-(a * (0.5 - b))))
     return bank, (rng.random(ITEMS) < p).astype(np.float64)

@@ -63,7 +63,6 @@ def programs(size: int) -> list[Program]:
     slow = (str(ITEMS), str(FEW)) if size == SIZES[-1] else whole
     found = [
         Program(OURS, None, whole),
-        Program(f"{OURS}, information", None, whole),
         Program(f"{OURS}, design", None, whole),
         *(Program(name, CATSIM, slow, int(slow[1]) / MODELS) for name in SLOW),
         Program("catsim, a-stratified", CATSIM, whole),

@@ -68,7 +68,6 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     ),
     "PyTorch in single precision and as if on a device: of `make test`": ("tests/device",),
     "long simulations of models, whose shorter tests are run": (
-        "tests/adaptive/test_misfit.py",
         "tests/adaptive/test_simulated_sessions.py",
         "tests/comparisons/test_power_curve.py",
         "tests/cli/test_pool.py",

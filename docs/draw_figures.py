@@ -82,7 +82,7 @@ def bank() -> ItemBank:
 def session() -> AdaptiveSession:
     """A test of one model of ability 0.8."""
     rng = np.random.default_rng(7)
-    test = AdaptiveSession(bank(), rule="posterior-information", stop=(StdError(0.3),))
+    test = AdaptiveSession(bank(), rule="information", stop=(StdError(0.3),))
     items = test.bank
     while test.stopped is None:
         j = int(test.next()[0])

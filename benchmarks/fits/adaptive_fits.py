@@ -120,8 +120,7 @@ def adaptivetesting(_: str, data: Data) -> Tester:
 
 FITS: Mapping[str, tuple[str, Callable[[str, Data], Tester], str]] = MappingProxyType(
     {
-        "evalstats-plugin": ("evalstats-plugin", ours, "posterior-information"),
-        "evalstats-plugin, information": ("evalstats-plugin", ours, "information"),
+        "evalstats-plugin": ("evalstats-plugin", ours, "information"),
         "evalstats-plugin, design": ("evalstats-plugin", ours, "design"),
         "catsim": ("catsim", catsim, "MaxInfoSelector"),
         "catsim, Urry's rule": ("catsim", catsim, "UrrySelector"),

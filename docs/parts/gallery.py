@@ -184,9 +184,9 @@ REPLAYED = {
 }  # fmt: skip
 """Benchmarks whose models were kept out of a bank and then tested adaptively."""
 PICKED = {
-    "full-score": ("chosen for the full score", "o", "#009e73"),
-    "anchors, projected": ("anchors, projected to the whole", "^", "#56b4e9"),
-    "anchors, weighted mean": ("anchors, weighted mean", "x", "#d55e00"),
+    "information": ("chosen by what they tell", "o", "#009e73"),
+    "design": ("drawn, uncertain ones more often", "^", "#56b4e9"),
+    "random": ("drawn, all alike", "x", "#d55e00"),
 }
 """Ways to pick questions: label, mark and colour."""
 

@@ -195,7 +195,7 @@ def _asked(run: dict[str, Any] | None, goal: str) -> str:
 
 
 def tested() -> str:
-    """Return the errors of adaptive tests of real models, by the rule that chooses items."""
+    """Return the errors of adaptive tests of real models, and how often intervals held, by rule."""
     sets = {"livebench_binary": "LiveBench", "arc": "ARC"}
     at = (10, 100)
     heads = [f"{shown}, {n} items" for shown in sets.values() for n in at]
@@ -216,28 +216,8 @@ def _tested(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
     off, half = (f"{row[key]:.4f}".lstrip("0") for key in ("score_mae", "score_mae_half_width"))
-    return f"{off} ± {half} / {row['rank_correlation']:.3f}".replace(" 0.", " .")
-
-
-def held_by_items() -> str:
-    """Return how often intervals of full scores held them, by the number of items asked."""
-    sets = {
-        "livebench": "LiveBench, partial credit", "livebench_binary": "LiveBench, right or wrong",
-        "arc": "ARC", "gsm8k": "GSM8K, 100 items", "hellaswag": "HellaSwag, 100 items",
-    }  # fmt: skip
-    at = (10, 20, 50, 100)
-    lines = [f"| Held-out models | {' | '.join(f'{n} items' for n in at)} |", "|---" * 5 + "|"]
-    for name, shown in sets.items():
-        rows = read_study(f"adaptive_{name}")[name]
-        found = {row["n"]: row for row in rows if row["rule"] == "full-score"}
-        cells = [
-            f"{short(found[n]['score_coverage'])} / {short(found[n]['score_mae'])}"
-            if n in found
-            else "–"
-            for n in at
-        ]
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rank, held = (short(row[key]) for key in ("rank_correlation", "score_coverage"))
+    return f"{off} ± {half} / {rank} / {held}"
 
 
 def by_design() -> str:
@@ -308,17 +288,12 @@ def livebench_dimensions() -> str:
 
 def several_abilities() -> str:
     """Return the errors of adaptive tests of LiveBench by the number of abilities."""
-    found = {(r["bank"], r["rule"], r["n"]): r for r in read_study("adaptive_abilities")["replay"]}
-    named = {
-        ("2pl", "full-score"): "one (2pl), `full-score`",
-        ("1", "full-score"): "one (factor model), `full-score`",
-        ("2", "d-optimal"): "two, D-optimal", ("2", "full-score"): "two, `full-score`",
-        ("3", "d-optimal"): "three, D-optimal", ("3", "full-score"): "three, `full-score`",
-    }  # fmt: skip
+    found = {(r["bank"], r["n"]): r for r in read_study("adaptive_abilities")["replay"]}
+    named = {"2pl": "one (2pl)", "1": "one (factor model)", "2": "two", "3": "three"}
     lines = ["| Abilities of the bank | error, 25 items | error, 50 items | held, 25 / 50 items |"]
     lines.append("|---" * 4 + "|")
     for key, shown in named.items():
-        rows = [found[(*key, n)] for n in (25, 50)]
+        rows = [found[key, n] for n in (25, 50)]
         errors = [_plus_minus(r["score_mae"], r["score_mae_half_width"]) for r in rows]
         held = " / ".join(short(r["score_coverage"]) for r in rows)
         lines.append(f"| {shown} | {' | '.join(errors)} | {held} |")

@@ -2,9 +2,10 @@
 
 * `calibrate`: `item_bank` and `adaptive_session`; `bank`: the items with their parameters
 * `session`: asks, records, resumes; `selection`, `stopping`: which item, and when to stop
-* `scoring`, `curves`, `misfit`: abilities, item curves, misfit factors and predicted full scores
+* `scoring`, `curves`: abilities, item curves and predicted full scores; `design`: full scores of
+  items that were drawn
 * `plan`: options as users give them, and forecasts; `records`: results as logs hold them
-* `replaying`: `replay` on recorded answers; `simulation`: `simulate` and `exposure_control`
+* `replaying`: `replay` on recorded answers; `simulation`: `simulate`
 """
 
 from evalstats_plugin.runtime.lazy import public_names

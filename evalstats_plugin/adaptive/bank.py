@@ -72,12 +72,9 @@ _P_DRIFT = 1e-3
 class ItemBank:
     """Calibrated items: ``P(right) = c + (u - c) / (1 + exp(-(aθ + d + λ·f)))``.
 
-    θ is the ability. f are K misfit factors, each N(0, 1) over models: how much better or worse a
-    model is than its ability predicts, on the items that load on the factor. They matter little
-    for θ and much for the score on items not asked.
-
-    In a bank of several abilities, from a factor model, θ is the items' main direction and f are
-    the directions across it; `axes` turns them into the abilities of the fit.
+    θ is the ability. In a bank of several, from a factor model, θ is the items' main direction, and
+    f are the K directions across it, each N(0, 1) over models; `axes` turns them into the abilities
+    of the fit.
     """
 
     item_ids: NDArray[Any]

@@ -1,8 +1,7 @@
 """Item banks from fitted models, and adaptive sessions on them.
 
 * `item_bank`: an item bank from a fit and the answers it was fitted to; which items are not asked
-* `adaptive_session`: begin a test of a new model; `pilot_items`: what to ask without a bank
-* `recent_models`, `without_drift`: leave out items that have changed over time
+* `adaptive_session`: begin a test of a new model
 * `contents`: what a bank holds, a row per task
 """
 
@@ -15,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adaptive.bank import DRIFT, MISFIT, NEGATIVE, UNCALIBRATED, ItemBank
+from evalstats_plugin.adaptive.bank import MISFIT, NEGATIVE, UNCALIBRATED, ItemBank
 from evalstats_plugin.adaptive.curves import expit, respond
-from evalstats_plugin.adaptive.misfit import calibrate_misfit
+from evalstats_plugin.adaptive.scoring import Shares
+from evalstats_plugin.adaptive.selection import INFORMATION
 from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
+from evalstats_plugin.adaptive.simulation import Options, run_sessions
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.streams import stream
@@ -40,6 +40,9 @@ _SURE = 3.0
 
 _POPULATION_STEPS = 30
 """Of EM for the covariance of several abilities: it changes by less than 1 % after 20."""
+
+_ASKED, _LEAST_MODELS, _MOST_MODELS, _MOST_ITEMS = 50, 12, 200, 3000
+"""Items asked, and numbers of models and items, from which misfit is estimated."""
 
 _FEW = 30
 """Number of models below which item parameters are still rough."""
@@ -84,8 +87,8 @@ def item_bank(
         Of any item model. A factor model of K dimensions makes a bank of K abilities, each with
         variance 1 over models.
     matrix
-        The answers, from which item fit, misfit factors and the error of predicted scores are
-        estimated, by cross-validation over models. Item parameters are those of `fit`.
+        The answers, from which item fit and the error of predicted scores are estimated. Item
+        parameters are those of `fit`.
     cost
         Cost of asking each item once, such as tokens.
     provenance
@@ -117,9 +120,8 @@ def item_bank(
             note = f"{bank.n_abilities} abilities of each model; intervals hold no misfit but these"
         return replace(bank, notes=(*bank.notes, note))
     right, trials = _counts(matrix)
-    calibrated = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
-    notes = (*bank.notes, *calibrated.notes)
-    return replace(bank, misfit_loadings=calibrated.loadings, misfit=calibrated.misfit, notes=notes)
+    misfit, notes = _misfit(bank, right, trials, source)
+    return replace(bank, misfit=misfit, notes=(*bank.notes, *notes))
 
 
 def adaptive_session(
@@ -136,8 +138,8 @@ def adaptive_session(
     tasks
         Tasks of the bank to test; all by default.
     settings
-        ``rule``, ``stop``, ``scoring``, ``batch``, ``content``, ``exposure`` and
-        ``confidence_level``, as for `AdaptiveSession`.
+        ``rule``, ``stop``, ``batch``, ``balance`` and ``confidence_level``, as for
+        `AdaptiveSession`.
 
     Raises
     ------
@@ -153,25 +155,6 @@ def adaptive_session(
             raise SelectionError(no_such("task of the bank", unknown[0], bank.task_names, shown))
         bank = bank.of_tasks(tasks)
     return AdaptiveSession(bank, rng=rng, **settings)
-
-
-def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64]:
-    """Draw a random pilot sample of items: ask these of some models to calibrate a first bank.
-
-    Returns
-    -------
-    NDArray[np.int64]
-        Indices of `size` of the `n_items` items, ascending.
-
-    Raises
-    ------
-    DesignError
-        `size` is not between 1 and `n_items`.
-    """
-    if not 0 < size <= n_items:
-        raise DesignError(f"a pilot of {size} items is not possible: choose 1 to {n_items}")
-    source = stream(rng, "items of a pilot")
-    return np.sort(source.permutation(n_items)[:size])
 
 
 def contents(bank: ItemBank, notes: Sequence[str] = ()) -> Results[BankTask]:
@@ -210,41 +193,6 @@ def _std_error(bank: ItemBank) -> float:
     weighed = items.directions * (response.scale**2 / response.variance).T
     covariance = np.linalg.inv(weighed.T @ items.directions + np.eye(len(bank.axes)))
     return float(np.sqrt(np.diagonal(bank.axes @ covariance @ bank.axes.T).max()))
-
-
-def recent_models(matrix: ResponseMatrix, responses: ResponseSet) -> list[str]:
-    """Return the later half of the models, by the time of each model's last log.
-
-    Raises
-    ------
-    DesignError
-        The logs have no times, or all the same.
-    """
-    latest: dict[str, str] = {}
-    for each in responses.responses:
-        latest[each.model] = max(latest.get(each.model, ""), each.source.when)
-    times = sorted(latest[model] for model in matrix.models)
-    middle = times[len(times) // 2]
-    recent = [model for model in matrix.models if latest[model] >= middle]
-    if not times[0] or len(recent) == len(matrix.models):
-        msg = "the logs are all of one time, or do not say theirs, and drift is a change over time"
-        raise DesignError(f"{msg}: do not look for it (no --drift)")
-    return recent
-
-
-def without_drift(
-    bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix, recent: Sequence[str]
-) -> ItemBank:
-    """Leave out items that became easier or harder for recent models of equal ability.
-
-    Tests for differential item functioning by logistic regression, see `evalstats_plugin.irt.dif`.
-    Items with a large and significant difference are not asked: their answers may have leaked into
-    training data, or their question may have changed.
-    """
-    from evalstats_plugin.irt.dif import dif
-
-    by_item = dif(fit, matrix, recent)
-    return bank.without(by_item.flagged & (by_item.size == "C"), DRIFT)
 
 
 def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
@@ -399,3 +347,29 @@ def _dispersion(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
     # Two parameters were fitted to the same answers.
     squared = squared * n / np.maximum(n - 2, 1)
     return np.where(partial, np.clip((squared + 1) / (binary + 1), 0.05, 1.0), 1.0)
+
+
+def _misfit(
+    bank: ItemBank, right: FloatArray, trials: FloatArray, rng: np.random.Generator
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Misfit of a bank's curves by task, and a note if it is unknown; see `ItemBank.misfit`.
+
+    From the calibrated models that answered the same items, each tested by its answers.
+    """
+    answered = trials > 0
+    same = answered.mean(axis=0) >= 0.8
+    same[rng.permutation(np.flatnonzero(same))[_MOST_ITEMS:]] = False
+    models = rng.permutation(np.flatnonzero(answered[:, same].all(axis=1)))[:_MOST_MODELS]
+    part = bank.subset(same)
+    n_asked = min(_ASKED, int(part.usable.sum()) // 2)
+    if len(models) < _LEAST_MODELS or n_asked == 0:
+        msg = f"{len(models)} models answered the same {len(part)} items: too few to tell how"
+        return {}, (f"{msg} well the curves predict scores; their intervals hold no misfit",)
+    scores = (right / np.maximum(trials, 1))[np.ix_(models, np.flatnonzero(same))]
+    options, shares = Options(rule=INFORMATION, fitting=True), Shares.of(part)
+    run = run_sessions(part, scores, (n_asked,), options, rng=rng)
+    full = run.checkpoints[0].full
+    left = 1 - shares.weights[run.places].sum(axis=1)
+    excess = (full.estimate - scores @ shares.weights) ** 2 - full.std_error**2
+    spread = np.sqrt(np.maximum((excess / np.maximum(left, 0.1) ** 2).mean(axis=0), 0.0))
+    return dict(zip(shares.names, spread.tolist(), strict=True)), ()

@@ -8,8 +8,9 @@ Before each draw the bank's curves, given the answers so far, predict every item
 score, corrected by the residual of the item drawn over its probability, has the full score as its
 expectation whatever the model is (difference estimator [SSW92]_, active inference [ZC24b]_). How
 far predictions follow the curves is fitted to the draws (regression estimator [SSW92]_), so that
-curves that are wrong cost little width. Each draw counts by its predicted precision, and the
-dispersion of their estimates gives the error.
+curves that are wrong cost little width. Each draw counts by the variance that its probabilities
+give it, not by what the curves predict: so an early, wrong guess of the ability gives no draw a
+large weight. The dispersion of the estimates gives the error.
 """
 
 from __future__ import annotations
@@ -94,9 +95,10 @@ class Steps(NamedTuple):
     """With the same prediction for every item."""
     leaning: FloatArray
     """What predictions by the curves add; its expectation is 0."""
-    precision: FloatArray
-    """0 where the item has no answer."""
-    unit_variance: FloatArray
+    weight: FloatArray
+    """Inverse of the variance if every answer varied alike; 0 where the item has no answer."""
+    variance: FloatArray
+    """Predicted."""
     n_inside: FloatArray
     """Number of items drawn that count in a score, shape (S, 1 + T)."""
 
@@ -121,6 +123,10 @@ class Draws:
 
     def __len__(self) -> int:
         return len(self._draws)
+
+    def first(self) -> list[tuple[int, float]]:
+        """Items drawn in the first session, with their probabilities."""
+        return [(int(draw.place[0]), float(draw.probability[0])) for draw in self._draws]
 
     def ahead(self, belief: Belief, curves: FloatArray, open_items: BoolArray) -> Ahead:
         """Give each item open, a mask of shape (S, M), its probability to be drawn.
@@ -220,7 +226,19 @@ class Draws:
         plain = plain + weight * (np.nan_to_num(answer) - centre)[..., None]
         leaning = leaning - weight * (curve - centre)[..., None]
         n_inside = ((weight > 0) & answered).sum(axis=0)
-        return Steps(plain, leaning, answered / variance, unit, n_inside.astype(np.float64))
+        return Steps(plain, leaning, answered / unit, variance, n_inside.astype(np.float64))
+
+    def residuals(self, belief: Belief) -> FloatArray:
+        """What the estimate by each draw is off, in standard deviations, shape (n, S, 1 + T)."""
+        steps, (step, estimate, _) = self._combined(belief)
+        return (steps.weight > 0) * (step - estimate) / np.sqrt(steps.variance)
+
+    def _combined(self, belief: Belief) -> tuple[Steps, tuple[FloatArray, FloatArray, FloatArray]]:
+        """Estimates by each draw and by all draws, and the sum of the weights."""
+        steps = self.steps(belief)
+        total = np.maximum(steps.weight.sum(axis=0), _LEAST_VARIANCE)
+        step = steps.plain + _slope_of(steps) * steps.leaning
+        return steps, (step, (steps.weight * step).sum(axis=0) / total, total)
 
     def bets(self, belief: Belief) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Estimates of one session's first score by single draws, shape (n,), and their range.
@@ -248,21 +266,18 @@ class Draws:
         Where the interval for a share [Wil27]_ with the sample's effective size is narrower, it is
         taken: residuals vary no more than answers do.
         """
-        steps, tail = self.steps(belief), tail_probability(confidence_level)
+        steps, (step, estimate, total) = self._combined(belief)
+        tail = tail_probability(confidence_level)
         whole = np.maximum(self._shares.weights.sum(axis=0), _LEAST_VARIANCE)
-        total = np.maximum(steps.precision.sum(axis=0), _LEAST_VARIANCE)
-        step = steps.plain + _slope_of(steps) * steps.leaning
-        estimate = (steps.precision * step).sum(axis=0) / total
-        n, inside = (steps.precision > 0).sum(axis=0), steps.n_inside
-        squares = (steps.precision * (step - estimate) ** 2).sum(axis=0)
+        answered, inside = steps.weight > 0, steps.n_inside
+        squares = (answered * (step - estimate) ** 2 / steps.variance).sum(axis=0)
         # The mean and the slope are fitted.
-        dispersion = (_PRIOR_DRAWS + squares) / (_PRIOR_DRAWS + np.maximum(n - 2, 0))
-        std_error = np.sqrt(dispersion / total)
+        dispersion = _PRIOR_DRAWS + np.maximum(answered.sum(axis=0) - 2, 0)
+        dispersion = (_PRIOR_DRAWS + squares) / dispersion
+        std_error = np.sqrt(dispersion * (steps.weight**2 * steps.variance).sum(axis=0)) / total
         df = _PRIOR_DRAWS + np.maximum(inside - 2, 0)
         half: FloatArray = -np.asarray(special.stdtrit(df, tail)) * std_error
-        per_item = (steps.precision**2 * steps.unit_variance).sum(axis=0) / (total * whole) ** 2
-        # The slope costs about one draw.
-        per_item = per_item * (inside + 1) / np.maximum(inside, 1)
+        per_item = 1 / (total * whole**2)
         share = np.clip(estimate / whole, 0, 1)
         spread: FloatArray = normal_quantile(confidence_level) ** 2 * per_item
         middle: FloatArray = (share + spread / 2) / (1 + spread)
@@ -316,15 +331,15 @@ def full_score(
 
 def _slope_of(steps: Steps) -> FloatArray:
     """Slope of the predictions that makes the estimates by single draws most alike, (S, 1 + T)."""
-    precision = steps.precision
-    total = np.maximum(precision.sum(axis=0), _LEAST_VARIANCE)
+    weight = steps.weight
+    total = np.maximum(weight.sum(axis=0), _LEAST_VARIANCE)
     plain, leaning = (
-        each - (precision * each).sum(axis=0) / total for each in (steps.plain, steps.leaning)
+        each - (weight * each).sum(axis=0) / total for each in (steps.plain, steps.leaning)
     )
-    n = np.maximum((precision > 0).sum(axis=0), 1)
-    prior = _TRUSTED_DRAWS / n * (precision * steps.leaning**2).sum(axis=0)
-    products = prior - (precision * leaning * plain).sum(axis=0)
-    squares = prior + (precision * leaning**2).sum(axis=0)
+    n = np.maximum((weight > 0).sum(axis=0), 1)
+    prior = _TRUSTED_DRAWS / n * (weight * steps.leaning**2).sum(axis=0)
+    products = prior - (weight * leaning * plain).sum(axis=0)
+    squares = prior + (weight * leaning**2).sum(axis=0)
     slope = np.divide(products, squares, out=np.ones_like(squares), where=squares > 0)
     return np.clip(slope, _LEAST_SLOPE, 1.0)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.selection import DESIGN, DRAWING, Randomesque
+from evalstats_plugin.adaptive.selection import DESIGN, DRAWING, INFORMATION
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Clear,
@@ -36,7 +36,7 @@ variance 1), or a width of the interval of the full score."""
 COMPARE = "compare:"
 """Goal of a comparison, before the model's name."""
 
-GOALS: Mapping[str, str] = MappingProxyType({"score": DESIGN, "ability": "posterior-information"})
+GOALS: Mapping[str, str] = MappingProxyType({"score": DESIGN, "ability": INFORMATION})
 """Other goals, and the rule that reaches each soonest."""
 
 _STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
@@ -52,7 +52,7 @@ _STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
 )
 """Rules of `Plan` that are a number."""
 
-_POSITIVE = (*_STOP_RULES, "batch", "randomesque")
+_POSITIVE = (*_STOP_RULES, "batch")
 
 _SECONDS = 1.5
 """Time limit of a forecast for each model."""
@@ -85,13 +85,10 @@ class Plan:
     """What the test is for: ``"score"``, the default; ``"ability"``; or ``"compare:MODEL"`` with a
     calibrated model, until it is clear whose full score is higher (see `stopping.Clear`)."""
     rule: str = "auto"
-    scoring: str = "eap"
     batch: int = 1
     """Number of items asked together."""
     balance: bool = False
     """Whether tasks get the shares they have in the bank."""
-    randomesque: int | None = None
-    """Choose at random among this many best items, so that models see different ones."""
     confidence_level: float = 0.95
     seed: int = 0
     metric: str | None = None
@@ -189,17 +186,13 @@ class Plan:
     def session(self, bank: ItemBank, answers: Sequence[str] = ()) -> AdaptiveSession:
         """Begin a session, or resume one from its answers."""
         by_goal = GOALS.get(self.goal or "", "auto")
-        if self.goal == "ability" and bank.n_abilities > 1:
-            by_goal = "d-optimal"
         return AdaptiveSession.resume(
             bank,
             answers,
             rule=by_goal if self.rule == "auto" else self.rule,
             stop=self.rules(bank),
-            scoring=self.scoring,
             batch=self.batch,
-            content="tasks" if self.balance else None,
-            exposure=None if self.randomesque is None else Randomesque(self.randomesque),
+            balance=self.balance,
             confidence_level=self.confidence_level,
             rng=self.seed,
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalstats_plugin.data.responses import Prediction, Responses
+from evalstats_plugin.adaptive.bank import ALL_TASKS
+from evalstats_plugin.data.responses import DrawnItems, Prediction, Responses
+from evalstats_plugin.data.results import finite
 from evalstats_plugin.errors import LogError
 
 if TYPE_CHECKING:
@@ -28,17 +29,7 @@ def record_of(
     """Return the result of a session with its trace, ready for JSON."""
     result = session.result().to_dict()
     trace = [
-        {
-            "task": step.task,
-            "item": step.item,
-            "score": step.score,
-            "trials": step.trials,
-            "drawn": step.drawn,
-            "ability": step.ability,
-            "std_error": step.std_error if isfinite(step.std_error) else None,
-            "full_score": step.full_score,
-        }
-        for step in session.trace
+        answer._asdict() | {"std_error": finite(answer.std_error)} for answer in session.answers
     ]
     return {
         **result,
@@ -46,6 +37,7 @@ def record_of(
         "n_calibrated_models": len(session.bank.models),
         "notes": [*result["notes"], *notes],
         "items": predictions_of(session),
+        "draws": _draws_of(session),
         "trace": trace,
     }
 
@@ -66,6 +58,15 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
         if by_task and r.task not in by_task:
             return r
         score = by_task.get(r.task, record["full_score"])
+        draws = None
+        if record.get("draws"):
+            name = r.task if by_task else ALL_TASKS
+            keys = ("items", "probabilities", "residuals")
+            drawn, chances, residuals = (record["draws"][key] for key in keys)
+            off = np.asarray(residuals[name], dtype=np.float64)
+            draws = DrawnItems(tuple(map(str, drawn)), np.asarray(chances, dtype=np.float64), off)
+            if not len(draws.items) == len(draws.probabilities) == len(draws.residuals):
+                raise ValueError("draws")
         same_metric = r.metric in str(record["metric"]).split(", ")
         own: Mapping[str, Any] = record.get("items", {})
         items: Mapping[str, Any] = own.get(r.task) or (
@@ -82,6 +83,7 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
             scores=np.asarray(items.get("scores", ()), dtype=np.float64),
             variances=np.asarray(items.get("variances", ()), dtype=np.float64),
             common=float(items.get("common", 0.0)),
+            draws=draws,
         )
         if not len(prediction.item_ids) == len(prediction.scores) == len(prediction.variances):
             raise ValueError("items and scores")
@@ -116,11 +118,26 @@ def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
     }
 
 
+def _draws_of(session: AdaptiveSession) -> dict[str, Any] | None:
+    """Return the items drawn with what each was off, by score."""
+    shared = session.shared_draws()
+    if shared is None:
+        return None
+    whole = shared[ALL_TASKS]
+    return {
+        "items": list(whole.items),
+        "probabilities": whole.probabilities.tolist(),
+        "residuals": {n: each.residuals.round(_DIGITS).tolist() for n, each in shared.items()},
+    }
+
+
 def with_record(block: Mapping[str, Any], record: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return an annotation with the result of the adaptive test in it, if there was one."""
     if record is None:
         return dict(block)
-    shown = {name: value for name, value in record.items() if name not in ("trace", "items")}
+    shown = {
+        name: value for name, value in record.items() if name not in ("trace", "items", "draws")
+    }
     return {**block, "adaptive": shown}
 
 

@@ -1,6 +1,6 @@
 """Adaptive tests replayed on recorded answers: predicted against known full scores.
 
-* `replay`: test every model of some logs; `AdaptiveTests`: a row per test, and errors by rule
+* `replay`: test every model of some logs; `AdaptiveTests`: a row per test, and their accuracy
 * `test_of`: the same row from the record of a test that was run
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank, left_out
 from evalstats_plugin.adaptive.plan import Plan
-from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession
+from evalstats_plugin.adaptive.session import EXHAUSTED
 from evalstats_plugin.adaptive.simulation import rank_correlation
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite
@@ -70,10 +70,9 @@ class AdaptiveTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleError:
-    """Accuracy of one rule, over models whose answers are all known."""
+class ReplayAccuracy:
+    """Accuracy of the tests, over models whose answers are all known."""
 
-    rule: str
     n_models: int
     n_items: float
     """Mean number of items asked."""
@@ -89,33 +88,25 @@ class RuleError:
 
 @dataclass(frozen=True)
 class AdaptiveTests(Results[AdaptiveTest]):
-    """Tests; for several models also the accuracy of each rule."""
+    """Tests; for several models also their accuracy."""
 
     drawn_as: ClassVar[tuple[str, ...]] = ("tests",)
 
-    by_rule: tuple[RuleError, ...] = ()
+    accuracy: ReplayAccuracy | None = None
 
 
-def replay(
-    bank: ItemBank,
-    responses: Sequence[Responses],
-    plan: Plan,
-    *,
-    rules: Sequence[str] = (),
-) -> AdaptiveTests:
+def replay(bank: ItemBank, responses: Sequence[Responses], plan: Plan) -> AdaptiveTests:
     """Run the adaptive test of every model in some logs on the recorded answers.
 
     Parameters
     ----------
     plan
         When each test stops, and how it chooses.
-    rules
-        Selection rules, each for a test of its own; the plan's rule by default.
 
     Raises
     ------
     SelectionError
-        No log has scores of the bank's tasks by its metrics; no such rule.
+        No log has scores of the bank's tasks by its metrics.
     DesignError
         An item is a different question than in the bank, or no item of a log may be asked.
     """
@@ -131,33 +122,18 @@ def replay(
         if not any(each.task in bank.task_names for each in responses):
             msg += "; a table without a column of tasks has the name of its file as its task"
         raise SelectionError(msg)
-    run = parallel_map(partial(_tests, bank, plan, rules), by_model.items())
+    run = parallel_map(partial(_test, bank, plan), by_model.items())
     rows: list[AdaptiveTest] = []
     for number, (model, _) in enumerate(by_model):
         report_progress(model, number, len(by_model))
-        rows += next(run)
+        rows.append(next(run))
     rows.sort(key=lambda row: row.task)
     notes = (*left_out(bank), *bank.notes)
-    return AdaptiveTests(tuple(rows), notes, plan.seed, by_rule=_by_rule(rows))
+    return AdaptiveTests(tuple(rows), notes, plan.seed, accuracy=_accuracy(rows))
 
 
 def _is_wanted(metric: str, wanted: Sequence[str]) -> bool:
     return not wanted or metric in wanted or metric.partition(",")[0] in wanted
-
-
-def _tests(
-    bank: ItemBank,
-    plan: Plan,
-    rules: Sequence[str],
-    of_model: tuple[tuple[str, str], Sequence[Responses]],
-) -> list[AdaptiveTest]:
-    """Test one model, by each rule."""
-    recorded = _known(bank, *of_model)
-    plans = [replace(plan, rule=rule) for rule in rules] or [plan]
-    tests = [_test(recorded, each) for each in plans]
-    # "auto" does more than the rule it resolves to, and is listed under its own name.
-    names = rules or [test.rule for test in tests]
-    return [replace(test, rule=name) for test, name in zip(tests, names, strict=True)]
 
 
 class _Known(NamedTuple):
@@ -215,16 +191,15 @@ def _answers(parts: Sequence[Responses]) -> list[tuple[float, int]]:
     return answers
 
 
-def _test(recorded: _Known, plan: Plan) -> AdaptiveTest:
+def _test(
+    bank: ItemBank, plan: Plan, of_model: tuple[tuple[str, str], Sequence[Responses]]
+) -> AdaptiveTest:
+    """Test one model on its recorded answers."""
+    recorded = _known(bank, *of_model)
     session = plan.session(recorded.bank)
     while session.stopped is None:
         for place in session.next().tolist():
             session.record(place, *cast("tuple[float, int]", recorded.answers[place]))
-    return _row(recorded, session)
-
-
-def _row(recorded: _Known, session: AdaptiveSession) -> AdaptiveTest:
-    """Make a row from a session on recorded answers."""
     observed = [] if recorded.was_adaptive else [a[0] for a in recorded.answers if a is not None]
     made = test_of(
         session.result().to_dict(),
@@ -242,22 +217,16 @@ def _row(recorded: _Known, session: AdaptiveSession) -> AdaptiveTest:
     )
 
 
-def _by_rule(rows: Sequence[AdaptiveTest]) -> tuple[RuleError, ...]:
-    """Summarise the tests of each rule that has more than one."""
-    groups: dict[str, list[AdaptiveTest]] = {}
-    for row in rows:
-        if row.observed is not None:
-            groups.setdefault(row.rule, []).append(row)
-    return tuple(_error(rule, group) for rule, group in groups.items() if len(group) > 1)
-
-
-def _error(rule: str, rows: Sequence[AdaptiveTest]) -> RuleError:
+def _accuracy(rows: Sequence[AdaptiveTest]) -> ReplayAccuracy | None:
+    """Summarise the tests whose scores are known, if there are several."""
+    rows = [row for row in rows if row.observed is not None]
+    if len(rows) < 2:
+        return None
     names = ("full_score", "full_score_low", "full_score_high", "observed", "n_items")
     columns = {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
     low, high, truth = columns["full_score_low"], columns["full_score_high"], columns["observed"]
     rank = rank_correlation(columns["full_score"], truth)
-    return RuleError(
-        rule=rule,
+    return ReplayAccuracy(
         n_models=len(rows),
         n_items=float(columns["n_items"].mean()),
         score_mae=float(np.abs(columns["full_score"] - truth).mean()),

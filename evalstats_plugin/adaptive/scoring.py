@@ -1,21 +1,18 @@
-"""Abilities (EAP, MAP, WLE) and predicted full scores of models in adaptive tests.
+"""Abilities (posterior means) and predicted full scores of models in adaptive tests.
 
 * `Belief`: the answers of S sessions and the posterior of their abilities on a grid; all sessions
   have answered equally many items, and arrays have an axis of sessions first
-* `score`: abilities with standard errors, by a name of `SCORINGS`
-* `laplace`, `project`: ability and misfit factors jointly, and from them the score on all items
-* `abilities`: those of a bank of several, from the same joint posterior
+* `eap`: abilities with standard errors; `abilities`: those of a bank of several
+* `laplace`, `project`: all abilities jointly, and from them the score on all items
 * `predictions`: expected scores of single items, in agreement with a full score
-* `anchor_points`, `anchor_scores`: tinyBenchmarks' fixed weighted set of items [Pol24]_
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +20,8 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import Items, Response, log_likelihood, respond
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile, tail_probability
-from evalstats_plugin.stats.streams import stream
 
 _NODES = 201
 _REACH = 6.0
@@ -40,10 +35,6 @@ _POINTS = 7
 
 _MOST_NODES = 7**3
 """Number of nodes up to which the posterior of abilities is integrated: three abilities."""
-
-_ROUNDS = 50
-_STARTS = 5
-"""Of k-means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +210,7 @@ class Belief:
     def interval(self, confidence_level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Equal-tailed limits of the abilities, each of shape (S,)."""
         if self.axes is not None:
-            ability, error = score(self)
+            ability, error = eap(self)
             half = normal_quantile(confidence_level) * error
             return ability - half, ability + half
         tail = tail_probability(confidence_level)
@@ -236,86 +227,26 @@ class Scored(NamedTuple):
     std_error: FloatArray
 
 
-def score(belief: Belief, scoring: str = "eap") -> Scored:
-    """Estimate abilities by a name of `SCORINGS`; of several, the items' main direction.
-
-    Raises
-    ------
-    SelectionError
-        No such name, or one that cannot estimate several abilities.
-    """
-    if scoring not in SCORINGS:
-        raise SelectionError(no_such("scoring", scoring, SCORINGS, ", ".join(SCORINGS)))
+def abilities(belief: Belief) -> Abilities:
+    """Posterior means of the abilities of a bank of several."""
     if belief.axes is None:
-        return SCORINGS[scoring](belief)
-    state = _joint(belief, scoring)
-    return Scored(state.mean[:, 0], np.sqrt(state.covariance[:, 0, 0]))
-
-
-def abilities(belief: Belief, scoring: str = "eap") -> Abilities:
-    """Estimate the abilities of a bank of several: posterior means (`"eap"`) or modes (`"map"`).
-
-    Raises
-    ------
-    SelectionError
-        A scoring without a prior.
-    """
-    if belief.axes is None:
-        raise ValueError("the bank has one ability: use score")
-    return on_axes(*_joint(belief, scoring), belief.axes)
-
-
-def _joint(belief: Belief, scoring: str) -> State:
-    if scoring == "wle":
-        msg = "scoring wle estimates one ability, and the bank has several: choose eap or map"
-        raise SelectionError(msg)
-    return laplace(belief) if scoring == "map" else belief.joint
+        raise ValueError("the bank has one ability: use eap")
+    return on_axes(*belief.joint, belief.axes)
 
 
 def eap(belief: Belief) -> Scored:
-    """Mean and standard deviation of the posterior [BM82]_."""
+    """Mean and standard deviation of the posterior [BM82]_; of several, the main direction."""
+    if belief.axes is not None:
+        state = belief.joint
+        return Scored(state.mean[:, 0], np.sqrt(state.covariance[:, 0, 0]))
+    return on_grid(belief)
+
+
+def on_grid(belief: Belief) -> Scored:
+    """Mean and standard deviation of the posterior along the items' main direction alone."""
     at = belief.posterior
     mean = at @ belief.nodes
     return Scored(mean, np.sqrt(np.maximum(at @ belief.nodes**2 - mean**2, 1e-12)))
-
-
-def maximum_a_posteriori(belief: Belief) -> Scored:
-    """Mode of the posterior, with the standard error from its curvature there."""
-    return _peak(belief.log_likelihood + belief.log_prior, belief.nodes)
-
-
-def weighted_likelihood(belief: Belief) -> Scored:
-    """Mode of the likelihood weighted by the square root of the information [War89]_.
-
-    Uses no prior and is nearly unbiased at every ability. Before the first answer it is the
-    prior's mean, with an infinite standard error.
-    """
-    n_sessions, n = belief.places.shape
-    if n == 0:
-        mean = np.full(n_sessions, belief.nodes @ np.exp(belief.log_prior))
-        return Scored(mean, np.full(n_sessions, np.inf))
-    items = belief.items.take(belief.places[..., None])
-    each = respond(items, belief.nodes).information * belief.trials[..., None]
-    information = each.sum(axis=1)
-    peak = _peak(belief.log_likelihood + 0.5 * np.log(information + 1e-300), belief.nodes)
-    at = np.abs(belief.nodes - peak.ability[:, None]).argmin(axis=-1)
-    information_at = np.take_along_axis(information, at[:, None], axis=-1)[:, 0]
-    return Scored(peak.ability, 1 / np.sqrt(np.maximum(information_at, 1e-12)))
-
-
-SCORINGS: Mapping[str, Callable[[Belief], Scored]] = MappingProxyType(
-    {"eap": eap, "map": maximum_a_posteriori, "wle": weighted_likelihood}
-)
-
-
-def _peak(values: FloatArray, nodes: FloatArray) -> Scored:
-    """Vertex of the parabola through the highest node and its neighbours."""
-    top = np.clip(values.argmax(axis=-1), 1, len(nodes) - 2)[:, None]
-    left, middle, right = (np.take_along_axis(values, top + k, axis=-1)[:, 0] for k in (-1, 0, 1))
-    step = nodes[1] - nodes[0]
-    curvature = np.minimum(left - 2 * middle + right, -1e-12)
-    offset = np.clip(0.5 * (left - right) / curvature, -1, 1)
-    return Scored(nodes[top[:, 0]] + step * offset, step / np.sqrt(-curvature))
 
 
 def _crossing(below: FloatArray, nodes: FloatArray, probability: float) -> FloatArray:
@@ -337,7 +268,7 @@ class State(NamedTuple):
 
 
 def laplace(belief: Belief, start: State | None = None) -> State:
-    """Laplace approximation to the joint posterior of ability and misfit factors.
+    """Laplace approximation to the joint posterior of all abilities, (θ, f).
 
     Fisher scoring from the EAP ability, unless a better start is given; items' errors flatten
     their curves as in `curves.respond`.
@@ -346,7 +277,7 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     k = belief.items.loadings.shape[-1]
     centre, variance = belief.ability_prior()
     origin, mean = np.zeros((2, n_sessions, 1 + k))
-    origin[:, 0], mean[:, 0] = centre, eap(belief).ability if start is None else centre
+    origin[:, 0], mean[:, 0] = centre, on_grid(belief).ability if start is None else centre
     mean: FloatArray = mean if start is None else start.mean
     precision = np.tile(np.eye(1 + k), (n_sessions, 1, 1))
     precision[:, 0, 0] = 1 / variance
@@ -416,9 +347,9 @@ def project(
 ) -> FullScore:
     """Expected score on all items, with an interval for the score that asking all would give.
 
-    The item response projection (p-IRT) of tinyBenchmarks [Pol24]_, with misfit factors in place
-    of its mixture with the mean over the items asked. The variance has three parts: uncertainty of
-    ability and factors, chance in the answers not seen, and misfit beyond the factors.
+    The item response projection (p-IRT) of tinyBenchmarks [Pol24]_, without its mixture
+    with the mean over the items asked. The variance has three parts: uncertainty of abilities,
+    chance in the answers not seen, and misfit.
     """
     state = laplace(belief) if state is None else state
     rest, directions = rest_of(belief), belief.items.directions
@@ -504,81 +435,3 @@ def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray)
 def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
     """Covariance of (θ, f) with each item's logit: (S, D, M) for directions (M, D)."""
     return covariance @ directions.T
-
-
-class Anchors(NamedTuple):
-    """Items to ask every model, and the share of the benchmark that each represents."""
-
-    places: IntArray
-    """Shape (k,)."""
-    weights: FloatArray
-    """Shape (k,), summing to 1."""
-
-
-def anchor_points(
-    bank: ItemBank, k: int, *, rng: np.random.Generator | int | None = None
-) -> Anchors:
-    """Choose k anchor items by k-means on the parameters (a, d, λ) of usable items [Pol24]_.
-
-    Raises
-    ------
-    DesignError
-        Fewer usable items than anchors.
-    """
-    source = stream(rng, "anchor items")
-    open_ones = np.flatnonzero(bank.usable)
-    if not 0 < k <= len(open_ones):
-        msg = f"{k} anchor points of {len(open_ones)} items that may be asked are not possible"
-        raise DesignError(f"{msg}: choose 1 to {len(open_ones)}")
-    points = np.column_stack([bank.discrimination, bank.intercept, bank.misfit_loadings])
-    clusterings = [_k_means(points[open_ones], k, source) for _ in range(_STARTS)]
-    centres = min(clusterings, key=lambda each: each[1])[0]
-    distance = _distances(points[open_ones], centres)
-    places = open_ones[_distinct_nearest(distance)]
-    own = _distances(points, points[places]).argmin(axis=1)
-    return Anchors(places, np.bincount(own, minlength=k) / len(bank))
-
-
-def anchor_scores(
-    bank: ItemBank, anchors: Anchors, answers: FloatArray
-) -> tuple[FloatArray, FullScore]:
-    """Predict full scores of S models from anchors: weighted means, and projections (p-IRT).
-
-    Parameters
-    ----------
-    answers
-        Scores in [0, 1], shape (S, M).
-    """
-    places = np.tile(anchors.places, (len(answers), 1))
-    right = answers[:, anchors.places]
-    belief = Belief.prior(bank, len(answers)).answered(places, right, np.ones_like(right))
-    return right @ anchors.weights, project(belief, Shares.of(bank))
-
-
-def _k_means(points: FloatArray, k: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Lloyd's algorithm from random points; centres and the remaining sum of squares."""
-    centres = points[rng.permutation(len(points))[:k]].copy()
-    for _ in range(_ROUNDS):
-        own = _distances(points, centres).argmin(axis=1)
-        member = np.zeros((k, len(points)))
-        member[own, np.arange(len(points))] = 1.0
-        size = member.sum(axis=1)
-        new = np.where(size[:, None] > 0, member @ points / np.maximum(size, 1)[:, None], centres)
-        if np.allclose(new, centres):
-            break
-        centres = new
-    return centres, float(_distances(points, centres).min(axis=1).sum())
-
-
-def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """Squared distances, shape (P, k)."""
-    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.maximum(squares - 2 * points @ centres.T, 0.0)
-
-
-def _distinct_nearest(distance: FloatArray) -> IntArray:
-    """Assign each centre a point of its own, with the least total distance."""
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(distance.T)
-    return np.asarray(columns[np.argsort(rows)], dtype=np.int64)

@@ -33,22 +33,16 @@ from evalstats_plugin.adaptive.scoring import (
     Scored,
     Shares,
     abilities,
-    expected,
-    score,
+    eap,
 )
 from evalstats_plugin.adaptive.selection import (
     DRAWING,
     RANDOM,
     Candidates,
-    Content,
-    Exposure,
     Tables,
     Targets,
-    check_exposure,
     drawn_from,
-    eligible,
     pick,
-    preferring,
     rule_for,
     worth,
 )
@@ -59,23 +53,17 @@ from evalstats_plugin.adaptive.stopping import (
     Outlook,
     ScoreEstimate,
     Standing,
-    Step,
     StopRule,
-    Trace,
 )
+from evalstats_plugin.data.responses import DrawnItems, shared_correlation
 from evalstats_plugin.data.results import Drawable, finite
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, counted, few
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.stats.arrays import IntArray
+from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
 
 EXHAUSTED = "no item left to ask"
 """Reason to stop when every item has been asked."""
-
-SURPRISING = 0.1
-"""Probability of a right answer below which one is surprising."""
-
-_ALARM = 0.01
-"""Probability, for a model that fits the bank, of each alarm by `PersonFit`."""
 
 _FAR = 2.6
 """Standard errors between the score by design and that by the curves at which a note says so."""
@@ -103,27 +91,9 @@ class Settings(TypedDict, total=False):
 
     rule: str
     stop: Sequence[StopRule]
-    scoring: str
     batch: int
-    content: Content
-    exposure: Exposure
+    balance: bool
     confidence_level: float
-
-
-class PersonFit(NamedTuple):
-    """How surprising the answers are at the estimated ability; see `irt.person_fit`."""
-
-    lz: float | None
-    """lz*, corrected for the estimation of ability [Sni01]_: low where answers do not fit."""
-    outfit: float | None
-    """Mean squared residual; near 1 where answers fit."""
-    curves_z: float | None
-    """Score by the bank's curves minus that by design, in standard errors of the latter; None
-    where items were chosen."""
-    surprising: tuple[tuple[str, str], ...]
-    """Task and item of right answers that had a chance below `SURPRISING`: leaked, if many."""
-    leak_p: float
-    """Probability of so many of them, from a model that fits the bank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +106,8 @@ class SessionResult:
     stopped: str | None
     """Reason to stop; None if the test goes on."""
     rule: str
-    content: str | None
-    """Shares of the tasks in words; None without content balancing."""
-    scoring: str
+    balanced: bool
+    """Whether every task got its share of the items."""
     ability: float
     """Of several, the items' main direction."""
     std_error: float | None
@@ -158,16 +127,16 @@ class SessionResult:
     cost: float | None
     n_drawn: int
     """Items that were drawn by chance, with known probabilities."""
-    person_fit: PersonFit
+    curves_z: float | None
+    """Score by the bank's curves minus that by design, in standard errors of the latter; None
+    where items were chosen."""
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         by_task = {name: each._asdict() for name, each in self.full_score_by_task.items()}
         plain = {"full_score": self.full_score._asdict(), "full_score_by_task": by_task}
-        named = [list(key) for key in self.person_fit.surprising]
-        fit = self.person_fit._asdict() | {"surprising": named}
-        entries = vars(self) | plain | {"person_fit": fit, "notes": list(self.notes)}
+        entries = vars(self) | plain | {"notes": list(self.notes)}
         if not self.abilities:
             return {name: value for name, value in entries.items() if name not in _OF_SEVERAL}
         covariance = [list(row) for row in self.ability_covariance]
@@ -189,18 +158,15 @@ class AdaptiveSession(Drawable):
         Calibrated items; see `ItemBank.matched` to keep those that a harness has.
     rule
         A name of `selection.RULE_NAMES`. ``"auto"`` is ``"design"``: items are drawn with known
-        probabilities, and the full score is right for every model (`design`). Rules that choose
-        items tell more of the ability, and the full score is that of a model like the bank's.
+        probabilities, and the full score is right for every model (`design`). ``"information"``
+        chooses items: it tells more of the ability, and the full score is that of a model like
+        the bank's.
     stop
         Rules of `stopping`; the first that holds stops. Without any, all items are asked.
-    scoring
-        ``"eap"``, ``"map"`` or ``"wle"``. Stop rules and intervals use the posterior.
     batch
         How many items `next` gives, chosen jointly.
-    content
-        Shares of the tasks; see `selection.Content`.
-    exposure
-        `selection.Randomesque` or `selection.SympsonHetter`, for rules that choose.
+    balance
+        Whether every task gets the share of the items that it has in the bank.
     confidence_level
         Of the intervals.
 
@@ -209,7 +175,7 @@ class AdaptiveSession(Drawable):
     DesignError
         The bank has no item that may be asked.
     SelectionError
-        No such rule or scoring; a batch below 1; exposure control of items that are drawn.
+        No such rule; a batch below 1.
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("trace",)
@@ -220,30 +186,25 @@ class AdaptiveSession(Drawable):
         *,
         rule: str = "auto",
         stop: Sequence[StopRule] = (),
-        scoring: str = "eap",
         batch: int = 1,
-        content: Content = None,
-        exposure: Exposure = None,
+        balance: bool = False,
         confidence_level: float = 0.95,
         rng: np.random.Generator | int | None = None,
     ) -> None:
         if batch < 1:
             raise SelectionError(f"a batch of {batch} items asks nothing: choose 1 or more")
         self.rule = rule_for(rule)
-        check_exposure(self.rule, exposure)
         bank = bank.drawable() if self.rule in DRAWING else bank
         bank.require_usable()
-        self.bank, self.scoring, self.confidence_level = bank, scoring, confidence_level
-        self.batch, self._exposure = batch, exposure
-        self._trace = Trace()
+        self.bank, self.confidence_level = bank, confidence_level
+        self.batch = batch
+        self.answers: list[Answer] = []
+        """Answers in order, with the ability after each."""
         self._stop = tuple(stop)
-        self._targets = Targets.of(bank, content)
+        self._targets = Targets.of(bank) if balance else None
         self._rng = stream(rng, "adaptive test")
-        self._eligible = eligible(exposure, (1, len(bank)), self._rng)
         self._shares = Shares.of(bank)
         self._drawable = bank.usable.copy()
-        if self._targets is not None:
-            self._drawable &= (self._targets.share > 0)[self._targets.task]
         self._draws: Draws | None = None
         if self.rule in DRAWING:
             of_drawn = self._shares.of_items(self._drawable)
@@ -281,10 +242,10 @@ class AdaptiveSession(Drawable):
             open_items = self._open() if among is None else self._open() & among
             if not open_items.any():
                 return
-            allowed = preferring(open_items[None], self._eligible)
+            allowed = open_items[None]
             if self._targets is not None:
                 allowed = self._targets.allowed(allowed, self._out[None])
-            chosen = pick(worth(candidates, self.rule), allowed, self._exposure, self._rng)
+            chosen = pick(worth(candidates), allowed)
             yield int(chosen[0])
             candidates = candidates.expecting(chosen)
 
@@ -341,8 +302,8 @@ class AdaptiveSession(Drawable):
         )
         self.cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
         drawn = place in self._drawn
-        answer = Answer(*key, float(score), trials, drawn, self._scored, self.belief.log_likelihood)
-        self._trace.answers.append(answer)
+        estimates = self.ability, self.std_error
+        self.answers.append(Answer(*key, float(score), trials, drawn, *estimates))
         self.stopped = self.stopped or self._reason()
         return self.stopped
 
@@ -356,23 +317,13 @@ class AdaptiveSession(Drawable):
             self._lost[place] = for_good
 
     @property
-    def answers(self) -> list[Answer]:
-        """Answers in order."""
-        return self._trace.answers
-
-    @property
-    def trace(self) -> list[Step]:
-        """Estimates after each answer; full scores are computed on request."""
-        return self._trace.steps(self._outlook)
-
-    @property
     def n(self) -> int:
         """Items answered."""
         return self.belief.places.shape[1]
 
     @property
     def ability(self) -> float:
-        """θ by the session's scoring."""
+        """θ, the mean of its posterior."""
         return float(self._scored.ability[0])
 
     @property
@@ -387,7 +338,7 @@ class AdaptiveSession(Drawable):
 
     def abilities(self) -> Abilities:
         """Abilities of a bank of several with their covariance; arrays of one session."""
-        return abilities(self.belief, self.scoring)
+        return abilities(self.belief)
 
     def full_score(self) -> dict[str, ScoreEstimate]:
         """Predicted score on all items, by task; "" is over all tasks.
@@ -400,6 +351,43 @@ class AdaptiveSession(Drawable):
         """Expected score of every item; arrays of one session."""
         return self._outlook.predicted
 
+    def difference(self, other: AdaptiveSession) -> dict[str, ScoreEstimate]:
+        """Full score of another model's session less that of this one, by task; "" is all tasks.
+
+        Both need the same bank and drawn items. Sessions of rule ``"random"`` with one seed draw
+        the same ones: what both models find hard then cancels, and the interval is narrower.
+
+        Raises
+        ------
+        DesignError
+            Other items in the bank, or items that were chosen.
+        """
+        mine, others = self.shared_draws(), other.shared_draws()
+        if mine is None or others is None or self.bank.keys() != other.bank.keys():
+            msg = "a difference needs two tests with drawn items on one bank"
+            raise DesignError(f"{msg}: use rule random for both")
+        full = [session._outlook.full for session in (self, other)]
+        errors = np.stack([each.std_error[0] for each in full])
+        r = np.array([shared_correlation(mine[name], others[name]) for name in mine])
+        variance = (errors**2).sum(axis=0) - 2 * r * errors.prod(axis=0)
+        reach = normal_quantile(self.confidence_level) * np.sqrt(np.maximum(variance, 0.0))
+        middle = (full[1].estimate - full[0].estimate)[0]
+        low, high = np.maximum(middle - reach, -1.0), np.minimum(middle + reach, 1.0)
+        limits = zip(middle.tolist(), low.tolist(), high.tolist(), strict=True)
+        return {name: ScoreEstimate(*each) for name, each in zip(mine, limits, strict=True)}
+
+    def shared_draws(self) -> dict[str, DrawnItems] | None:
+        """Return the items drawn by score, for differences; None where items were chosen."""
+        if self._draws is None or not len(self._draws):
+            return None
+        places, chances = zip(*self._draws.first(), strict=True)
+        items = tuple(map(" / ".join, np.array(self.bank.keys())[list(places)].tolist()))
+        residuals = self._draws.residuals(self.belief)[:, 0]
+        return {
+            name: DrawnItems(items, np.array(chances), residuals[:, t])
+            for t, name in enumerate(self._shares.names)
+        }
+
     def result(self) -> SessionResult:
         """Return the estimates so far."""
         low, high = self.interval()
@@ -410,8 +398,7 @@ class AdaptiveSession(Drawable):
             n_in_bank=len(self.bank),
             stopped=self.stopped,
             rule=self.rule,
-            content=self._targets and self._targets.described(self.bank.task_names),
-            scoring=self.scoring,
+            balanced=self._targets is not None,
             ability=self.ability,
             std_error=finite(self.std_error),
             low=low,
@@ -426,7 +413,7 @@ class AdaptiveSession(Drawable):
             full_score_by_task=scores,
             cost=None if self.bank.cost is None else self.cost,
             n_drawn=sum(answer.drawn for answer in self.answers),
-            person_fit=self.person_fit(),
+            curves_z=self._curves_z(),
             notes=(*self.bank.notes, *self._alarms()),
         )
 
@@ -438,77 +425,30 @@ class AdaptiveSession(Drawable):
         reach = _NEAR * full.std_error[0, 0]
         return float(np.clip(by_curves - full.estimate[0, 0], -reach, reach) + full.estimate[0, 0])
 
-    def person_fit(self) -> PersonFit:
-        """Compare the answers so far with what the bank makes of the model."""
-        from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, mean_squares
-
-        belief = self.belief
-        if not self.n:
-            return PersonFit(None, None, None, (), 1.0)
-        state = self._outlook.state
-        curve = expected(belief, state)
-        at = belief.places
-        p, scale = (np.take_along_axis(x, at, axis=1) for x in (curve.probability, curve.scale))
-        cells = Cells(belief.right, belief.trials, p)
-        centre, variance = belief.ability_prior()
-        away = state.mean - np.eye(1, state.mean.shape[1]) * centre
-        pull = -away / np.r_[variance, np.ones(away.shape[1] - 1)]
-        # The slope of a curve by ability is that by its logit times the item's discrimination.
-        slope = scale[..., None] * belief.items.directions[at[0]]
-        if belief.axes is None:
-            pull, slope = pull[:, 0], slope[..., 0]
-        curves_z = None
-        if self._draws is not None:
-            full = self._outlook.full
-            away = self._outlook.by_curves.estimate - full.estimate
-            curves_z = finite(float((away / np.maximum(full.std_error, 1e-12))[0, 0]))
-        low = (p[0] < SURPRISING) & (belief.trials[0] == 1)
-        right = low & (belief.right[0] == 1)
-        count = np.ones(1)
-        for chance_of_one in p[0][low].tolist():
-            count = np.convolve(count, [1 - chance_of_one, chance_of_one])
-        return PersonFit(
-            finite(float(log_likelihood_z(cells, slope, pull).lz_corrected[0])),
-            finite(float(mean_squares(cells, axis=1).outfit[0])),
-            curves_z,
-            tuple(
-                (a.task, a.item)
-                for a, is_surprising in zip(self.answers, right.tolist(), strict=True)
-                if is_surprising
-            ),
-            float(count[int(right.sum()) :].sum()),
-        )
+    def _curves_z(self) -> float | None:
+        """How far the score by the curves lies from that by design, in its standard errors."""
+        if self._draws is None or not self.n:
+            return None
+        full = self._outlook.full
+        away = self._outlook.by_curves.estimate - full.estimate
+        return finite(float((away / np.maximum(full.std_error, 1e-12))[0, 0]))
 
     def _alarms(self) -> list[str]:
-        """What answers show that a model which fits the bank gives in 1 of 100 tests."""
-        from scipy import special
-
-        notes: list[str] = []
-        fit = self.person_fit()
-        if fit.leak_p < _ALARM:
-            named = few([" ".join(filter(None, key)) for key in fit.surprising])
-            notes.append(
-                f"right on {counted(len(fit.surprising), 'item')} that the model should get wrong "
-                f"(p {fit.leak_p:.2g}), as if their answers had leaked: {named}"
-            )
-        if fit.lz is not None and fit.lz < special.ndtri(_ALARM):
-            notes.append(
-                f"the answers are less regular than the bank's curves (lz* {fit.lz:.1f}): look at "
-                "the items answered against expectation"
-            )
-        if fit.curves_z is not None and abs(fit.curves_z) > _FAR:
-            side = "above" if fit.curves_z > 0 else "below"
-            notes.append(
-                f"the bank's curves put the score {abs(fit.curves_z):.1f} standard errors {side} "
-                "that of the items drawn: the model is unlike those of the bank, and the score "
-                "shown is that of the items drawn"
-            )
-        if self._draws is None and self.n < len(self.bank):
-            notes.append(
-                "items were chosen, not drawn: score and interval are those of a model like the "
-                "bank's (rule design holds for every model)"
-            )
-        return notes
+        """What limits the estimates: a model unlike those of the bank, items that were chosen."""
+        if self._draws is None:
+            if self.n == len(self.bank):
+                return []
+            note = "items were chosen, not drawn: score and interval are those of a model like the "
+            return [f"{note}bank's (rule design holds for every model)"]
+        z = self._curves_z()
+        if z is None or abs(z) <= _FAR:
+            return []
+        side = "above" if z > 0 else "below"
+        return [
+            f"the bank's curves put the score {abs(z):.1f} standard errors {side} that of the "
+            "items drawn: the model is unlike those of the bank, and the score shown is that of "
+            "the items drawn"
+        ]
 
     def to_json(self) -> str:
         """Return the answers so far as JSON lines, for `resume`."""
@@ -593,7 +533,7 @@ class AdaptiveSession(Drawable):
         self._outlook = Outlook(
             belief, self._shares, self._drawable, self._draws, self.confidence_level
         )
-        self._scored: Scored = score(belief, self.scoring)
+        self._scored: Scored = eap(belief)
 
     def _waiting(self) -> bool:
         """Whether items are out that have not been answered."""
@@ -628,7 +568,7 @@ class AdaptiveSession(Drawable):
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
         belief = self.belief
-        error, prior_sd = float(score(belief).std_error[0]), self.bank.ability_sd
+        error, prior_sd = self.std_error, self.bank.ability_sd
         told = 2 * float(np.log(prior_sd / error))
         if belief.axes is not None:
             error = float(abilities(belief).std_error.max())

@@ -1,8 +1,7 @@
 """Simulated adaptive tests: many models at once, on answers that are known in advance.
 
 * `simulate`: accuracy by selection rule and number of items, for models drawn from a bank
-* `exposure_control`: Sympson–Hetter probabilities, which limit how often an item is asked
-* `run_sessions`: the loop that both share; `draw_models`: abilities, items and answers
+* `run_sessions`: tests of many models; `draw_models`: abilities, items and answers
 """
 
 from __future__ import annotations
@@ -18,55 +17,32 @@ from evalstats_plugin.adaptive.bank import ItemBank, left_out
 from evalstats_plugin.adaptive.curves import respond
 from evalstats_plugin.adaptive.design import Draws, full_score
 from evalstats_plugin.adaptive.scoring import (
-    Anchors,
     Belief,
     FullScore,
     Scored,
     Shares,
-    anchor_points,
     curves_of,
+    eap,
     laplace,
-    project,
-    score,
 )
 from evalstats_plugin.adaptive.selection import (
     DRAWING,
     RANDOM,
     RULE_NAMES,
     Candidates,
-    Content,
-    Exposure,
-    SympsonHetter,
     Tables,
     Targets,
-    check_exposure,
     drawn_from,
-    eligible,
     pick,
-    preferring,
     rule_for,
     worth,
 )
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
-
-RAW = "random, raw mean"
-ANCHORS = "anchors"
-WEIGHTED = "anchors, weighted mean"
-PROJECTED = "anchors, projected"
-RIVALS = (RAW, ANCHORS)
-"""Not adaptive: the mean of a random subset, and tinyBenchmarks' anchor points [Pol24]_."""
-
-_ROUNDS = 14
-_AIM = 0.95
-"""Fraction of the requested share to aim at, so that chance seldom lifts an item above it."""
-
-_FULL_STEPS = 4
-"""Rounds before steps become shorter: by then only chance is left in the counts."""
 
 _ROUNDING = 1e-9
 """A score on a limit of its interval counts as inside."""
@@ -76,7 +52,7 @@ _ROUNDING = 1e-9
 class SimulatedAccuracy:
     """Accuracy of tests by one rule after n items, over the models drawn.
 
-    Intervals are for the population of models. None where a method gives no such estimate.
+    Intervals are for the population of models.
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("simulation",)
@@ -84,21 +60,21 @@ class SimulatedAccuracy:
     rule: str
     n_items: int
     n_models: int
-    ability_rmse: float | None = None
-    ability_rmse_low: float | None = None
-    ability_rmse_high: float | None = None
+    ability_rmse: float
+    ability_rmse_low: float
+    ability_rmse_high: float
     rank_correlation: float | None
-    """Spearman's, of true abilities with estimated ones, or with scores where there are none."""
-    rank_correlation_low: float | None = None
-    rank_correlation_high: float | None = None
+    """Spearman's, of true abilities with estimated ones; None if either does not vary."""
+    rank_correlation_low: float | None
+    rank_correlation_high: float | None
     score_mae: float
     """Mean absolute error of the predicted full score."""
     score_mae_low: float
     score_mae_high: float
-    score_width: float | None = None
+    score_width: float
     """Mean width of its interval."""
-    score_coverage: float | None = None
-    ability_coverage: float | None = None
+    score_coverage: float
+    ability_coverage: float
     confidence_level: float
     """Of the tests' intervals, and of those of this row."""
     misspecified: float
@@ -109,29 +85,28 @@ class SimulatedAccuracy:
 def simulate(
     bank: ItemBank,
     at: Sequence[int],
-    rules: Sequence[str] = ("auto", *RULE_NAMES, *RIVALS),
+    rules: Sequence[str] = RULE_NAMES,
     *,
     n_models: int = 200,
     misspecified: float = 1.0,
-    scoring: str = "eap",
     batch: int = 1,
     balance: bool = False,
     confidence_level: float = 0.95,
     rng: int | None = None,
 ) -> Results[SimulatedAccuracy]:
-    """Test models drawn from a bank by each rule, and by methods that are not adaptive.
+    """Test models drawn from a bank by each rule.
 
     Parameters
     ----------
     at
         Test lengths to evaluate. Those above the number of usable items are left out, with a note.
     rules
-        ``"auto"``, and names of `RULE_NAMES` and `RIVALS`.
+        ``"auto"``, and names of `RULE_NAMES`.
     n_models
         How many models to draw; every rule tests the same ones.
     misspecified
         Size of the items' calibration errors, see `draw_models`.
-    scoring, batch, confidence_level
+    batch, confidence_level
         As for `AdaptiveSession`.
     balance
         Whether every task gets the share of the questions that it has in the bank.
@@ -151,18 +126,15 @@ def simulate(
         msg = f"confidence_level {confidence_level:g} is not between 0 and 1"
         raise SelectionError(f"{msg}: choose one such as 0.95")
     bank.require_usable()
-    choices = ("auto", *RULE_NAMES, *RIVALS)
     for rule in rules:
-        if rule not in choices:
-            raise SelectionError(no_such("rule", rule, choices, ", ".join(choices)))
+        rule_for(rule)
     most = int(bank.usable.sum())
     kept = sorted({n for n in at if 0 < n <= most})
     if not kept:
         msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
         raise DesignError(f"{msg}: choose fewer items")
     drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
-    content = "tasks" if balance else None
-    options = Options("auto", scoring, batch, content, None, confidence_level)
+    options = Options("auto", batch, balance, confidence_level)
     run = parallel_map(partial(_of_rule, bank, kept, drawn=drawn, options=options, rng=rng), rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
@@ -182,81 +154,37 @@ def _of_rule(
     options: Options,
     rng: int | None,
 ) -> list[SimulatedAccuracy]:
-    """Rows of one rule, or of one method that is not adaptive."""
-    if rule == ANCHORS:
-        chosen = [anchor_points(bank, n, rng=rng) for n in at]
-        rows = [row for each in chosen for row in _of_anchors(bank, drawn, each, options)]
-        return sorted(rows, key=lambda row: row.rule, reverse=True)
-    options = options._replace(rule="random" if rule == RAW else rule)
-    run = run_sessions(bank, drawn.answers, at, options, rng=rng)
-    level = options.confidence_level
-    if rule == RAW:
-        right = np.take_along_axis(drawn.answers, run.places, axis=1)
-        means = [right[:, :n].mean(axis=1) for n in at]
-        return [_row(RAW, n, mean, drawn, level) for n, mean in zip(at, means, strict=True)]
-    return [_of_checkpoint(rule, point, drawn, level) for point in run.checkpoints]
+    """Rows of one rule, one for each number of items."""
+    run = run_sessions(bank, drawn.answers, at, options._replace(rule=rule), rng=rng)
+    return [_row(rule, point, drawn, options.confidence_level) for point in run.checkpoints]
 
 
-def _of_anchors(
-    bank: ItemBank, drawn: Drawn, anchors: Anchors, options: Options
-) -> list[SimulatedAccuracy]:
-    places = np.tile(anchors.places, (len(drawn.answers), 1))
-    right = drawn.answers[:, anchors.places]
-    belief = Belief.prior(bank, len(places)).answered(places, right, np.ones_like(right))
-    level = options.confidence_level
-    full = project(belief, Shares.of(bank), confidence_level=level)
-    point = checkpoint(belief, full, options)
-    return [
-        _row(WEIGHTED, len(anchors.places), right @ anchors.weights, drawn, level),
-        _of_checkpoint(PROJECTED, point, drawn, level),
-    ]
-
-
-def _of_checkpoint(
-    rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float
-) -> SimulatedAccuracy:
+def _row(rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float) -> SimulatedAccuracy:
     estimate, low, high = (values[:, 0] for values in point.full[:3])
     truth, abilities = drawn.answers.mean(axis=1), point.scored.ability
-    squares = (abilities - drawn.abilities) ** 2
-    mean = float(squares.mean())
-    half = normal_quantile(confidence_level) * _standard_error(squares)
+    errors, squares = np.abs(estimate - truth), (abilities - drawn.abilities) ** 2
+    z = normal_quantile(confidence_level)
+    mae, half = float(errors.mean()), z * _standard_error(errors)
+    mean, half_mean = float(squares.mean()), z * _standard_error(squares)
+    rank, rank_low, rank_high = _rank(abilities, drawn.abilities, z)
     holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
     holds_ability = (point.low <= drawn.abilities) & (drawn.abilities <= point.high)
-    return replace(
-        _row(rule, point.n, estimate, drawn, confidence_level, by=abilities),
-        ability_rmse=float(np.sqrt(mean)),
-        ability_rmse_low=float(np.sqrt(max(mean - half, 0.0))),
-        ability_rmse_high=float(np.sqrt(mean + half)),
-        score_width=float((high - low).mean()),
-        score_coverage=float(holds.mean()),
-        ability_coverage=float(holds_ability.mean()),
-    )
-
-
-def _row(
-    rule: str,
-    n: int,
-    estimate: FloatArray,
-    drawn: Drawn,
-    confidence_level: float,
-    *,
-    by: FloatArray | None = None,
-) -> SimulatedAccuracy:
-    """Row of full scores alone; models are ranked by them, or by what is given."""
-    errors = np.abs(estimate - drawn.answers.mean(axis=1))
-    z = normal_quantile(confidence_level)
-    mean, half = float(errors.mean()), z * _standard_error(errors)
-    rank, rank_low, rank_high = _rank(estimate if by is None else by, drawn.abilities, z)
     return SimulatedAccuracy(
         rule=rule,
-        n_items=n,
+        n_items=point.n,
         n_models=len(errors),
+        ability_rmse=float(np.sqrt(mean)),
+        ability_rmse_low=float(np.sqrt(max(mean - half_mean, 0.0))),
+        ability_rmse_high=float(np.sqrt(mean + half_mean)),
         rank_correlation=rank,
         rank_correlation_low=rank_low,
         rank_correlation_high=rank_high,
-        score_mae=mean,
-        score_mae_low=max(mean - half, 0.0),
-        score_mae_high=mean + half,
+        score_mae=mae,
+        score_mae_low=max(mae - half, 0.0),
+        score_mae_high=mae + half,
+        score_width=float((high - low).mean()),
+        score_coverage=float(holds.mean()),
+        ability_coverage=float(holds_ability.mean()),
         confidence_level=confidence_level,
         misspecified=1.0,
     )
@@ -278,66 +206,12 @@ def _rank(
     return correlation, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
 
 
-def exposure_control(
-    bank: ItemBank,
-    n_items: int,
-    *,
-    most: float = 0.25,
-    options: Options | None = None,
-    n_models: int = 400,
-    rng: np.random.Generator | int | None = None,
-) -> SympsonHetter:
-    """Sympson–Hetter exposure control: the probability of asking an item once chosen [SH85]_.
-
-    Found by rounds of simulated tests. The probability of an item that too many models saw is
-    lowered in proportion; the next best items, which replace it, follow in the next round.
-    Pass the result to `adaptive_session` as ``exposure``.
-
-    Parameters
-    ----------
-    n_items
-        Length of a test.
-    most
-        Largest share of models that may see an item.
-    options
-        How sessions choose; their exposure is replaced.
-    n_models
-        Models per round.
-
-    Raises
-    ------
-    DesignError
-        The share is not in (0, 1], or too small for tests of this length.
-    """
-    if not 0 < most <= 1:
-        raise DesignError(f"most={most} is not a share of models: choose one between 0 and 1")
-    usable = int(bank.usable.sum())
-    if n_items > most * usable:
-        least = n_items / max(usable, 1)
-        msg = f"{n_items} of {usable} items in each test are shown to {least:.0%} of models or more"
-        raise DesignError(f"{msg}, above the limit of {most:.0%}: raise it, or ask fewer items")
-    source = stream(rng, "limits of exposure")
-    probability = np.ones(len(bank))
-    given_options = options or Options(rule="posterior-information")
-    for number in range(_ROUNDS):
-        answers = draw_models(bank, n_models, rng=source).answers
-        control = given_options._replace(exposure=SympsonHetter(probability), fitting=True)
-        places = run_sessions(bank, answers, (n_items,), control, rng=source).places
-        seen = np.bincount(places.ravel(), minlength=len(bank)) / n_models
-        wanted = np.minimum(_AIM * most * probability / np.maximum(seen, 1e-9), 1.0)
-        step = 1 / max(number - _FULL_STEPS + 2, 1)
-        probability = probability ** (1 - step) * wanted**step
-    return SympsonHetter(probability)
-
-
 class Options(NamedTuple):
     """How simulated sessions choose and score."""
 
     rule: str = "auto"
-    scoring: str = "eap"
     batch: int = 1
-    content: Content = None
-    exposure: Exposure = None
+    balance: bool = False
     confidence_level: float = 0.95
     fitting: bool = False
     """Whether full scores are by the bank's curves also where items are drawn."""
@@ -387,11 +261,10 @@ def run_sessions(
     """
     given_options = options or Options()
     rule = rule_for(given_options.rule)
-    check_exposure(rule, given_options.exposure)
     bank = bank.drawable() if rule in DRAWING else bank
     bank.require_usable()
     source = stream(rng, "simulated tests")
-    shares, targets = Shares.of(bank), Targets.of(bank, given_options.content)
+    shares, targets = Shares.of(bank), Targets.of(bank) if given_options.balance else None
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
@@ -399,7 +272,6 @@ def run_sessions(
         raise DesignError(f"{msg}: ask for fewer, or leave the model out")
     belief, checkpoints = Belief.prior(bank, len(answers)), list[Checkpoint]()
     state = laplace(belief)
-    may_be_asked = eligible(given_options.exposure, answers.shape, source)
     asked = np.zeros(answers.shape, dtype=np.bool_)
     draws = None
     if rule in DRAWING:
@@ -420,9 +292,9 @@ def run_sessions(
         else:
             candidates = Candidates(belief, Tables.of(bank), lambda state=state: state)
             for k in range(size):
-                allowed = preferring(available & ~asked, may_be_asked)
+                allowed = available & ~asked
                 allowed = allowed if targets is None else targets.allowed(allowed, asked)
-                places = pick(worth(candidates, rule), allowed, given_options.exposure, source)
+                places = pick(worth(candidates), allowed)
                 chosen = np.column_stack([chosen, places])
                 np.put_along_axis(asked, chosen, values=True, axis=1)
                 candidates = candidates.expecting(places) if k + 1 < size else candidates
@@ -439,15 +311,10 @@ def run_sessions(
                 bank.usable,
                 confidence_level=given_options.confidence_level,
             )
-            checkpoints.append(checkpoint(belief, full, given_options))
+            limits = belief.interval(given_options.confidence_level)
+            n = belief.places.shape[1]
+            checkpoints.append(Checkpoint(n, eap(belief), *limits, full))
     return Simulated(tuple(checkpoints), belief.places)
-
-
-def checkpoint(belief: Belief, full: FullScore, options: Options) -> Checkpoint:
-    """Estimates of sessions as they are."""
-    low, high = belief.interval(options.confidence_level)
-    scored = score(belief, options.scoring)
-    return Checkpoint(belief.places.shape[1], scored, low, high, full)
 
 
 class Drawn(NamedTuple):
@@ -457,8 +324,6 @@ class Drawn(NamedTuple):
     """Shape (S,)."""
     answers: FloatArray
     """0 or 1, shape (S, M)."""
-    items: ItemBank
-    """The bank with the parameters that the answers were drawn from."""
 
 
 def draw_models(
@@ -490,7 +355,7 @@ def draw_models(
     factors = source.standard_normal((n_models, bank.misfit_loadings.shape[1]))
     exact = truth.items._replace(spread=np.zeros((len(bank), 3)))
     p = respond(exact, abilities[:, None], factors @ bank.misfit_loadings.T).probability
-    return Drawn(abilities, (source.random(p.shape) < p).astype(np.float64), truth)
+    return Drawn(abilities, (source.random(p.shape) < p).astype(np.float64))
 
 
 def rank_correlation(x: FloatArray, y: FloatArray) -> float:

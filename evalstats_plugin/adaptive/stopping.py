@@ -3,12 +3,12 @@
 * `StdError`, `Reliability`, …: rules, each a callable that returns a reason to stop or None, given
   a `Standing`
 * `Standing`, `Outlook`: estimates of a session so far
-* `Trace`: estimates after each answer, computed on request
+* `Answer`: an answered item
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,6 @@ from evalstats_plugin.adaptive.scoring import (
     Belief,
     FullScore,
     Predictions,
-    Scored,
     Shares,
     State,
     curves_of,
@@ -53,7 +52,7 @@ class Outlook:
 
     @cached_property
     def state(self) -> State:
-        """Normal approximation of ability and misfit factors."""
+        """Normal approximation of all abilities."""
         return laplace(self.belief)
 
     @cached_property
@@ -303,53 +302,5 @@ class Answer(NamedTuple):
     trials: int
     drawn: bool
     """Whether the item was drawn by chance, with a known probability."""
-    scored: Scored
-    log_likelihood: FloatArray
-    """On the grid of abilities, shape (1, G)."""
-
-
-class Step(NamedTuple):
-    """One line of a session's trace."""
-
-    n: int
-    task: str
-    item: str
-    score: float
-    trials: float
-    drawn: bool
     ability: float
     std_error: float
-    full_score: float
-    low: float
-    high: float
-
-
-class Trace:
-    """Answers of a session in order, and the estimates after each."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-        self._steps: list[Step] = []
-
-    def steps(self, last: Outlook) -> list[Step]:
-        """Return the steps so far; `last` is the outlook after the last answer."""
-        for number in range(len(self._steps), len(self.answers)):
-            outlook = last if number + 1 == len(self.answers) else self._before(last, number)
-            answer = self.answers[number]
-            ability, error = (float(value[0]) for value in answer.scored)
-            full = outlook.full
-            score = (float(values[0, 0]) for values in full[:3])
-            self._steps.append(Step(number + 1, *answer[:5], ability, error, *score))
-        return self._steps
-
-    def _before(self, last: Outlook, number: int) -> Outlook:
-        """Outlook after an earlier answer."""
-        n, belief = number + 1, last.belief
-        earlier = replace(
-            belief,
-            log_likelihood=self.answers[number].log_likelihood,
-            places=belief.places[:, :n],
-            right=belief.right[:, :n],
-            trials=belief.trials[:, :n],
-        )
-        return replace(last, belief=earlier)

@@ -27,7 +27,7 @@ from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, p_
 from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, shared_correlation
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
@@ -271,6 +271,7 @@ def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Ta
 
     The expected difference is summed over the items: of those that both answered it is observed.
     Its variance is the chance in each answer not seen, and what each model's predictions share.
+    Where the same items were drawn for both, they err alike (`responses.shared_correlation`).
     """
     refuse_best(request, responses)
     tables: list[Table] = []
@@ -312,9 +313,18 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
     of_a, of_b = _Known.of(a).on(ids), _Known.of(b).on(ids)
     if of_a is None or of_b is None:
         return "the complete run lacks items of the adaptive test's bank"
-    variance = float((of_a.variances + of_b.variances).sum()) / len(ids) ** 2
-    error = float(np.sqrt(variance + of_a.common**2 + of_b.common**2))
+    errors = [math.hypot(np.sqrt(x.variances.sum()) / len(ids), x.common) for x in (of_a, of_b)]
+    together = 2 * _shared(a, b)[1] * math.prod(errors)
+    error = math.sqrt(max(math.hypot(*errors) ** 2 - together, 0.0))
     return float((of_b.scores - of_a.scores).mean()), error, len(ids)
+
+
+def _shared(a: Responses, b: Responses) -> tuple[int, float]:
+    """Number of draws that two adaptive tests share, and the correlation of their errors."""
+    first, second = (r.predicted and r.predicted.draws for r in (a, b))
+    if first is None or second is None:
+        return 0, 0.0
+    return first.n_shared(second), shared_correlation(first, second)
 
 
 def _of_predictions(
@@ -322,9 +332,12 @@ def _of_predictions(
     pairs: Sequence[tuple[int, int, float, float, int]],
     request: Request,
 ) -> Table:
-    notes = [
-        (f"of predicted scores on all {counted(int(n), 'item')} of the bank",) for *_, n in pairs
-    ]
+    notes: list[tuple[str, ...]] = []
+    for i, j, *_, size in pairs:
+        note = f"of predicted scores on all {counted(int(size), 'item')} of the bank"
+        n, correlation = _shared(group[i], group[j])
+        by_draws = f"the same {counted(n, 'item')} drawn for both: errors correlate by"
+        notes.append((note, f"{by_draws} {correlation:.2f}") if n else (note,))
     return _by_errors(group, pairs, request, name=PREDICTED, span=1.0, notes=notes)
 
 

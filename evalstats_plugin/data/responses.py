@@ -1,6 +1,7 @@
 """Responses: the scores of one model on one task under one metric (`data.measure`).
 
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
+* `DrawnItems`, `shared_correlation`: items that two adaptive tests drew alike
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
 * `metadata_of`, `metadata_fields`: all but the scores as JSON values, for formats that store it
 * `unique_in_order` … `score_matrix`: rows of a table to arrays of M items × R epochs
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -28,6 +29,9 @@ from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 TABULAR = "tabular"
 """Harness name of responses read from tables, which no harness wrote."""
+
+_PRIOR_DRAWS = 4.0
+"""Number of draws for which independent errors count."""
 
 IN_ARRAY = "matrix"
 """The same of scores in an array, or in a matrix of them."""
@@ -99,6 +103,45 @@ class Provenance:
     """Name of the folder in which the harness puts the logs of this model."""
 
 
+class DrawnItems(NamedTuple):
+    """The n items that an adaptive test drew by chance, in order."""
+
+    items: tuple[str, ...]
+    """Task and id of each, in one text."""
+    probabilities: FloatArray
+    """Shape (n,)."""
+    residuals: FloatArray
+    """Shape (n,): score by each draw less that by all of them, in standard deviations."""
+
+    def n_shared(self, other: DrawnItems) -> int:
+        """Count the first draws that two tests have in common."""
+        n = min(len(self.items), len(other.items))
+        same = np.array(self.items[:n]) == np.array(other.items[:n])
+        alike = np.isclose(self.probabilities[:n], other.probabilities[:n], rtol=1e-6, atol=0.0)
+        return int(np.logical_and.accumulate(same & alike).sum())
+
+
+def shared_correlation(a: DrawnItems, b: DrawnItems) -> float:
+    """Correlation of the errors of two models' scores, by the draws that both tests share.
+
+    A draw estimates the scores of both models, so that its residuals tell how far they err alike:
+    the difference has the variance ``va + vb - 2 r √(va vb)``. Shrunk towards 0 by
+    `_PRIOR_DRAWS` draws, so that few of them do not make a difference certain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = DrawnItems(("x", "y"), np.array([0.2, 0.25]), np.array([1.0, -1.0]))
+    >>> round(shared_correlation(draws, draws), 3)
+    0.333
+    >>> shared_correlation(draws, draws._replace(items=("y", "x")))
+    0.0
+    """
+    n, x, y = a.n_shared(b), a.residuals, b.residuals
+    spread = np.sqrt((_PRIOR_DRAWS + x @ x) * (_PRIOR_DRAWS + y @ y))
+    return float(x[:n] @ y[:n] / spread)
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prediction:
     """Score on all M items of a bank, predicted from the answers to some: of an adaptive test.
@@ -120,6 +163,8 @@ class Prediction:
     """Shape (M,): variance of an item's score around its expected one; 0 if it was asked."""
     common: float = 0.0
     """Standard error of `estimate` from what all items not asked share: ability, misfit."""
+    draws: DrawnItems | None = None
+    """None where items were chosen."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,6 +1,6 @@
 """Tables of adaptive tests, of their simulated accuracy, and of item banks.
 
-* `TESTS`: tests, and the accuracy of each rule
+* `TESTS`: tests, and their accuracy
 * `ACCURACY`: simulated tests by rule and number of items
 * `BANK`: what a bank holds
 """
@@ -41,7 +41,7 @@ _LOG = "; Log: what all answers in the log say"
 _MOST_REASONS = 10
 """Number of tests up to which stop reasons are shown; JSON and CSV always have them."""
 
-RULES_LEGEND = (
+REPLAY_LEGEND = (
     "Error: mean absolute error of the predicted full score, against the log; Held: how often the "
     "prediction's interval holds the log's score; Rank: Spearman's correlation of both."
 )
@@ -60,15 +60,14 @@ _MOST_NAMES = 5
 
 
 def _tests(results: AdaptiveTests) -> Page:
-    """Return a table of each task, or of each model for several rules; and the rules' accuracy."""
+    """Return a table of each task, and the accuracy of all tests."""
     marks = report_text.note_numbers(results.rows)
-    several = len({row.rule for row in results.rows}) > 1
-    groups = groupby(results.rows, key=lambda row: (row.task, row.model if several else ""))
-    tables = [_table(model, list(rows), marks) for (_, model), rows in groups]
+    groups = groupby(results.rows, key=lambda row: row.task)
+    tables = [_table(list(rows), marks) for _, rows in groups]
     said = [_legend(results.rows)]
-    if results.by_rule:
-        tables.append(Table("How right each rule was", results.by_rule, _BY_RULE))
-        said.append(RULES_LEGEND)
+    if results.accuracy is not None:
+        tables.append(Table("How right the tests were", [results.accuracy], _REPLAYED))
+        said.append(REPLAY_LEGEND)
     stops: list[str] = []
     if len(results.rows) <= _MOST_REASONS:
         stops = [line for row in results.rows for line in _said(row)]
@@ -83,9 +82,9 @@ def _tests_document(results: AdaptiveTests) -> Page:
         marks_column(report_text.note_numbers(results.rows)),
     )
     tables, said = [Table("", results.rows, columns)], [_legend(results.rows)]
-    if results.by_rule:
-        tables.append(Table("How right each rule was", results.by_rule, _BY_RULE))
-        said.append(RULES_LEGEND)
+    if results.accuracy is not None:
+        tables.append(Table("How right the tests were", [results.accuracy], _REPLAYED))
+        said.append(REPLAY_LEGEND)
     return Page(tables, said, report_text.note_lines(results))
 
 
@@ -105,12 +104,11 @@ def _legend(rows: Sequence[AdaptiveTest]) -> str:
     return TESTS_LEGEND.format(log=log)
 
 
-def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
-    """Make a table of models, or of one model's tests by several rules."""
-    title = report_text.task_and_metric(rows[0])
-    first = Column("Rule", "rule", least=14) if model else Column("Model", "model", least=14)
-    columns = (first, *_test_columns(rows, "Score" if model else "Full score"), marks_column(marks))
-    return Table(f"{model}: {title}" if model else title, rows, columns)
+def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
+    """Make a table of the tests of one task."""
+    first = Column("Model", "model", least=14)
+    columns = (first, *_test_columns(rows, "Full score"), marks_column(marks))
+    return Table(report_text.task_and_metric(rows[0]), rows, columns)
 
 
 def _test_columns(rows: Sequence[AdaptiveTest], score: str) -> Sequence[Column]:
@@ -127,8 +125,8 @@ def _test_columns(rows: Sequence[AdaptiveTest], score: str) -> Sequence[Column]:
 
 
 _in_percent = fixed(0, scale=100, unit=" %")
-_BY_RULE = (
-    *(Column("Rule", "rule", least=10), Column("Models", "n_models", fixed(0))),
+_REPLAYED = (
+    Column("Models", "n_models", fixed(0)),
     *(Column("Asked", "n_items", fixed(1)), Column("Error", "score_mae", fixed(4))),
     *(Column("Width", "score_width", fixed(3)), Column("Held", "score_coverage", _in_percent)),
     Column("Rank", "rank_correlation", fixed(3)),
@@ -136,17 +134,16 @@ _BY_RULE = (
 
 
 def tests_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, the accuracy of each rule, and the tests."""
-    return report_text.to_json(
-        results, {**about, "rules": [asdict(rule) for rule in results.by_rule]}
-    )
+    """Return one JSON object: what was run, the accuracy of the tests, and the tests."""
+    accuracy = None if results.accuracy is None else asdict(results.accuracy)
+    return report_text.to_json(results, {**about, "accuracy": accuracy})
 
 
 def _accuracy(results: Results[SimulatedAccuracy]) -> Page:
     """Return one table of all rules, each named once."""
     rows = results.rows
     first = {id(own[0]) for own in grouped(rows, lambda row: row.rule).values()}
-    rule = Column("Rule", lambda r: r.rule.replace(", ", ",\n") if id(r) in first else "", least=0)
+    rule = Column("Rule", lambda r: r.rule if id(r) in first else "", least=0)
     return Page([Table(_drawn(results), rows, (rule, *_ACCURACY))], [ACCURACY_LEGEND])
 
 

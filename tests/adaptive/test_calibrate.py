@@ -3,10 +3,10 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.adaptive.bank import left_out
-from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank, pilot_items
+from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank
 from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions
 
@@ -97,12 +97,3 @@ def test_a_session_of_one_task_asks_no_other(world):
     session = adaptive_session(world[0], tasks=["y"])
 
     assert {"y"} == set(session.bank.tasks[session.next(5)])
-
-
-def test_a_pilot_is_drawn_at_random():
-    found = pilot_items(50, 20, rng=1)
-
-    assert 20 == len(set(found.tolist()))
-    assert found.tolist() != pilot_items(50, 20, rng=2).tolist()
-    with pytest.raises(DesignError, match="pilot of 0 items"):
-        pilot_items(50, 0)

@@ -19,7 +19,7 @@ from evalstats_plugin.adaptive.records import record_of, with_prediction
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import draw_models
 from evalstats_plugin.adaptive.stopping import Items
-from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.responses import Responses, Source, shared_correlation
 from evalstats_plugin.data.runs import choose_runs
 from evalstats_plugin.errors import DesignError, LogError
 
@@ -40,11 +40,16 @@ def _complete(model: int) -> Responses:
     return _plain(model, BANK.item_ids, ANSWERS[model])
 
 
-def _record(model: int, n: int) -> tuple[Responses, dict[str, Any]]:
-    session = AdaptiveSession(BANK, stop=[Items(n)], rng=0)
+def _session(model: int, n: int, **settings: Any) -> AdaptiveSession:
+    session = AdaptiveSession(BANK, stop=[Items(n)], **settings)
     while session.stopped is None:
         for place in session.next().tolist():
             session.record(place, ANSWERS[model, place])
+    return session
+
+
+def _record(model: int, n: int, **settings: Any) -> tuple[Responses, dict[str, Any]]:
+    session = _session(model, n, **({"rng": model} | settings))
     asked = session.answers
     plain = _plain(model, [a.item for a in asked], [a.score for a in asked], "2")
     return plain, json.loads(json.dumps(record_of(session, metric="acc")))
@@ -92,6 +97,50 @@ def test_a_difference_is_that_of_the_expected_scores_of_all_items():
     assert (row.method, row.n_items) == ("adaptive", 60)
     assert row.p_value == pytest.approx(2 * special.ndtr(-abs(expected / error)))
     assert row.prob_better == pytest.approx(special.ndtr(expected / error))
+
+
+def test_on_the_same_items_drawn_the_errors_of_a_difference_cancel():
+    """In Python and in `compare`; apart, the same answers have the errors of both."""
+    first, second = (_session(model, 30, rule="random", rng=7) for model in (0, 1))
+    logs = [with_prediction(*_record(model, 30, rule="random", rng=7)) for model in (0, 1)]
+    drawn = [log.predicted.draws for log in logs]
+    difference = first.difference(second)[""]
+    [row] = compare(logs)
+
+    assert [answer.item for answer in first.answers] == [answer.item for answer in second.answers]
+    r = shared_correlation(*drawn)
+    assert r == pytest.approx(
+        drawn[0].residuals @ drawn[1].residuals
+        / np.sqrt(np.prod([4 + each.residuals @ each.residuals for each in drawn]))
+    )  # fmt: skip
+    a, b = (session._outlook.full.std_error[0, 0] for session in (first, second))
+    reach = 1.959964 * np.sqrt(a**2 + b**2 - 2 * r * a * b)
+    assert difference.high - difference.low == pytest.approx(2 * reach, rel=1e-4)
+    assert (difference.low, difference.high) == pytest.approx((row.low, row.high), abs=2e-3)
+    assert row.notes[-1] == f"the same 30 items drawn for both: errors correlate by {r:.2f}"
+    apart = compare([logs[0], with_prediction(*_record(1, 30, rule="random", rng=8))]).rows[0]
+    assert len(apart.notes) == len(row.notes) - 1
+    same = first.difference(_session(0, 30, rule="random", rng=7))[""]
+    assert same.estimate == 0.0
+    assert same.high - same.low < 0.6 * 2 * 1.959964 * np.hypot(a, a)
+
+
+def test_draws_are_shared_as_far_as_items_and_probabilities_are_the_same():
+    whole = _session(0, 20, rule="random", rng=7).shared_draws()[""]
+    short = _session(1, 12, rule="random", rng=7).shared_draws()[""]
+    other = whole._replace(probabilities=whole.probabilities * (1 + (np.arange(20) == 4)))
+
+    assert (12, 20, 4) == (whole.n_shared(short), whole.n_shared(whole), whole.n_shared(other))
+
+
+def test_a_difference_of_chosen_items_or_of_other_banks_is_refused():
+    drawn, chosen = _session(0, 5, rng=0), _session(1, 5, rule="information")
+    other = AdaptiveSession(BANK.subset(np.arange(60) < 50))
+    other.record(int(other.next()[0]), 1.0)
+
+    for second in (chosen, other):
+        with pytest.raises(DesignError, match="use rule random for both"):
+            drawn.difference(second)
 
 
 def test_of_a_complete_run_the_score_is_known():
@@ -151,3 +200,5 @@ def test_a_damaged_record_is_named():
 
     with pytest.raises(LogError, match="damaged record of its adaptive test"):
         with_prediction(plain, record | {"full_score": {"estimate": "x"}})
+    with pytest.raises(LogError, match="damaged record of its adaptive test"):
+        with_prediction(plain, record | {"draws": record["draws"] | {"items": ["a"]}})

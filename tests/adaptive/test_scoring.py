@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from scipy import integrate, optimize, special
+from scipy import integrate, special
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.scoring import Belief, _crossing, _peak, score
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.adaptive.scoring import Belief, _crossing, eap
 
 A, D = np.array([0.8, 1.5, 1.1, 0.6]), np.array([0.3, -0.9, 0.1, 1.0])
 C = np.array([0.0, 0.2, 0.1, 0.0])
@@ -17,10 +16,10 @@ def belief(**others):
     return Belief.prior(bank).answered(np.arange(4)[None], RIGHT, TRIALS)
 
 
-def log_posterior(theta, *, prior=True):
+def log_posterior(theta):
     p = C + (1 - C) * special.expit(A * theta + D)
     value = (RIGHT * np.log(p) + (TRIALS - RIGHT) * np.log1p(-p)).sum()
-    return value - prior * 0.5 * ((theta - 0.2) / 1.3) ** 2
+    return value - 0.5 * ((theta - 0.2) / 1.3) ** 2
 
 
 def test_eap_is_the_integral():
@@ -29,32 +28,12 @@ def test_eap_is_the_integral():
     ]
     mean = weights[1] / weights[0]
 
-    found = score(belief(), "eap")
+    found = eap(belief())
 
     np.testing.assert_allclose(mean, found.ability[0], atol=1e-6)
     np.testing.assert_allclose(
         np.sqrt(weights[2] / weights[0] - mean**2), found.std_error[0], atol=1e-6
     )
-
-
-def test_map_is_the_maximum():
-    best = optimize.minimize_scalar(lambda t: -log_posterior(t), bounds=(-5, 5), method="bounded")
-
-    found = score(belief(), "map")
-
-    np.testing.assert_allclose(best.x, found.ability[0], atol=1e-3)
-
-
-def test_wle_is_the_maximum_of_the_weighted_likelihood():
-    def negative(theta):
-        p = C + (1 - C) * special.expit(A * theta + D)
-        slope = (1 - C) * A * special.expit(A * theta + D) * special.expit(-A * theta - D)
-        information = (TRIALS * slope**2 / (p * (1 - p))).sum()
-        return -log_posterior(theta, prior=False) - 0.5 * np.log(information)
-
-    best = optimize.minimize_scalar(negative, bounds=(-6, 6), method="bounded")
-
-    np.testing.assert_allclose(best.x, score(belief(), "wle").ability[0], atol=2e-3)
 
 
 def test_errors_of_an_item_are_integrated_out():
@@ -78,9 +57,9 @@ def test_errors_of_an_item_are_integrated_out():
 
 
 def test_partial_credit_that_varies_little_tells_more():
-    sure = score(belief(dispersion=np.full(4, 0.25))).std_error[0]
+    sure = eap(belief(dispersion=np.full(4, 0.25))).std_error[0]
 
-    assert sure < 0.8 * score(belief()).std_error[0]
+    assert sure < 0.8 * eap(belief()).std_error[0]
 
 
 def test_equal_tails_hold_what_they_should():
@@ -91,25 +70,10 @@ def test_equal_tails_hold_what_they_should():
     np.testing.assert_allclose([0.95, 0.05], above, atol=0.01)
 
 
-def test_an_unknown_scoring_is_named():
-    with pytest.raises(SelectionError, match="did you mean wle"):
-        score(belief(), "wlee")
-
-
 def test_a_prior_has_the_mean_and_variance_that_it_was_given():
     mean, variance = belief().ability_prior()
 
     np.testing.assert_allclose([mean, variance], [0.2, 1.3**2], rtol=1e-3)
-
-
-@pytest.mark.parametrize("top", [-0.4, 0.3, 5.2, 9.4, 10.3])
-def test_a_peak_is_that_of_the_parabola_wherever_it_lies(top):
-    """Between the first two nodes or the last two too, and never beyond them."""
-    nodes = np.arange(11.0)
-    found = _peak(-0.5 * (nodes[None] - top) ** 2 / 0.7**2, nodes)
-
-    np.testing.assert_allclose(found.ability, np.clip([top], 0, 10))
-    np.testing.assert_allclose(found.std_error, [0.7])
 
 
 @pytest.mark.parametrize(
@@ -119,12 +83,3 @@ def test_quantiles_are_linear_between_nodes_and_end_with_them(probability, quant
     below = np.array([[0.0, 0.2, 0.8]])
 
     np.testing.assert_allclose(_crossing(below, np.arange(3.0), probability), [quantile])
-
-
-def test_the_error_of_a_weighted_likelihood_is_one_over_the_root_of_the_information():
-    found = score(belief(), "wle")
-    p = C + (1 - C) * special.expit(A * found.ability[0] + D)
-    slope = A * (p - C) * (1 - p) / (1 - C)
-    information = (TRIALS[0] * slope**2 / (p * (1 - p))).sum()
-
-    np.testing.assert_allclose(found.std_error, information**-0.5, rtol=0.02)

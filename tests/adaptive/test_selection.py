@@ -1,6 +1,8 @@
-"""Rules of selection: each is its definition, computed item by item from the curves alone."""
+"""What items are worth: by its definition, computed item by item from the curves alone."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +10,14 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.scoring import Belief, laplace
-from evalstats_plugin.adaptive.selection import RULES, Candidates, Tables, Targets, pick
+from evalstats_plugin.adaptive.selection import (
+    Candidates,
+    Tables,
+    Targets,
+    d_optimality,
+    pick,
+    worth,
+)
 
 M = 40
 ASKED = np.array([[3, 11, 20, 31]])
@@ -54,58 +63,34 @@ def fisher(items, place, theta):
     return (items.discrimination[place] * slope) ** 2 / variance
 
 
-def by_definition(candidates, rule, place):
-    """Worth of one item."""
+ITEMS = [k for k in range(0, M, 3) if k not in set(ASKED[0].tolist())]
+
+
+def test_an_item_is_worth_its_information_over_the_posterior(candidates):
+    """Within the error of tables at every fourth node."""
+    items = candidates.belief.items
+    expected = [averaged(candidates, lambda theta, k=k: fisher(items, k, theta)) for k in ITEMS]
+
+    assert worth(candidates)[0, ITEMS] == pytest.approx(expected, rel=3e-2)
+
+
+def test_of_several_abilities_an_item_is_worth_the_determinant_that_it_adds(candidates):
+    """An answer is a measurement of the abilities with normal noise (Kalman)."""
     belief, state = candidates.belief, candidates.state
-    items = belief.items
-    mean = averaged(candidates, lambda theta: theta)
-    if rule == "information":
-        return fisher(items, place, mean)
-    if rule == "posterior-information":
-        return averaged(candidates, lambda theta: fisher(items, place, theta))
-    if rule == "kl":
-        p = curve(items, place, mean)[0]
+    covariance, expected = state.covariance[0], []
+    for k in ITEMS:
+        factors = belief.items.loadings[k] @ state.mean[0, 1:]
+        _, slope, variance = curve(belief.items, k, state.mean[0, 0], factors)
+        row = slope * np.array([belief.items.discrimination[k], *belief.items.loadings[k]])
+        after = covariance - np.outer(covariance @ row, row @ covariance) / (
+            row @ covariance @ row + variance
+        )
+        expected.append(np.log(np.linalg.det(covariance) / np.linalg.det(after)))
 
-        def divergence(theta):
-            q = curve(items, place, theta)[0]
-            return p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
-
-        return averaged(candidates, divergence) / items.dispersion[place]
-
-    def at_state(k):
-        return curve(items, k, state.mean[0, 0], items.loadings[k] @ state.mean[0, 1:])
-
-    def direction(k):
-        return np.array([items.discrimination[k], *items.loadings[k]])
-
-    covariance = state.covariance[0]
-    _, slope, variance = at_state(place)
-    # An answer is a measurement of the ability and the factors with normal noise (Kalman).
-    row = slope * direction(place)
-    after = covariance - np.outer(covariance @ row, row @ covariance) / (
-        row @ covariance @ row + variance
-    )
-    if rule == "d-optimal":
-        return np.log(np.linalg.det(covariance) / np.linalg.det(after))
-    if rule == "a-optimal":
-        return np.trace(covariance - after)
-    gradient = sum(
-        at_state(k)[1] * direction(k) / M for k in range(M) if k not in set(ASKED[0].tolist())
-    )
-    # What the answer tells of the others, and its own part of the score, which is known then.
-    return gradient @ (covariance - after) @ gradient + variance / M**2
-
-
-@pytest.mark.parametrize("rule", sorted(RULES))
-def test_each_rule_is_its_definition(candidates, rule):
-    """Where a mean over the posterior is used, within the error of tables at every fourth node."""
-    exact = rule not in {"posterior-information", "kl"}
-    items = [k for k in range(0, M, 3) if k not in set(ASKED[0].tolist())]
-    worth = RULES[rule](candidates)[0]
-
-    assert worth[items] == pytest.approx(
-        [by_definition(candidates, rule, k) for k in items], rel=1e-6 if exact else 3e-2
-    )
+    assert d_optimality(belief, state)[0, ITEMS] == pytest.approx(expected)
+    several = replace(belief, axes=np.eye(3))
+    found = worth(replace(candidates, belief=several))[0, ITEMS]
+    assert found == pytest.approx(expected)
 
 
 def test_what_is_expected_after_an_answer_is_a_measurement_with_normal_noise(candidates):
@@ -130,7 +115,7 @@ def test_balancing_never_lets_a_task_fall_an_item_behind(seed):
     asked = np.zeros((1, 90), dtype=bool)
     for n in range(1, 31):
         allowed = targets.allowed(~asked, asked)
-        chosen = pick(rng.random((1, 90)), allowed, None, rng)
+        chosen = pick(rng.random((1, 90)), allowed)
         assert allowed[0, chosen[0]]
         asked[0, chosen[0]] = True
         counts = np.bincount(task[asked[0]], minlength=3)
@@ -138,11 +123,7 @@ def test_balancing_never_lets_a_task_fall_an_item_behind(seed):
             assert (counts < share * n + 1 + 1e-9).all()
 
 
-def test_without_tasks_that_have_a_share_any_item_is_allowed():
-    """A share of 0 is asked for nothing until nothing else is left."""
-    targets = Targets(np.array([0, 0, 1]), np.array([1.0, 0.0]))
-    asked = np.array([[True, False, False]])
+def test_every_task_has_the_share_that_it_has_in_the_bank():
+    bank = ItemBank.from_arrays(np.ones(4), np.zeros(4), tasks=["x", "y", "y", "y"])
 
-    assert targets.allowed(~asked, asked).tolist() == [[False, True, False]]
-    asked[0, 1] = True
-    assert targets.allowed(~asked, asked).tolist() == [[False, False, True]]
+    assert Targets.of(bank).share.tolist() == [0.25, 0.75]

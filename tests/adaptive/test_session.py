@@ -4,7 +4,7 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.selection import DRAWING, RULE_NAMES, Randomesque
+from evalstats_plugin.adaptive.selection import RULE_NAMES
 from evalstats_plugin.adaptive.session import EXHAUSTED, NO_MONEY, AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Clear,
@@ -54,7 +54,7 @@ def test_every_rule_stops_with_a_reason_and_asks_each_item_once(rule, batch):
     )
 
     assert "30 items asked" == session.stopped
-    assert 30 == len({(step.task, step.item) for step in session.trace}) == session.n
+    assert 30 == len({(step.task, step.item) for step in session.answers}) == session.n
     assert abs(session.ability - 1.0) < 4 * session.std_error
 
 
@@ -106,47 +106,28 @@ def test_a_budget_is_never_exceeded():
     assert session.n > 3
 
 
-def test_content_is_balanced_over_tasks():
+@pytest.mark.parametrize("batch", [1, 4])
+def test_every_task_has_its_share_of_the_items(batch):
     bank = bank_of()
+    settings = {"rule": "information", "balance": True, "batch": batch}
 
-    session = run(
-        AdaptiveSession(bank, rule="kl", content={"x": 1, "y": 3}, stop=[Items(40)], rng=1),
-        answers_of(bank),
-    )
+    session = run(AdaptiveSession(bank, **settings, stop=[Items(30)], rng=1), answers_of(bank))
 
-    assert 10 == sum(step.task == "x" for step in session.trace)
+    assert 10 == sum(answer.task == "x" for answer in session.answers)
 
 
 def test_a_result_says_how_it_was_found():
-    session = AdaptiveSession(bank_of(), content={"x": 1, "y": 3}, stop=[Items(4)], rng=1)
+    session = AdaptiveSession(bank_of(), balance=True, stop=[Items(4)], rng=1)
 
     found = run(session, answers_of(bank_of())).result()
 
     assert found.rule == "design"
     assert found.n_drawn == 4
-    assert found.content == "x 25%, y 75%"
+    assert found.balanced
     assert (found.n_items, found.stopped, found.notes) == (4, "4 items asked", ())
     plain = found.to_dict()
     assert set(plain["full_score_by_task"]) == {"x", "y"}
     assert plain["full_score"]["estimate"] == found.full_score.estimate
-
-
-def test_randomesque_asks_different_first_items():
-    bank = bank_of()
-    first = {
-        int(AdaptiveSession(bank, rule="kl", exposure=Randomesque(5), rng=seed).next()[0])
-        for seed in range(30)
-    }
-
-    assert 5 == len(first)
-    same = {int(AdaptiveSession(bank, rule="kl", rng=seed).next()[0]) for seed in range(5)}
-    assert 1 == len(same)
-
-
-@pytest.mark.parametrize("rule", DRAWING)
-def test_exposure_of_items_that_are_drawn_by_chance_needs_no_control(rule):
-    with pytest.raises(SelectionError, match="leave exposure control out"):
-        AdaptiveSession(bank_of(), rule=rule, exposure=Randomesque(5))
 
 
 def test_a_session_is_taken_up_where_it_was():
@@ -156,9 +137,9 @@ def test_a_session_is_taken_up_where_it_was():
 
     found = AdaptiveSession.resume(bank, session.to_json().splitlines(), stop=[Items(20)])
 
-    assert session.trace == found.trace
+    assert session.answers == found.answers
     assert found.stopped is None
-    asked = {step.item for step in found.trace}
+    asked = {step.item for step in found.answers}
     assert not asked & {str(bank.item_ids[place]) for place in found.next(8)}
 
 
@@ -203,8 +184,7 @@ def test_epochs_tell_more_than_one_answer():
     [
         ({"rule": "informations"}, "no rule is called"),
         ({"batch": 0}, "a batch of 0 items asks nothing"),
-        ({"scoring": "ml"}, "no scoring is called"),
-        ({"content": {"z": 1}}, "no task is called 'z'"),
+        ({"rule": "kl"}, "no rule is called 'kl'"),
     ],
 )
 def test_bad_settings_are_named(settings, message):
@@ -250,12 +230,10 @@ def test_the_score_on_all_items_is_the_same_whenever_it_is_asked_for(rule):
         for session in (at_once, later):
             for place in session.next():
                 session.record(int(place), answers[place])
-        found.append((at_once.full_score(), at_once.trace[-1]))
+        found.append(at_once.full_score())
 
-    assert [step for _, step in found] == at_once.trace == later.trace
-    assert [full[""] for full, _ in found] == [step[-3:] for step in later.trace]
-    assert at_once.full_score() == later.full_score()
-    assert [step[1:5] for step in later.trace] == [answer[:4] for answer in later.answers]
+    assert at_once.answers == later.answers
+    assert found[-1] == later.full_score()
 
 
 def test_whose_score_is_equal_is_seldom_called_better_or_worse():

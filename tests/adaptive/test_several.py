@@ -12,10 +12,10 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.scoring import Belief, abilities, laplace
-from evalstats_plugin.adaptive.selection import Candidates, Tables, d_optimal
+from evalstats_plugin.adaptive.selection import d_optimality
 from evalstats_plugin.adaptive.stopping import Information, Items, StdError
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.runtime.files import write_signed
 
 M = 60
@@ -84,7 +84,7 @@ def test_the_next_item_is_the_one_with_the_largest_determinant():
     belief = Belief.prior(bank).answered(places, answers[:, :9], np.ones((1, 9)))
     state = laplace(belief)
 
-    gained = d_optimal(Candidates(belief, Tables.of(bank), lambda: state))
+    gained = d_optimality(belief, state)
 
     # The curves at the state, flattened by the errors of the items, and the determinants directly.
     turn = np.linalg.inv(bank.axes)
@@ -106,12 +106,12 @@ def test_intervals_hold_the_abilities():
     truth, answers = world(bank, 40, seed=3)
     held = []
     for model in range(40):
-        session = adaptive_session(bank, rule="d-optimal", stop=[Items(12)], rng=model)
+        session = adaptive_session(bank, rule="information", stop=[Items(12)], rng=model)
         while session.stopped is None:
             for place in session.next().tolist():
                 session.record(place, answers[model, place])
         found = session.result()
-        assert "d-optimal" == found.rule
+        assert "information" == found.rule
         held += [a.low <= t <= a.high for a, t in zip(found.abilities, truth[model], strict=True)]
 
     # 80 intervals of 95 %: fewer than 70 have a probability of .002.
@@ -168,8 +168,6 @@ def test_a_bank_of_one_ability_has_no_several():
 def test_what_needs_one_ability_is_refused():
     bank = bank_of(2, models=("p",), abilities=np.zeros(1), scores=np.zeros(1))
 
-    with pytest.raises(SelectionError, match="choose eap or map"):
-        adaptive_session(bank, scoring="wle")
     with pytest.raises(DesignError, match="one bank from the logs of both"):
         merge(bank, bank)
 

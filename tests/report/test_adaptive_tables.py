@@ -7,7 +7,7 @@ from dataclasses import replace
 from io import StringIO
 
 from evalstats_plugin.adaptive.calibrate import BankTask
-from evalstats_plugin.adaptive.replaying import AdaptiveTest, AdaptiveTests, RuleError
+from evalstats_plugin.adaptive.replaying import AdaptiveTest, AdaptiveTests, ReplayAccuracy
 from evalstats_plugin.adaptive.simulation import SimulatedAccuracy
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.report import adaptive
@@ -28,7 +28,7 @@ TEST = AdaptiveTest(
     observed=0.5,
     n_observed=12345,
     stopped="1234 items asked",
-    rule="posterior-information",
+    rule="information",
     confidence_level=0.95,
     notes=("a note",),
 )
@@ -58,12 +58,10 @@ def test_a_test_without_a_log_of_all_items_has_no_such_column() -> None:
     assert "Log" in "\n".join(_printed(AdaptiveTests((TEST,))))
 
 
-def test_several_rules_make_one_table_for_each_model() -> None:
-    """And one that sums them up."""
-    rules = ("information", "random")
-    rows = [replace(TEST, model=name, rule=rule) for name in ("a|b", "c") for rule in rules]
-    error = RuleError(
-        rule="information",
+def test_several_models_are_followed_by_how_right_their_tests_were() -> None:
+    """Printed, and in JSON."""
+    rows = [replace(TEST, model=name) for name in ("a|b", "c")]
+    accuracy = ReplayAccuracy(
         n_models=2,
         n_items=10,
         score_mae=0.03125,
@@ -71,29 +69,35 @@ def test_several_rules_make_one_table_for_each_model() -> None:
         score_coverage=0.5,
         rank_correlation=None,
     )
-    results = AdaptiveTests(tuple(rows), by_rule=(error,))
+    results = AdaptiveTests(tuple(rows), accuracy=accuracy)
     lines = [" ".join(line.split()) for line in _printed(results)]
-    assert "a|b: leaderboard_math_hard exact_match" in lines
-    assert "c: leaderboard_math_hard exact_match" in lines
-    assert "information 2 10.0 0.0312 0.100 50 % –" in lines
+    assert "How right the tests were" in lines
+    assert "2 10.0 0.0312 0.100 50 % –" in lines
+    about = json.loads(adaptive.TESTS.to_json(results, {"rule": "information"}))["evalstats"]
+    assert (0.03125, 2) == (about["accuracy"]["score_mae"], about["accuracy"]["n_models"])
     markdown = adaptive.TESTS.to_markdown(results, "how")
-    assert "| a\\|b | leaderboard_math_hard | random | 1234/12345 |" in markdown
-    assert "| information | 2 | 10.0 | 0.0312 | 0.100 | 50 % | – |" in markdown
-    said = json.loads(adaptive.tests_json(results, {"seed": 0}))
-    assert 0.03125 == said["evalstats"]["rules"][0]["score_mae"]
-    assert 4 == len(said["results"])
+    assert "| a\\|b | leaderboard_math_hard | information | 1234/12345 |" in markdown
+    assert "| 2 | 10.0 | 0.0312 | 0.100 | 50 % | – |" in markdown
 
 
-def test_simulated_rivals_without_intervals_have_dashes() -> None:
-    """Of a mean of a subset nothing else is known."""
+def test_simulated_tests_say_how_wrong_the_items_were() -> None:
+    """And have a dash where models do not differ."""
     row = SimulatedAccuracy(
-        rule="random, raw mean",
+        rule="random",
         n_items=10,
         n_models=50,
+        ability_rmse=0.5,
+        ability_rmse_low=0.4,
+        ability_rmse_high=0.6,
         rank_correlation=None,
+        rank_correlation_low=None,
+        rank_correlation_high=None,
         score_mae=0.05,
         score_mae_low=0.04,
         score_mae_high=0.06,
+        score_width=0.2,
+        score_coverage=0.95,
+        ability_coverage=0.9,
         confidence_level=0.95,
         misspecified=2.0,
     )
@@ -101,7 +105,7 @@ def test_simulated_rivals_without_intervals_have_dashes() -> None:
     adaptive.ACCURACY.print_table(Results((row,)), file, heading="how", width=80)
     shown = " ".join(file.getvalue().split())
     assert "50 models drawn from the bank, errors of items × 2" in shown
-    assert "10 – – – 0.0500 [0.0400, 0.0600] – –" in shown
+    assert "10 0.500 90 % – 0.0500 [0.0400, 0.0600] 0.200 95 %" in shown
 
 
 def test_a_bank_says_of_each_reason_how_many_and_names_a_few() -> None:

@@ -339,11 +339,11 @@ def test_a_trace_is_what_the_session_says() -> None:
     axes = plot_trace(session)
     [line] = axes.lines
 
-    assert [step.ability for step in session.trace] == pytest.approx(line.get_ydata())
+    assert [step.ability for step in session.answers] == pytest.approx(line.get_ydata())
     again = plot_trace(record_of(session, metric="acc"))
     assert line.get_ydata() == pytest.approx(again.lines[0].get_ydata())
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    last = session.trace[-1]
+    last = session.answers[-1]
     assert last.ability + 1.959964 * last.std_error in [pytest.approx(y) for y in band]
     with pytest.raises(DesignError, match="no item was asked"):
         plot_trace(AdaptiveSession(bank))

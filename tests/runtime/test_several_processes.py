@@ -17,10 +17,9 @@ from threadpoolctl import threadpool_info
 
 from evalstats_plugin import annotate, fit_irt, read, strip
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.replaying import replay
-from evalstats_plugin.adaptive.simulation import ANCHORS, RAW, simulate
+from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.errors import LogError, WriteError
@@ -95,17 +94,8 @@ def capable() -> Any:
     return tried, [row[:4] for row in scores], *halves
 
 
-def misfit() -> Any:
-    rng, items = np.random.default_rng(3), bank(80)
-    theta = rng.normal(size=40)
-    factor = rng.normal(size=(40, 1)) * np.where(np.arange(80) % 2, 1.0, -1.0)
-    p = special.expit(theta[:, None] * items.discrimination + items.intercept + factor)
-    right = (rng.random(p.shape) < p).astype(np.float64)
-    return calibrate_misfit(items, theta, right, np.ones_like(right), rng=rng)[:2]
-
-
 def simulated() -> Any:
-    return simulate(bank(), (5, 10), ("information", RAW, ANCHORS), n_models=20, rng=1)
+    return simulate(bank(), (5, 10), ("information", "random"), n_models=20, rng=1)
 
 
 def replayed() -> Any:
@@ -158,7 +148,7 @@ def other_priors() -> Any:
 
 @pytest.mark.parametrize(
     "work",
-    [predicted, capable, misfit, simulated, replayed, rated, bootstrapped, other_priors],
+    [predicted, capable, simulated, replayed, rated, bootstrapped, other_priors],
     ids=lambda work: work.__name__,
 )
 def test_two_processes_find_the_same_numbers(work: Any):

@@ -42,12 +42,7 @@ pytestmark = [
 AT = (25, 50)
 SPLITS = range(100, 108)
 SIZES = (1, 2, 3)
-RULES = {
-    "2pl": ("full-score",),
-    1: ("full-score",),
-    2: ("d-optimal", "full-score"),
-    3: ("d-optimal", "full-score"),
-}
+BANKS = ("2pl", 1, 2, 3)
 
 
 def held_out(scores):
@@ -84,14 +79,14 @@ def held_out(scores):
 
 
 def split(scores, tasks, seed):
-    """Figures of every bank and rule on one split."""
+    """Figures of every bank on one split, items being chosen by information."""
     order = np.random.default_rng(seed).permutation(len(scores))
     calibrated, tested = np.split(order, [int(0.7 * len(order))])
     matrix = ResponseMatrix.from_array(scores[calibrated], tasks=tasks)
     answers = scores[tested]
     answers = answers[np.isfinite(answers).all(axis=1)]
     truth, rows = answers.mean(axis=1), []
-    for kind, rules in RULES.items():
+    for kind in BANKS:
         several = kind != "2pl"
         fit = (
             fit_irt(matrix, "factor", options=FactorOptions(dimensions=kind), rng=seed)
@@ -99,17 +94,16 @@ def split(scores, tasks, seed):
             else fit_irt(matrix, "2pl", rng=seed)
         )
         bank = item_bank(fit, matrix, rng=seed)
-        for rule in rules:
-            own = Options(rule=rule)
-            for found in run_sessions(bank, answers, AT, own, rng=seed).checkpoints:
-                estimate, low, high = (values[:, 0] for values in found.full[:3])
-                holds = (low - 1e-9 <= truth) & (truth <= high + 1e-9)
-                rows.append({
-                    "bank": str(kind), "rule": rule, "n": found.n,
-                    "score_mae": float(np.abs(estimate - truth).mean()),
-                    "score_coverage": float(holds.mean()),
-                    "score_width": float((high - low).mean()),
-                })  # fmt: skip
+        options = Options(rule="information")
+        for found in run_sessions(bank, answers, AT, options, rng=seed).checkpoints:
+            estimate, low, high = (values[:, 0] for values in found.full[:3])
+            holds = (low - 1e-9 <= truth) & (truth <= high + 1e-9)
+            rows.append({
+                "bank": str(kind), "n": found.n,
+                "score_mae": float(np.abs(estimate - truth).mean()),
+                "score_coverage": float(holds.mean()),
+                "score_width": float((high - low).mean()),
+            })  # fmt: skip
     return rows
 
 
@@ -117,8 +111,8 @@ def replay(scores, tasks):
     frame = pd.DataFrame([row for seed in SPLITS for row in split(scores, tasks, seed)])
     half = float(special.stdtrit(len(SPLITS) - 1, 0.975)) / np.sqrt(len(SPLITS))
     rows = []
-    for (bank, rule, n), group in frame.groupby(["bank", "rule", "n"], sort=False):
-        row = {"bank": bank, "rule": rule, "n": int(n), "splits": len(SPLITS)}
+    for (bank, n), group in frame.groupby(["bank", "n"], sort=False):
+        row = {"bank": bank, "n": int(n), "splits": len(SPLITS)}
         for name in ("score_mae", "score_coverage", "score_width"):
             row[name] = float(group[name].mean())
             row[f"{name}_half_width"] = float(group[name].std() * half)
@@ -127,7 +121,7 @@ def replay(scores, tasks):
 
 
 def test_figures_of_held_out_answers():
-    scores, _ = livebench(binary=True)
+    scores, _ = livebench()
 
     write_figures("dimensions_livebench", {"held_out": lambda: held_out(scores)})
 
@@ -137,7 +131,7 @@ def test_figures_of_held_out_answers():
 
 
 def test_figures_of_adaptive_tests():
-    scores, tasks = livebench(binary=True)
+    scores, tasks = livebench()
 
     write_figures("adaptive_abilities", {"replay": lambda: replay(scores, tasks)})
 

@@ -9,7 +9,6 @@ figures are of splits from 100 on.
 - livebench_binary: LiveBench, 76 models that answered 90 % of 1000 items, scores of at least .5
   being right. The setting in which plain maximum information was measured before: rank correlation
   .958 and mean absolute error .028 after 10 items. Asked for: .95 and .030.
-- livebench: the same with partial credit.
 - arc: 320 models, 735 items of ARC, of the ATLAS study. Asked for: .020 after 100 items.
 - gsm8k, hellaswag: 600 models on the 100 or fewer tinyBenchmarks items, of the ATLAS study.
 """
@@ -26,7 +25,7 @@ from study import FOLDER as STUDIES
 from study import write_figures
 
 from evalstats_plugin.adaptive.calibrate import item_bank
-from evalstats_plugin.adaptive.scoring import Belief, anchor_points, anchor_scores, eap
+from evalstats_plugin.adaptive.scoring import Belief, eap
 from evalstats_plugin.adaptive.selection import RULE_NAMES
 from evalstats_plugin.adaptive.simulation import Options, rank_correlation, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -36,21 +35,18 @@ pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")
 AT = (5, 10, 20, 50, 100, 200)
 FIRST_SPLIT = 100
-SPLITS = {"livebench_binary": 12, "livebench": 6, "arc": 4, "gsm8k": 4, "hellaswag": 4}
-BALANCED = ("posterior-information",)
+SPLITS = {"livebench_binary": 6, "arc": 3, "gsm8k": 4, "hellaswag": 4}
 FIELDS = ("rank_correlation", "score_mae", "score_width", "score_coverage")
 
 
-def livebench(binary):
-    """Answers with the items' categories; repeated answers averaged."""
+def livebench():
+    """Right or wrong answers with the items' categories; repeated answers averaged."""
     raw = pd.read_parquet(Path(FOLDER) / "livebench" / "livebench_13012025.parquet")
     table = raw.groupby(["model", "question_id"]).score.mean().unstack()
     table = table.loc[:, np.isfinite(table).mean(axis=0) > 0.7]
     table = table[np.isfinite(table).mean(axis=1) >= 0.9]
     category = raw.drop_duplicates("question_id").set_index("question_id").category
-    scores = table.to_numpy()
-    if binary:
-        scores = np.where(np.isnan(scores), np.nan, scores >= 0.5)
+    scores = np.where(np.isnan(table), np.nan, table >= 0.5)
     return scores, category.reindex(table.columns).astype(str).tolist()
 
 
@@ -62,8 +58,7 @@ def atlas(name, most_models=600):
 
 
 SETS = {
-    "livebench_binary": lambda: livebench(binary=True),
-    "livebench": lambda: livebench(binary=False),
+    "livebench_binary": livebench,
     "arc": lambda: atlas("arc_mixtral"),
     "gsm8k": lambda: atlas("tinygsm8k"),
     "hellaswag": lambda: atlas("tinyhellaswag"),
@@ -80,21 +75,6 @@ def figures(full, ranked, abilities, truth):
         # A score on a limit of its interval counts as inside.
         "score_coverage": float(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean()),
     }
-
-
-def by_anchors(bank, answers, abilities, at, seed):
-    """Rows of tinyBenchmarks' anchor points: the weighted mean, and projected by the bank."""
-    truth, rows = answers.mean(axis=1), []
-    for n in at:
-        plain, full = anchor_scores(bank, anchor_points(bank, n, rng=seed), answers)
-        projected = figures(full, full.estimate[:, 0], abilities, truth)
-        weighted = {
-            "rank_correlation": rank_correlation(plain, abilities),
-            "score_mae": float(np.abs(plain - truth).mean()),
-        }
-        rows.append({"rule": "anchors, weighted mean", "n": n} | weighted)
-        rows.append({"rule": "anchors, projected", "n": n} | projected)
-    return rows
 
 
 def by_all_answers(bank, answers):
@@ -118,15 +98,13 @@ def split(scores, tasks, seed):
     at = tuple(n for n in AT if n <= bank.usable.sum() * 0.6)
     cases = {rule: Options(rule=rule) for rule in RULE_NAMES}
     if tasks is not None:
-        for rule in BALANCED:
-            cases[f"{rule}, balanced"] = Options(rule=rule, content="tasks")
+        cases["information, balanced"] = Options(rule="information", balance=True)
     truth = answers.mean(axis=1)
-    rows = [
+    return [
         {"rule": name, "n": found.n} | figures(found.full, found.scored.ability, abilities, truth)
         for name, options in cases.items()
         for found in run_sessions(bank, answers, at, options, rng=seed).checkpoints
     ]
-    return rows + by_anchors(bank, answers, abilities, at, seed)
 
 
 def over_splits(scores, tasks, n_splits):
@@ -155,5 +133,5 @@ def test_figures_of_real_answers(name):
     found = json.loads((STUDIES / f"adaptive_{name}.json").read_text("utf-8"))[name]
     rows = {(row["rule"], row["n"]): row for row in found}
     for n in (5, 10, 20):
-        assert rows["full-score", n]["score_mae"] < rows["random", n]["score_mae"]
-        assert rows["full-score", n]["rank_correlation"] > rows["random", n]["rank_correlation"]
+        assert rows["information", n]["score_mae"] < rows["random", n]["score_mae"]
+        assert rows["information", n]["rank_correlation"] > rows["random", n]["rank_correlation"]

@@ -74,10 +74,6 @@ class Options(Target):
         "tasks, task.",
         type=click.Path(), metavar="CSV",
     )  # fmt: skip
-    drift: bool = _written(
-        "Leave out items with drift: easier or harder than in the earlier half of the logs.",
-        default=False,
-    )
     seed: int = seed()
 
     def fitted_model(self) -> str:
@@ -109,7 +105,7 @@ def bank(run: Run, *, asked: Options) -> None:
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items
     that fit badly, or that the better models fail, are kept for the full score and never asked.
     """
-    from evalstats_plugin.adaptive.calibrate import item_bank, recent_models, without_drift
+    from evalstats_plugin.adaptive.calibrate import item_bank
     from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.irt.fitting import fit_irt
     from evalstats_plugin.irt.methods import FactorOptions
@@ -118,11 +114,6 @@ def bank(run: Run, *, asked: Options) -> None:
     responses = run.read()
     matrix = ability_matrix(responses)
     costs = None if asked.cost is None else _costs(asked.cost, matrix)
-    recent = recent_models(matrix, responses) if asked.drift else []
-    if recent and item_model == "factor":
-        raise SelectionError(
-            "--drift compares abilities, and a factor model has several: choose another item model"
-        )
     models, items = counted(len(matrix.models), "model"), counted(len(matrix.item_ids), "item")
     run.output.tell(f"calibrating {items} on {models}")
     with progress_on_work("calibrating", quiet=run.output.quiet):
@@ -139,9 +130,6 @@ def bank(run: Run, *, asked: Options) -> None:
         fit = cast("IRTFit | FactorFit", fitted)
         origin = _origin(responses)
         made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
-        if recent:
-            made = without_drift(made, cast("IRTFit", fit), matrix, recent)
-            made.require_usable()
     how = {"item_model": item_model, "estimator": fit.estimator, "seed": asked.seed}
     _save(made, file, run.output, how, responses.notes)
 

@@ -23,13 +23,8 @@ if TYPE_CHECKING:
     from evalstats_plugin.adaptive.session import AdaptiveSession
 
 
-RULES = (
-    "auto", "design", "random", "information", "posterior-information", "kl", "d-optimal",
-    "a-optimal", "full-score",
-)  # fmt: skip
+RULES = ("auto", "design", "random", "information")
 """Names of `evalstats_plugin.adaptive.selection`, which costs NumPy; a test compares."""
-
-SCORINGS = ("eap", "map", "wle")
 
 
 _asked, _run = under("What is asked"), under("What is run")
@@ -41,11 +36,6 @@ def bank() -> Any:
     return _asked(
         "Item bank made by `adapt bank`.", required=True, type=click.Path(), metavar="FILE"
     )
-
-
-def scoring() -> Any:
-    """Return the field of how abilities are estimated."""
-    return _goes("Ability estimator.", default="eap", type=click.Choice(SCORINGS))
 
 
 def balance() -> Any:
@@ -106,17 +96,12 @@ class Planning:
     )
     rule: str = _goes(
         f"Item selection rule: {', '.join(RULES)}. With design and random, items are drawn with "
-        "known probabilities, and the score is right for every model; others choose items for "
-        "the ability of a model like those of the bank. auto is design, or what reaches the goal.",
+        "known probabilities, and the score is right for every model; information chooses those "
+        "that tell most of the ability. auto is design, or information for --goal ability.",
         default="auto", type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
-    scoring: str = scoring()
     batch: int | None = _goes("Number of items asked together, chosen jointly.", metavar="K")
     balance: bool = balance()
-    randomesque: int | None = _goes(
-        "Exposure control: choose at random among the K best items, by a rule that chooses.",
-        metavar="K",
-    )
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
     )
@@ -140,7 +125,6 @@ class Planning:
         return {
             "bank": self.bank,
             "rule": rule,
-            "scoring": self.scoring,
             "confidence_level": self.confidence_level,
             "seed": self.seed,
         }

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from evalstats_plugin.cli.adapt.options import RULES, Planning, balance, bank, scoring
+from evalstats_plugin.cli.adapt.options import RULES, Planning, balance, bank
 from evalstats_plugin.cli.shell.options import (
     Command,
     Name,
@@ -18,13 +18,6 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import Output, Run, on_logs, output, progress_on_work
 from evalstats_plugin.errors import SelectionError
-
-RIVALS = ("random, raw mean", "anchors")
-"""Of `evalstats_plugin.adaptive.simulation`, which costs NumPy; a test compares."""
-
-
-SHOWN = (*RULES, *RIVALS)
-
 
 _drawn = under("What is simulated")
 
@@ -46,7 +39,6 @@ class Drawn:
         "Calibration error of the items as a multiple of their standard errors: 0 none, 2 twice.",
         default=1.0, metavar="F",
     )  # fmt: skip
-    scoring: str = scoring()
     batch: int = under("How items are chosen")(
         "Number of items asked together.", default=1, metavar="K"
     )
@@ -64,21 +56,11 @@ class Options:
         default="10,25,50,100", type=Parsed(parse_numbers), metavar="N,…",
     )  # fmt: skip
     rule: tuple[str, ...] = _drawn(
-        f"{', '.join(RULES)}; the mean of a random subset ({RIVALS[0]!r}), or tinyBenchmarks' "
-        "anchors; may be repeated.  [default: all]",
-        default=(), multiple=True, type=Name("rule", SHOWN), metavar="NAME",
+        f"{', '.join(RULES)}; may be repeated.  [default: all]",
+        default=(), multiple=True, type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
     models: int = _drawn("Number of simulated models.", default=200, metavar="N")
     seed: int = seed()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replayed(Planning):
-    """The test, and whether by every rule."""
-
-    every_rule: bool = under("What is asked")(
-        "Run one test per selection rule, to compare the rules.", default=False
-    )
 
 
 @click.command(cls=Command)
@@ -88,8 +70,8 @@ class Replayed(Planning):
 def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
     """Simulate models: error of the test by number of items and selection rule.
 
-    Models are drawn from the bank: abilities, misfit, and items as uncertain as the bank knows
-    them. Real models differ in ways no bank knows; `replay` shows what happens on those.
+    Models are drawn from the bank: abilities, and items as uncertain as the bank knows them. Real
+    models differ in ways no bank knows; `replay` shows what happens on those.
     """
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.simulation import simulate as run_simulation
@@ -102,7 +84,7 @@ def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
         results = run_simulation(
             bank,
             asked.items,
-            asked.rule or SHOWN,
+            asked.rule or RULES[1:],
             n_models=asked.models,
             **how,
             rng=asked.seed,
@@ -113,9 +95,9 @@ def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
 
 
 @click.command(cls=Command)
-@takes("asked", Replayed)
+@takes("asked", Planning)
 @on_logs("tests")
-def replay(run: Run, *, asked: Replayed) -> None:
+def replay(run: Run, *, asked: Planning) -> None:
     """Simulate adaptive tests on recorded answers.
 
     PATHS are results files, folders or patterns, of models that the bank need not know. Shows
@@ -127,11 +109,10 @@ def replay(run: Run, *, asked: Replayed) -> None:
     from evalstats_plugin.runtime.workers import listening
 
     plan = asked.plan()
-    rules = RULES if asked.every_rule else ()
     bank = plan.load()
     responses = run.read()
     with progress_on_work("asking", quiet=run.output.quiet) as on_step, listening(on_step):
-        results = ask_again(bank, responses.responses, plan, rules=rules)
+        results = ask_again(bank, responses.responses, plan)
     run.output.draw({"tests": lambda: results})
     results = replace(results, notes=(*responses.notes, *results.notes))
-    run.show(results, asked.how("each" if rules else results.rows[0].rule), adaptive.TESTS)
+    run.show(results, asked.how(results.rows[0].rule), adaptive.TESTS)

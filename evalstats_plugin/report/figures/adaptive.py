@@ -87,7 +87,7 @@ def _trace(test: Any) -> _Trace:
         result: Mapping[str, Any] = cast("Mapping[str, Any]", test)
         steps: list[Mapping[str, Any]] = list(result.get("trace", ()))
     else:
-        steps, result = [step._asdict() for step in test.trace], test.result().to_dict()
+        steps, result = [answer._asdict() for answer in test.answers], test.result().to_dict()
 
     def column(name: str) -> FloatArray:
         return np.array([np.nan if step[name] is None else step[name] for step in steps], float)
