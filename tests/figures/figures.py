@@ -26,7 +26,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "golden" / "figures"
 MOST_VALUES = 24
 """Numbers of an array that are kept one by one."""
 WORDS = {"notes", "method", "text", "summary", "source", "provenance", "device", "version",
-         "software", "reason", "why", "measure", "population", "prior", "needed_note"}  # fmt: skip
+         "software", "reason", "why", "measure", "population", "prior", "seconds"}  # fmt: skip
 """Fields that hold words, which may be put better without any number changing."""
 REFUSALS = (EvalStatsError, ValueError, TypeError)
 
