@@ -99,6 +99,7 @@ class Runner:
         # What takes longest first.
         stale.sort(key=lambda name: (-took[name], -(ROOT / name).stat().st_size))
         self.say(f"Tracing the tests of {len(stale)} files.")
+        written = time.monotonic()
         for outcome in self._each(
             trees.Job(partial(_mapped, name, self.options.longest), self.options.longest + 60,
                       about=name)
@@ -110,8 +111,11 @@ class Runner:
             if result["code"] not in {0, 5}:
                 end = outcome.output.strip().splitlines()[-1:]
                 self.say(f"{name}: {len(result['tests'])} tests pass; {' '.join(end)[:150]}")
-        text = json.dumps(kept, separators=(",", ":")).encode()
-        file.write_bytes(gzip.compress(text, compresslevel=3))
+            if time.monotonic() > written + 60:
+                written = time.monotonic()
+                _keep_map(file, kept)
+                self.say(f"{sum(each['state'] == state.get(n) for n, each in kept.items())} files.")
+        _keep_map(file, kept)
         self.tests = covering.CoverageMap.of({name: kept[name] for name in names if name in kept})
         self.say(f"{len(self.tests.seconds)} tests are mapped, {file.stat().st_size / 1e6:.1f} MB.")
 
@@ -290,6 +294,13 @@ class Runner:
         part.replace(output)
 
 
+def _keep_map(file: Path, kept: dict[str, Any]) -> None:
+    text = json.dumps(kept, separators=(",", ":")).encode()
+    part = file.with_suffix(".part")
+    part.write_bytes(gzip.compress(text, compresslevel=3))
+    part.replace(file)
+
+
 def _mapped(file: str, seconds: float, tree: Path) -> dict[str, Any]:
     return covering.map_file(tree, file, seconds)
 
@@ -367,8 +378,8 @@ def main() -> None:
     add("--sample", type=int, default=640, help="number of mutants")
     add("--output", default="", help="file of the results; default: in the store, by the seed")
     add("--store", default=".venv/mutants", help="folder of the map and the copies")
-    add("--budget", type=float, default=60, help="seconds of tests for a mutant at most")
-    add("--longest", type=float, default=90, help="seconds of a traced file of tests at most")
+    add("--budget", type=float, default=60, help="processor seconds of tests for a mutant at most")
+    add("--longest", type=float, default=90, help="the same of a traced file of tests")
     add("--tests", default="", help="regular expression: files of tests to use")
     add("--only", default="", help="regular expression: run the mutants of this name, no sample")
     add("--again", default="", help="run those of the output again that have these states")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trees import processor_seconds
 
 ARGUMENTS = (
     "-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line", "--disable-warnings",
@@ -66,7 +66,7 @@ class _Traced(_Steady):
         from coverage import Coverage
 
         self.tree = tree
-        self.until = time.monotonic() + seconds
+        self.until = processor_seconds() + seconds
         self.coverage = Coverage(
             data_file=None, config_file=False, source=[str(tree / "evalstats_plugin"),
             str(tree / "adapters")], messages=False,
@@ -80,14 +80,14 @@ class _Traced(_Steady):
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        if time.monotonic() > self.until or UNEVEN & set(getattr(item, "fixturenames", ())):
+        if processor_seconds() > self.until or UNEVEN & set(getattr(item, "fixturenames", ())):
             self.left.append(item.nodeid)
             item.add_marker(pytest.mark.skip(reason="not traced"))
         self.coverage.switch_context(item.nodeid)
         os.environ["MUTANTS_TEST"] = item.nodeid
-        start = time.monotonic()
+        start = processor_seconds()
         done = yield
-        self.seconds[item.nodeid] = time.monotonic() - start
+        self.seconds[item.nodeid] = processor_seconds() - start
         self.coverage.switch_context("")
         return done
 

@@ -52,6 +52,14 @@ COPIED = (
 )  # fmt: skip
 MEMORY = 8 << 30
 """Bytes that a process may allocate."""
+BUSY = 20
+"""How many times as long as its time of the processor a process may take, on a machine that does
+other work, or waiting."""
+
+
+def processor_seconds() -> float:
+    """Return the time of the processor that this process and those it started have had."""
+    return sum(os.times()[:4])
 
 
 def import_what_takes_long() -> list[str]:
@@ -119,6 +127,7 @@ class Job:
     work: Callable[[Path], Any]
     """Called with the tree, in the copy; what it returns is written as JSON."""
     seconds: float
+    """Time of the processor that it may have."""
     mutant: Mutant | None = None
     about: Any = None
     """For whoever gets the result."""
@@ -194,11 +203,11 @@ class Processes:
         """Give the outcomes of what has ended since; wait a moment if nothing has."""
         ended = False
         for number, running in list(self._running.items()):
-            process, _ = os.waitpid(running.process, os.WNOHANG)
+            process, status = os.waitpid(running.process, os.WNOHANG)
             seconds = time.monotonic() - running.started
-            if not process and seconds < running.job.seconds:
+            if not process and seconds < BUSY * running.job.seconds:
                 continue
-            running.late = not process
+            running.late = not process or os.WTERMSIG(status) == signal.SIGXCPU
             with suppress(ProcessLookupError):
                 os.killpg(running.process, signal.SIGKILL)
             if not process:
@@ -237,6 +246,8 @@ def _be_a_copy(place: Path, job: Job) -> None:
         temporary.mkdir(exist_ok=True)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        most = int(job.seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
         output = os.open(place / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
