@@ -26,8 +26,6 @@ from evalstats_plugin.ranking.contests.fullrank import (
 from evalstats_plugin.ranking.judging.items import decode
 from evalstats_plugin.runtime.writing import Revision, locked, revision, write_bytes
 
-_KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
-
 
 class Session:
     """Answers in one file, to which one judge adds.

@@ -224,11 +224,8 @@ class Standing:
             rating, covariance = self._state.rating, self._state.covariance
             for pair in waiting:
                 covariance = expected_covariance(rating, covariance, pair, "probit")
-            counts = self._shown.counts(np.arange(self.n)) if rule == "fullrank" else None
             belief = _Normal(rating, covariance)
-            pairs = next_contests(
-                belief, rule, k, rng=self._rng, counts=counts, avoided=sorted(avoid)
-            )
+            pairs = next_contests(belief, rule, k, rng=self._rng, avoided=sorted(avoid))
         placed = [self._shown.placed(pair, self._rng) for pair in pairs]
         for pair in [*waiting, *((pair.first, pair.second) for pair in placed)]:
             self._shown.add(pair, -1)
@@ -242,17 +239,13 @@ class Standing:
             return self._informative(state, k, avoid)
         if rule == "random":
             among = self._rng.choice(self.n, SUBSET, replace=False)
-        elif rule == "fullrank":
-            among = np.argsort(state.degree + self._rng.random(self.n) / 2)[:SUBSET]
         else:
-            among = np.argsort(-(state.rating + 2 * np.sqrt(state.variance)), kind="stable")[
-                :SUBSET
-            ]
+            highest = state.rating + 2 * np.sqrt(state.variance)
+            among = np.argsort(-highest, kind="stable")[:SUBSET]
         place = {item: at for at, item in enumerate(among.tolist())}
         inside = [(place[i], place[j]) for i, j in avoid if i in place and j in place]
         belief = _Normal(state.rating[among], np.diag(state.variance[among]))
-        counts = self._shown.counts(among) if rule == "fullrank" else None
-        pairs = next_contests(belief, rule, k, rng=self._rng, counts=counts, avoided=inside)
+        pairs = next_contests(belief, rule, k, rng=self._rng, avoided=inside)
         return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in pairs]
 
     def _informative(
@@ -318,16 +311,6 @@ class _Shown:
     def add(self, pair: tuple[int, int], times: int = 1) -> None:
         self._times[pair] += times
         self._surplus[list(pair)] += times, -times
-
-    def counts(self, among: IntArray) -> FloatArray:
-        """Number of times that these items met, symmetric."""
-        place = {item: at for at, item in enumerate(among.tolist())}
-        table = np.zeros((len(among), len(among)))
-        for (i, j), times in self._times.items():
-            if i in place and j in place:
-                table[place[i], place[j]] += times
-                table[place[j], place[i]] += times
-        return table
 
     def placed(self, pair: NextContest, rng: np.random.Generator) -> NextContest:
         """Put the item first that was first less often: of the two in this pair, else in all."""

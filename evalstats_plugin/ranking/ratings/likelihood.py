@@ -12,10 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
-from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -42,47 +40,6 @@ class Prior(NamedTuple):
     """Shape (p,)."""
     precision: FloatArray
     """Shape (p, p)."""
-
-
-def checked_prior(mean: ArrayLike, covariance: ArrayLike, n: int) -> tuple[FloatArray, FloatArray]:
-    """Mean (n,) and covariance (n, n) of the normal prior of n ratings.
-
-    Parameters
-    ----------
-    mean : a number, or shape (n,)
-    covariance
-        A variance, n variances, or shape (n, n).
-
-    Raises
-    ------
-    DesignError
-        Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
-        definite.
-    """
-    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
-        msg = (
-            f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
-            f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
-        )
-        raise DesignError(msg)
-    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
-    finite = bool(np.isfinite(m).all() and np.isfinite(whole).all())
-    if not (finite and np.allclose(whole, whole.T) and _positive(whole)):
-        msg = (
-            "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
-            "a covariance matrix of that kind"
-        )
-        raise DesignError(msg)
-    return np.broadcast_to(m, (n,)).astype(np.float64), whole
-
-
-def _positive(matrix: FloatArray) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 class Sample(NamedTuple):

@@ -4,8 +4,8 @@ A contest shows z = d + e, with e standard normal and d the difference of two ra
 position effect if the order is known. The first wins if z > δ and loses if z < -δ; in between is a
 tie [GD60]_. Without ties δ is 0, Thurstone's model [Thu27]_.
 
-`Sites` count the answers of each pair, `Answers` list them one by one. `slopes` are the log
-probability that z is between two bounds, and its derivatives.
+`Sites` count the answers of each pair. `slopes` are the log probability that z is between two
+bounds, and its derivatives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scipy import linalg, sparse, special
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.likelihood import checked_prior
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
@@ -139,38 +138,6 @@ def sites_of(contests: Contests, ties: Ties) -> Sites:
     return Sites(design=design, wins=wins, ties=ties_, losses=losses)
 
 
-class Answers(NamedTuple):
-    """C answers one by one; an answer of weight w is repeated w times."""
-
-    design: Any
-    """Sparse, shape (C, P)."""
-    answer: IntArray
-    """1: the first won, 0: a tie, -1: the second won; shape (C,)."""
-
-
-def answers_of(contests: Contests, ties: Ties = "threshold") -> Answers:
-    """List the answers one by one.
-
-    Raises
-    ------
-    DesignError
-        Outcomes other than 1, 0 and, with a threshold, ½; or weights that are not whole numbers.
-    """
-    outcome, weight = contests.outcome, contests.weight
-    whole = (0.0, 1.0) if ties == "half" else (0.0, 0.5, 1.0)
-    if not (np.isin(outcome, whole).all() and (weight == np.round(weight)).all()):
-        msg = (
-            "some outcomes are shares of a win, or weights not whole numbers, and noisy "
-            "differences are of whole answers: take estimator 'ep' or 'hmc'"
-        )
-        raise DesignError(msg)
-    times = weight.astype(np.int64)
-    n = len(contests.players)
-    design = difference_rows(contests.first, contests.second, n, ordered=contests.ordered)
-    which = np.repeat(np.arange(len(contests)), times)
-    return Answers(design[which], np.sign(2 * outcome - 1).astype(np.int64)[which])
-
-
 def difference_rows(first: IntArray, second: IntArray, n: int, *, ordered: bool) -> Any:
     """Sparse rows with 1 for the first, -1 for the second, and 1 for the position; (C, P)."""
     columns = [first, second] + ([np.full(len(first), n)] if ordered else [])
@@ -224,10 +191,30 @@ def prior_of(mean: ArrayLike, covariance: ArrayLike, n: int, *, ordered: bool) -
         Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
         definite.
     """
-    m, whole = checked_prior(mean, covariance, n)
+    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
+        msg = (
+            f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
+            f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
+        )
+        raise DesignError(msg)
+    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
+    if not (np.isfinite(m).all() and np.allclose(whole, whole.T) and _positive(whole)):
+        msg = (
+            "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
+            "a covariance matrix of that kind"
+        )
+        raise DesignError(msg)
     extra = int(ordered)
-    mean_of = np.concatenate([m, np.zeros(extra)])
+    mean_of = np.concatenate([np.broadcast_to(m, (n,)), np.zeros(extra)])
     return Prior(mean_of, linalg.block_diag(whole, POSITION_SD**2 * np.eye(extra)))
+
+
+def _positive(matrix: FloatArray) -> bool:
+    try:
+        return bool(np.isfinite(np.linalg.cholesky(matrix)).all())
+    except np.linalg.LinAlgError:
+        return False
 
 
 def variances(design: Any, covariance: FloatArray) -> FloatArray:

@@ -64,15 +64,6 @@ class LocalState:
         """Advantage of the item shown first, and its error; None where that is not known."""
         return (self.advantage, self._advantage_variance**0.5) if self.ordered else None
 
-    @property
-    def degree(self) -> FloatArray:
-        """Number of answers on each item, shape (n,)."""
-        ends, counts = self._used()
-        each = counts.sum(axis=1)
-        n = self.players
-        total = np.bincount(ends[:, 0], each, n) + np.bincount(ends[:, 1], each, n)
-        return np.asarray(total, dtype=np.float64)
-
     def record(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Count an answer without moving anything: 1 if i won, 0 if j won, ½ for a tie.
 

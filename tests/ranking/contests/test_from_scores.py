@@ -16,6 +16,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.from_scores import BYTES, contests_from_scores
 from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.runtime.memory import limited
 
 NAN = float("nan")
 
@@ -55,16 +56,14 @@ def test_every_pair_meets_on_every_item_both_answered(ties, monkeypatch):
     assert shown(worse) == [(i, j, 1 - y, c) for i, j, y, c in expected]
 
 
-def test_epochs_are_averaged_or_compared_one_by_one():
+def test_epochs_are_averaged():
     """.1 + .2 + .3 and its reverse are one mean, though not to the last digit."""
     scores = [[[0.1, 0.2, 0.3], [1, 1, 0]], [[0.3, 0.2, 0.1], [1, 0, NAN]]]
     matrix = ResponseMatrix.from_array(scores)
     assert np.sum([0.1, 0.2, 0.3]) != np.sum([0.3, 0.2, 0.1])
 
     assert shown(contests_from_scores(matrix, ties="half")) == [(0, 1, 0.5, 0), (0, 1, 1.0, 1)]
-    each = contests_from_scores(matrix, epochs="each")
-    assert shown(each) == [(0, 1, 0.0, 0), (0, 1, 1.0, 0), (0, 1, 1.0, 1)]
-    assert "compared epoch by epoch" in each.notes
+    assert "means over epochs are compared" in contests_from_scores(matrix).notes
 
 
 def test_items_of_a_cluster_share_one():
@@ -164,18 +163,21 @@ def test_discordant_items_recover_rasch_abilities():
     assert any("of one item depend on each other" in note for note in dropped.notes)
 
 
-def test_too_many_contests_are_refused_before_they_are_made():
-    """49.5 million meetings at 40 bytes; only as many as there are count."""
+def test_too_many_contests_are_refused_before_they_are_made(monkeypatch):
+    """Only as many as there are count, of 40 bytes each."""
     rng = np.random.default_rng(3)
+    monkeypatch.setattr("evalstats_plugin.ranking.contests.from_scores._LITTLE", 0)
     _, scores = rasch(rng, 30, 200)
     matrix = ResponseMatrix.from_array(scores)
     n = len(contests_from_scores(matrix))
 
-    assert len(contests_from_scores(matrix, most_bytes=n * BYTES)) == n
-    with pytest.raises(DesignError, match=f"{n:,} contests, which need .* give fewer models"):
-        contests_from_scores(matrix, most_bytes=n * BYTES - 1)
-    with pytest.raises(DesignError, match="leave out ties, or give fewer"):
-        contests_from_scores(matrix, ties="half", most_bytes=n * BYTES)
+    with limited(f"{n * BYTES}"):
+        assert len(contests_from_scores(matrix)) == n
+        with pytest.raises(DesignError, match="leave out ties, or give fewer"):
+            contests_from_scores(matrix, ties="half")
+    refused = f"{n:,} contests of 30 models on 200 items need .* give fewer models"
+    with limited(f"{n * BYTES - 1}"), pytest.raises(DesignError, match=refused):
+        contests_from_scores(matrix)
 
 
 @pytest.mark.parametrize(

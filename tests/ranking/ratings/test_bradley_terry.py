@@ -9,12 +9,14 @@ import pytest
 from scipy import optimize
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
+from evalstats_plugin.ranking.contests.outcomes import Weights
 from evalstats_plugin.ranking.goodness import predictive_fit
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     fit_bradley_terry,
     predict_outcomes,
 )
+from evalstats_plugin.ranking.ratings.likelihood import Prior, Sample, _information, _point
 
 
 def table(rows, players):
@@ -389,3 +391,32 @@ def test_the_stored_benchmark_supports_the_documentation():
         assert sure[name]["ratio"]["median"] >= 3
     assert sure["evalstats-plugin, bootstrap"]["cpu_seconds"]["median"] <= 5
     assert 0.9 <= sure["evalstats-plugin"]["coverage"] <= 0.99
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper", "half"])
+def test_the_gradient_and_information_of_the_posterior_are_derivatives(simulated, ties):
+    """Of its value, by finite differences: contests, prior, and half a contest between equals."""
+    _, made = simulated(4, 80, 2, ties=0.3, position=0.4)
+    design = count_contests(made, ties, position=True).design
+    rng = np.random.default_rng(0)
+    at = 0.3 * rng.normal(size=(design.size, 1))
+    weights = Weights(*rng.uniform(1, 5, (3, *design.ahead(at).shape)))
+    root = rng.normal(size=(design.size, design.size))
+    prior = Prior(rng.normal(size=design.size), root @ root.T)
+    even = None if ties == "half" else np.ones(1)
+    sample = Sample(weights, prior, None, even)
+
+    def gradient(parameters):
+        return _point(design, sample, parameters).gradient[:, 0]
+
+    def value(parameters):
+        return float(_point(design, sample, parameters).value[0])
+
+    point, h = _point(design, sample, at), 1e-5
+    steps = h * np.eye(design.size)[:, :, None]
+    numeric = [(value(at + step) - value(at - step)) / (2 * h) for step in steps]
+    curve = [(gradient(at - step) - gradient(at + step)) / (2 * h) for step in steps]
+    np.testing.assert_allclose(point.gradient[:, 0], numeric, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        _information(design, sample, at, point)[0], curve, rtol=1e-5, atol=1e-5
+    )
