@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
@@ -28,7 +28,7 @@ from evalstats_plugin.ranking.contests.outcomes import (
     shrinkage,
 )
 from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
@@ -112,66 +112,52 @@ def next_contests(
     if rule not in RULES:
         raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
     check_link(link)
-    batch = _Batch(state, rule, link, generator)
+    rating = np.asarray(state.rating, dtype=np.float64)
+    covariance = np.asarray(state.covariance, dtype=np.float64)
+    n = len(rating)
+    if n < 2:
+        raise DesignError(f"{counted(n, 'player')}: give two or more to compare")
+    free: BoolArray = np.triu(np.ones((n, n), dtype=np.bool_), 1)
     for pair in avoided:
-        batch.free[min(pair), max(pair)] = False
-    left = int(batch.free.sum())
+        free[min(pair), max(pair)] = False
+    left = int(free.sum())
     if not 1 <= k <= left:
         msg = (
             f"{counted(k, 'pair')} asked for, but {left} can still be compared: ask for 1 to {left}"
         )
         raise DesignError(msg)
-    return [batch.choose() for _ in range(k)]
-
-
-class _Batch:
-    """Pairs chosen one after the other, with the expected covariance after each."""
-
-    def __init__(self, state: Belief, rule: str, link: Link, rng: np.random.Generator) -> None:
-        self.rating = np.asarray(state.rating, dtype=np.float64)
-        self.covariance = np.array(state.covariance, dtype=np.float64)
-        self.rule, self.rng = rule, rng
-        self.link: Link = link
-        n = len(self.rating)
-        if n < 2:
-            raise DesignError(f"{counted(n, 'player')}: give two or more to compare")
-        self.free: NDArray[np.bool_] = np.triu(np.ones((n, n), dtype=np.bool_), 1)
-
-    def choose(self) -> NextContest:
-        """Choose one pair, and assume that it is asked."""
-        pairs = all_pairs(self.rating, self.covariance)
-        open_pairs = self.free[pairs.first, pairs.second]
-        scores = np.where(open_pairs, steady(self._scores(pairs)), -np.inf)
+    chosen: list[NextContest] = []
+    while len(chosen) < k:
+        pairs = all_pairs(rating, covariance)
+        if rule == "order":
+            scores = order_information(pairs.mean, pairs.variance, link)
+        elif rule == "random":
+            scores = generator.random(len(pairs.mean))
+        else:
+            draws = normal_draws(rating, covariance, (DUELS, THOMPSON_DRAWS), generator)
+            scores = _duel_scores(pairs, rating, draws)
+        scores = np.where(free[pairs.first, pairs.second], steady(scores), -np.inf)
         # Break ties at random.
-        at = int(self.rng.choice(np.flatnonzero(scores == scores.max())))
+        at = int(generator.choice(np.flatnonzero(scores == scores.max())))
         first, second = int(pairs.first[at]), int(pairs.second[at])
-        bits = float(order_information(pairs.mean[at], pairs.variance[at], self.link))
-        self.free[first, second] = False
-        self.covariance = expected_covariance(
-            self.rating, self.covariance, (first, second), self.link
-        )
-        return NextContest(first, second, bits)
+        bits = float(order_information(pairs.mean[at], pairs.variance[at], link))
+        chosen.append(NextContest(first, second, bits))
+        free[first, second] = False
+        covariance = expected_covariance(rating, covariance, (first, second), link)
+    return chosen
 
-    def _scores(self, pairs: Pairs) -> FloatArray:
-        if self.rule == "order":
-            return order_information(pairs.mean, pairs.variance, self.link)
-        if self.rule == "random":
-            return self.rng.random(len(pairs.mean))
-        return self._duel(pairs)
 
-    def _duel(self, pairs: Pairs) -> FloatArray:
-        """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
-        n = len(self.rating)
-        draws = normal_draws(self.rating, self.covariance, (DUELS, THOMPSON_DRAWS), self.rng)
-        i, j = np.sort(thompson_duel(draws), axis=0)
-        duel = np.full((n, n), -1.0)
-        # Assigned from last to first, so that the first duel of a pair counts.
-        duel[i[::-1], j[::-1]] = np.arange(DUELS)
-        both = self.rating[pairs.first] + self.rating[pairs.second]
-        asked = duel[pairs.first, pairs.second]
-        by_rating = both - both.max()
-        # Scores by rating are at most 0, below those of all duels.
-        return np.where(asked >= 0, 1 + asked, by_rating)
+def _duel_scores(pairs: Pairs, rating: FloatArray, draws: FloatArray) -> FloatArray:
+    """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
+    n = len(rating)
+    i, j = np.sort(thompson_duel(draws), axis=0)
+    duel = np.full((n, n), -1.0)
+    # Assigned from last to first, so that the first duel of a pair counts.
+    duel[i[::-1], j[::-1]] = np.arange(DUELS)
+    asked = duel[pairs.first, pairs.second]
+    both = rating[pairs.first] + rating[pairs.second]
+    # Scores by rating are at most 0, below those of all duels.
+    return np.where(asked >= 0, 1 + asked, both - both.max())
 
 
 def expected_covariance(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,9 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-Ties = Literal["drop", "half"]
-BYTES = 40
+_BYTES = 40
 """Memory of one contest: two players, outcome, weight and cluster."""
 
-_LITTLE = 1 << 26
-"""Memory up to which contests are not counted before they are made."""
 _BLOCK = 1 << 22
 """Contests compared at a time."""
 _CLOSE = 1e-12
@@ -36,17 +32,15 @@ _CLOSE = 1e-12
 
 def contests_from_scores(
     scores: ResponseMatrix | ResponseSet | Sequence[Responses],
-    *,
-    ties: Ties = "drop",
 ) -> Contests:
     """Let every two models meet on every item that both answered; the better score wins.
+
+    Equal scores are left out.
 
     Parameters
     ----------
     scores
         Item scores, one metric for each task.
-    ties
-        Equal scores are left out (``"drop"``) or count half a win for each (``"half"``).
 
     Returns
     -------
@@ -70,9 +64,6 @@ def contests_from_scores(
     >>> contests_from_scores(scores).outcome
     array([1., 0., 1.])
     """
-    if ties not in ("drop", "half"):
-        msg = f"ties is {ties!r}: give 'drop' or 'half'"
-        raise ValueError(msg)
     if isinstance(scores, ResponseMatrix):
         matrix, notes = scores, list(scores.notes)
     else:
@@ -81,8 +72,13 @@ def contests_from_scores(
         msg = f"{counted(len(matrix.models), 'model')} ({few(matrix.models)}): give two or more"
         raise DesignError(msg)
     array = mean_over_epochs(matrix.scores) * _directions(matrix)
-    meetings = _Meetings(array, ties == "half", averaged=matrix.scores.shape[2] > 1)
-    meetings.check_size()
+    meetings = _Meetings(array, averaged=matrix.scores.shape[2] > 1)
+    n, m = array.shape
+    check_memory(
+        n * (n - 1) // 2 * m * _BYTES,
+        f"contests of {n} models on {m} items",
+        "give fewer models or items",
+    )
     first, second, outcome, item = meetings.contests()
     if not len(first):
         size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
@@ -97,7 +93,7 @@ def contests_from_scores(
         weight=np.ones(len(first)),
         cluster=cluster[item],
         clusters=clusters,
-        notes=(*notes, *_notes(matrix, array, meetings, ties)),
+        notes=(*notes, *_notes(matrix, array, meetings)),
     )
 
 
@@ -141,27 +137,10 @@ class _Meetings:
 
     array: FloatArray
     """Scores, higher is better, NaN where missing; shape (N, M)."""
-    keep_ties: bool
     averaged: bool
     """Whether scores are means, for which equality allows for rounding."""
     n_met: int = 0
     n_ties: int = 0
-
-    def check_size(self) -> None:
-        """Refuse more contests than fit into memory; they are counted only if the bound is high."""
-        n, m = self.array.shape
-        contests = n * (n - 1) // 2 * m
-        if contests * BYTES > _LITTLE:
-            contests = sum(
-                int(np.count_nonzero(won)) + self.keep_ties * int(tied.sum())
-                for won, tied in (self._compare(*block) for block in self._blocks())
-            )
-        advice = "leave out ties, or give" if self.keep_ties else "give"
-        check_memory(
-            contests * BYTES,
-            f"{contests:,} contests of {n} models on {m} items",
-            f"{advice} fewer models or items",
-        )
 
     def contests(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
         """Return first, second, outcome and item of every contest, item after item."""
@@ -174,7 +153,7 @@ class _Meetings:
             n_ties = int(tied.sum())
             self.n_ties += n_ties
             self.n_met += n_ties + int(np.count_nonzero(won))
-            column, pair = np.nonzero((won != 0) | tied if self.keep_ties else won)
+            column, pair = np.nonzero(won)
             columns.append((column + start).astype(np.int64))
             pairs.append(pair.astype(np.int64))
             outcomes.append((0.5 + 0.5 * won[column, pair]).astype(np.float64))
@@ -201,7 +180,7 @@ class _Meetings:
         return np.where(tied, 0, won).astype(np.int8), tied
 
 
-def _notes(matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings, ties: Ties) -> list[str]:
+def _notes(matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings) -> list[str]:
     """Notes on how contests were made and what a ranking of them means."""
     notes: list[str] = []
     if len(tasks := list(dict.fromkeys(matrix.tasks.tolist()))) > 1:
@@ -211,18 +190,11 @@ def _notes(matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings, ties:
         )
     if matrix.scores.shape[2] > 1:
         notes.append("means over epochs are compared")
-    if ties == "drop" and meetings.n_ties:
+    if meetings.n_ties:
         notes.append(f"{meetings.n_ties} ties of {meetings.n_met} meetings left out")
     observed = array[~np.isnan(array)]
     binary = bool(np.isin(np.abs(observed), (0.0, 1.0)).all())
-    complete = len(observed) == array.size
-    if ties == "half" and complete:
-        what = "mean accuracy does" if binary else "the mean rank within items does"
-        notes.append(
-            "no score is missing: with ties as half wins Bradley-Terry orders the models as "
-            f"{what} and adds nothing to it"
-        )
-    if ties == "drop" and binary:
+    if binary:
         notes.append(
             "items that one model got right and the other wrong: a conditional likelihood of the "
             "Rasch model, in which the items' difficulties cancel"

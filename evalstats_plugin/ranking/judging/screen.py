@@ -136,7 +136,7 @@ class JudgingApp(App[None]):
         self.query_one("#left", Side).border_title = "f ← left is better"
         self.query_one("#right", Side).border_title = "right is better → j"
         self.query_one("#ranking", RankingPanel).border_title = "Ranking so far"
-        for note in self.session.notes:
+        for note in self.session.answers.notes:
             self.notify(note, severity="warning", timeout=20, markup=False)
         self._show_state("opened")
         self.run_worker(self._ask(), exclusive=True)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.newton import Convergence, newton
 
 WEAK_SD = 5.0
@@ -168,29 +169,20 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
     return step * factor
 
 
-def has_finite_maximum(
-    design: Design, weights: Weights
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def has_finite_maximum(design: Design, weights: Weights) -> BoolArray:
     """Whether the maximum likelihood estimate is finite, for each of B samples (K, B).
 
-    It is if the graph of wins is strongly connected: from one player, all others are reached along
-    wins, and along losses.
+    It is if the graph of wins is strongly connected.
     """
-    kind = np.abs(design.against)
-    edges = [(weights.won + weights.tied > 0), (weights.lost + weights.tied > 0)]
-    first, second = (kind + s * design.against for s in (1, -1))
-    is_finite = np.ones(weights.won.shape[1], dtype=np.bool_)
-    for forth, back in (edges, edges[::-1]):
-        reached = np.zeros((design.n, len(is_finite)))
-        reached[0] = 1
-        while True:
-            forward = second.T @ ((first @ reached > 0) & forth).astype(np.float64)
-            backward = first.T @ ((second @ reached > 0) & back).astype(np.float64)
-            fresh = ((reached + forward + backward) > 0).astype(np.float64)
-            if np.array_equal(fresh, reached):
-                break
-            reached = fresh
-        is_finite &= reached.all(axis=0)
+    n, (first, second) = design.n, (design.first, design.second)
+    is_finite = np.zeros(weights.won.shape[1], dtype=np.bool_)
+    for sample in range(len(is_finite)):
+        tied = weights.tied[:, sample] > 0
+        won, lost = tied | (weights.won[:, sample] > 0), tied | (weights.lost[:, sample] > 0)
+        ends = np.r_[first[won], second[lost]], np.r_[second[won], first[lost]]
+        graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
+        parts = csgraph.connected_components(graph, directed=True, connection="strong")[0]
+        is_finite[sample] = parts == 1
     return is_finite
 
 

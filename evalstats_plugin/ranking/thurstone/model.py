@@ -26,11 +26,11 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
+    AnswerCounts,
     Prior,
     Sites,
     Ties,
     difference_rows,
-    entries,
     prior_of,
     sites_of,
     usable_contests,
@@ -39,7 +39,6 @@ from evalstats_plugin.ranking.thurstone.exact import (
     MOST_PLAYERS,
     TARGET,
     Near,
-    Normal,
     integrate,
     symmetry_of,
 )
@@ -130,18 +129,12 @@ def fit_thurstone(
     problem = Problem(used, prior, sites, ties, draws, stream(rng, "thurstone fit"))
     reason = "asked for"
     if estimator == "auto":
-        estimator, reason = _choose(problem)
+        n = len(contests.players)
+        estimator = "exact" if n <= MOST_PLAYERS else "ep"
+        reason = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
     fitted = ESTIMATORS[estimator](problem)
     fitted.diagnostics.update(reason=reason, seconds=perf_counter() - started)
     return _result(problem, estimator, fitted)
-
-
-def _choose(problem: Problem) -> tuple[Estimator, str]:
-    """Integrate where that takes seconds; else match moments."""
-    n = len(problem.contests.players)
-    if n <= MOST_PLAYERS:
-        return "exact", f"{counted(n, 'player')}, of whom up to {MOST_PLAYERS} are integrated over"
-    return "ep", f"{counted(n, 'player')}, more than the {MOST_PLAYERS} that are integrated over"
 
 
 def _result(problem: Problem, estimator: str, fit: Fitted) -> RankingFit:
@@ -223,7 +216,7 @@ def by_integration(problem: Problem) -> Fitted:
     sites, prior = problem.sites, problem.prior
     tie, near = _approximation(problem)
     symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
-    nodes = [Near(0.0, Normal(near.mean, near.covariance))]
+    nodes = [Near(0.0, near.mean, near.covariance)]
     if tie.value:
         nodes = _tie_nodes(problem, tie, near.normals)
     integrated = integrate(
@@ -301,7 +294,7 @@ def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
         # Half-normal(1) prior of δ, and its derivative by log δ.
         log_weight = -(value**2) / 2 + log_tie
         return (
-            Near(value, Normal(near.mean, near.covariance), log_weight),
+            Near(value, near.mean, near.covariance, log_weight),
             near.log_evidence + log_weight,
         )
 
@@ -363,7 +356,7 @@ def skew_normal(contests: Contests, prior_variance: float = 1.0) -> SkewNormal:
     return SkewNormal(prior.mean, prior.covariance, skewness, wins @ prior.mean, latent)
 
 
-class EPState:
+class EPState(AnswerCounts):
     """Posterior by expectation propagation that is updated as answers are added or removed.
 
     Updates start from the previous sites, so that few sweeps are needed: with 100 players and 1,000
@@ -382,25 +375,11 @@ class EPState:
     """
 
     def __init__(self, players: int, prior_variance: float = 1.0, *, ordered: bool = False) -> None:
+        super().__init__(players, ordered=ordered)
         self.tie = 0.0
-        self.players, self.ordered = players, ordered
         self.prior = prior_of(0.0, prior_variance, players, ordered=ordered)
-        self._place: dict[int, int] = {}
-        self._weights = np.zeros((3, 0))
         self._normals = np.zeros((2, 0))
-        self._posterior = self._update()
-
-    @classmethod
-    def of(cls, contests: Contests, prior_variance: float = 1.0) -> EPState:
-        """Start from existing contests, such as those of a saved session."""
-        state = cls(len(contests.players), prior_variance, ordered=contests.ordered)
-        sites = sites_of(usable_contests(contests, "threshold"), "threshold")
-        first, second = entries(sites.design)[:, :2].T
-        state._place = {int(code): k for k, code in enumerate(first * state.players + second)}
-        state._weights = np.stack([sites.wins, sites.ties, sites.losses])
-        state._normals = np.zeros((2, len(first)))
-        state._posterior = state._update()
-        return state
+        self.polish()
 
     @property
     def rating(self) -> FloatArray:
@@ -424,62 +403,23 @@ class EPState:
         return float(posterior.mean[-1]), float(posterior.covariance[-1, -1] ** 0.5)
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Add an answer: 1 if i won, 0 if j won, ½ for a tie.
+        """Count an answer as `record` does, and update the posterior."""
+        self.record(i, j, outcome, weight)
+        self.polish()
 
-        Raises
-        ------
-        DesignError
-            A player against itself or outside the list, or an outcome outside [0, 1].
-        """
-        self._change(i, j, outcome, weight)
-
-    def remove(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Remove an answer that was added.
-
-        Raises
-        ------
-        DesignError
-            There is no such answer.
-        """
-        self._change(i, j, outcome, -weight)
-
-    def _change(self, i: int, j: int, outcome: float, weight: float) -> None:
-        n = self.players
-        if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
-            msg = (
-                f"no answer: players {i} and {j} with outcome {outcome}. Give two different places "
-                f"from 0 to {n - 1} and an outcome from 0 to 1"
-            )
-            raise DesignError(msg)
-        if i > j and not self.ordered:
-            i, j, outcome = j, i, 1 - outcome
-        share = np.array([outcome, 0.0, 1 - outcome])
-        if outcome == 0.5:
-            share = np.array([0.0, 1.0, 0.0])
-        k = self._place.get(i * n + j, len(self._place))
-        held = self._weights[:, k] if k < len(self._place) else np.zeros(3)
-        if (held + weight * share < -1e-9).any():
-            msg = f"there is no such answer about players {i} and {j} to take back"
-            raise DesignError(msg)
-        if k == len(self._place):
-            self._place[i * n + j] = k
-            self._weights = np.append(self._weights, np.zeros((3, 1)), axis=1)
-            self._normals = np.append(self._normals, np.zeros((2, 1)), axis=1)
-        self._weights[:, k] = np.maximum(held + weight * share, 0)
-        self._posterior = self._update()
-
-    def _update(self) -> Posterior:
+    def polish(self) -> None:
+        """Update the posterior to what was recorded."""
+        ends, counts = self._recorded()
         # Pairs whose answers were all removed keep their place, but are not fitted.
-        used = self._weights.sum(axis=0) > 0
-        codes = np.fromiter(self._place, dtype=np.int64, count=len(self._place))[used]
-        wins, ties, losses = self._weights[:, used]
-        n = self.players
-        design = difference_rows(codes // n, codes % n, n, ordered=self.ordered)
+        used = counts.sum(axis=1) > 0
+        wins, ties, losses = counts[used].T
+        design = difference_rows(*ends[used].T, self.players, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
-        start = Normals(*self._normals[:, used])
-        self.tie, posterior = estimate_threshold(
+        normals = np.zeros((2, len(ends)))
+        normals[:, : self._normals.shape[1]] = self._normals
+        start = Normals(*normals[:, used])
+        self.tie, self._posterior = estimate_threshold(
             sites, self.prior, start, tie=self.tie, tolerance=_UPDATE_RESIDUAL
         )
-        self._normals = np.zeros_like(self._normals)
-        self._normals[:, used] = posterior.normals
-        return posterior
+        self._normals = np.zeros_like(normals)
+        self._normals[:, used] = self._posterior.normals

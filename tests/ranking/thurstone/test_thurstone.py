@@ -166,10 +166,10 @@ def test_weights_repeat_answers():
 @pytest.mark.parametrize(
     ("contests", "draws", "estimator", "reason"),
     [
-        (simulated(6, 30)[1], None, "exact", "6 players, of whom up to 30 are integrated over"),
+        (simulated(6, 30)[1], None, "exact", "6 players; up to 30 are integrated over"),
         (simulated(6, 30, tie=0.4)[1], 400, "exact", "6 players"),
-        (simulated(40, 500)[1], None, "ep", "40 players, more than the 30"),
-        (simulated(40, 500)[1], 400, "ep", "more than the 30"),
+        (simulated(40, 500)[1], None, "ep", "40 players; up to 30"),
+        (simulated(40, 500)[1], 400, "ep", "40 players; up to 30"),
     ],
 )
 def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason):
