@@ -118,9 +118,9 @@ def answers_of(contests: Contests, prior_variance: float = 1.0) -> Answers:
     for k, (i, j, y, w) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         more: dict[str, Any] = {} if w == 1 else {"weight": w}
         if contests.cluster is not None:
-            more["item"] = contests.clusters[contests.cluster[k]]
-        judge = None if contests.judge is None else contests.judges[contests.judge[k]]
-        time = None if contests.time is None else contests.time[k] or None
+            more["item"] = contests.clusters[int(contests.cluster[k])]
+        judge = None if contests.judge is None else contests.judges[int(contests.judge[k])]
+        time: str | None = None if contests.time is None else contests.time[k] or None
         given.append(
             Answer(
                 first=i, second=j, outcome=y, judge=judge, time=time, placed=contests.ordered,

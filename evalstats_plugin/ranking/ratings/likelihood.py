@@ -3,7 +3,8 @@
 * `maximise`: `stats.newton.newton`. The log-likelihoods are concave, so every start
   leads to the maximum if there is one. Without a prior it exists exactly if no group of players
   won every contest against the others [Ford57]_: `has_finite_maximum`.
-* `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered
+* `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered; with a
+  jackknife's correction where units are few
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def covariance_of(
     """Covariance of the estimates.
 
     With at most `CORRECTED` independent units (contests or clusters) a parameter, scores are those
-    of a jackknife, CR3 [BM02]_; beyond, that changes errors by less than a hundredth, and the
+    of a jackknife, CR3 [BM02]_; beyond, that would change errors by a hundredth or less, and the
     clustered covariance is multiplied by G / (G - 1) for G clusters, like CR1 of a mean.
 
     Parameters
@@ -246,8 +247,9 @@ def covariance_of(
     by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
     rows = rows._replace(by_x=by_x[:, None], by_tie=by_tie[:, None])
     clustered = kind != "sandwich"
-    members = found.groups(kind) if clustered else sparse.eye_array(len(by_x), format="csr")
-    groups = members.shape[0] if clustered else None
+    one_each: Any = sparse.eye_array(len(by_x), format="csr")
+    members = found.groups(kind) if clustered else one_each
+    groups: int | None = members.shape[0] if clustered else None
     times = np.ones(groups) if groups else found.count
     units = float(times.sum())
     if units <= CORRECTED * design.size:
@@ -283,7 +285,8 @@ def _jackknifed(found: CountedContests, rows: Derivatives, bread: FloatArray, me
         Number of contests of each row in each cluster, sparse (G, R).
     """
     design, n, q = found.design, found.design.n, found.design.extra.shape[1]
-    cluster = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr))
+    per_cluster: IntArray = np.diff(members.indptr)
+    cluster = np.repeat(np.arange(len(per_cluster)), per_cluster)
     row, cell = members.indices, found.cell[members.indices]
     gather = sparse.csr_array(
         (members.data, np.arange(len(row)), members.indptr), (members.shape[0], len(row))

@@ -10,6 +10,7 @@ matrix of items by items is made: an answer takes a millisecond with 10,000 item
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -179,7 +180,7 @@ def _solved(
     ends = (np.concatenate([i, j]), np.concatenate([j, i]))
     between = sparse.coo_array((np.concatenate([curvature, curvature]), ends), shape=(n, n))
     matrix = sparse.diags_array(diagonal) - between.tocsr()
-    step: FloatArray = cg(
+    step: Any = cg(
         matrix, right, rtol=1e-6, maxiter=_MOST_ROUNDS, M=sparse.diags_array(1 / diagonal)
     )[0]
     return step

@@ -413,7 +413,8 @@ class EPState(AnswerCounts):
         # Pairs whose answers were all removed keep their place, but are not fitted.
         used = counts.sum(axis=1) > 0
         wins, ties, losses = counts[used].T
-        design = difference_rows(*ends[used].T, self.players, ordered=self.ordered)
+        first, second = ends[used].T
+        design = difference_rows(first, second, self.players, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         normals = np.zeros((2, len(ends)))
         normals[:, : self._normals.shape[1]] = self._normals
