@@ -3,7 +3,7 @@
 * `rank`: the public function; `rows`: its result; `goodness`: goodness of fit
 * `next`: which pair to compare next, and when to stop
 * `contests`: comparisons, read and counted; `ratings`: Bradley–Terry and Plackett–Luce
-* `thurstone`: Thurstone's model; `hamiltonian`: draws from posteriors
+* `thurstone`: Thurstone's model
 * `judging`: people and programs as judges
 """
 

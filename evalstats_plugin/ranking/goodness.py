@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,6 @@ from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
-Metric = Literal["nominal", "interval"]
 N_SIMULATIONS = 999
 MOST_WORK = 4e9
 """Most products of triads over all simulations; with many players, fewer are simulated."""
@@ -181,7 +180,6 @@ def judge_agreement(
     contests: Contests,
     *,
     confidence_level: float = 0.95,
-    metric: Metric = "interval",
     rng: np.random.Generator | int | None = None,
 ) -> Agreement | None:
     """Agreement of judges on who won; a tie is halfway between a win and a loss.
@@ -206,7 +204,7 @@ def judge_agreement(
     value = (1 + np.sign((mean - 0.5).round(9))) / 2
     _, unit = np.unique(of_judges[:, :3], axis=0, return_inverse=True)
     agreement = krippendorff_alpha(
-        value, unit.reshape(-1), metric=metric, confidence_level=confidence_level, rng=rng
+        value, unit.reshape(-1), confidence_level=confidence_level, rng=rng
     )
     return agreement if agreement.n_units else None
 
@@ -215,11 +213,10 @@ def krippendorff_alpha(
     values: ArrayLike,
     units: ArrayLike,
     *,
-    metric: Metric,
     confidence_level: float = 0.95,
     rng: np.random.Generator | int | None = None,
 ) -> Agreement:
-    """Krippendorff's alpha of values given to units.
+    """Krippendorff's alpha of values given to units, with the interval metric.
 
     Parameters
     ----------
@@ -227,8 +224,6 @@ def krippendorff_alpha(
         One judgement each.
     units : shape (V,)
         Unit of each judgement, any integers. Units with a single judgement are ignored.
-    metric
-        ``"nominal"``: values agree or do not; ``"interval"``: squared difference of values.
     """
     kinds, kind = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True)
     _, unit = np.unique(np.asarray(units), return_inverse=True)
@@ -236,8 +231,7 @@ def krippendorff_alpha(
     cells = np.bincount(unit * n_kinds + kind, minlength=(unit.max(initial=-1) + 1) * n_kinds)
     counts = cells.reshape(-1, n_kinds).astype(np.float64)
     counts = counts[counts.sum(axis=1) >= 2]
-    difference = kinds[:, None] - kinds
-    distance = (difference != 0).astype(np.float64) if metric == "nominal" else difference**2
+    distance = (kinds[:, None] - kinds) ** 2
     n_units = len(counts)
     if not n_units:
         return Agreement(np.nan, np.nan, np.nan, 0, 0)

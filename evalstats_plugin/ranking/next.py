@@ -3,19 +3,18 @@
 Ratings are believed to be N(rating, covariance); outcomes follow one link (`contests.outcomes`).
 
 * `next_contests`: choose pairs by one of `RULES`, alone or several together
-* `order_information` to `fullrank_scores`: the scores behind the rules, for all n (n - 1) / 2 pairs
-* `certainty`, `Stopping`: how certain the order and the best player are, and whether that suffices
+* `order_information`, `thompson_duel`: what is behind the rules
+* `certainty`: how certain the order and the best player are
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
@@ -29,19 +28,14 @@ from evalstats_plugin.ranking.contests.outcomes import (
     shrinkage,
 )
 from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 THOMPSON_DRAWS = 32
 """Draws among which two with different best players are sought."""
-BEST_DRAWS = 400
-"""Draws for the probability to be the best, in rule "best"."""
 DUELS = 16
 """Duels drawn at once, so that one is left if some pairs were asked before."""
-LEAST_SHARE = 1e-6
-"""Weight of pairs whose players are never both the best in a draw; below 1 / `BEST_DRAWS`²."""
-
 N_PARTICLES = 1024
 """Particles for the probability of the order."""
 N_DRAWS = 4000
@@ -50,9 +44,7 @@ N_DRAWS = 4000
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "order": "what the outcome tells about which of the two is better: to rank all",
-        "best": "what it tells about which is better, of two that may both be the best",
         "thompson": "the winners of two draws from what is believed: to find the best",
-        "fullrank": "the pair whose players were compared least, as Fullrank does",
         "random": "any pair",
     }
 )
@@ -84,7 +76,6 @@ def next_contests(
     *,
     rng: np.random.Generator | int | None = None,
     link: Link = "probit",
-    counts: ArrayLike | None = None,
     avoided: Sequence[tuple[int, int]] = (),
 ) -> list[NextContest]:
     """Choose the next k pairs to compare, all different, the most informative first.
@@ -98,8 +89,6 @@ def next_contests(
         A name from `RULES`.
     link
         ``"probit"`` for ratings of a Thurstone model, ``"logit"`` for Bradley–Terry.
-    counts : shape (n, n)
-        Number of comparisons of each pair so far, for rule ``"fullrank"``.
     avoided
         Pairs that are not chosen: skipped, or asked already. Use `expected_covariance` to account
         for pending answers.
@@ -109,7 +98,7 @@ def next_contests(
     SelectionError
         No such rule or link.
     DesignError
-        Fewer than k pairs are left, or ``"fullrank"`` without counts.
+        Fewer than k pairs are left.
 
     Examples
     --------
@@ -123,85 +112,52 @@ def next_contests(
     if rule not in RULES:
         raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
     check_link(link)
-    batch = _Batch(state, rule, link, counts, generator)
+    rating = np.asarray(state.rating, dtype=np.float64)
+    covariance = np.asarray(state.covariance, dtype=np.float64)
+    n = len(rating)
+    if n < 2:
+        raise DesignError(f"{counted(n, 'player')}: give two or more to compare")
+    free: BoolArray = np.triu(np.ones((n, n), dtype=np.bool_), 1)
     for pair in avoided:
-        batch.free[min(pair), max(pair)] = False
-    left = int(batch.free.sum())
+        free[min(pair), max(pair)] = False
+    left = int(free.sum())
     if not 1 <= k <= left:
         msg = (
             f"{counted(k, 'pair')} asked for, but {left} can still be compared: ask for 1 to {left}"
         )
         raise DesignError(msg)
-    return [batch.choose() for _ in range(k)]
-
-
-class _Batch:
-    """Pairs chosen one after the other, with the expected covariance after each."""
-
-    def __init__(
-        self,
-        state: Belief,
-        rule: str,
-        link: Link,
-        counts: ArrayLike | None,
-        rng: np.random.Generator,
-    ) -> None:
-        self.rating = np.asarray(state.rating, dtype=np.float64)
-        self.covariance = np.array(state.covariance, dtype=np.float64)
-        self.rule, self.rng = rule, rng
-        self.link: Link = link
-        n = len(self.rating)
-        if n < 2:
-            raise DesignError(f"{counted(n, 'player')}: give two or more to compare")
-        if rule == "fullrank" and counts is None:
-            msg = "rule 'fullrank' goes by how often each two were compared: pass counts"
-            raise DesignError(msg)
-        self.counts = np.zeros((n, n)) if counts is None else np.array(counts, dtype=np.float64)
-        self.free: NDArray[np.bool_] = np.triu(np.ones((n, n), dtype=np.bool_), 1)
-
-    def choose(self) -> NextContest:
-        """Choose one pair, and assume that it is asked."""
-        pairs = all_pairs(self.rating, self.covariance)
-        open_pairs = self.free[pairs.first, pairs.second]
-        scores = np.where(open_pairs, steady(self._scores(pairs)), -np.inf)
+    chosen: list[NextContest] = []
+    while len(chosen) < k:
+        pairs = all_pairs(rating, covariance)
+        if rule == "order":
+            scores = order_information(pairs.mean, pairs.variance, link)
+        elif rule == "random":
+            scores = generator.random(len(pairs.mean))
+        else:
+            draws = normal_draws(rating, covariance, (DUELS, THOMPSON_DRAWS), generator)
+            scores = _duel_scores(pairs, rating, draws)
+        scores = np.where(free[pairs.first, pairs.second], steady(scores), -np.inf)
         # Break ties at random.
-        at = int(self.rng.choice(np.flatnonzero(scores == scores.max())))
+        at = int(generator.choice(np.flatnonzero(scores == scores.max())))
         first, second = int(pairs.first[at]), int(pairs.second[at])
-        bits = float(order_information(pairs.mean[at], pairs.variance[at], self.link))
-        self.free[first, second] = False
-        self.counts[[first, second], [second, first]] += 1
-        self.covariance = expected_covariance(
-            self.rating, self.covariance, (first, second), self.link
-        )
-        return NextContest(first, second, bits)
+        bits = float(order_information(pairs.mean[at], pairs.variance[at], link))
+        chosen.append(NextContest(first, second, bits))
+        free[first, second] = False
+        covariance = expected_covariance(rating, covariance, (first, second), link)
+    return chosen
 
-    def _scores(self, pairs: Pairs) -> FloatArray:
-        if self.rule == "order":
-            return order_information(pairs.mean, pairs.variance, self.link)
-        if self.rule == "fullrank":
-            return fullrank_scores(self.counts)
-        if self.rule == "random":
-            return self.rng.random(len(pairs.mean))
-        if self.rule == "best":
-            return best_information(pairs, self._draws(BEST_DRAWS), self.link)
-        return self._duel(pairs)
 
-    def _draws(self, *shape: int) -> FloatArray:
-        """Draw ratings from the belief, shape (*shape, n)."""
-        return normal_draws(self.rating, self.covariance, shape, self.rng)
-
-    def _duel(self, pairs: Pairs) -> FloatArray:
-        """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
-        n = len(self.rating)
-        i, j = np.sort(thompson_duel(self._draws(DUELS, THOMPSON_DRAWS)), axis=0)
-        duel = np.full((n, n), -1.0)
-        # Assigned from last to first, so that the first duel of a pair counts.
-        duel[i[::-1], j[::-1]] = np.arange(DUELS)
-        both = self.rating[pairs.first] + self.rating[pairs.second]
-        asked = duel[pairs.first, pairs.second]
-        by_rating = both - both.max()
-        # Scores by rating are at most 0, below those of all duels.
-        return np.where(asked >= 0, 1 + asked, by_rating)
+def _duel_scores(pairs: Pairs, rating: FloatArray, draws: FloatArray) -> FloatArray:
+    """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
+    n = len(rating)
+    i, j = np.sort(thompson_duel(draws), axis=0)
+    duel = np.full((n, n), -1.0)
+    # Assigned from last to first, so that the first duel of a pair counts.
+    duel[i[::-1], j[::-1]] = np.arange(DUELS)
+    asked = duel[pairs.first, pairs.second]
+    both = rating[pairs.first] + rating[pairs.second]
+    # Scores by rating are at most 0, below those of all duels.
+    return np.where(asked >= 0, 1 + asked, both - both.max())
 
 
 def expected_covariance(
@@ -252,23 +208,6 @@ def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> Float
     return np.maximum(entropy(win) + entropy(ahead) - joint, 0)
 
 
-def best_information(pairs: Pairs, draws: ArrayLike, link: Link) -> FloatArray:
-    """Order information of each pair, weighted by both players' probabilities to be the best.
-
-    Parameters
-    ----------
-    draws : shape (..., D, n)
-        Ratings drawn from the belief.
-    """
-    value = np.asarray(draws, dtype=np.float64)
-    winner = value.argmax(axis=-1)[..., None]
-    wins = np.asarray(winner == np.arange(value.shape[-1]), dtype=np.float64)
-    best = wins.mean(axis=-2)
-    both = best[..., pairs.first] * best[..., pairs.second]
-    # If one player is the best in all draws, it still meets the most informative opponent.
-    return order_information(pairs.mean, pairs.variance, link) * (both + LEAST_SHARE)
-
-
 def thompson_duel(draws: ArrayLike) -> tuple[IntArray, IntArray]:
     """Double Thompson sampling [WL16]_ [Rus20]_: two players that may both be the best.
 
@@ -287,27 +226,6 @@ def thompson_duel(draws: ArrayLike) -> tuple[IntArray, IntArray]:
     second = np.take_along_axis(best, at, axis=-1)[..., 0]
     runner_up = np.argpartition(value[..., -1, :], -2, axis=-1)[..., -2]
     return best[..., 0], np.where(second == best[..., 0], runner_up, second)
-
-
-def fullrank_scores(counts: ArrayLike) -> FloatArray:
-    """Fullrank's rule, which depends on counts only: highest for players rarely compared.
-
-    It minimises (eᵢ - eⱼ)' ΔΔ' (eᵢ - eⱼ) for Δ = ΣD', with D the pairs compared. For a prior
-    Σ = v I this is v² (dᵢ + dⱼ + 2 nᵢⱼ), with d the numbers of comparisons of each player.
-
-    Parameters
-    ----------
-    counts : shape (..., n, n)
-        Number of comparisons of each pair so far, symmetric.
-
-    Returns
-    -------
-    shape (..., P), pairs as in `all_pairs`
-    """
-    n_each = np.asarray(counts, dtype=np.float64)
-    i, j = np.triu_indices(n_each.shape[-1], 1)
-    degree = n_each.sum(axis=-1)
-    return -(degree[..., i] + degree[..., j] + 2 * n_each[..., i, j])
 
 
 class Certainty(NamedTuple):
@@ -350,68 +268,3 @@ def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) ->
     regret = float((draws.max(axis=1) - draws[:, best]).mean())
     prob_order = float(min(np.exp(log_p), 1.0))
     return Certainty(prob_order, float(2 * right.mean() - 1), best, float(share[best]), regret)
-
-
-class Stop(NamedTuple):
-    """Reason to stop comparing."""
-
-    goal: str
-    """Field of `Stopping` that was reached."""
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
-    """Stopping rule: stop as soon as one of these goals is reached; None is no goal.
-
-    Raises
-    ------
-    SelectionError
-        A goal that is outside its range.
-
-    Examples
-    --------
-    >>> from evalstats_plugin.ranking import Contests, fit_thurstone
-    >>> played = Contests.of([0] * 20, [1] * 20, [1] * 18 + [0] * 2, players=2)
-    >>> found = certainty(fit_thurstone(played, estimator="ep"), rng=0)
-    >>> Stopping(prob_best=0.95, budget=500).reached(found, n_contests=20).goal
-    'prob_best'
-    """
-
-    prob_order: float | None = None
-    expected_tau: float | None = None
-    prob_best: float | None = None
-    regret: float | None = None
-    """Largest expected regret, in the unit of the ratings."""
-    budget: int | None = None
-    """Number of comparisons."""
-
-    def __post_init__(self) -> None:
-        for name in ("prob_order", "expected_tau", "prob_best"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1:
-                msg = f"{name} is {value:g}: give a number between 0 and 1, such as 0.95"
-                raise SelectionError(msg)
-        for name in ("regret", "budget"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < np.inf:
-                msg = f"{name} is {value:g}: give a number above 0"
-                raise SelectionError(msg)
-
-    def reached(self, found: Certainty, n_contests: float) -> Stop | None:
-        """Return the reason to stop, or None to go on."""
-        wordings = {
-            "prob_order": "the ranking is right with probability",
-            "expected_tau": "the ranking's expected Kendall's tau is",
-            "prob_best": "the best is right with probability",
-        }
-        for name, words in wordings.items():
-            bar, value = getattr(self, name), getattr(found, name)
-            if bar is not None and value >= bar:
-                return Stop(name, f"{words} {value:.3f}, {bar:g} was asked for")
-        if self.regret is not None and found.regret <= self.regret:
-            reason = f"the best is expected to be {found.regret:.3g} better than the one chosen"
-            return Stop("regret", f"{reason}, {self.regret:g} was asked for")
-        if self.budget is not None and n_contests >= self.budget:
-            return Stop("budget", f"{n_contests:g} comparisons made, {self.budget} were allowed")
-        return None

@@ -23,7 +23,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
-from evalstats_plugin.ranking.ratings.fit import RankingFit, entropy_bounds, order_entropy
+from evalstats_plugin.ranking.ratings.fit import RankingFit, order_entropy
 from evalstats_plugin.ranking.rows import (
     ELO_ANCHOR,
     Goodness,
@@ -79,15 +79,6 @@ class BootstrapOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorOptions:
-    """Options of Bradley–Terry ``"laplace"`` and ``"hmc"``; see `bradley_terry_posterior`."""
-
-    prior_mean: ArrayLike = 0.0
-    prior_covariance: ArrayLike = 1.0
-    ties: TieModel | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ThurstoneOptions:
     """Options of Thurstone's model; see `fit_thurstone`."""
 
@@ -97,17 +88,12 @@ class ThurstoneOptions:
     draws: int | None = None
 
 
-RankOptions: TypeAlias = MlOptions | BootstrapOptions | PosteriorOptions | ThurstoneOptions
+RankOptions: TypeAlias = MlOptions | BootstrapOptions | ThurstoneOptions
 
 ESTIMATORS: Mapping[str, Mapping[str, type[RankOptions]]] = MappingProxyType(
     {
-        "bradley-terry": {
-            "ml": MlOptions,
-            "bootstrap": BootstrapOptions,
-            "laplace": PosteriorOptions,
-            "hmc": PosteriorOptions,
-        },
-        "thurstone": dict.fromkeys(("exact", "hmc", "ep"), ThurstoneOptions),
+        "bradley-terry": {"ml": MlOptions, "bootstrap": BootstrapOptions},
+        "thurstone": {"exact": ThurstoneOptions, "ep": ThurstoneOptions},
     }
 )
 """Estimators of each model, the default of Bradley–Terry first, and their options."""
@@ -148,10 +134,9 @@ def rank(
         needs no chain of comparisons that connects all players; else Bradley–Terry, which clusters
         the comparisons on one item.
     estimator
-        For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"hmc"``; for
-        Thurstone ``"exact"``, ``"hmc"`` or ``"ep"``. ``"auto"`` is ``"ml"`` for
-        Bradley–Terry and depends on the size for Thurstone; ``fit.diagnostics["reason"]`` says
-        why.
+        For Bradley–Terry ``"ml"`` or ``"bootstrap"``; for Thurstone ``"exact"`` or ``"ep"``.
+        ``"auto"`` is ``"ml"`` for Bradley–Terry and depends on the size for Thurstone;
+        ``fit.diagnostics["reason"]`` says why.
     confidence_level
         Of each rating's limits (pointwise), and of the ranges of ranks and the letters
         (simultaneous).
@@ -161,8 +146,7 @@ def rank(
     rng
         For draws and simulations.
     options
-        `MlOptions`, `BootstrapOptions`, `PosteriorOptions` or `ThurstoneOptions`, as the estimator
-        needs.
+        `MlOptions`, `BootstrapOptions` or `ThurstoneOptions`, as the estimator needs.
     columns
         Names of the columns of a file or frame, as for `read_contests`.
 
@@ -318,7 +302,7 @@ def leaderboard(
 def _with_style(
     options: RankOptions | None, model: RankingModel, names: tuple[str, ...]
 ) -> RankOptions:
-    if model == "thurstone" or isinstance(options, (PosteriorOptions, ThurstoneOptions)):
+    if model == "thurstone" or isinstance(options, ThurstoneOptions):
         msg = "style control is for bradley-terry by ml or bootstrap: choose one of these"
         raise SelectionError(msg)
     return replace(MlOptions() if options is None else options, features=names)
@@ -460,10 +444,7 @@ def _fitted(
     contests: Contests, options: RankOptions, estimator: Any, rng: np.random.Generator
 ) -> RankingFit:
     from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.ratings.uncertainty import (
-        bootstrap_bradley_terry,
-        bradley_terry_posterior,
-    )
+    from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
     from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
     given = vars(options)
@@ -471,8 +452,6 @@ def _fitted(
         fit = _with_position_if_known(contests, given, fit_bradley_terry)
     elif isinstance(options, BootstrapOptions):
         fit = bootstrap_bradley_terry(contests, **given, rng=rng)
-    elif isinstance(options, PosteriorOptions):
-        fit = bradley_terry_posterior(contests, **given, estimator=estimator, rng=rng)
     else:
         fit = fit_thurstone(contests, **given, estimator=estimator, rng=rng)
     reason = "asked for" if estimator != "auto" else "no prior is asked for"
@@ -538,7 +517,6 @@ def _goodness(
         entropy=order_entropy(fit.rating, fit.covariance, rng=rng)
         if n <= MOST_FOR_ENTROPY
         else None,
-        entropy_bounds=None if fit.draws is None else entropy_bounds(fit.draws),
         transitivity=transitivity(fit, contests, rng=rng) if compared else None,
         predictive_fit=predictive_fit(fit, contests) if compared else None,
         agreement=judge_agreement(contests, confidence_level=confidence_level, rng=rng)

@@ -24,7 +24,7 @@ from evalstats_plugin.ranking.goodness import (
     expected_scores,
 )
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
-from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
+from evalstats_plugin.ranking.ratings.fit import OrderEntropy, RankingFit
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.steady import steady
@@ -47,8 +47,6 @@ MOST_WORK = 4e8
 
 _ELO = {"bradley-terry": POINTS, "thurstone": 200 * 2**0.5}
 """Elo points of one unit. In Elo's own normal model, the noise of an answer is 200√2 [Elo78]_."""
-_BY_SAMPLING = ("exact", "hmc")
-"""Estimators whose draws come from the posterior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +96,6 @@ class Goodness:
 
     entropy: OrderEntropy | None = None
     """Entropy of the order, for normal ratings."""
-    entropy_bounds: EntropyBounds | None = None
-    """Entropy of the order, from the fit's draws of any distribution."""
     transitivity: Transitivity | None = None
     predictive_fit: PredictiveFit | None = None
     agreement: Agreement | None = None
@@ -134,17 +130,6 @@ class Ranking(Results[RankedPlayer]):
         Averaged over the draws of the ratings, without a position effect or judge effects.
         """
         return self._square(expected_scores(self.fit, self.draws), self.fit.players)
-
-    def top(self, k: int) -> ratings_fit.TopK:
-        """Probabilities of being among the k best; players are indices into ``fit.players``."""
-        top = ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
-        if self.fit.ranks is None:
-            return top
-        among = self.fit.ranks[:, :k].sum(axis=1)
-        return top._replace(
-            probability=among,
-            set_probability=float(among[top.members[0]]) if k == 1 else top.set_probability,
-        )
 
     def _square(self, values: FloatArray, columns: tuple[Any, ...]) -> pd.DataFrame:
         import pandas as pd
@@ -281,7 +266,7 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
     With few clusters the covariance itself is uncertain, and Student's t replaces the normal.
     """
     if fit.draws is not None:
-        centre = fit.draws.mean(axis=0) if fit.estimator in _BY_SAMPLING else fit.rating
+        centre = fit.draws.mean(axis=0) if fit.estimator == "exact" else fit.rating
         return fit.draws, fit.draws - centre
     normal = fit.sample(N_DRAWS, rng) - fit.rating
     freedom = fit.diagnostics.get("degrees_of_freedom")

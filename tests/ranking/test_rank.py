@@ -18,7 +18,6 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.rank import (
     BootstrapOptions,
     MlOptions,
-    PosteriorOptions,
     RankingModel,
     RankOptions,
     ThurstoneOptions,
@@ -74,7 +73,6 @@ def test_rows_are_those_of_the_fit_the_best_first() -> None:
     [
         ("bradley-terry", "auto", MlOptions(ties="davidson")),
         ("bradley-terry", "bootstrap", BootstrapOptions(n_resamples=300)),
-        ("bradley-terry", "hmc", PosteriorOptions(prior_covariance=4.0)),
         ("thurstone", "ep", ThurstoneOptions(prior_covariance=4.0)),
     ],
 )
@@ -97,9 +95,9 @@ def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
 
 
 def test_probabilities_are_shares_of_posterior_draws() -> None:
-    """40 comparisons: draws of chains, whose shape the ranges and probabilities have."""
+    """40 comparisons: draws around the normal, whose shape the ranges and probabilities have."""
     options = ThurstoneOptions(draws=800)
-    found = rank(contests(40), model="thurstone", estimator="hmc", options=options, rng=0)
+    found = rank(contests(40), model="thurstone", estimator="ep", options=options, rng=0)
     draws, place = found.draws, [NAMES.index(row.player) for row in found]
 
     assert (800, 5) == draws.shape
@@ -109,11 +107,6 @@ def test_probabilities_are_shares_of_posterior_draws() -> None:
     np.testing.assert_allclose(shares, [row.prob_best for row in found])
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
     np.testing.assert_allclose([(r.low, r.high) for r in found], np.stack([low, high], 1)[place])
-    bounds, entropy = found.goodness.entropy_bounds, found.goodness.entropy
-    assert bounds is not None
-    assert entropy is not None
-    assert bounds.low < entropy.high
-    assert entropy.low < bounds.high
 
 
 def test_square_tables_have_players_in_order_and_agree_with_the_rows() -> None:
@@ -128,9 +121,6 @@ def test_square_tables_have_players_in_order_and_agree_with_the_rows() -> None:
     assert better.loc["ada", "eva"] > 0.99
     assert 0.5 < scores.loc["ada", "bea"] < better.loc["ada", "bea"]
     np.testing.assert_allclose(scores + scores.T, 1)
-    top = found.top(1)
-    assert (NAMES.index("ada"),) == top.members
-    assert top.set_probability == found[0].prob_best
 
 
 def test_elo_points_rescale_logits_and_probits() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.ranking.contests.outcomes import entropy, prob_win
+from evalstats_plugin.ranking.next import order_information
 from evalstats_plugin.ranking.ratings.fit import rank_distribution
 from evalstats_plugin.stats import bounded, clustered
 from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
@@ -128,3 +129,23 @@ def _depth(distribution):
     up = np.cumsum(distribution, axis=1)
     down = np.cumsum(distribution[:, ::-1], axis=1)[:, ::-1]
     return np.minimum(up, down)
+
+
+def best_information(pairs, draws, link):
+    """Order information of each pair, by both players' probabilities to be the best."""
+    winner = draws.argmax(axis=-1)[..., None]
+    best = (winner == np.arange(draws.shape[-1])).mean(axis=-2)
+    both = best[..., pairs.first] * best[..., pairs.second]
+    # If one player is the best in all draws, it still meets the most informative opponent.
+    return order_information(pairs.mean, pairs.variance, link) * (both + 1e-6)
+
+
+def fullrank_scores(counts):
+    """Fullrank's rule, by counts alone: highest for players rarely compared; shape (..., P).
+
+    It minimises (eᵢ - eⱼ)' ΔΔ' (eᵢ - eⱼ) for Δ = ΣD', with D the pairs compared. For a prior
+    Σ = v I this is v² (dᵢ + dⱼ + 2 nᵢⱼ), with d the numbers of comparisons of each player.
+    """
+    i, j = np.triu_indices(counts.shape[-1], 1)
+    degree = counts.sum(axis=-1)
+    return -(degree[..., i] + degree[..., j] + 2 * counts[..., i, j])

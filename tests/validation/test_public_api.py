@@ -158,7 +158,7 @@ def test_plans_gates_and_tables(
         min_size=1, max_size=25,
     ),
     levels,
-    st.sampled_from(["ml", "laplace"]),
+    st.sampled_from(["ml", "ep"]),
 )  # fmt: skip
 def test_rankings(answers: list[tuple[int, int, float]], level: float, estimator: str) -> None:
     first, second, won = (np.array(each) for each in zip(*answers, strict=True))

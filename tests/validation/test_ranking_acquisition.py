@@ -20,11 +20,8 @@ from scipy import special
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.outcomes import prob_win, prob_win_slope
 from evalstats_plugin.ranking.next import (
-    BEST_DRAWS,
     THOMPSON_DRAWS,
     all_pairs,
-    best_information,
-    fullrank_scores,
     order_information,
     thompson_duel,
 )
@@ -136,9 +133,9 @@ def chosen(rule, beliefs, counts, rng):
     if rule == "random":
         scores = np.zeros(pairs.mean.shape)
     elif rule == "fullrank":
-        scores = fullrank_scores(counts)
+        scores = beaten.fullrank_scores(counts)
     elif rule == "best":
-        scores = best_information(pairs, beliefs.draws(BEST_DRAWS, rng), beliefs.link)
+        scores = beaten.best_information(pairs, beliefs.draws(400, rng), beliefs.link)
     else:
         score = beaten.RULES.get(rule, order_information)
         scores = score(pairs.mean, pairs.variance, beliefs.link)

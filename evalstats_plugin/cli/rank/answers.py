@@ -174,7 +174,7 @@ def record(file: str, *, asked: Answer) -> None:
         judge=asked.judge,
         prior_variance=variance_of(asked.prior_sd),
     )
-    tell(session.notes, quiet=asked.quiet)
+    tell(session.answers.notes, quiet=asked.quiet)
     if pair is None:
         done = _undone(session)
     else:

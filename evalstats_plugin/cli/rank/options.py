@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GOALS = ("order", "best")
 """Goals of `ranking.judging.standing`, which costs NumPy to import; a test compares."""
 
-RULES = ("order", "best", "thompson", "fullrank", "random")
+RULES = ("order", "thompson", "random")
 """Those of `evalstats_plugin.ranking.next`; a test compares."""
 
 _asked = under("What is asked")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.rows import Ranking
 
 
-LEAST_DRAWS = 1000
-"""Drawn even if fewer are asked for, so that it shows whether chains agree."""
-
 _model = under("Model")
 
 
@@ -66,8 +63,7 @@ class Rating:
         default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
-        "How it is fitted; thurstone: exact, ep, hmc; bradley-terry: ml, bootstrap, "
-        "laplace, hmc.",
+        "How it is fitted; thurstone: exact, ep; bradley-terry: ml, bootstrap.",
         default="auto", metavar="NAME",
     )  # fmt: skip
     ties: str | None = _model(
@@ -96,13 +92,11 @@ class Rating:
         given: dict[str, Any] = {} if self.ties is None else {"ties": self.ties}
         if kind is rank.ThurstoneOptions:
             given["prior_covariance"] = 1.0 if variance is None else variance
-            if draws is not None:
-                given["draws"] = max(draws, LEAST_DRAWS)
+            given["draws"] = draws
         elif self.prior_sd is not None:
             if kind is rank.BootstrapOptions:
                 raise SelectionError("--prior-sd has no effect on a bootstrap: leave it out")
-            posterior = kind is rank.PosteriorOptions
-            given |= {"prior_covariance": variance} if posterior else {"prior_sd": self.prior_sd}
+            given["prior_sd"] = self.prior_sd
         return kind(**given)
 
     def rank(self, contests: Contests, variance: float | None, *, quiet: bool) -> Ranking:
@@ -378,15 +372,10 @@ def infer_sun(file: str, *, asked: Infer) -> None:
     The density of the ratings is that of a normal N(ξ, Ω) times Φ(τ + Δ'Ω⁻¹(x − ξ); Γ − Δ'Ω⁻¹Δ),
     divided by Φ(τ; Γ), with one entry of τ for each comparison. Comparisons are wins and losses.
     """
-    from evalstats_plugin.ranking.thurstone.design import answers_of, prior_of, usable_contests
-    from evalstats_plugin.ranking.thurstone.model import SkewNormal
+    from evalstats_plugin.ranking.thurstone.model import skew_normal
 
     contests, variance = _read((file,), asked, loaded_plugins())
-    if contests.tied.any():
-        raise SelectionError("a skew-normal posterior takes wins and losses: there are ties")
-    played = usable_contests(replace(contests, ordered=False), "threshold")
-    prior = prior_of(0.0, 1.0 if variance is None else variance, len(played.players), ordered=False)
-    posterior = SkewNormal.of(answers_of(played), prior, 0.0)
+    posterior = skew_normal(contests, 1.0 if variance is None else variance)
     parameters = {
         "xi": posterior.location,
         "Omega": posterior.scale,
@@ -394,7 +383,7 @@ def infer_sun(file: str, *, asked: Infer) -> None:
         "tau": posterior.threshold,
         "Gamma": posterior.latent_covariance,
     }
-    whole = {"items": list(played.players)} | {k: v.tolist() for k, v in parameters.items()}
+    whole = {"items": list(contests.players)} | {k: v.tolist() for k, v in parameters.items()}
     echo_data(json_text(whole))
 
 

@@ -173,11 +173,6 @@ class Contests:
         """
         return pair_table(self.first, self.second, self.outcome, len(self.players))
 
-    @cached_property
-    def outcomes_are_whole(self) -> bool:
-        """Whether every contest is a win, a tie or a loss; otherwise some outcomes are shares."""
-        return self.outcome_counts is not None or bool(np.isin(self.outcome, OUTCOMES).all())
-
     @property
     def tied(self) -> NDArray[np.bool_]:
         """Whether each contest is a tie, shape (C,)."""

@@ -43,6 +43,8 @@ from evalstats_plugin.ranking.contests.assembly import (
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.fullrank import (
     answers_from,
+    answers_of,
+    as_value,
     contests_of,
     is_fullrank,
 )
@@ -132,7 +134,10 @@ def write_contests(contests: Contests, path: str | Path) -> Path:
         msg = f"{path} has no ending of a known format. Use one of {', '.join(_ENDINGS)}."
         raise WriteError(msg)
     if ending == ".json":
-        text = json.dumps(_fullrank_value(contests), indent="\t") + "\n"
+        if contests.features is not None:
+            msg = "Fullrank's file has no place for features: write .jsonl, .csv or .parquet"
+            raise DesignError(msg)
+        text = json.dumps(as_value(answers_of(contests)), indent="\t") + "\n"
         return write_bytes(path, text.encode())
     frame = contests.to_frame()
     if ending == ".csv":
@@ -335,36 +340,3 @@ def _is_jsonl(content: bytes, where: str) -> bool:
         isinstance(v, list) for v in cast("dict[str, Any]", value).values()
     )
     return not (is_fullrank(value) or columns)
-
-
-def _fullrank_value(contests: Contests) -> dict[str, Any]:
-    """Contests as the JSON value of a Fullrank file."""
-    if contests.features is not None:
-        msg = "Fullrank's file has no place for features: write .jsonl, .csv or .parquet"
-        raise DesignError(msg)
-    lost = contests.outcome < 0.5
-    columns: dict[str, Any] = {
-        "winner": np.where(lost, contests.second, contests.first).tolist(),
-        "loser": np.where(lost, contests.first, contests.second).tolist(),
-    }
-    share = np.where(lost, 1 - contests.outcome, contests.outcome)
-    columns["tie"] = [True if s == 0.5 else None for s in share.tolist()]
-    columns["outcome"] = [s if 0.5 < s < 1 else None for s in share.tolist()]
-    if contests.ordered:
-        columns["first"] = contests.first.tolist()
-    if contests.judge is not None:
-        columns["judge"] = [contests.judges[k] for k in contests.judge]
-    if contests.cluster is not None:
-        columns["item"] = [contests.clusters[k] for k in contests.cluster]
-    if contests.time is not None:
-        columns["time"] = [t or None for t in contests.time]
-    columns["weight"] = [None if w == 1 else w for w in contests.weight.tolist()]
-    rows = zip(*columns.values(), strict=True)
-    comparisons = [
-        {k: v for k, v in zip(columns, row, strict=True) if v is not None} for row in rows
-    ]
-    return {
-        "items": list(contests.players),
-        "prior_var": 1.0,
-        "comparisons": comparisons,
-    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,10 @@ from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epoch
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-Ties = Literal["drop", "half"]
-Epochs = Literal["mean", "each"]
-BYTES = 40
+_BYTES = 40
 """Memory of one contest: two players, outcome, weight and cluster."""
 
 _BLOCK = 1 << 22
@@ -34,24 +32,15 @@ _CLOSE = 1e-12
 
 def contests_from_scores(
     scores: ResponseMatrix | ResponseSet | Sequence[Responses],
-    *,
-    ties: Ties = "drop",
-    epochs: Epochs = "mean",
-    most_bytes: int = 4 << 30,
 ) -> Contests:
     """Let every two models meet on every item that both answered; the better score wins.
+
+    Equal scores are left out.
 
     Parameters
     ----------
     scores
         Item scores, one metric for each task.
-    ties
-        Equal scores are left out (``"drop"``) or count half a win for each (``"half"``).
-    epochs
-        ``"mean"`` compares the means over epochs, one contest per item; ``"each"`` compares the
-        first epochs with each other, then the second, and so on.
-    most_bytes
-        Memory limit; too many contests are refused before they are made.
 
     Returns
     -------
@@ -75,9 +64,6 @@ def contests_from_scores(
     >>> contests_from_scores(scores).outcome
     array([1., 0., 1.])
     """
-    if ties not in ("drop", "half") or epochs not in ("mean", "each"):
-        msg = f"ties is {ties!r} and epochs {epochs!r}: give 'drop' or 'half', 'mean' or 'each'"
-        raise ValueError(msg)
     if isinstance(scores, ResponseMatrix):
         matrix, notes = scores, list(scores.notes)
     else:
@@ -85,11 +71,15 @@ def contests_from_scores(
     if len(matrix.models) < 2:
         msg = f"{counted(len(matrix.models), 'model')} ({few(matrix.models)}): give two or more"
         raise DesignError(msg)
-    array, item = _scores_by_column(matrix, _directions(matrix), epochs)
-    averaged = epochs == "mean" and matrix.scores.shape[2] > 1
-    meetings = _Meetings(array, ties == "half", averaged)
-    meetings.check_size(most_bytes)
-    first, second, outcome, column = meetings.contests()
+    array = mean_over_epochs(matrix.scores) * _directions(matrix)
+    meetings = _Meetings(array, averaged=matrix.scores.shape[2] > 1)
+    n, m = array.shape
+    check_memory(
+        n * (n - 1) // 2 * m * _BYTES,
+        f"contests of {n} models on {m} items",
+        "give fewer models or items",
+    )
+    first, second, outcome, item = meetings.contests()
     if not len(first):
         size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
         lack = "tie on every item" if meetings.n_met else "share no item"
@@ -101,9 +91,9 @@ def contests_from_scores(
         second=second,
         outcome=outcome,
         weight=np.ones(len(first)),
-        cluster=cluster[item[column]],
+        cluster=cluster[item],
         clusters=clusters,
-        notes=(*notes, *_notes(matrix, array, meetings, ties, epochs)),
+        notes=(*notes, *_notes(matrix, array, meetings)),
     )
 
 
@@ -132,21 +122,6 @@ def _joined(responses: ResponseSet | Sequence[Responses]) -> tuple[ResponseMatri
     return matrix, [*notes, *matrix.notes]
 
 
-def _scores_by_column(
-    matrix: ResponseMatrix, better: FloatArray, epochs: Epochs
-) -> tuple[FloatArray, IntArray]:
-    """Scores with higher better, shape (N, columns), and the item of each column.
-
-    A column is an item, or one epoch of an item.
-    """
-    if epochs == "mean":
-        array = mean_over_epochs(matrix.scores) * better
-        return array, np.arange(len(better))
-    n, m, n_epochs = (int(size) for size in matrix.scores.shape)
-    array = (matrix.scores * better[:, None]).reshape(n, m * n_epochs)
-    return array, np.repeat(np.arange(m), n_epochs)
-
-
 def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
     """Cluster of each item and the clusters' names: task and item, or task and cluster."""
     own = matrix.item_ids if matrix.clusters is None else matrix.clusters
@@ -158,36 +133,17 @@ def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
 
 @dataclass
 class _Meetings:
-    """Meetings of every two models in every column of scores."""
+    """Meetings of every two models on every item."""
 
     array: FloatArray
-    """Higher is better, NaN where missing; shape (N, columns)."""
-    keep_ties: bool
+    """Scores, higher is better, NaN where missing; shape (N, M)."""
     averaged: bool
     """Whether scores are means, for which equality allows for rounding."""
     n_met: int = 0
     n_ties: int = 0
 
-    def check_size(self, most_bytes: int) -> None:
-        """Refuse more contests than fit into memory; they are counted only if the bound is high."""
-        n, m = self.array.shape
-        if n * (n - 1) // 2 * m * BYTES <= most_bytes:
-            return
-        total = 0
-        for start, stop in self._blocks():
-            won, tied = self._compare(start, stop)
-            total += int(np.count_nonzero(won)) + (int(tied.sum()) if self.keep_ties else 0)
-        if total * BYTES > most_bytes:
-            advice = "leave out ties, or " if self.keep_ties else ""
-            msg = (
-                f"{n} models on {m} epochs of items make {total:,} contests, which need "
-                f"{total * BYTES / 2**30:.2f} GiB, more than {most_bytes / 2**30:.2f} GiB: "
-                f"{advice}give fewer models or items, or raise most_bytes"
-            )
-            raise DesignError(msg)
-
     def contests(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-        """Return first, second, outcome and column of every contest, item after item."""
+        """Return first, second, outcome and item of every contest, item after item."""
         i, j = np.triu_indices(len(self.array), 1)
         columns: list[IntArray] = []
         pairs: list[IntArray] = []
@@ -197,7 +153,7 @@ class _Meetings:
             n_ties = int(tied.sum())
             self.n_ties += n_ties
             self.n_met += n_ties + int(np.count_nonzero(won))
-            column, pair = np.nonzero((won != 0) | tied if self.keep_ties else won)
+            column, pair = np.nonzero(won)
             columns.append((column + start).astype(np.int64))
             pairs.append(pair.astype(np.int64))
             outcomes.append((0.5 + 0.5 * won[column, pair]).astype(np.float64))
@@ -224,9 +180,7 @@ class _Meetings:
         return np.where(tied, 0, won).astype(np.int8), tied
 
 
-def _notes(
-    matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings, ties: Ties, epochs: Epochs
-) -> list[str]:
+def _notes(matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings) -> list[str]:
     """Notes on how contests were made and what a ranking of them means."""
     notes: list[str] = []
     if len(tasks := list(dict.fromkeys(matrix.tasks.tolist()))) > 1:
@@ -235,20 +189,12 @@ def _notes(
             f"{few(tasks)}"
         )
     if matrix.scores.shape[2] > 1:
-        how = "means over epochs are compared" if epochs == "mean" else "compared epoch by epoch"
-        notes.append(how)
-    if ties == "drop" and meetings.n_ties:
+        notes.append("means over epochs are compared")
+    if meetings.n_ties:
         notes.append(f"{meetings.n_ties} ties of {meetings.n_met} meetings left out")
     observed = array[~np.isnan(array)]
     binary = bool(np.isin(np.abs(observed), (0.0, 1.0)).all())
-    complete = len(observed) == array.size
-    if ties == "half" and complete:
-        what = "mean accuracy does" if binary else "the mean rank within items does"
-        notes.append(
-            "no score is missing: with ties as half wins Bradley-Terry orders the models as "
-            f"{what} and adds nothing to it"
-        )
-    if ties == "drop" and binary:
+    if binary:
         notes.append(
             "items that one model got right and the other wrong: a conditional likelihood of the "
             "Rasch model, in which the items' difficulties cancel"

@@ -111,13 +111,22 @@ def contests_of(answers: Answers) -> Contests:
     return made
 
 
-def answers_of(contests: Contests, prior_variance: float) -> Answers:
-    """Convert contests from a file in another format, so that a session can continue them."""
+def answers_of(contests: Contests, prior_variance: float = 1.0) -> Answers:
+    """Convert contests to answers, to be written or continued in a session; without features."""
+    given: list[Answer] = []
     columns = (contests.first, contests.second, contests.outcome, contests.weight)
-    given = [
-        Answer(first=i, second=j, outcome=y, placed=contests.ordered, more={"weight": w})
-        for i, j, y, w in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    for k, (i, j, y, w) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        more: dict[str, Any] = {} if w == 1 else {"weight": w}
+        if contests.cluster is not None:
+            more["item"] = contests.clusters[int(contests.cluster[k])]
+        judge = None if contests.judge is None else contests.judges[int(contests.judge[k])]
+        time: str | None = None if contests.time is None else contests.time[k] or None
+        given.append(
+            Answer(
+                first=i, second=j, outcome=y, judge=judge, time=time, placed=contests.ordered,
+                more=more,
+            )
+        )  # fmt: skip
     names, notes = contests.players, contests.notes
     return Answers(names=names, prior_variance=prior_variance, given=given, notes=notes)
 

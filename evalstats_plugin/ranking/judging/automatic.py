@@ -194,7 +194,7 @@ class _Asking:
 
     def _mine(self) -> list[Answer]:
         session = self.session
-        every = (*session.given, *session.skipped, *session.undone)
+        every = (*session.given, *session.skipped, *session.answers.undone)
         return [answer for answer in every if answer.judge == session.judge]
 
     def judged(self, certainty: float, *, reached: bool) -> JudgingResult:

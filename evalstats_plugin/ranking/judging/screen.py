@@ -136,7 +136,7 @@ class JudgingApp(App[None]):
         self.query_one("#left", Side).border_title = "f ← left is better"
         self.query_one("#right", Side).border_title = "right is better → j"
         self.query_one("#ranking", RankingPanel).border_title = "Ranking so far"
-        for note in self.session.notes:
+        for note in self.session.answers.notes:
             self.notify(note, severity="warning", timeout=20, markup=False)
         self._show_state("opened")
         self.run_worker(self._ask(), exclusive=True)
@@ -270,8 +270,8 @@ class JudgingApp(App[None]):
     def _show_state(self, state: str) -> None:
         """Show in the first line how many answers there are, and whether they are saved."""
         ties = sum(answer.outcome == 0.5 for answer in self.session.given)
-        counts = count_of(len(self.session.given), "answer")
-        counts += f", {count_of(ties, 'tie')}" if ties else ""
+        counts = counted(len(self.session.given), "answer")
+        counts += f", {counted(ties, 'tie')}" if ties else ""
         counts += f", {len(self.session.skipped)} skipped" if self.session.skipped else ""
         judge = f"{self.session.judge} · " if self.session.judge else ""
         style = "bold red" if state.isupper() else "dim"
@@ -301,7 +301,7 @@ class ResultScreen(Screen[None]):
         """Fill in the current ranking."""
         judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
         session, ranking = judging.session, judging.ranking
-        count = f"{count_of(len(session.given), 'answer')} on {counted(len(session.names), 'item')}"
+        count = f"{counted(len(session.given), 'answer')} on {counted(len(session.names), 'item')}"
         self.query_one("#top", Static).update(Text(f"Result · {count}", style="bold"))
         if ranking is not None:
             table = result_table(ranking, session.names)
@@ -498,12 +498,3 @@ def format_probability(probability: float) -> str:
     if probability > 0.99:
         return ">99 %"
     return "<1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
-
-
-def count_of(n: int, what: str) -> str:
-    """Format a number with a noun in the singular or plural.
-
-    >>> count_of(1, "answer"), count_of(2, "answer")
-    ('1 answer', '2 answers')
-    """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -26,8 +26,6 @@ from evalstats_plugin.ranking.contests.fullrank import (
 from evalstats_plugin.ranking.judging.items import decode
 from evalstats_plugin.runtime.writing import Revision, locked, revision, write_bytes
 
-_KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
-
 
 class Session:
     """Answers in one file, to which one judge adds.
@@ -47,7 +45,8 @@ class Session:
     ) -> None:
         self.path = path
         self.judge = judge
-        self._answers = answers
+        self.answers = answers
+        """Content of the file; its notes are problems found when it was read."""
         self._seen = seen
 
     @classmethod
@@ -96,39 +95,24 @@ class Session:
         return cls(where, answers, judge, seen=seen)
 
     @property
-    def answers(self) -> Answers:
-        """Content of the file."""
-        return self._answers
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Names of the items; answers refer to indices into this list."""
-        return self._answers.names
+        return self.answers.names
 
     @property
     def prior_variance(self) -> float:
         """Prior variance of the items' ratings."""
-        return self._answers.prior_variance
+        return self.answers.prior_variance
 
     @property
     def given(self) -> tuple[Answer, ...]:
         """Answers that count, oldest first."""
-        return tuple(self._answers.given)
+        return tuple(self.answers.given)
 
     @property
     def skipped(self) -> tuple[Answer, ...]:
         """Pairs that a judge did not decide."""
-        return tuple(self._answers.skipped)
-
-    @property
-    def undone(self) -> tuple[Answer, ...]:
-        """Answers that were undone."""
-        return tuple(self._answers.undone)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Problems found when the file was read."""
-        return self._answers.notes
+        return tuple(self.answers.skipped)
 
     def place(self, name: str) -> int:
         """Return the index of an item by its name.
@@ -199,11 +183,6 @@ class Session:
             answers.undone.append(last)
         return last
 
-    def save(self) -> None:
-        """Write the file, even without answers."""
-        with self._changing():
-            pass
-
     def contests(self) -> Contests:
         """Return the answers that count as contests.
 
@@ -212,8 +191,8 @@ class Session:
         DesignError
             There are no answers yet.
         """
-        contests = contests_of(self._answers)
-        return replace(contests, notes=(*self.notes, *contests.notes))
+        contests = contests_of(self.answers)
+        return replace(contests, notes=(*self.answers.notes, *contests.notes))
 
     @contextmanager
     def _changing(self) -> Generator[Answers]:
@@ -224,17 +203,17 @@ class Session:
             if self.path.exists() and revision(self.path) != self._seen:
                 self._take_over(_read(self.path))
             before = replace(
-                self._answers,
-                given=list(self._answers.given),
-                skipped=list(self._answers.skipped),
-                undone=list(self._answers.undone),
+                self.answers,
+                given=list(self.answers.given),
+                skipped=list(self.answers.skipped),
+                undone=list(self.answers.undone),
             )
             try:
-                yield self._answers
+                yield self.answers
                 self._keep_broken()
-                write_bytes(self.path, encoded(self._answers))
+                write_bytes(self.path, encoded(self.answers))
             except BaseException:
-                self._answers = before
+                self.answers = before
                 raise
             self._seen = revision(self.path)
 
@@ -246,16 +225,16 @@ class Session:
             raise LogError(msg)
         if len(newer.names) < len(self.names):
             newer.names = self.names
-        self._answers = newer
+        self.answers = newer
 
     def _keep_broken(self) -> None:
         """Copy a broken file aside before it is overwritten with its readable part."""
-        if not self.notes or not self.path.exists():
+        if not self.answers.notes or not self.path.exists():
             return
         aside = self.path.with_name(f"{self.path.name}.broken")
         if not aside.exists():
             write_bytes(aside, self.path.read_bytes())
-        self._answers.notes = ()
+        self.answers.notes = ()
 
 
 def _read(path: Path) -> Answers:

@@ -13,7 +13,6 @@ from scipy import special
 from scipy.interpolate import RegularGridInterpolator
 
 from evalstats_plugin.errors import SelectionError, no_such
-from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.next import (
     RULES,
@@ -147,12 +146,12 @@ class Standing:
         kept = min(len(self._known), len(given)) if same is None else same
         gone, new = self._known[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
-        if not given or len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
+        if len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             self._state = self._of(given, ordered=ordered)
             self._unpolished = 0
         else:
             for answer in gone:
-                self._state.remove(answer.first, answer.second, answer.share, answer.weight)
+                self._state.add(answer.first, answer.second, answer.share, -answer.weight)
             for answer in new:
                 self._state.add(answer.first, answer.second, answer.share, answer.weight)
             self._unpolished += len(gone) + len(new)
@@ -166,23 +165,12 @@ class Standing:
 
     def _of(self, given: Sequence[Answer], *, ordered: bool) -> EPState | LocalState:
         """Return the posterior of these answers."""
-        if self.n > MOST_DENSE:
-            state = LocalState(self.n, self._prior_variance, ordered=ordered)
-            for answer in given:
-                state.record(answer.first, answer.second, answer.share, answer.weight)
-            state.polish()
-            return state
-        if not given:
-            return EPState(self.n, self._prior_variance, ordered=True)
-        contests = Contests.of(
-            [a.first for a in given],
-            [a.second for a in given],
-            [a.share for a in given],
-            players=self.n,
-            weight=[a.weight for a in given],
-            ordered=ordered,
-        )
-        return EPState.of(contests, self._prior_variance)
+        kind = LocalState if self.n > MOST_DENSE else EPState
+        state = kind(self.n, self._prior_variance, ordered=ordered)
+        for answer in given:
+            state.record(answer.first, answer.second, answer.share, answer.weight)
+        state.polish()
+        return state
 
     def choose(
         self,
@@ -224,11 +212,8 @@ class Standing:
             rating, covariance = self._state.rating, self._state.covariance
             for pair in waiting:
                 covariance = expected_covariance(rating, covariance, pair, "probit")
-            counts = self._shown.counts(np.arange(self.n)) if rule == "fullrank" else None
             belief = _Normal(rating, covariance)
-            pairs = next_contests(
-                belief, rule, k, rng=self._rng, counts=counts, avoided=sorted(avoid)
-            )
+            pairs = next_contests(belief, rule, k, rng=self._rng, avoided=sorted(avoid))
         placed = [self._shown.placed(pair, self._rng) for pair in pairs]
         for pair in [*waiting, *((pair.first, pair.second) for pair in placed)]:
             self._shown.add(pair, -1)
@@ -242,17 +227,13 @@ class Standing:
             return self._informative(state, k, avoid)
         if rule == "random":
             among = self._rng.choice(self.n, SUBSET, replace=False)
-        elif rule == "fullrank":
-            among = np.argsort(state.degree + self._rng.random(self.n) / 2)[:SUBSET]
         else:
-            among = np.argsort(-(state.rating + 2 * np.sqrt(state.variance)), kind="stable")[
-                :SUBSET
-            ]
+            highest = state.rating + 2 * np.sqrt(state.variance)
+            among = np.argsort(-highest, kind="stable")[:SUBSET]
         place = {item: at for at, item in enumerate(among.tolist())}
         inside = [(place[i], place[j]) for i, j in avoid if i in place and j in place]
         belief = _Normal(state.rating[among], np.diag(state.variance[among]))
-        counts = self._shown.counts(among) if rule == "fullrank" else None
-        pairs = next_contests(belief, rule, k, rng=self._rng, counts=counts, avoided=inside)
+        pairs = next_contests(belief, rule, k, rng=self._rng, avoided=inside)
         return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in pairs]
 
     def _informative(
@@ -284,27 +265,17 @@ class Standing:
         """Rank the items by the current posterior."""
         state = self._state
         if isinstance(state, LocalState):
-            return _local_ranking(state, confidence_level, self._rng)
-        rating, covariance = state.rating, state.covariance
-        sd = np.sqrt(np.diagonal(covariance))
+            sd = np.sqrt(state.variance)
+            expected_rank, prob_best, in_order = _among_thousands(state.rating, sd, self._rng)
+        else:
+            sd = np.sqrt(np.diagonal(state.covariance))
+            expected_rank, prob_best, in_order = _among_few(state, self._rng)
         reach = special.ndtri((1 + confidence_level) / 2) * sd
-        pairs = all_pairs(rating, covariance)
-        ahead = special.ndtr(pairs.mean / np.sqrt(pairs.variance))
-        beaten = np.zeros(self.n)
-        beaten += np.bincount(pairs.second, ahead, self.n)
-        beaten += np.bincount(pairs.first, 1 - ahead, self.n)
-        draws = normal_draws(rating, covariance, (N_DRAWS,), self._rng)
-        best = np.bincount(draws.argmax(axis=1), minlength=self.n)
         return InterimRanking(
-            rating=rating,
-            std_error=sd,
-            low=rating - reach,
-            high=rating + reach,
-            expected_rank=1 + beaten,
-            prob_best=best / N_DRAWS,
-            prob_in_order=float(np.maximum(ahead, 1 - ahead).mean()),
+            rating=state.rating, std_error=sd, low=state.rating - reach, high=state.rating + reach,
+            expected_rank=expected_rank, prob_best=prob_best, prob_in_order=in_order,
             confidence_level=confidence_level,
-        )
+        )  # fmt: skip
 
 
 class _Shown:
@@ -319,16 +290,6 @@ class _Shown:
         self._times[pair] += times
         self._surplus[list(pair)] += times, -times
 
-    def counts(self, among: IntArray) -> FloatArray:
-        """Number of times that these items met, symmetric."""
-        place = {item: at for at, item in enumerate(among.tolist())}
-        table = np.zeros((len(among), len(among)))
-        for (i, j), times in self._times.items():
-            if i in place and j in place:
-                table[place[i], place[j]] += times
-                table[place[j], place[i]] += times
-        return table
-
     def placed(self, pair: NextContest, rng: np.random.Generator) -> NextContest:
         """Put the item first that was first less often: of the two in this pair, else in all."""
         i, j = pair.first, pair.second
@@ -339,12 +300,23 @@ class _Shown:
         return NextContest(first, second, pair.bits)
 
 
-def _local_ranking(
-    state: LocalState, confidence_level: float, rng: np.random.Generator
-) -> InterimRanking:
-    """Rank thousands of items, whose ratings count as independent."""
-    rating, sd = state.rating, np.sqrt(state.variance)
-    reach = special.ndtri((1 + confidence_level) / 2) * sd
+def _among_few(state: EPState, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, float]:
+    """Expected ranks, P(best) and share in order, by the covariance of every two items."""
+    n = state.players
+    pairs = all_pairs(state.rating, state.covariance)
+    ahead = special.ndtr(pairs.mean / np.sqrt(pairs.variance))
+    beaten = np.zeros(n)
+    beaten += np.bincount(pairs.second, ahead, n)
+    beaten += np.bincount(pairs.first, 1 - ahead, n)
+    draws = normal_draws(state.rating, state.covariance, (N_DRAWS,), rng)
+    best = np.bincount(draws.argmax(axis=1), minlength=n)
+    return 1 + beaten, best / N_DRAWS, float(np.maximum(ahead, 1 - ahead).mean())
+
+
+def _among_thousands(
+    rating: FloatArray, sd: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, float]:
+    """Expected ranks, P(best) and share in order of many items, which count as independent."""
     leaders = np.argsort(-(rating + 4 * sd), kind="stable")[:LEADERS]
     draws = rating[leaders] + sd[leaders] * rng.standard_normal((N_DRAWS, len(leaders)))
     prob_best = np.zeros(len(rating))
@@ -352,16 +324,7 @@ def _local_ranking(
     i, j = rng.integers(len(rating), size=(2, PAIRS_SEEN))
     i, j = i[i != j], j[i != j]
     ahead = special.ndtr(np.abs(rating[i] - rating[j]) / np.hypot(sd[i], sd[j]))
-    return InterimRanking(
-        rating=rating,
-        std_error=sd,
-        low=rating - reach,
-        high=rating + reach,
-        expected_rank=_expected_ranks(rating, sd),
-        prob_best=prob_best,
-        prob_in_order=float(ahead.mean()),
-        confidence_level=confidence_level,
-    )
+    return _expected_ranks(rating, sd), prob_best, float(ahead.mean())
 
 
 def _expected_ranks(rating: FloatArray, sd: FloatArray) -> FloatArray:

@@ -612,17 +612,12 @@ def predict_outcomes(fit: RankingFit, contests: Contests) -> FloatArray:
     Raises
     ------
     DesignError
-        A player was not fitted, or a feature of the fit is missing.
+        The contests have other players than the fit, or lack a feature of it.
     """
-    place = _places(fit.players, contests.players)
-    seen = np.union1d(contests.first, contests.second)
-    strange = seen[place[seen] < 0]
-    if len(strange):
-        names = [contests.players[int(k)] for k in strange]
-        msg = f"no ratings of these players, which were not fitted: {few(names)}"
+    if contests.players != fit.players:
+        msg = "the comparisons have other players than the fit: give the same list of players"
         raise DesignError(msg)
-    rating = fit.rating[place]
-    x = rating[contests.first] - rating[contests.second]
+    x = fit.rating[contests.first] - fit.rating[contests.second]
     x = x * np.exp(_effect(fit, contests, "discrimination"))
     x = x + _effect(fit, contests, "position")
     tie = np.full(len(x), fit.parameters.get("tie", 0.0))
@@ -637,18 +632,14 @@ def predict_outcomes(fit: RankingFit, contests: Contests) -> FloatArray:
     return probabilities(ties, x, tie)
 
 
-def _places(all_names: tuple[str, ...], names: tuple[str, ...]) -> IntArray:
-    at = {name: k for k, name in enumerate(all_names)}
-    return np.array([at.get(name, -1) for name in names], dtype=np.int64)
-
-
 def _effect(fit: RankingFit, contests: Contests, name: str) -> FloatArray:
     """Effect of each contest's judge, shape (C,); 0 if unknown."""
     effects: dict[str, Any] = fit.diagnostics.get("judge_effects", {})
     if name not in effects or contests.judge is None:
         return np.zeros(len(contests))
     _, of = np.unique(contests.judge, return_inverse=True)
-    at = _places(fit.diagnostics["judges"], names_of_judges(contests))
+    place = {name: k for k, name in enumerate(fit.diagnostics["judges"])}
+    at = np.array([place.get(name, -1) for name in names_of_judges(contests)], dtype=np.int64)
     by_judge = np.where(at >= 0, effects[name][at], 0.0)
     return by_judge[of]
 

@@ -1,9 +1,9 @@
 """Fitted rankings, and what ratings with their covariance or draws imply about the order.
 
 * `RankingFit`: ratings, covariance, draws and diagnostics of any ranking model
-* `ranks_of`, `rank_distribution`, `top_k`: rank probabilities and the top k from draws
+* `ranks_of`, `rank_distribution`, `prob_better`: rank probabilities from draws
 * `significantly_better`: simultaneous tests of all pairs, for rank sets [MRS24]_
-* `log_prob_order`, `order_entropy`, `entropy_bounds`: probability and entropy of the whole order
+* `log_prob_order`, `order_entropy`: probability and entropy of the whole order
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE, entropy
+from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.steady import root_of
 
@@ -32,7 +32,7 @@ class RankingFit:
     model: str
     """``"bradley-terry"``, ``"thurstone"`` or ``"plackett-luce"``."""
     estimator: str
-    """``"ml"``, ``"laplace"``, ``"ep"``, ``"hmc"`` or ``"exact"``."""
+    """``"ml"``, ``"laplace"`` (with a prior), ``"ep"`` or ``"exact"``."""
     players: tuple[str, ...]
     rating: FloatArray
     """Estimates or posterior means, shape (n,); their mean is 0 unless there is a prior."""
@@ -125,37 +125,6 @@ def rank_distribution(ranks: ArrayLike) -> FloatArray:
     size, n = drawn.shape
     cells = np.asarray(np.arange(n) * n + drawn - 1, dtype=np.int64).ravel()
     return np.bincount(cells, minlength=n * n).reshape(n, n) / size
-
-
-class TopK(NamedTuple):
-    """Probabilities of being among the k best."""
-
-    probability: FloatArray
-    """For each player, shape (n,)."""
-    members: tuple[int, ...]
-    """Most probable set of k players, in ascending order of their index."""
-    set_probability: float
-    """Probability that these are the k best."""
-
-
-def top_k(ranks: ArrayLike, k: int) -> TopK:
-    """Probability of each player to be among the k best, and the most probable set of k.
-
-    Raises
-    ------
-    ValueError
-        k is not between 1 and the number of players.
-    """
-    drawn = np.asarray(ranks, dtype=np.int64)
-    size, n = drawn.shape
-    if not 1 <= k <= n:
-        msg = f"k is {k}: give 1 to {n}, the number of players"
-        raise ValueError(msg)
-    among = drawn <= k
-    sets, counts = np.unique(np.packbits(among, axis=1), axis=0, return_counts=True)
-    at = int(counts.argmax())
-    members = np.flatnonzero(np.unpackbits(sets[at], count=n))
-    return TopK(among.mean(axis=0), tuple(members.tolist()), float(counts[at] / size))
 
 
 def prob_better(draws: ArrayLike) -> FloatArray:
@@ -374,33 +343,3 @@ class _Particles:
         past = np.take_along_axis(self.noise[few, :steps], parent[:, None, :], axis=2)
         self.noise[few, :steps] = past
         self._log_weight[few] = 0.0
-
-
-class EntropyBounds(NamedTuple):
-    """Bounds of the entropy of the order in bits, for any distribution of the ratings."""
-
-    low: float
-    high: float
-
-
-def entropy_bounds(draws: ArrayLike) -> EntropyBounds:
-    """Bounds of the order's entropy from draws of any distribution.
-
-    Lower bound: the entropy of a single player's rank, or of a single rank's holder. Upper bound:
-    the sum of such entropies over players, over ranks or over pairs, and log₂ n!. Counting the
-    orders themselves would need far more draws than there are orders.
-
-    Parameters
-    ----------
-    draws : shape (S, n)
-    """
-    value = np.asarray(draws, dtype=np.float64)
-    distribution = rank_distribution(ranks_of(value))
-    part = special.entr(distribution) / np.log(2)
-    pairs = entropy(prob_better(value))[np.triu_indices(len(distribution), 1)]
-    most = special.gammaln(len(distribution) + 1) / np.log(2)
-    # The last rank is determined by the others, as is the last player.
-    by_rank, by_player = part.sum(axis=0), part.sum(axis=1)
-    high = min(*(float(x.sum() - x.max()) for x in (by_rank, by_player)), pairs.sum(), most)
-    low = max(float(by_rank.max()), float(by_player.max()))
-    return EntropyBounds(low, max(float(high), low))

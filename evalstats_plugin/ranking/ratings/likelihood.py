@@ -3,7 +3,8 @@
 * `maximise`: `stats.newton.newton`. The log-likelihoods are concave, so every start
   leads to the maximum if there is one. Without a prior it exists exactly if no group of players
   won every contest against the others [Ford57]_: `has_finite_maximum`.
-* `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered
+* `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered; with a
+  jackknife's correction where units are few
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.sparse import csgraph
 
-from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.newton import Convergence, newton
 
 WEAK_SD = 5.0
 """Standard deviation, in logits, of the prior that keeps ratings of undefeated players finite."""
 
+CORRECTED = 100
+"""Independent units a parameter up to which sandwiches have a small-sample correction."""
+_TERMS = 3
+"""Terms of the series of the correction, beyond the score itself."""
+_CELLS = 2**23
+"""About the most numbers that the correction keeps in memory."""
 _EVEN = Weights(*(np.array([[x]]) for x in (0.125, 0.25, 0.125)))
 """Half a contest between equals, half of it a tie, for samples without ties or only with ties."""
 _TOLERANCE = 1e-12
@@ -42,47 +48,6 @@ class Prior(NamedTuple):
     """Shape (p,)."""
     precision: FloatArray
     """Shape (p, p)."""
-
-
-def checked_prior(mean: ArrayLike, covariance: ArrayLike, n: int) -> tuple[FloatArray, FloatArray]:
-    """Mean (n,) and covariance (n, n) of the normal prior of n ratings.
-
-    Parameters
-    ----------
-    mean : a number, or shape (n,)
-    covariance
-        A variance, n variances, or shape (n, n).
-
-    Raises
-    ------
-    DesignError
-        Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
-        definite.
-    """
-    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
-        msg = (
-            f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
-            f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
-        )
-        raise DesignError(msg)
-    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
-    finite = bool(np.isfinite(m).all() and np.isfinite(whole).all())
-    if not (finite and np.allclose(whole, whole.T) and _positive(whole)):
-        msg = (
-            "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
-            "a covariance matrix of that kind"
-        )
-        raise DesignError(msg)
-    return np.broadcast_to(m, (n,)).astype(np.float64), whole
-
-
-def _positive(matrix: FloatArray) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 class Sample(NamedTuple):
@@ -205,29 +170,20 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
     return step * factor
 
 
-def has_finite_maximum(
-    design: Design, weights: Weights
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def has_finite_maximum(design: Design, weights: Weights) -> BoolArray:
     """Whether the maximum likelihood estimate is finite, for each of B samples (K, B).
 
-    It is if the graph of wins is strongly connected: from one player, all others are reached along
-    wins, and along losses.
+    It is if the graph of wins is strongly connected.
     """
-    kind = np.abs(design.against)
-    edges = [(weights.won + weights.tied > 0), (weights.lost + weights.tied > 0)]
-    first, second = (kind + s * design.against for s in (1, -1))
-    is_finite = np.ones(weights.won.shape[1], dtype=np.bool_)
-    for forth, back in (edges, edges[::-1]):
-        reached = np.zeros((design.n, len(is_finite)))
-        reached[0] = 1
-        while True:
-            forward = second.T @ ((first @ reached > 0) & forth).astype(np.float64)
-            backward = first.T @ ((second @ reached > 0) & back).astype(np.float64)
-            fresh = ((reached + forward + backward) > 0).astype(np.float64)
-            if np.array_equal(fresh, reached):
-                break
-            reached = fresh
-        is_finite &= reached.all(axis=0)
+    n, (first, second) = design.n, (design.first, design.second)
+    is_finite = np.zeros(weights.won.shape[1], dtype=np.bool_)
+    for sample in range(len(is_finite)):
+        tied = weights.tied[:, sample] > 0
+        won, lost = tied | (weights.won[:, sample] > 0), tied | (weights.lost[:, sample] > 0)
+        ends = np.r_[first[won], second[lost]], np.r_[second[won], first[lost]]
+        graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
+        parts = csgraph.connected_components(graph, directed=True, connection="strong")[0]
+        is_finite[sample] = parts == 1
     return is_finite
 
 
@@ -262,7 +218,9 @@ def covariance_of(
 ) -> Covariance:
     """Covariance of the estimates.
 
-    The clustered covariance is multiplied by G / (G - 1) for G clusters, like CR1 of a mean.
+    With at most `CORRECTED` independent units (contests or clusters) a parameter, scores are those
+    of a jackknife, CR3 [BM02]_; beyond, that would change errors by a hundredth or less, and the
+    clustered covariance is multiplied by G / (G - 1) for G clusters, like CR1 of a mean.
 
     Parameters
     ----------
@@ -287,20 +245,65 @@ def covariance_of(
     one_way = parts[design.first] != parts[design.second]
     varies = ~one_way[found.cell]
     by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
-    groups = None
-    if kind == "sandwich":
+    rows = rows._replace(by_x=by_x[:, None], by_tie=by_tie[:, None])
+    clustered = kind != "sandwich"
+    one_each: Any = sparse.eye_array(len(by_x), format="csr")
+    members = found.groups(kind) if clustered else one_each
+    groups: int | None = members.shape[0] if clustered else None
+    times = np.ones(groups) if groups else found.count
+    units = float(times.sum())
+    if units <= CORRECTED * design.size:
+        middle = np.zeros(information.shape)
+        step = max(_CELLS // design.size, 1)
+        for part in (slice(k, k + step) for k in range(0, len(times), step)):
+            scores = _jackknifed(found, rows, bread, members[part])
+            middle += (scores.T @ (scores * times[part, None])).toarray() * (1 - 1 / units)
+    elif groups:
+        scores = members @ _scores(design, found.cell, by_x, by_tie)
+        middle = (scores.T @ scores).toarray() * (groups / (groups - 1))
+    else:
         middle = design.outer(
             *(_by_cell(found, each) for each in (by_x**2, by_x * by_tie, by_tie**2))
         )[0]
-    else:
-        members = found.groups(kind)
-        groups = members.shape[0]
-        scores = members @ _scores(found, by_x, by_tie)
-        middle = (scores.T @ scores).toarray() * (groups / (groups - 1))
     if one_way.any():
         middle += design.outer(*(each * one_way[:, None] for each in cells[3:]))[0]
     middle += information - expected
     return Covariance(bread @ middle @ bread, groups)
+
+
+def _jackknifed(found: CountedContests, rows: Derivatives, bread: FloatArray, members: Any) -> Any:
+    """Scores of the clusters at the estimate without them, sparse (G, p).
+
+    (I - H)⁻¹ s for the score s of a cluster, and H its share of the information: s + H s + H² s + …
+    up to `_TERMS`, which is finite for a player of a single cluster, too.
+
+    Parameters
+    ----------
+    rows
+        Derivatives of one contest of each row, shape (R, 1).
+    members
+        Number of contests of each row in each cluster, sparse (G, R).
+    """
+    design, n, q = found.design, found.design.n, found.design.extra.shape[1]
+    per_cluster: IntArray = np.diff(members.indptr)
+    cluster = np.repeat(np.arange(len(per_cluster)), per_cluster)
+    row, cell = members.indices, found.cell[members.indices]
+    gather = sparse.csr_array(
+        (members.data, np.arange(len(row)), members.indptr), (members.shape[0], len(row))
+    )
+    first, second = design.first[cell], design.second[cell]
+    _, by_x, by_tie, xx, x_tie, tie_tie = (
+        np.broadcast_to(each, rows.by_x.shape)[row, 0] for each in rows
+    )
+    scores = own = gather @ _scores(design, cell, by_x, by_tie)
+    for _ in range(_TERMS):
+        moved: FloatArray = own @ bread
+        x = moved[cluster, first] - moved[cluster, second]
+        x += (design.extra[cell] * moved[cluster, n : n + q]).sum(axis=1)
+        tie = moved[cluster, -1] if design.with_ties else np.zeros(len(x))
+        own = gather @ _scores(design, cell, xx * x + x_tie * tie, x_tie * x + tie_tie * tie)
+        scores = scores + own
+    return scores
 
 
 def _predictors(
@@ -318,12 +321,12 @@ def _by_cell(tally: CountedContests, values: FloatArray) -> FloatArray:
     return summed.astype(np.float64)[:, None]
 
 
-def _scores(tally: CountedContests, by_x: FloatArray, by_tie: FloatArray) -> Any:
-    """Score vectors of one contest of each row, sparse (R, p)."""
-    design, scale = tally.design, by_x[:, None]
-    parts: list[Any] = [sparse.csr_array(design.against[tally.cell] * scale)]
+def _scores(design: Design, cell: IntArray, by_x: FloatArray, by_tie: FloatArray) -> Any:
+    """Score vectors of contests in these cells, sparse (R, p)."""
+    scale = by_x[:, None]
+    parts: list[Any] = [sparse.csr_array(design.against[cell] * scale)]
     if design.extra.shape[1]:
-        parts.append(sparse.csr_array(design.extra[tally.cell] * scale))
+        parts.append(sparse.csr_array(design.extra[cell] * scale))
     if design.with_ties:
         parts.append(sparse.csr_array(by_tie[:, None]))
     return sparse.hstack(parts, format="csr")

@@ -1,6 +1,5 @@
-"""Uncertainty of Bradley–Terry ratings: posterior, bootstrap and profile likelihood.
+"""Uncertainty of Bradley–Terry ratings: bootstrap and profile likelihood.
 
-* `bradley_terry_posterior`: normal prior; Hamiltonian draws or the Laplace approximation
 * `bootstrap_bradley_terry`: contests, clusters or judges resampled, many samples fitted at once
 * `profile_interval`: likelihood ratio interval of one rating or difference
 """
@@ -12,20 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests, CountedContests, count_contests
-from evalstats_plugin.ranking.contests.outcomes import TieModel, derivatives
-from evalstats_plugin.ranking.hamiltonian import (
-    LogPosterior,
-    NormalApproximation,
-    split_hamiltonian,
-)
+from evalstats_plugin.ranking.contests.outcomes import TieModel
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     Ratings,
     check_connected,
@@ -40,182 +33,20 @@ from evalstats_plugin.ranking.ratings.likelihood import (
     Covariance,
     Prior,
     Sample,
-    checked_prior,
     has_finite_maximum,
     inverse,
     maximise,
-    start_values,
 )
-from evalstats_plugin.runtime import ChainLength
-from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.streams import stream
 
-Estimator = Literal["hmc", "laplace"]
 Unit = Literal["contest", "cluster", "judge"]
-POSITION_SD, TIE_SD = 1.0, 2.0
-"""Standard deviations of the normal priors of the position effect, and of Davidson's log ν."""
-
-LENGTH = ChainLength(chains=8, draws=500, warm_up=50)
-"""Default number of posterior draws."""
 _TOGETHER, _ROOM = 32, 2**22
 """Most bootstrap samples fitted together, and about the most numbers they keep in memory."""
 _FAR = 40.0
 """Logits from the estimate beyond which a profile limit counts as infinite."""
-
-
-def bradley_terry_posterior(
-    contests: Contests,
-    *,
-    prior_mean: ArrayLike = 0.0,
-    prior_covariance: ArrayLike = 1.0,
-    estimator: Estimator = "hmc",
-    ties: TieModel | None = None,
-    length: ChainLength = LENGTH,
-    rng: np.random.Generator | int | None = None,
-) -> RankingFit:
-    """Fit the posterior of Bradley–Terry ratings under a normal prior.
-
-    Parameters
-    ----------
-    contests
-        If these are ordered, a position effect with prior N(0, 1) is estimated.
-    prior_mean : a number, or shape (n,)
-    prior_covariance
-        In squared logits: a variance, n variances, or shape (n, n).
-    estimator
-        ``"hmc"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
-        standard deviations from about a hundred contests per player.
-    ties
-        ``"half"``, ``"drop"``, or ``"davidson"`` with prior N(0, 2²) of log ν; default as for
-        `fit_bradley_terry`.
-    length
-        Number of chains and draws of ``"hmc"``.
-
-    Returns
-    -------
-    The posterior of the ratings; their mean is set by the prior and need not be 0.
-
-    Raises
-    ------
-    DesignError
-        An invalid prior.
-    SelectionError
-        An unknown tie model.
-    """
-    start = perf_counter()
-    if ties == "rao-kupper":
-        msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
-        raise SelectionError(msg)
-    tally = count_contests(contests, ties, position=contests.ordered)
-    prior = _prior(tally, prior_mean, prior_covariance)
-    if estimator == "laplace":
-        fit = _laplace_fit(tally, prior)
-    else:
-        fit = _hmc_fit(tally, prior, length, stream(rng, "chains of ratings"))
-    about = contest_counts(tally)
-    fit.diagnostics.update(about, ties=tally.design.ties, seconds=perf_counter() - start)
-    return fit
-
-
-def _prior(tally: CountedContests, mean: ArrayLike, covariance: ArrayLike) -> Prior:
-    """Check the prior of the ratings, and add those of the other parameters."""
-    design = tally.design
-    n, size = design.n, design.size
-    centre, precision = np.zeros(size), np.zeros((size, size))
-    centre[:n], full = checked_prior(mean, covariance, n)
-    precision[:n, :n] = np.linalg.inv(full)
-    for name, sd in (("position", POSITION_SD), ("tie", TIE_SD)):
-        if name in design.names:
-            k = n + design.names.index(name)
-            precision[k, k] = sd**-2
-    return Prior(centre, precision)
-
-
-def _laplace_fit(tally: CountedContests, prior: Prior) -> RankingFit:
-    n, design = tally.design.n, tally.design
-    normal = _laplace(tally, prior)
-    errors = np.sqrt(np.diagonal(normal.covariance))
-    return RankingFit(
-        model="bradley-terry",
-        estimator="laplace",
-        players=tally.contests.players,
-        rating=normal.mode[:n],
-        covariance=normal.covariance[:n, :n],
-        parameters=dict(zip(design.names, normal.mode[n:].tolist(), strict=True)),
-        parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
-        log_likelihood=normal.log_likelihood,
-        diagnostics={"log_evidence": normal.log_evidence, "converged": normal.converged},
-        notes=tally.contests.notes,
-    )
-
-
-class _Normal(NamedTuple):
-    """Laplace approximation: mode (p,) and covariance (p, p)."""
-
-    mode: FloatArray
-    covariance: FloatArray
-    log_likelihood: float
-    log_evidence: float
-    converged: bool
-
-
-def _laplace(tally: CountedContests, prior: Prior) -> _Normal:
-    """Normal approximation at the posterior mode, with the log evidence."""
-    design = tally.design
-    start = start_values(design) + prior.mean[:, None]
-    top = maximise(design, Sample(tally.weights(), prior), start)
-    mode, information = top.parameters[:, 0], top.information[0]
-    away = mode - prior.mean
-    log_prior = (np.linalg.slogdet(prior.precision)[1] - away @ prior.precision @ away) / 2
-    log_likelihood = float(top.log_likelihood[0])
-    # The factors (2π)^{p/2} of the prior and of the integral cancel.
-    log_evidence = log_likelihood + log_prior - np.linalg.slogdet(information)[1] / 2
-    return _Normal(
-        mode, np.linalg.inv(information), log_likelihood, float(log_evidence),
-        bool(top.convergence.converged[0]),
-    )  # fmt: skip
-
-
-def _hmc_fit(
-    tally: CountedContests, prior: Prior, length: ChainLength, rng: np.random.Generator
-) -> RankingFit:
-    design, n = tally.design, tally.design.n
-    normal = _laplace(tally, prior)
-    around = NormalApproximation(normal.mode, normal.covariance)
-    chains = split_hamiltonian(_log_posterior(tally, prior), around, rng, length)
-    every = chains.reshape(-1, design.size)
-    mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
-    agreement = chain_agreement(chains)
-    diagnostics = agreement.diagnostics | {"chains": length.chains, "draws": length.draws}
-    return RankingFit(
-        model="bradley-terry",
-        estimator="hmc",
-        players=tally.contests.players,
-        rating=mean[:n],
-        covariance=np.atleast_2d(np.cov(every[:, :n], rowvar=False)),
-        draws=every[:, :n].copy(),
-        parameters=dict(zip(design.names, mean[n:].tolist(), strict=True)),
-        parameter_std_errors=dict(zip(design.names, sd[n:].tolist(), strict=True)),
-        diagnostics=diagnostics,
-        notes=(*tally.contests.notes, *agreement.notes),
-    )
-
-
-def _log_posterior(tally: CountedContests, prior: Prior) -> LogPosterior:
-    """Make the log posterior of all parameters."""
-    design, weights = tally.design, tally.weights()
-
-    def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        cells = derivatives(design.ties, design.ahead(x), design.tie(x), weights)
-        away = x - prior.mean[:, None]
-        pull = prior.precision @ away
-        value = cells.value.sum(axis=0) - (away * pull).sum(axis=0) / 2
-        return value, design.summed(cells.by_x, cells.by_tie) - pull
-
-    return log_posterior
 
 
 def bootstrap_bradley_terry(

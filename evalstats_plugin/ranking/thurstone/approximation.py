@@ -4,7 +4,7 @@
   number of answers, with one-dimensional moments. All sites are updated in parallel, with damping.
 * `laplace`: the mode, and the curvature there
 * `estimate_threshold`: δ, half the width of a tie, by evidence with a half-normal(1) prior
-* `followed_threshold`: the same, from nearly the same answers, in few steps
+* `threshold_error`: its standard error
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from evalstats_plugin.ranking.thurstone.design import (
     Inverse,
@@ -42,9 +41,11 @@ _MAX_STEPS = 100
 _NARROWEST, _WIDEST = 1e-3, 6.0
 """Bounds of δ."""
 _STEP = 0.05
-"""Step in log δ of the second difference that gives its standard error."""
+"""Step in log δ of numerical derivatives."""
+FIRST_TIE = 0.3
+"""Where the search for δ begins."""
 _NEAR, _MOST_MOVES = 1e-3, 20
-"""Move in log δ at which `followed_threshold` stops, and the most of them."""
+"""Move in log δ at which `estimate_threshold` stops, and the most of them."""
 
 
 class Normals(NamedTuple):
@@ -276,41 +277,26 @@ def laplace(sites: Sites, prior: Prior, tie: float) -> Mode:
     return Mode(at.x, at.curvature.inverse, normals, log_evidence, optimum.convergence)
 
 
-class Threshold(NamedTuple):
-    """δ, half the width of a tie; 0 if no answer is a tie."""
-
-    value: float
-    std_error: float
-
-
-def estimate_threshold(sites: Sites, prior: Prior) -> Threshold:
-    """Maximise the evidence in δ, by expectation propagation."""
-    if not sites.ties.any():
-        return Threshold(0.0, 0.0)
-
-    def objective(log_tie: float) -> float:
-        """Minus the log posterior density of δ, up to a constant."""
-        tie = float(np.exp(log_tie))
-        start = laplace(sites, prior, tie).normals
-        near = expectation_propagation(sites, prior, tie, start, tolerance=1e-6)
-        return tie**2 / 2 - near.log_evidence
-
-    ends = (np.log(_NARROWEST), np.log(_WIDEST))
-    best = float(minimize_scalar(objective, bounds=ends, method="bounded").x)
-    near = [objective(best + k * _STEP) for k in (-1, 0, 1)]
-    curvature = (near[0] - 2 * near[1] + near[2]) / _STEP**2
-    tie = float(np.exp(best))
-    return Threshold(tie, tie / curvature**0.5 if curvature > 0 else float("nan"))
-
-
-def followed_threshold(
-    sites: Sites, prior: Prior, tie: float, start: Normals, *, tolerance: float
+def estimate_threshold(
+    sites: Sites, prior: Prior, start: Normals, *, tie: float = 0.0, tolerance: float
 ) -> tuple[float, Posterior]:
-    """Maximise the evidence in δ by secant steps from a known δ; also return the posterior there.
+    """Maximise the evidence in δ by secant steps; return δ, 0 without ties, and the posterior.
 
     At convergence the evidence is stationary in the sites, and so changes with δ as if the cavities
     stayed: its slope comes with every posterior, its curvature with two of them.
+
+    Parameters
+    ----------
+    start
+        Sites from `laplace`, or from nearly the same answers.
+    tie
+        Where the search begins, such as δ of nearly the same answers.
+    tolerance
+        Of `expectation_propagation`.
     """
+    if not sites.ties.any():
+        return 0.0, expectation_propagation(sites, prior, 0.0, start, tolerance=tolerance)
+    tie = tie or FIRST_TIE
     low, high = np.log(_NARROWEST), np.log(_WIDEST)
     at, before = float(np.log(tie)), None
     posterior = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)
@@ -327,6 +313,26 @@ def followed_threshold(
             sites, prior, tie, posterior.normals, tolerance=tolerance
         )
     return tie, posterior
+
+
+def threshold_error(sites: Sites, prior: Prior, tie: float, posterior: Posterior) -> float:
+    """Standard error of δ, by the curvature of its log posterior density; NaN where that is flat.
+
+    Parameters
+    ----------
+    posterior
+        That at δ.
+    """
+    if not tie:
+        return 0.0
+    slopes: list[float] = []
+    for log_tie in (np.log(tie) - _STEP, np.log(tie) + _STEP):
+        near = expectation_propagation(
+            sites, prior, float(np.exp(log_tie)), posterior.normals, tolerance=1e-6
+        )
+        slopes.append(_slope_in_tie(sites, float(log_tie), near)[0])
+    curvature = (slopes[0] - slopes[1]) / (2 * _STEP)
+    return tie / curvature**0.5 if curvature > 0 else float("nan")
 
 
 def _slope_in_tie(sites: Sites, log_tie: float, posterior: Posterior) -> tuple[float, float]:

@@ -4,8 +4,8 @@ A contest shows z = d + e, with e standard normal and d the difference of two ra
 position effect if the order is known. The first wins if z > δ and loses if z < -δ; in between is a
 tie [GD60]_. Without ties δ is 0, Thurstone's model [Thu27]_.
 
-`Sites` count the answers of each pair, `Answers` list them one by one. `slopes` are the log
-probability that z is between two bounds, and its derivatives.
+`Sites` count the answers of each pair. `slopes` are the log probability that z is between two
+bounds, and its derivatives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scipy import linalg, sparse, special
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.likelihood import checked_prior
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
@@ -120,6 +119,66 @@ class Sites:
         return np.where(is_single, self.wins - self.losses, np.nan)
 
 
+class AnswerCounts:
+    """Wins, ties and losses of the pairs of n players, counted answer by answer.
+
+    Parameters
+    ----------
+    players
+        Number of players n.
+    ordered
+        Whether the first of a pair was really shown first, so that there is a position effect.
+    """
+
+    def __init__(self, players: int, *, ordered: bool) -> None:
+        self.players, self.ordered = players, ordered
+        self._place: dict[tuple[int, int], int] = {}
+        self._ends: IntArray = np.zeros((1024, 2), dtype=np.int64)
+        self._counts: FloatArray = np.zeros((1024, 3))
+
+    def record(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
+        """Count an answer: 1 if i won, 0 if j won, ½ for a tie; a negative weight takes it back.
+
+        Raises
+        ------
+        DesignError
+            A player against itself or outside the list, an outcome outside [0, 1], or no such
+            answer to take back.
+        """
+        n = self.players
+        if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
+            msg = (
+                f"no answer: players {i} and {j} with outcome {outcome}. Give two different places "
+                f"from 0 to {n - 1} and an outcome from 0 to 1"
+            )
+            raise DesignError(msg)
+        if i > j and not self.ordered:
+            i, j, outcome = j, i, 1 - outcome
+        tied = outcome == 0.5
+        share = np.array([0.0 if tied else outcome, float(tied), 0.0 if tied else 1 - outcome])
+        k = self._place.get((i, j), len(self._place))
+        if k == len(self._ends):
+            self._ends = np.concatenate([self._ends, np.zeros_like(self._ends)])
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+        counts = self._counts[k] + weight * share
+        if (counts < -1e-9).any():
+            msg = f"there is no such answer about players {i} and {j} to take back"
+            raise DesignError(msg)
+        if k == len(self._place):
+            self._place[i, j] = k
+            self._ends[k] = i, j
+            self._met(k, i, j)
+        self._counts[k] = np.maximum(counts, 0)
+
+    def _met(self, k: int, i: int, j: int) -> None:
+        """Note that pair k is new."""
+
+    def _recorded(self) -> tuple[IntArray, FloatArray]:
+        """Pairs (S, 2) and their wins, ties and losses (S, 3)."""
+        m = len(self._place)
+        return self._ends[:m], self._counts[:m]
+
+
 def sites_of(contests: Contests, ties: Ties) -> Sites:
     """Count the answers about each pair, in each order if the order is known.
 
@@ -139,38 +198,6 @@ def sites_of(contests: Contests, ties: Ties) -> Sites:
     return Sites(design=design, wins=wins, ties=ties_, losses=losses)
 
 
-class Answers(NamedTuple):
-    """C answers one by one; an answer of weight w is repeated w times."""
-
-    design: Any
-    """Sparse, shape (C, P)."""
-    answer: IntArray
-    """1: the first won, 0: a tie, -1: the second won; shape (C,)."""
-
-
-def answers_of(contests: Contests, ties: Ties = "threshold") -> Answers:
-    """List the answers one by one.
-
-    Raises
-    ------
-    DesignError
-        Outcomes other than 1, 0 and, with a threshold, ½; or weights that are not whole numbers.
-    """
-    outcome, weight = contests.outcome, contests.weight
-    whole = (0.0, 1.0) if ties == "half" else (0.0, 0.5, 1.0)
-    if not (np.isin(outcome, whole).all() and (weight == np.round(weight)).all()):
-        msg = (
-            "some outcomes are shares of a win, or weights not whole numbers, and noisy "
-            "differences are of whole answers: take estimator 'ep' or 'hmc'"
-        )
-        raise DesignError(msg)
-    times = weight.astype(np.int64)
-    n = len(contests.players)
-    design = difference_rows(contests.first, contests.second, n, ordered=contests.ordered)
-    which = np.repeat(np.arange(len(contests)), times)
-    return Answers(design[which], np.sign(2 * outcome - 1).astype(np.int64)[which])
-
-
 def difference_rows(first: IntArray, second: IntArray, n: int, *, ordered: bool) -> Any:
     """Sparse rows with 1 for the first, -1 for the second, and 1 for the position; (C, P)."""
     columns = [first, second] + ([np.full(len(first), n)] if ordered else [])
@@ -187,19 +214,11 @@ def usable_contests(contests: Contests, ties: Ties) -> Contests:
     return contests.take(keep & ~contests.tied if ties == "drop" else keep)
 
 
-class Bounds(NamedTuple):
-    """Bounds of the noisy difference z, given the answer."""
-
-    low: FloatArray
-    high: FloatArray
-
-
-def bounds(answer: ArrayLike, tie: float | FloatArray) -> Bounds:
+def bounds(answer: ArrayLike, tie: float) -> tuple[FloatArray, FloatArray]:
     """Bounds of the noisy differences behind answers 1, 0 and -1."""
     answer = np.asarray(answer)
-    low = np.where(answer > 0, tie, np.where(answer < 0, -np.inf, -np.asarray(tie)))
-    high = np.where(answer > 0, np.inf, np.where(answer < 0, -np.asarray(tie), tie))
-    return Bounds(low, high)
+    low = np.where(answer > 0, tie, np.where(answer < 0, -np.inf, -tie))
+    return low, np.where(answer > 0, np.inf, np.where(answer < 0, -tie, tie))
 
 
 class Prior(NamedTuple):
@@ -224,9 +243,23 @@ def prior_of(mean: ArrayLike, covariance: ArrayLike, n: int, *, ordered: bool) -
         Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
         definite.
     """
-    m, whole = checked_prior(mean, covariance, n)
+    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
+        msg = (
+            f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
+            f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
+        )
+        raise DesignError(msg)
+    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
+    finite = np.isfinite(m).all() and np.isfinite(whole).all() and np.allclose(whole, whole.T)
+    if not (finite and np.linalg.eigvalsh(whole)[0] > 1e-12 * np.abs(whole).max()):
+        msg = (
+            "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
+            "a covariance matrix of that kind"
+        )
+        raise DesignError(msg)
     extra = int(ordered)
-    mean_of = np.concatenate([m, np.zeros(extra)])
+    mean_of = np.concatenate([np.broadcast_to(m, (n,)), np.zeros(extra)])
     return Prior(mean_of, linalg.block_diag(whole, POSITION_SD**2 * np.eye(extra)))
 
 

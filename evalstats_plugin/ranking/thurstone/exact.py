@@ -62,13 +62,6 @@ _MOST_TRIED = 20_000
 """Most steps of the search for a permutation."""
 
 
-class Normal(NamedTuple):
-    """Normal near the posterior of P parameters."""
-
-    mean: FloatArray
-    covariance: FloatArray
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Integrated:
     """Posterior of P parameters, of which n are ratings."""
@@ -97,10 +90,11 @@ class Integrated:
 
 
 class Near(NamedTuple):
-    """Value of δ, half the width of a tie, with the normal near the posterior given it."""
+    """Value of δ, half the width of a tie, with the normal near the posterior of P parameters."""
 
     tie: float
-    normal: Normal
+    mean: FloatArray
+    covariance: FloatArray
     log_weight: float = 0.0
     """Log of δ's prior density and of the step, without which the evidence has no weight."""
     share: float = 1.0
@@ -129,10 +123,7 @@ def integrate(
     draws
         How many points to return as draws.
     """
-    parts = [
-        _given(_Problem(sites, prior, node.tie, node.normal, players), node.share, symmetry, draws)
-        for node in near
-    ]
+    parts = [_given(_Problem(sites, prior, node, players), symmetry, draws) for node in near]
     # Of all shifts together, and of each.
     log_evidence = np.stack([part.log_evidence for part in parts], axis=1)
     log_evidence += [node.log_weight for node in near]
@@ -194,7 +185,8 @@ class _Given(NamedTuple):
         return _resampled(self.kept, self.problem, size)
 
 
-def _given(problem: _Problem, share: float, symmetry: Symmetry | None, draws: int) -> _Given:
+def _given(problem: _Problem, symmetry: Symmetry | None, draws: int) -> _Given:
+    share = problem.near.share
     sums = [_Sums.empty(problem) for _ in range(_SHIFTS)]
     shifts = stream(0, "shifts of lattice points").random((_SHIFTS, problem.dimensions))
     work = _WORK * share / _SHIFTS / problem.targets
@@ -248,8 +240,8 @@ class _Points(NamedTuple):
 class _Problem:
     """What stays the same from point to point."""
 
-    def __init__(self, sites: Sites, prior: Prior, tie: float, near: Normal, n: int) -> None:
-        self.sites, self.prior, self.tie, self.near, self.n = sites, prior, tie, near, n
+    def __init__(self, sites: Sites, prior: Prior, near: Near, n: int) -> None:
+        self.sites, self.prior, self.near, self.n = sites, prior, near, n
         self.size = len(near.mean)
         self.rows: FloatArray = sites.design.toarray()
         self.prior_precision, prior_scale = inverse_of(prior.covariance)
@@ -279,7 +271,7 @@ class _Problem:
         self.block = max(_CELLS // max(self.targets, len(self.rows)), 16)
         # Weights are relative to that at the centre, so that none underflows.
         away = near.mean - prior.mean
-        centre = sites.log_likelihood(self.rows @ near.mean, tie).sum()
+        centre = sites.log_likelihood(self.rows @ near.mean, near.tie).sum()
         self.offset = float(centre - 0.5 * away @ self.prior_precision @ away)
         # log of the normal's density over the prior's, and what weights leave out.
         self.log_scale = 0.5 * (near_scale - prior_scale) + self.offset
@@ -290,7 +282,7 @@ class _Problem:
         y = z @ self.root.T
         x = self.near.mean + y
         difference = x @ self.rows.T
-        value, first, second = self.sites.slopes(difference, self.tie)
+        value, first, second = self.sites.slopes(difference, self.near.tie)
         away = x - self.prior.mean
         pull = away @ self.prior_precision
         log_weight = value.sum(axis=1) - 0.5 * (away * pull).sum(axis=1) - self.offset

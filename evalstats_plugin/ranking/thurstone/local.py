@@ -10,11 +10,13 @@ matrix of items by items is made: an answer takes a millisecond with 10,000 item
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import cg
 
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.thurstone.design import POSITION_SD, Sites
+from evalstats_plugin.ranking.thurstone.design import POSITION_SD, AnswerCounts, Sites
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 REACH = 8
@@ -34,7 +36,7 @@ _NARROWEST, _WIDEST, _FIRST_TIE = 0.02, 3.0, 0.3
 """Bounds and start of δ, half the width of a tie."""
 
 
-class LocalState:
+class LocalState(AnswerCounts):
     """Mode and variances of n items' ratings, answer by answer.
 
     Parameters
@@ -48,56 +50,22 @@ class LocalState:
     """
 
     def __init__(self, players: int, prior_variance: float = 1.0, *, ordered: bool = False) -> None:
-        self.players, self.ordered = players, ordered
+        super().__init__(players, ordered=ordered)
         self.prior_variance = prior_variance
         self.rating: FloatArray = np.zeros(players)
         self.variance: FloatArray = np.full(players, prior_variance)
         self.tie = 0.0
         self.advantage, self._advantage_variance = 0.0, POSITION_SD**2
-        self._place: dict[tuple[int, int], int] = {}
         self._pairs_of: list[list[int]] = [[] for _ in range(players)]
-        self._ends: IntArray = np.zeros((1024, 2), dtype=np.int64)
-        self._counts: FloatArray = np.zeros((1024, 3))
 
     @property
     def position(self) -> tuple[float, float] | None:
         """Advantage of the item shown first, and its error; None where that is not known."""
         return (self.advantage, self._advantage_variance**0.5) if self.ordered else None
 
-    @property
-    def degree(self) -> FloatArray:
-        """Number of answers on each item, shape (n,)."""
-        ends, counts = self._used()
-        each = counts.sum(axis=1)
-        n = self.players
-        total = np.bincount(ends[:, 0], each, n) + np.bincount(ends[:, 1], each, n)
-        return np.asarray(total, dtype=np.float64)
-
-    def record(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Count an answer without moving anything: 1 if i won, 0 if j won, ½ for a tie.
-
-        Raises
-        ------
-        DesignError
-            A negative weight takes back an answer that is not there.
-        """
-        if i > j and not self.ordered:
-            i, j, outcome = j, i, 1 - outcome
-        k = self._place.setdefault((i, j), len(self._place))
-        if k == len(self._ends):
-            self._ends = np.concatenate([self._ends, np.zeros_like(self._ends)])
-            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
-        if not self._ends[k].any():
-            self._ends[k] = i, j
-            self._pairs_of[i].append(k)
-            self._pairs_of[j].append(k)
-        tied = outcome == 0.5
-        share = np.array([0.0 if tied else outcome, float(tied), 0.0 if tied else 1 - outcome])
-        counts = self._counts[k] + weight * share
-        if (counts < -1e-9).any():
-            msg = f"there is no such answer about players {i} and {j} to take back"
-            raise DesignError(msg)
-        self._counts[k] = np.maximum(counts, 0)
+    def _met(self, k: int, i: int, j: int) -> None:
+        self._pairs_of[i].append(k)
+        self._pairs_of[j].append(k)
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Count an answer, and move the items that it touches."""
@@ -121,16 +89,6 @@ class LocalState:
                     urgent[other] = before + size
                     heappush(queue, (-urgent[other], other))
 
-    def remove(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Take an answer back.
-
-        Raises
-        ------
-        DesignError
-            There is no such answer.
-        """
-        self.add(i, j, outcome, -weight)
-
     def _moved(self, item: int) -> tuple[IntArray, FloatArray]:
         """Move one item by a Newton step; return its opponents, and how far that moves each."""
         places = self._pairs_of[item]
@@ -150,7 +108,7 @@ class LocalState:
 
     def polish(self) -> None:
         """Solve for all items, the position effect and δ."""
-        ends, counts = self._used()
+        ends, counts = self._recorded()
         if not len(ends):
             return
         sites = _sites(counts)
@@ -208,10 +166,6 @@ class LocalState:
             np.concatenate([order[k:] for k in distances]),
         )
 
-    def _used(self) -> tuple[IntArray, FloatArray]:
-        m = len(self._place)
-        return self._ends[:m], self._counts[:m]
-
 
 def _sites(counts: FloatArray) -> Sites:
     return Sites(design=None, wins=counts[:, 0], ties=counts[:, 1], losses=counts[:, 2])
@@ -223,19 +177,10 @@ def _solved(
     """Solve for a step by conjugate gradients, preconditioned by the diagonal."""
     n = len(right)
     diagonal = ridge + np.bincount(i, curvature, n) + np.bincount(j, curvature, n)
-    x, rest = np.zeros(n), right.copy()
-    scaled = rest / diagonal
-    direction, size = scaled.copy(), float(rest @ scaled)
-    first = size
-    for _ in range(_MOST_ROUNDS):
-        if size <= 1e-12 * first or size < 1e-20:
-            break
-        flow = curvature * (direction[i] - direction[j])
-        product = ridge * direction + np.bincount(i, flow, n) - np.bincount(j, flow, n)
-        length = size / float(direction @ product)
-        x += length * direction
-        rest -= length * product
-        scaled = rest / diagonal
-        size, before = float(rest @ scaled), size
-        direction = scaled + size / before * direction
-    return x
+    ends = (np.concatenate([i, j]), np.concatenate([j, i]))
+    between = sparse.coo_array((np.concatenate([curvature, curvature]), ends), shape=(n, n))
+    matrix = sparse.diags_array(diagonal) - between.tocsr()
+    step: Any = cg(
+        matrix, right, rtol=1e-6, maxiter=_MOST_ROUNDS, M=sparse.diags_array(1 / diagonal)
+    )[0]
+    return step

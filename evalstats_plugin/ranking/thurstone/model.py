@@ -1,51 +1,36 @@
 """Thurstone's model P(i beats j) = Φ(s_i - s_j), with a normal prior of the ratings s [Thu27]_.
 
 * `fit_thurstone`: the posterior by any of `ESTIMATORS`
-* `SkewNormal`: the exact posterior, a unified skew-normal distribution [AA06]_, [Dur19]_
+* `skew_normal`: the exact posterior, a unified skew-normal distribution [AA06]_, [Dur19]_
 * `EPState`: expectation propagation, updated answer by answer
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.hamiltonian import (
-    LogPosterior,
-    NormalApproximation,
-    cholesky,
-    split_hamiltonian,
-)
-from evalstats_plugin.ranking.ratings.fit import RankingFit
+from evalstats_plugin.ranking.ratings.fit import RankingFit, normal_draws
 from evalstats_plugin.ranking.thurstone.approximation import (
+    FIRST_TIE,
     Normals,
     Posterior,
-    Threshold,
     estimate_threshold,
     expectation_propagation,
-    followed_threshold,
     laplace,
+    threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
-    LOG_ROOT_2PI,
-    Answers,
+    AnswerCounts,
     Prior,
     Sites,
     Ties,
-    bounds,
     difference_rows,
-    entries,
-    inverse_of,
-    log_ndtr,
-    log_probability,
     prior_of,
     sites_of,
     usable_contests,
@@ -54,41 +39,23 @@ from evalstats_plugin.ranking.thurstone.exact import (
     MOST_PLAYERS,
     TARGET,
     Near,
-    Normal,
     integrate,
     symmetry_of,
 )
-from evalstats_plugin.runtime import ChainLength
-from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.streams import stream
 
-Estimator = Literal["auto", "exact", "hmc", "ep"]
+Estimator = Literal["auto", "exact", "ep"]
 
-
-DRAWS = 4000
-"""Default number of posterior draws."""
-
-
-_CHAINS, _WARM_UP = 8, 50
-
-
-_STEP = 0.05
-"""Step in log δ of a numerical derivative."""
-
+_POINTS_KEPT = 16_000
+"""Points of integration that serve as draws, unless fewer or more are asked for."""
 
 _NODE_STEP, _FAR_DOWN, _MOST_NODES = 0.65, 14.0, 40
 """Step of the average over log δ, in its standard errors; where it ends, in log density; and the
 most steps on a side."""
 
-
-_FIRST_TIE = 0.3
-"""Where the search for δ begins."""
-
-
 _RESIDUAL = 1e-9
 """Residual at which expectation propagation has converged."""
-
 
 _UPDATE_RESIDUAL = 1e-6
 """The same for updates of `EPState`: far below what is shown, and independent of the history."""
@@ -118,15 +85,14 @@ def fit_thurstone(
         ``"exact"``: deterministic integration with a stated error, for at most 30 players.
         ``"ep"``: the normal with matched moments (expectation propagation), whose means are within
         .05 standard deviations and whose standard errors of players who nearly always win are up to
-        an eighth too small. ``"hmc"``: Markov chains. ``"auto"``: exact up to 30 players, beyond
-        ``"ep"``, or ``"hmc"`` if draws are asked for.
+        an eighth too small. ``"auto"``: exact up to 30 players, beyond ``"ep"``.
     ties
-        ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"exact"`` and ``"hmc"``
-        average over δ, ``"ep"`` takes that of the largest evidence. ``"half"``: half a win and half
-        a loss. ``"drop"``: ties are left out.
+        ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"exact"`` averages
+        over δ, ``"ep"`` takes that of the largest evidence. ``"half"``: half a win and half a loss.
+        ``"drop"``: ties are left out.
     draws
-        Number of draws, default 4,000 for ``"hmc"``. With ``"exact"`` the points of integration in
-        proportion to their weights, with ``"ep"`` draws from the normal, none by default.
+        Number of draws. With ``"exact"`` the points of integration in proportion to their weights,
+        with ``"ep"`` draws from the normal, none by default.
 
     Returns
     -------
@@ -163,19 +129,12 @@ def fit_thurstone(
     problem = Problem(used, prior, sites, ties, draws, stream(rng, "thurstone fit"))
     reason = "asked for"
     if estimator == "auto":
-        estimator, reason = _choose(problem)
+        n = len(contests.players)
+        estimator = "exact" if n <= MOST_PLAYERS else "ep"
+        reason = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
     fitted = ESTIMATORS[estimator](problem)
     fitted.diagnostics.update(reason=reason, seconds=perf_counter() - started)
     return _result(problem, estimator, fitted)
-
-
-def _choose(problem: Problem) -> tuple[Estimator, str]:
-    """Integrate where that takes seconds; else match moments, or run chains for draws."""
-    n = len(problem.contests.players)
-    if n <= MOST_PLAYERS:
-        return "exact", f"{counted(n, 'player')}, of whom up to {MOST_PLAYERS} are integrated over"
-    reason = f"{counted(n, 'player')}, more than the {MOST_PLAYERS} that are integrated over"
-    return ("ep", reason) if problem.size is None else ("hmc", f"{reason}; draws are asked for")
 
 
 def _result(problem: Problem, estimator: str, fit: Fitted) -> RankingFit:
@@ -251,17 +210,17 @@ def by_integration(problem: Problem) -> Fitted:
     if n > MOST_PLAYERS:
         msg = (
             f"{n} players are too many to integrate over, of whom at most {MOST_PLAYERS} can be: "
-            "take estimator='ep', or 'hmc' for draws"
+            "take estimator='ep'"
         )
         raise DesignError(msg)
     sites, prior = problem.sites, problem.prior
     tie, near = _approximation(problem)
     symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
-    nodes = [Near(0.0, Normal(near.mean, near.covariance))]
+    nodes = [Near(0.0, near.mean, near.covariance)]
     if tie.value:
         nodes = _tie_nodes(problem, tie, near.normals)
     integrated = integrate(
-        sites, prior, nodes, players=n, symmetry=symmetry, draws=problem.size or 4 * DRAWS
+        sites, prior, nodes, players=n, symmetry=symmetry, draws=problem.size or _POINTS_KEPT
     )
     if tie.value:
         ties = np.array([node.tie for node in nodes])
@@ -291,34 +250,6 @@ def _exchangeable(prior: Prior, n: int) -> bool:
     return not prior.mean.any() and bool((between == same).all())
 
 
-def by_hmc(problem: Problem) -> Fitted:
-    """Split Hamiltonian Monte Carlo around the normal with matched moments."""
-    tie, near = _approximation(problem)
-    sites, prior = problem.sites, problem.prior
-    around = NormalApproximation(near.mean, near.covariance)
-    if tie.value:
-        # Derivative of the mode in log δ, by a central difference.
-        ends = [laplace(sites, prior, tie.value * np.exp(h)).mean for h in (-_STEP, _STEP)]
-        moved = np.append((ends[1] - ends[0]) / (2 * _STEP), 1.0)
-        relative = tie.std_error / tie.value if np.isfinite(tie.std_error) else 0.3
-        covariance = np.pad(near.covariance, (0, 1)) + relative**2 * np.outer(moved, moved)
-        around = NormalApproximation(np.append(near.mean, np.log(tie.value)), covariance)
-    size = problem.size or DRAWS
-    # At least enough to compare the halves of each chain.
-    length = ChainLength(chains=_CHAINS, draws=max(-(-size // _CHAINS), 16), warm_up=_WARM_UP)
-    chains = split_hamiltonian(log_posterior_of(sites, prior), around, problem.rng, length)
-    agreement = chain_agreement(chains)
-    diagnostics = {"log_evidence": near.log_evidence, "log_evidence_by": "ep", "chains": _CHAINS}
-    diagnostics |= agreement.diagnostics
-    p = len(prior.mean)
-    flat = chains[..., :p].reshape(-1, p)
-    covariance = np.atleast_2d(np.cov(flat, rowvar=False)).astype(np.float64)
-    if tie.value:
-        widths = np.exp(chains[..., p])
-        tie = Threshold(float(widths.mean()), float(widths.std()))
-    return Fitted(flat.mean(axis=0), covariance, tie, flat[-size:], diagnostics, agreement.notes)
-
-
 def by_ep(problem: Problem) -> Fitted:
     """Expectation propagation: a normal with matched moments."""
     tie, posterior = _approximation(problem)
@@ -329,16 +260,25 @@ def by_ep(problem: Problem) -> Fitted:
         "residual": posterior.residual,
     }
     diagnostics |= {"log_evidence": posterior.log_evidence}
-    draws = _normal(problem, posterior.mean, posterior.covariance)
+    draws = None
+    if problem.size is not None:
+        draws = normal_draws(posterior.mean, posterior.covariance, (problem.size,), problem.rng)
     notes = () if converged else (f"moments match to {posterior.residual:.1g} only",)
     return Fitted(posterior.mean, posterior.covariance, tie, draws, diagnostics, notes)
 
 
+class Threshold(NamedTuple):
+    """δ, half the width of a tie; 0 if no answer is a tie."""
+
+    value: float
+    std_error: float
+
+
 def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
     sites, prior = problem.sites, problem.prior
-    tie = estimate_threshold(sites, prior)
-    start = laplace(sites, prior, tie.value).normals
-    return tie, expectation_propagation(sites, prior, tie.value, start, tolerance=_RESIDUAL)
+    start = laplace(sites, prior, FIRST_TIE if sites.ties.any() else 0.0).normals
+    tie, posterior = estimate_threshold(sites, prior, start, tolerance=_RESIDUAL)
+    return Threshold(tie, threshold_error(sites, prior, tie, posterior)), posterior
 
 
 def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
@@ -354,7 +294,7 @@ def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
         # Half-normal(1) prior of δ, and its derivative by log δ.
         log_weight = -(value**2) / 2 + log_tie
         return (
-            Near(value, Normal(near.mean, near.covariance), log_weight),
+            Near(value, near.mean, near.covariance, log_weight),
             near.log_evidence + log_weight,
         )
 
@@ -371,59 +311,52 @@ def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
     return [node._replace(share=own) for (node, _), own in zip(nodes, share.tolist(), strict=True)]
 
 
-def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> FloatArray | None:
-    if problem.size is None:
-        return None
-    noise = problem.rng.normal(size=(problem.size, len(mean)))
-    return mean + noise @ cholesky(covariance).T
-
-
 ESTIMATORS = {
     "exact": by_integration,
-    "hmc": by_hmc,
     "ep": by_ep,
 }
 
 
-@dataclass(frozen=True, eq=False)
-class SkewNormal:
-    """Unified skew-normal posterior of P parameters given m answers."""
+class SkewNormal(NamedTuple):
+    """Unified skew-normal posterior of n ratings given m wins."""
 
     location: FloatArray
-    """ξ, shape (P,)."""
+    """ξ, shape (n,)."""
     scale: FloatArray
-    """Ω, shape (P, P)."""
-    design: FloatArray
-    """D, shape (m, P), with signs such that every win is a win of the first."""
-    low: FloatArray
-    """Bounds of z, shape (m,): δ and infinity of wins, -δ and δ of ties."""
-    high: FloatArray
-
-    @classmethod
-    def of(cls, answers: Answers, prior: Prior, tie: float) -> SkewNormal:
-        """Make the posterior of answers; ``tie`` is δ, half the width of a tie."""
-        turn = np.where(answers.answer < 0, -1.0, 1.0)
-        design = answers.design.toarray() * turn[:, None]
-        low, high = bounds(np.abs(answers.answer), tie)
-        return cls(prior.mean, prior.covariance, design, low, high)
-
-    @property
-    def skewness(self) -> FloatArray:
-        """Δ, shape (P, m)."""
-        return self.scale @ self.design.T
-
-    @property
-    def threshold(self) -> FloatArray:
-        """τ of the lower bounds, shape (m,)."""
-        return self.design @ self.location - self.low
-
-    @cached_property
-    def latent_covariance(self) -> FloatArray:
-        """Γ, shape (m, m)."""
-        return np.eye(len(self.low)) + self.design @ self.skewness
+    """Ω, shape (n, n)."""
+    skewness: FloatArray
+    """Δ, shape (n, m)."""
+    threshold: FloatArray
+    """τ, shape (m,)."""
+    latent_covariance: FloatArray
+    """Γ, shape (m, m)."""
 
 
-class EPState:
+def skew_normal(contests: Contests, prior_variance: float = 1.0) -> SkewNormal:
+    """Return the exact posterior given wins and losses; a win of weight w counts as w wins.
+
+    Raises
+    ------
+    DesignError
+        Outcomes other than 1 and 0, or weights that are not whole numbers.
+    """
+    outcome, weight = contests.outcome, contests.weight
+    if not (np.isin(outcome, (0.0, 1.0)).all() and (weight == np.round(weight)).all()):
+        msg = (
+            "a skew-normal posterior takes wins and losses: some outcomes are ties or shares of a "
+            "win, or weights are not whole numbers"
+        )
+        raise DesignError(msg)
+    n = len(contests.players)
+    prior = prior_of(0.0, prior_variance, n, ordered=False)
+    rows = difference_rows(contests.first, contests.second, n, ordered=False).toarray()
+    wins = np.repeat(rows * (2 * outcome - 1)[:, None], weight.astype(np.int64), axis=0)
+    skewness = prior.covariance @ wins.T
+    latent = np.eye(len(wins)) + wins @ skewness
+    return SkewNormal(prior.mean, prior.covariance, skewness, wins @ prior.mean, latent)
+
+
+class EPState(AnswerCounts):
     """Posterior by expectation propagation that is updated as answers are added or removed.
 
     Updates start from the previous sites, so that few sweeps are needed: with 100 players and 1,000
@@ -442,25 +375,11 @@ class EPState:
     """
 
     def __init__(self, players: int, prior_variance: float = 1.0, *, ordered: bool = False) -> None:
+        super().__init__(players, ordered=ordered)
         self.tie = 0.0
-        self.players, self.ordered = players, ordered
         self.prior = prior_of(0.0, prior_variance, players, ordered=ordered)
-        self._place: dict[int, int] = {}
-        self._weights = np.zeros((3, 0))
         self._normals = np.zeros((2, 0))
-        self._posterior = self._update()
-
-    @classmethod
-    def of(cls, contests: Contests, prior_variance: float = 1.0) -> EPState:
-        """Start from existing contests, such as those of a saved session."""
-        state = cls(len(contests.players), prior_variance, ordered=contests.ordered)
-        sites = sites_of(usable_contests(contests, "threshold"), "threshold")
-        first, second = entries(sites.design)[:, :2].T
-        state._place = {int(code): k for k, code in enumerate(first * state.players + second)}
-        state._weights = np.stack([sites.wins, sites.ties, sites.losses])
-        state._normals = np.zeros((2, len(first)))
-        state._posterior = state._update()
-        return state
+        self.polish()
 
     @property
     def rating(self) -> FloatArray:
@@ -484,101 +403,24 @@ class EPState:
         return float(posterior.mean[-1]), float(posterior.covariance[-1, -1] ** 0.5)
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Add an answer: 1 if i won, 0 if j won, ½ for a tie.
+        """Count an answer as `record` does, and update the posterior."""
+        self.record(i, j, outcome, weight)
+        self.polish()
 
-        Raises
-        ------
-        DesignError
-            A player against itself or outside the list, or an outcome outside [0, 1].
-        """
-        self._change(i, j, outcome, weight)
-
-    def remove(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Remove an answer that was added.
-
-        Raises
-        ------
-        DesignError
-            There is no such answer.
-        """
-        self._change(i, j, outcome, -weight)
-
-    def _change(self, i: int, j: int, outcome: float, weight: float) -> None:
-        n = self.players
-        if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
-            msg = (
-                f"no answer: players {i} and {j} with outcome {outcome}. Give two different places "
-                f"from 0 to {n - 1} and an outcome from 0 to 1"
-            )
-            raise DesignError(msg)
-        if i > j and not self.ordered:
-            i, j, outcome = j, i, 1 - outcome
-        share = np.array([outcome, 0.0, 1 - outcome])
-        if outcome == 0.5:
-            share = np.array([0.0, 1.0, 0.0])
-        k = self._place.get(i * n + j, len(self._place))
-        held = self._weights[:, k] if k < len(self._place) else np.zeros(3)
-        if (held + weight * share < -1e-9).any():
-            msg = f"there is no such answer about players {i} and {j} to take back"
-            raise DesignError(msg)
-        if k == len(self._place):
-            self._place[i * n + j] = k
-            self._weights = np.append(self._weights, np.zeros((3, 1)), axis=1)
-            self._normals = np.append(self._normals, np.zeros((2, 1)), axis=1)
-        self._weights[:, k] = np.maximum(held + weight * share, 0)
-        self._posterior = self._update()
-
-    def _update(self) -> Posterior:
+    def polish(self) -> None:
+        """Update the posterior to what was recorded."""
+        ends, counts = self._recorded()
         # Pairs whose answers were all removed keep their place, but are not fitted.
-        used = self._weights.sum(axis=0) > 0
-        codes = np.fromiter(self._place, dtype=np.int64, count=len(self._place))[used]
-        wins, ties, losses = self._weights[:, used]
-        n = self.players
-        design = difference_rows(codes // n, codes % n, n, ordered=self.ordered)
+        used = counts.sum(axis=1) > 0
+        wins, ties, losses = counts[used].T
+        first, second = ends[used].T
+        design = difference_rows(first, second, self.players, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
-        start = Normals(*self._normals[:, used])
-        if ties.any():
-            self.tie, posterior = followed_threshold(
-                sites, self.prior, self.tie or _FIRST_TIE, start, tolerance=_UPDATE_RESIDUAL
-            )
-        else:
-            self.tie = 0.0
-            posterior = expectation_propagation(
-                sites, self.prior, 0.0, start, tolerance=_UPDATE_RESIDUAL
-            )
-        self._normals = np.zeros_like(self._normals)
-        self._normals[:, used] = posterior.normals
-        return posterior
-
-
-def log_posterior_of(sites: Sites, prior: Prior) -> LogPosterior:
-    """Make the log posterior of the P parameters, followed by log δ if there are ties."""
-    wins, losses, ties = sites.wins, sites.losses, sites.ties
-    # Differences, signed so that the first won.
-    decided = sparse.vstack([sites.design[wins > 0], -sites.design[losses > 0]], format="csr")
-    won = np.concatenate([wins[wins > 0], losses[losses > 0]])[:, None]
-    tied, drawn = sites.design[ties > 0], ties[ties > 0][:, None]
-    prior_mean, precision = prior.mean[:, None], inverse_of(prior.covariance).inverse
-
-    def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        ratings, log_tie = x[: len(prior_mean)], x[len(prior_mean) :]
-        tie = np.exp(log_tie).sum(axis=0)
-        centred = ratings - prior_mean
-        away = precision @ centred
-        at: FloatArray = decided @ ratings - tie
-        log_p = log_ndtr(at)
-        pull = won * np.exp(-0.5 * at * at - LOG_ROOT_2PI - log_p)
-        value = (won * log_p).sum(axis=0) - 0.5 * (centred * away).sum(axis=0)
-        slope: FloatArray = decided.T @ pull - away
-        if not len(drawn):
-            return value, slope
-        difference: FloatArray = tied @ ratings
-        low, high = -tie - difference, tie - difference
-        log_p = log_probability(low, high)
-        at_low, at_high = (drawn * np.exp(-0.5 * y * y - LOG_ROOT_2PI - log_p) for y in (low, high))
-        slope = slope + tied.T @ (at_low - at_high)
-        by_tie = (at_low + at_high).sum(axis=0) - pull.sum(axis=0)
-        value = value + (drawn * log_p).sum(axis=0) - tie**2 / 2 + log_tie[0]
-        return value, np.concatenate([slope, (tie * (by_tie - tie) + 1)[None]])
-
-    return log_posterior
+        normals = np.zeros((2, len(ends)))
+        normals[:, : self._normals.shape[1]] = self._normals
+        start = Normals(*normals[:, used])
+        self.tie, self._posterior = estimate_threshold(
+            sites, self.prior, start, tie=self.tie, tolerance=_UPDATE_RESIDUAL
+        )
+        self._normals = np.zeros_like(normals)
+        self._normals[:, used] = self._posterior.normals

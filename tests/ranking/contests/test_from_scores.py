@@ -14,21 +14,23 @@ from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests.from_scores import BYTES, contests_from_scores
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.from_scores import contests_from_scores
 from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.runtime.memory import limited
 
 NAN = float("nan")
 
 
-def meetings(scores, *, half):
+def meetings(scores):
     """By hand: every pair on every item; (first, second, outcome, item)."""
     found = []
     for item in range(scores.shape[1]):
         for i, j in combinations(range(len(scores)), 2):
             a, b = scores[i, item], scores[j, item]
-            if np.isnan(a) or np.isnan(b) or (a == b and not half):
+            if np.isnan(a) or np.isnan(b) or a == b:
                 continue
-            found.append((i, j, 0.5 if a == b else float(a > b), item))
+            found.append((i, j, float(a > b), item))
     return found
 
 
@@ -37,34 +39,31 @@ def shown(made):
     return list(zip(*(c.tolist() for c in columns), strict=True))
 
 
-@pytest.mark.parametrize("ties", ["drop", "half"])
-def test_every_pair_meets_on_every_item_both_answered(ties, monkeypatch):
+def test_every_pair_meets_on_every_item_both_answered(monkeypatch):
     """Also where the items do not fit into one block."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 3, size=(5, 40)).astype(float)
     scores[rng.random(scores.shape) < 0.2] = NAN
     scores[0, 0], scores[1, 0], scores[2, 0] = np.inf, np.inf, -np.inf
     matrix = ResponseMatrix.from_array(scores)
-    expected = meetings(scores, half=ties == "half")
+    expected = meetings(scores)
 
-    assert shown(contests_from_scores(matrix, ties=ties)) == expected
+    assert shown(contests_from_scores(matrix)) == expected
     monkeypatch.setattr("evalstats_plugin.ranking.contests.from_scores._BLOCK", 30)
-    assert shown(contests_from_scores(matrix, ties=ties)) == expected
+    assert shown(contests_from_scores(matrix)) == expected
     lower = ResponseMatrix.from_array(scores, measure=Measure(higher_is_better=False))
-    worse = contests_from_scores(lower, ties=ties)
+    worse = contests_from_scores(lower)
     assert shown(worse) == [(i, j, 1 - y, c) for i, j, y, c in expected]
 
 
-def test_epochs_are_averaged_or_compared_one_by_one():
+def test_epochs_are_averaged():
     """.1 + .2 + .3 and its reverse are one mean, though not to the last digit."""
     scores = [[[0.1, 0.2, 0.3], [1, 1, 0]], [[0.3, 0.2, 0.1], [1, 0, NAN]]]
     matrix = ResponseMatrix.from_array(scores)
     assert np.sum([0.1, 0.2, 0.3]) != np.sum([0.3, 0.2, 0.1])
 
-    assert shown(contests_from_scores(matrix, ties="half")) == [(0, 1, 0.5, 0), (0, 1, 1.0, 1)]
-    each = contests_from_scores(matrix, epochs="each")
-    assert shown(each) == [(0, 1, 0.0, 0), (0, 1, 1.0, 0), (0, 1, 1.0, 1)]
-    assert "compared epoch by epoch" in each.notes
+    assert shown(contests_from_scores(matrix)) == [(0, 1, 1.0, 1)]
+    assert "means over epochs are compared" in contests_from_scores(matrix).notes
 
 
 def test_items_of_a_cluster_share_one():
@@ -130,33 +129,16 @@ def fitted(made):
     return np.log(strength)
 
 
-def test_half_wins_on_complete_data_order_as_accuracy_does():
-    """What the note says, and that it is not said where it does not hold."""
-    rng = np.random.default_rng(1)
-    _, scores = rasch(rng, 6, 90)
-    made = contests_from_scores(ResponseMatrix.from_array(scores), ties="half")
-    said = "orders the models as mean accuracy does and adds nothing to it"
-
-    accuracy = scores.mean(axis=1)
-    assert len(set(accuracy)) == 6
-    assert np.argsort(fitted(made)).tolist() == np.argsort(accuracy).tolist()
-    assert any(said in note for note in made.notes)
-    scores[0, :30] = NAN
-    for ties in ("half", "drop"):
-        other = contests_from_scores(ResponseMatrix.from_array(scores), ties=ties)
-        assert not any(said in note for note in other.notes)
-
-
 def test_discordant_items_recover_rasch_abilities():
-    """Without ties Bradley-Terry has their scale; with half wins it is shrunk: the control."""
+    """Bradley-Terry has their scale; with ties as half wins it is shrunk: the control."""
     rng = np.random.default_rng(2)
     ability, scores = rasch(rng, 8, 4000)
     matrix = ResponseMatrix.from_array(scores)
     dropped = contests_from_scores(matrix)
-    slopes = [
-        np.polyfit(ability, fitted(made), 1)[0]
-        for made in (dropped, contests_from_scores(matrix, ties="half"))
-    ]
+    wins = (scores[:, None] > scores).sum(axis=2) + (scores[:, None] == scores).sum(axis=2) / 2
+    i, j = np.nonzero(~np.eye(8, dtype=bool))
+    half = Contests.of(i, j, 1, players=8, weight=wins[i, j])
+    slopes = [np.polyfit(ability, fitted(made), 1)[0] for made in (dropped, half)]
 
     assert slopes[0] == pytest.approx(1, abs=0.06)
     assert slopes[1] < 0.6
@@ -165,17 +147,14 @@ def test_discordant_items_recover_rasch_abilities():
 
 
 def test_too_many_contests_are_refused_before_they_are_made():
-    """49.5 million meetings at 40 bytes; only as many as there are count."""
-    rng = np.random.default_rng(3)
-    _, scores = rasch(rng, 30, 200)
+    """87,000 meetings at 40 bytes."""
+    _, scores = rasch(np.random.default_rng(3), 30, 200)
     matrix = ResponseMatrix.from_array(scores)
-    n = len(contests_from_scores(matrix))
-
-    assert len(contests_from_scores(matrix, most_bytes=n * BYTES)) == n
-    with pytest.raises(DesignError, match=f"{n:,} contests, which need .* give fewer models"):
-        contests_from_scores(matrix, most_bytes=n * BYTES - 1)
-    with pytest.raises(DesignError, match="leave out ties, or give fewer"):
-        contests_from_scores(matrix, ties="half", most_bytes=n * BYTES)
+    refused = "contests of 30 models on 200 items need about 3.5 MB .* give fewer models"
+    with limited("3.5MB"):
+        assert len(contests_from_scores(matrix)) < 87_000
+        with pytest.raises(DesignError, match=refused):
+            contests_from_scores(ResponseMatrix.from_array(np.tile(scores, 2)[:, :202]))
 
 
 @pytest.mark.parametrize(
@@ -190,8 +169,6 @@ def test_too_many_contests_are_refused_before_they_are_made():
 def test_scores_without_contests_are_refused(scores, message):
     with pytest.raises(DesignError, match=message):
         contests_from_scores(ResponseMatrix.from_array(scores))
-    with pytest.raises(ValueError, match="give 'drop' or 'half'"):
-        contests_from_scores(ResponseMatrix.from_array(scores), ties="win")
 
 
 def test_notes_of_the_scores_are_kept():

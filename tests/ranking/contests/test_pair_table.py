@@ -72,8 +72,7 @@ def test_shares_are_not_counted_in_the_table():
     made = Contests.of(first, second, outcome, players=5)
 
     assert made.outcome_counts is None
-    assert not made.outcomes_are_whole
-    assert replace(made, outcome=outcome.round(3)).outcomes_are_whole
+    assert replace(made, outcome=outcome.round(3)).outcome_counts is not None
 
 
 def test_ratings_do_not_depend_on_the_table():

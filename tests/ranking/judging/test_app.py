@@ -147,7 +147,7 @@ def test_the_app_continues_where_it_stopped(file: Path) -> None:
     _drive(JudgingApp(Session.open(file, NAMES), ITEMS, seed=1), drive)
     kept = Session.open(file)
 
-    assert [(4, 0, 1.0)] == [(a.first, a.second, a.outcome) for a in kept.undone]
+    assert [(4, 0, 1.0)] == [(a.first, a.second, a.outcome) for a in kept.answers.undone]
     assert [(4, 0, 1.0)] == [(a.first, a.second, a.outcome) for a in kept.given]
 
 
@@ -377,7 +377,7 @@ def test_a_killed_process_loses_at_most_one_answer(file: Path) -> None:
     kept = Session.open(file, read_items(items).names)
 
     assert 7 <= told <= len(kept.given) <= told + 1
-    assert () == kept.notes
+    assert () == kept.answers.notes
 
 
 def test_an_answer_takes_less_than_a_tenth_of_a_second(

@@ -109,7 +109,7 @@ def test_programs_that_add_at_the_same_time_lose_nothing(file: Path) -> None:
         for _ in range(30):
             session.answer(0, 1, 1.0)
     """)
-    Session.open(file, NAMES).save()
+    Session.open(file, NAMES).answer(0, 1, None)
     started = [subprocess.Popen([sys.executable, "-c", code, file, name]) for name in "ab"]
 
     assert [0, 0] == [process.wait(60) for process in started]
@@ -183,11 +183,11 @@ def test_complete_answers_of_a_truncated_file_are_kept(file: Path, cut: float) -
     n_whole = broken.count(b"}")
 
     assert session.given[:n_whole] == again.given
-    assert f"the {n_whole} answers in front of that place are kept" in again.notes[0]
+    assert f"the {n_whole} answers in front of that place are kept" in again.answers.notes[0]
     again.answer(0, 1, 1.0)
     assert broken == file.with_name("answers.json.broken").read_bytes()
     assert n_whole + 1 == len(_kept(file)["comparisons"])
-    assert () == Session.open(file).notes
+    assert () == Session.open(file).answers.notes
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,15 @@ import pytest
 from scipy import optimize
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
+from evalstats_plugin.ranking.contests.outcomes import Weights
 from evalstats_plugin.ranking.goodness import predictive_fit
+from evalstats_plugin.ranking.ratings import likelihood
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     fit_bradley_terry,
     predict_outcomes,
 )
+from evalstats_plugin.ranking.ratings.likelihood import Prior, Sample, _information, _point
 
 
 def table(rows, players):
@@ -121,8 +124,10 @@ def test_llmfao_ratings_are_those_of_evalica_and_arena_rank(golden, llmfao):
 
 
 def test_llmfao_standard_errors_clustered_by_prompt_are_one_and_a_half_times_as_large(
-    golden, llmfao
+    golden, llmfao, monkeypatch
 ):
+    """Beside another program, without the correction for small samples."""
+    monkeypatch.setattr(likelihood, "CORRECTED", 0)
     given = golden["llmfao"]
     plain = fit_bradley_terry(llmfao, ties="half", covariance="sandwich").std_error
     np.testing.assert_allclose(plain, given["se_sandwich_iid"], rtol=1e-5)
@@ -195,7 +200,8 @@ def test_style_control_finds_the_coefficient_and_unbiases_ratings():
     assert abs(fit.parameters["length"] - 0.5) < 4 * error
 
 
-def test_the_sandwich_by_hand(simulated):
+def test_the_sandwich_by_hand(simulated, monkeypatch):
+    monkeypatch.setattr(likelihood, "CORRECTED", 0)
     _, made = simulated(4, 200, 8, ties=0.3)
     made = replace(made, cluster=np.arange(200) // 5)
     design = np.zeros((200, 4))
@@ -212,6 +218,43 @@ def test_the_sandwich_by_hand(simulated):
     np.testing.assert_allclose(clustered, bread @ groups.T @ groups @ bread * 40 / 39, atol=1e-12)
     model = fit_bradley_terry(made, ties="half", covariance="model").covariance
     np.testing.assert_allclose(model, bread, atol=1e-12)
+
+
+@pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
+@pytest.mark.parametrize("kind", ["sandwich", "cluster"])
+def test_errors_in_small_samples_are_those_of_leaving_out_each_unit(
+    simulated, monkeypatch, ties, kind
+):
+    """Refits without each contest, or each cluster of two to four; and in blocks of clusters."""
+    _, made = simulated(4, 150, 8, ties=0.3, position=0.4)
+    sizes = np.random.default_rng(1).integers(2, 5, 60)
+    cluster = np.repeat(np.arange(60), sizes)[:150]
+    made = replace(made, cluster=cluster if kind == "cluster" else np.arange(150))
+    settings = {"ties": ties, "position": True, "covariance": kind}
+    fit = fit_bradley_terry(made, **settings)
+    units = np.unique(made.cluster)
+    without = np.array([
+        fit_bradley_terry(made.take(made.cluster != k), **settings).rating for k in units
+    ])  # fmt: skip
+    away = without - fit.rating
+    refitted = np.sqrt((away**2).sum(axis=0) * (1 - 1 / len(units)))
+
+    np.testing.assert_allclose(fit.std_error, refitted, rtol=0.015)
+    monkeypatch.setattr(likelihood, "_CELLS", 50)
+    np.testing.assert_allclose(fit_bradley_terry(made, **settings).std_error, fit.std_error)
+    monkeypatch.setattr(likelihood, "CORRECTED", 0)
+    assert (fit_bradley_terry(made, **settings).std_error < 0.985 * refitted).all()
+
+
+def test_a_player_of_one_cluster_has_a_finite_error():
+    """The jackknife cannot do without the cluster; the series of its scores can."""
+    made = Contests.of([0] * 20 + [2] * 3, [1] * 20 + [0] * 3, [1, 1, 0, 1, 0] * 4 + [1, 1, 0])
+    made = replace(made, cluster=np.r_[np.repeat(np.arange(10), 2), 10, 10, 10])
+    fit = fit_bradley_terry(made)
+
+    assert np.isfinite(fit.std_error).all()
+    assert (0.05 < fit.std_error).all()
+    assert (fit.std_error < 5).all()
 
 
 def test_order_of_contests_players_and_sides_does_not_matter(simulated):
@@ -333,7 +376,7 @@ def test_only_ties_leave_nothing_when_dropped():
 def test_predictions_need_fitted_players(simulated):
     _, made = simulated(3, 50, 0)
     other = replace(made, players=("player_0", "stranger", "player_2"))
-    with pytest.raises(DesignError, match="were not fitted: stranger"):
+    with pytest.raises(DesignError, match="other players than the fit"):
         predict_outcomes(fit_bradley_terry(made), other)
 
 
@@ -389,3 +432,32 @@ def test_the_stored_benchmark_supports_the_documentation():
         assert sure[name]["ratio"]["median"] >= 3
     assert sure["evalstats-plugin, bootstrap"]["cpu_seconds"]["median"] <= 5
     assert 0.9 <= sure["evalstats-plugin"]["coverage"] <= 0.99
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper", "half"])
+def test_the_gradient_and_information_of_the_posterior_are_derivatives(simulated, ties):
+    """Of its value, by finite differences: contests, prior, and half a contest between equals."""
+    _, made = simulated(4, 80, 2, ties=0.3, position=0.4)
+    design = count_contests(made, ties, position=True).design
+    rng = np.random.default_rng(0)
+    at = 0.3 * rng.normal(size=(design.size, 1))
+    weights = Weights(*rng.uniform(1, 5, (3, *design.ahead(at).shape)))
+    root = rng.normal(size=(design.size, design.size))
+    prior = Prior(rng.normal(size=design.size), root @ root.T)
+    even = None if ties == "half" else np.ones(1)
+    sample = Sample(weights, prior, None, even)
+
+    def gradient(parameters):
+        return _point(design, sample, parameters).gradient[:, 0]
+
+    def value(parameters):
+        return float(_point(design, sample, parameters).value[0])
+
+    point, h = _point(design, sample, at), 1e-5
+    steps = h * np.eye(design.size)[:, :, None]
+    numeric = [(value(at + step) - value(at - step)) / (2 * h) for step in steps]
+    curve = [(gradient(at - step) - gradient(at + step)) / (2 * h) for step in steps]
+    np.testing.assert_allclose(point.gradient[:, 0], numeric, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        _information(design, sample, at, point)[0], curve, rtol=1e-5, atol=1e-5
+    )

@@ -9,7 +9,6 @@ from scipy import special
 
 from evalstats_plugin.ranking.ratings import fit
 from evalstats_plugin.ranking.ratings.fit import (
-    entropy_bounds,
     log_prob_order,
     order_entropy,
     significantly_better,
@@ -66,16 +65,6 @@ def test_pairs_of_normal_ratings_agree_with_their_draws():
 
     np.testing.assert_allclose(exact + exact.T, 1)
     np.testing.assert_allclose(exact, by_draws, atol=4 * 0.5 / 200)
-
-
-def test_the_top_set_is_the_most_frequent_one():
-    draws = np.array([[3.0, 2, 1, 0], [2, 3, 1, 0], [3, 1, 2, 0], [0, 1, 3, 2]])
-    found = fit.top_k(fit.ranks_of(draws), 2)
-
-    assert ((0, 1), 0.5) == (found.members, found.set_probability)
-    np.testing.assert_array_equal(found.probability, [0.75, 0.5, 0.5, 0.25])
-    with pytest.raises(ValueError, match="k is 5: give 1 to 4"):
-        fit.top_k(fit.ranks_of(draws), 5)
 
 
 def test_two_players_differ_at_the_quantile_of_a_normal():
@@ -167,17 +156,7 @@ def test_entropy_agrees_with_counting_the_orders_of_four():
     _, counts = np.unique(np.argsort(-draws, axis=1), axis=0, return_counts=True)
     counted = special.entr(counts / counts.sum()).sum() / np.log(2)
     found = order_entropy(rating, covariance, rng=np.random.default_rng(0), n_orders=1000)
-    bounds = entropy_bounds(draws)
 
     assert found.low - 3 * found.std_error <= counted <= found.high + 3 * found.std_error
     assert found.high - found.low < 0.05
-    assert bounds.low <= counted <= bounds.high
     assert order_entropy([0.0], [[1.0]], rng=np.random.default_rng(0)).high == 0
-
-
-def test_entropy_bounds_of_two_players_coincide():
-    draws = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]])
-    bounds = entropy_bounds(draws)
-
-    expected = -(0.75 * log2(0.75) + 0.25 * log2(0.25))
-    assert (expected, expected) == pytest.approx((bounds.low, bounds.high))

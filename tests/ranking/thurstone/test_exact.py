@@ -162,7 +162,7 @@ def test_what_is_not_exact_says_its_error():
 
 
 def test_ties_and_position_are_integrated_too():
-    """Beside Markov chains of δ and the position effect, whose error is stated."""
+    """Beside importance sampling of the ratings, δ and the position effect around them."""
     rng = np.random.default_rng(2)
     first = rng.integers(0, 4, 60)
     second = (first + rng.integers(1, 4, 60)) % 4
@@ -170,14 +170,27 @@ def test_ties_and_position_are_integrated_too():
     outcome = np.where(z > 0.4, 1, np.where(z < -0.4, 0, 0.5))
     contests = Contests.of(first, second, outcome, players=4, ordered=True)
     exactly = fit_thurstone(contests, estimator="exact")
-    chains = fit_thurstone(contests, estimator="hmc", draws=16_000, rng=1)
+    tie, sd = exactly.parameters["tie"], 1.3 * exactly.parameter_std_errors["tie"]
+    mean = np.r_[exactly.rating, exactly.parameters["position"], np.log(tie)]
+    scale = 1.3 * np.r_[exactly.std_error, exactly.parameter_std_errors["position"], 0] + 1e-300
+    scale[-1] = sd / tie
+    x = mean + scale * rng.normal(size=(200_000, 6))
+    d, delta = x[:, first] - x[:, second] + x[:, 4:5], np.exp(x[:, 5:])
+    p = np.where(outcome == 1, special.ndtr(d - delta), special.ndtr(-d - delta))
+    p = np.where(outcome == 0.5, special.ndtr(delta - d) - special.ndtr(-delta - d), p)
+    log_w = np.log(p).sum(axis=1) - (x[:, :5] ** 2).sum(axis=1) / 2 - delta[:, 0] ** 2 / 2 + x[:, 5]
+    log_w += (((x - mean) / scale) ** 2).sum(axis=1) / 2
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    x[:, 5] = delta[:, 0]
+    drawn, error = w @ x, 4 * (w**2 @ (x - w @ x) ** 2) ** 0.5
+    stated = np.r_[exactly.rating, exactly.parameters["position"], tie]
 
-    error = 4 * chains.std_error / chains.diagnostics["ess"] ** 0.5
-    assert (np.abs(exactly.rating - chains.rating) < error).all()
-    np.testing.assert_allclose(exactly.std_error, chains.std_error, rtol=0.04)
-    for name in ("tie", "position"):
-        apart = exactly.parameters[name] - chains.parameters[name]
-        assert abs(apart) < 0.1 * chains.parameter_std_errors[name]
+    assert (np.abs(stated - drawn) < error).all()
+    assert (error < 0.1 * np.r_[exactly.std_error, 1, 1]).all()
+    np.testing.assert_allclose(
+        exactly.std_error, (w @ (x[:, :4] - drawn[:4]) ** 2) ** 0.5, rtol=0.03
+    )
 
 
 def test_draws_are_points_in_proportion_to_the_posterior():

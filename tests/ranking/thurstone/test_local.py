@@ -60,13 +60,13 @@ def test_unpolished_it_is_near_and_the_order_of_answers_does_not_matter_in_the_e
 def test_an_answer_can_be_taken_back():
     state = LocalState(200)
     state.add(3, 7, 1.0)
-    state.remove(3, 7, 1.0)
+    state.add(3, 7, 1.0, -1)
     state.polish()
 
     np.testing.assert_allclose(state.rating, 0, atol=1e-9)
     np.testing.assert_allclose(state.variance, 1)
     with pytest.raises(DesignError, match="no such answer about players 3 and 7"):
-        state.remove(3, 7, 1.0)
+        state.add(3, 7, 1.0, -1)
 
 
 def test_position_and_ties_are_estimated():

@@ -4,19 +4,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.thurstone.design import answers_of, prior_of
-from evalstats_plugin.ranking.thurstone.model import SkewNormal, fit_thurstone
+from evalstats_plugin.ranking.thurstone.model import fit_thurstone, skew_normal
 
 
 def test_the_evidence_is_scipys_orthant_probability():
     """Log Φ_m(τ; Γ), m = 6, with the parameters as they are named."""
-    rng, variances = np.random.default_rng(4), [0.5, 1, 2, 3]
+    rng, variance = np.random.default_rng(4), 1.5
     winner = rng.integers(0, 4, 6)
     contests = Contests.of(winner, (winner + rng.integers(1, 4, 6)) % 4, 1, players=4)
-    posterior = SkewNormal.of(answers_of(contests), prior_of(0, variances, 4, ordered=False), 0.0)
+    posterior = skew_normal(contests, variance)
     expected = stats.multivariate_normal(cov=posterior.latent_covariance).cdf(posterior.threshold)
-    fit = fit_thurstone(contests, prior_covariance=variances, estimator="exact")
+    fit = fit_thurstone(contests, prior_covariance=variance, estimator="exact")
 
     assert fit.diagnostics["log_evidence"] == pytest.approx(np.log(expected), abs=2e-4)
-    np.testing.assert_allclose(posterior.skewness, posterior.scale @ posterior.design.T)
+    assert posterior.skewness.shape == (4, 6)
+    twice = skew_normal(contests.take([0, 0, 1]), variance)
+    weighted = Contests.of(contests.first[:2], contests.second[:2], 1, players=4, weight=[2.0, 1.0])
+    for one, other in zip(twice, skew_normal(weighted, variance), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(DesignError, match="takes wins and losses: some outcomes are ties"):
+        skew_normal(Contests.of([0], [1], [0.5]))

@@ -40,11 +40,7 @@ def simulated(n, m, *, tie=0.0, place=0.0, seed=1):
     [
         # Draws per independent one, of the worst rating.
         (TWENTY, "exact", 8000, 1),
-        (TWENTY, "hmc", 4000, 1.5),
         (HUNDRED, "exact", 2000, 1),
-        (HUNDRED, "hmc", 4000, 1.5),
-        (MANY, "hmc", 4000, 1.5),
-        (LOPSIDED, "hmc", 6000, 3),
     ],
 )
 def test_draws_agree_with_long_reference_runs(name, estimator, draws, independent):
@@ -117,23 +113,21 @@ def test_independent_pairs_have_closed_forms():
 def test_without_contests_it_is_the_prior():
     none = Contests.of([0], [1], 1, players=3).take([False])
     covariance = [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
-    for estimator in ("auto", "exact", "hmc", "ep"):
+    for estimator in ("auto", "exact", "ep"):
         fit = fit_thurstone(
             none, prior_mean=[1, 0, 0], prior_covariance=covariance, estimator=estimator, rng=0
         )
-        far = 0 if estimator in {"auto", "exact", "ep"} else 0.15
-        np.testing.assert_allclose(fit.rating, [1, 0, 0], atol=far + 1e-12)
-        np.testing.assert_allclose(fit.covariance, covariance, atol=2 * far + 1e-12)
+        np.testing.assert_allclose(fit.rating, [1, 0, 0], atol=1e-12)
+        np.testing.assert_allclose(fit.covariance, covariance, atol=1e-12)
         assert fit.notes[-1] == "no comparisons: the ratings are the prior"
 
 
 def test_ties_and_position_are_recovered_by_every_estimator():
     """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
     truth, contests = simulated(12, 600, tie=0.4, place=0.3)
-    fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "exact", "hmc")}
-    drawn = fits["hmc"]
+    fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "exact")}
+    drawn = fits["exact"]
 
-    assert drawn.diagnostics["converged"]
     assert np.corrcoef(drawn.rating, truth)[0, 1] > 0.95
     for fit in fits.values():
         for name, expected in (("tie", 0.4), ("position", 0.3)):
@@ -172,10 +166,10 @@ def test_weights_repeat_answers():
 @pytest.mark.parametrize(
     ("contests", "draws", "estimator", "reason"),
     [
-        (simulated(6, 30)[1], None, "exact", "6 players, of whom up to 30 are integrated over"),
+        (simulated(6, 30)[1], None, "exact", "6 players; up to 30 are integrated over"),
         (simulated(6, 30, tie=0.4)[1], 400, "exact", "6 players"),
-        (simulated(40, 500)[1], None, "ep", "40 players, more than the 30"),
-        (simulated(40, 500)[1], 400, "hmc", "more than the 30 .* draws are asked for"),
+        (simulated(40, 500)[1], None, "ep", "40 players; up to 30"),
+        (simulated(40, 500)[1], 400, "ep", "40 players; up to 30"),
     ],
 )
 def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason):
@@ -188,7 +182,7 @@ def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason)
 
 def test_the_same_seed_gives_the_same_draws():
     _, contests = simulated(6, 40)
-    for estimator in ("hmc", "exact"):
+    for estimator in ("ep", "exact"):
         one, other = (
             fit_thurstone(contests, estimator=estimator, draws=200, rng=5) for _ in range(2)
         )
@@ -197,7 +191,7 @@ def test_the_same_seed_gives_the_same_draws():
 
 def test_answers_that_contradict_each_other_or_never_lose_are_fine():
     cycle = fit_thurstone(Contests.of([0, 1, 2, 0, 1], [1, 2, 0, 1, 0], 1), rng=0)
-    winner = fit_thurstone(Contests.of([0] * 40, [1, 2] * 20, 1), estimator="hmc", rng=0)
+    winner = fit_thurstone(Contests.of([0] * 40, [1, 2] * 20, 1), rng=0)
     all_tied = fit_thurstone(Contests.of([0, 1, 2] * 4, [1, 2, 0] * 4, 0.5), rng=0)
 
     assert np.abs(cycle.rating).max() < 0.5
@@ -205,14 +199,6 @@ def test_answers_that_contradict_each_other_or_never_lose_are_fine():
     assert winner.diagnostics["converged"]
     # All ties tell that δ is large; the prior holds it.
     assert 0.8 < all_tied.parameters["tie"] < 3
-
-
-def test_chains_that_disagree_give_a_note():
-    _, contests = simulated(20, 500)
-    fit = fit_thurstone(contests, estimator="hmc", draws=128, rng=0)
-
-    assert not fit.diagnostics["converged"]
-    assert fit.notes[0].startswith("the chains disagree (R-hat 1.")
 
 
 @pytest.mark.parametrize(

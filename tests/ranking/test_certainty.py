@@ -1,4 +1,4 @@
-"""Enough compared, and why."""
+"""How certain the order and the best player are."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.ranking.next import Certainty, Stopping, certainty
+from evalstats_plugin.ranking.next import certainty
 
 
 def test_certainty_of_two_players_has_a_closed_form():
@@ -38,24 +37,3 @@ def test_certainty_agrees_with_draws():
     in_order = (np.diff(draws, axis=1) < 0).all(axis=1).mean()
     assert found.prob_order == pytest.approx(in_order, abs=0.03)
     assert certainty(SimpleNamespace(rating=np.zeros(1), covariance=np.eye(1))).prob_order == 1
-
-
-def test_each_goal_stops_and_says_why():
-    found = Certainty(0.5, 0.8, 3, 0.9, 0.2)
-
-    assert Stopping(prob_best=0.9).reached(found, 10) == (
-        "prob_best",
-        "the best is right with probability 0.900, 0.9 was asked for",
-    )
-    assert Stopping(regret=0.2).reached(found, 10).goal == "regret"
-    assert Stopping(prob_order=0.6, budget=10).reached(found, 10).goal == "budget"
-    assert Stopping(expected_tau=0.7, budget=5).reached(found, 10).goal == "expected_tau"
-    assert Stopping(prob_order=0.6, regret=0.1, budget=11).reached(found, 10) is None
-    assert Stopping().reached(found, 10) is None
-
-
-def test_goals_outside_their_range_are_refused():
-    with pytest.raises(SelectionError, match="prob_best is 95: give a number between 0 and 1"):
-        Stopping(prob_best=95)
-    with pytest.raises(SelectionError, match="budget is 0: give a number above 0"):
-        Stopping(budget=0)
