@@ -58,7 +58,7 @@ FEW_ITEMS = 20
 
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
-        "mml-items": 9.0, "mml": 1.0, "cml-items": 2.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
+        "mml-items": 9.0, "mml": 1.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
         "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0, "ordered": 200.0,
     }
 )  # fmt: skip
@@ -348,8 +348,7 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
         case OrderedOptions():
             raise AssertionError("ordered scores have no counts")
         case None:
-            conditional = cml.fit_cml if chosen.estimator == "cml" else cml.fit_cml_items
-            return conditional(whole, counts)
+            return cml.fit_cml(whole, counts)
 
 
 class Chosen(NamedTuple):

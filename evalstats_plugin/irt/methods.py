@@ -296,9 +296,6 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
             "marginal maximum likelihood, models integrated out: for hundreds of models",
             ("rasch", "1pl", "2pl", "3pl", "4pl"), MmlOptions,
         ),
-        "cml-items": Estimator(
-            "conditional on how many models get each item right: for few models", ("rasch",)
-        ),
         "cml": Estimator(
             "conditional on how many items each model gets right: for hundreds of models",
             ("rasch",),
