@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack, cast, overload
 
 import numpy as np
 
@@ -68,18 +68,23 @@ _MICROSECONDS: Mapping[str, float] = MappingProxyType(
 _UNITS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
 
 
+class _How(TypedDict, total=False):
+    """What all item models are fitted with."""
+
+    device: str
+    dtype: Precision
+    rng: Rng
+    guessing: Guessing
+    zero: str | IRTFit
+    options: FitOptions | None
+
+
 @overload
 def fit_irt(
     responses: ResponsesLike,
     item_model: ItemModel = "2pl",
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> IRTFit: ...
 
 
@@ -88,13 +93,7 @@ def fit_irt(
     responses: ResponsesLike,
     item_model: Literal["factor"],
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> FactorFit: ...
 
 
@@ -103,28 +102,13 @@ def fit_irt(
     responses: ResponsesLike,
     item_model: Literal["graded", "gpcm"],
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> OrderedFit: ...
 
 
 @overload
 def fit_irt(
-    responses: ResponsesLike,
-    item_model: str,
-    estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    responses: ResponsesLike, item_model: str, estimator: str = "auto", **how: Unpack[_How]
 ) -> IRTFit | FactorFit | OrderedFit: ...
 
 
