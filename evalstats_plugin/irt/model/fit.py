@@ -370,7 +370,7 @@ class IRTFit(SavedFit, Drawable):
         """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
         predict = import_module("evalstats_plugin.irt.holdout").hold_out
         same = {"item_model": self.item_model, "estimator": self.estimator}
-        return predict(self._answers(responses), **same | chosen)
+        return predict(self.answers(responses), **same | chosen)
 
     def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
         """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
@@ -379,7 +379,7 @@ class IRTFit(SavedFit, Drawable):
     def bank(self, responses: ResponsesLike | None = None, **chosen: Any) -> Any:
         """Item bank for adaptive tests; see `evalstats_plugin.adaptive.item_bank`."""
         make = import_module("evalstats_plugin.adaptive").item_bank
-        return make(self, self._answers(responses), **chosen)
+        return make(self, self.answers(responses), **chosen)
 
     def information(self, ability: ArrayLike | None = None) -> FloatArray:
         """Test information at abilities (Q,), or at those of the models, shape (N,)."""
@@ -407,8 +407,14 @@ class IRTFit(SavedFit, Drawable):
                 values[:, i] = _quantile(self.ability_quantiles[i], tails)
         return values
 
-    def _answers(self, responses: ResponsesLike | None) -> ResponsesLike:
-        """Answers to ask: those passed, or those that were fitted."""
+    def answers(self, responses: ResponsesLike | None = None) -> ResponsesLike:
+        """Answers to ask: those passed, or those that were fitted.
+
+        Raises
+        ------
+        DesignError
+            None are passed, and the fit does not hold its own.
+        """
         if responses is not None:
             return responses
         if self.data is None:
@@ -422,7 +428,7 @@ class IRTFit(SavedFit, Drawable):
     ) -> Any:
         """Ask a function of the package, which is loaded on use."""
         ask = getattr(import_module(f"evalstats_plugin.irt.{module}"), function)
-        return ask(self, self._answers(responses), *more, **chosen)
+        return ask(self, self.answers(responses), *more, **chosen)
 
     def to_arviz(self) -> Any:
         """Return the posterior draws of the abilities as ArviZ holds them.
