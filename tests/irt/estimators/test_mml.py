@@ -79,6 +79,21 @@ def test_estimates_errors_and_likelihood_agree_with_mirt(expected):
         )
 
 
+@pytest.mark.parametrize("item_model", ["rasch", "2pl", "3pl"])
+def test_sat12_agrees_with_mirt(item_model):
+    """32 items, 600 persons, answers missing; figures of ours by tests/generate/sat12.py."""
+    file = Path(__file__).parents[3] / "fixtures" / "golden" / "sat12.json"
+    golden = json.loads(file.read_text(encoding="utf-8"))
+    ours, theirs = golden["ours"][item_model], golden["mirt"][item_model]
+    close = 1e-2 if item_model == "3pl" else 1e-4
+
+    assert ours["converged"]
+    assert ours["log_likelihood"] == pytest.approx(theirs["log_likelihood"], abs=1e-4)
+    for name in ("a", "d", "a_std_error", "d_std_error"):
+        found, expected = (np.array(x[name], dtype=float) for x in (ours, theirs))
+        np.testing.assert_allclose(found, expected, atol=close)
+
+
 @pytest.mark.parametrize("name", ["LSAT6", "LSAT7"])
 def test_scores_on_known_items_agree_with_mirt(name):
     """Posterior means, modes and standard deviations of each pattern."""
