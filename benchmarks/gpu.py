@@ -28,7 +28,8 @@ import torch  # noqa: TID253 - it is what is measured
 
 from benchmarks.gpu_kernels import NODES, Kernel, answers_of, kernels
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.estimators.mml import Marginal, MarginalOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import Marginal, fit_marginal
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.data import Counts, memory_needed
 from evalstats_plugin.runtime.torch import check_memory, resolve_device
 
@@ -179,7 +180,7 @@ def whole_fit(n: int, m: int, device: torch.device, dtype: torch.dtype) -> dict[
 
 def _fitted(counts: Counts, device: torch.device) -> tuple[Marginal, float]:
     def fit() -> Marginal:
-        how = MarginalOptions(prior="estimated", nodes=NODES, max_steps=FIT_STEPS, tolerance=0.0)
+        how = MmlOptions(prior="estimated", nodes=NODES, max_steps=FIT_STEPS, tolerance=0.0)
         return fit_marginal(counts, how)
 
     start = time.perf_counter()

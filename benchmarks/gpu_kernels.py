@@ -33,14 +33,12 @@ from evalstats_plugin.irt.estimators.grid import (
     log_likelihood,
     posterior,
 )
-from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.estimators.mml import derivatives
-from evalstats_plugin.irt.estimators.refits import refitter
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.torch import generator_of, polya_gamma
 
-NODES, PARTICLES, REFITS, FEW = 61, 30, 64, 12
+NODES, PARTICLES = 61, 30
 SEED = 20261121
 
 
@@ -70,7 +68,6 @@ def answers_of(n: int, m: int, device: torch.device, dtype: torch.dtype, missing
 def kernels(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iterator[Kernel]:
     """Every kernel at one size."""
     yield from _of_marginal(n, m, device, dtype)
-    yield from _of_refits(n, m, device, dtype)
     yield from _of_draws(n, m, device, dtype)
     yield from _of_particles(n, device)
 
@@ -104,26 +101,6 @@ def _of_marginal(n: int, m: int, device: torch.device, dtype: torch.dtype) -> It
             lambda a=answers, i=items, w=found.weights, x=nodes: derivatives(a, i, w, x),
             read + grid, products,
         )  # fmt: skip
-
-
-def _of_refits(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iterator[Kernel]:
-    few = min(n, FEW)
-    counts = answers_of(few, m, device, dtype, 0.0)
-    fit = items_integrated(counts, "2pl", max_steps=20)
-    ready = refitter(counts, fit, "2pl")
-    generator = generator_of(SEED, "benchmark", device)
-    drawn = torch.randint(m, (REFITS, m), generator=generator, device=device)
-    weights = torch.zeros(REFITS, m, dtype=dtype, device=device)
-    weights.scatter_add_(1, drawn, torch.ones_like(weights))
-    steps = ready.refit(item_weights=weights).steps
-    points = len(ready.quadrature.u)
-    # In each step, scores of all items at all points, and sums over the items.
-    work = 2.0 * REFITS * steps * m * points * (2 * few + 1)
-    places = float(dtype.itemsize) * REFITS * steps * m * points
-    yield Kernel(
-        f"{REFITS} bootstrap refits of {few} models",
-        lambda: ready.refit(item_weights=weights), 2 * places, work,
-    )  # fmt: skip
 
 
 def _of_draws(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iterator[Kernel]:

@@ -108,6 +108,8 @@ def results() -> dict[str, Any]:
         "curves": fit,
         "information": fit,
         "wright": fit,
+        "observed": fit,
+        "ability-score": abilities(fit, many),
         "item-fit": abilities(fit, many, items=True),
         "power": power_curve(few, difference=0.2),
         "trace": session(),

@@ -80,13 +80,16 @@ def test_the_report_loads_neither_pandas_nor_scipy_stats() -> None:
     assert set() == _modules_after(_command("report", str(LOGS))) & HEAVY
 
 
-def test_the_items_of_a_small_fit_load_no_torch(tmp_path: Path) -> None:
-    """Neither do their residual correlations and what else makes an item suspect."""
+@pytest.mark.parametrize(
+    "asked", [("items",), ("fit", "--bootstrap", "40"), ("fit", "--uncertainty", "sandwich")]
+)
+def test_questions_about_a_small_fit_load_no_torch(asked: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither do residual correlations and what else makes an item suspect, nor refits."""
     table = tmp_path / "t.csv"
     rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
     table.write_text("\n".join(["model,item,score", *rows]))
 
-    assert "torch" not in _modules_after(_command("irt", "items", str(table)))
+    assert "torch" not in _modules_after(_command("irt", *asked, str(table)))
 
 
 def test_a_small_fit_loads_no_torch(tmp_path: Path) -> None:

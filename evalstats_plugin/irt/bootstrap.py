@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
-from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
+from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt, is_light
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
 from evalstats_plugin.irt.model.scale import (
     Curves,
@@ -37,7 +37,9 @@ from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import child, seed_for, stream
 
 if TYPE_CHECKING:
-    from evalstats_plugin.irt.estimators.refits import Bootstrap
+    from evalstats_plugin.irt.estimators.item_population import Kind
+    from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit
+    from evalstats_plugin.irt.estimators.refits import Bootstrap, BootstrapOptions
     from evalstats_plugin.irt.model.data import Counts
     from evalstats_plugin.irt.model.fit import IRTFit
 
@@ -70,9 +72,8 @@ def bootstrap_abilities(
     Parameters
     ----------
     fit
-        Fit by any estimator. ``"mml-items"``, and ``"cml-items"`` over items or clusters, are
-        refitted from the first fit, many times faster than the others; ``"new-items"`` are of
-        ``"mml-items"`` only.
+        Fit by any estimator. ``"mml-items"`` is refitted from the first fit, many times faster than
+        the others; ``"new-items"`` are of it only.
     matrix
         The matrix that was fitted.
     over
@@ -97,11 +98,8 @@ def bootstrap_abilities(
     True
     """
     matrix = matrix_of(responses)
-    need_torch("item response models")
-    from evalstats_plugin.irt.model.data import counts_of
-
     level = shown.get("confidence_level", 0.95)
-    counts = counts_of(matrix, device=device)
+    counts = _counts(fit, matrix, device)
     drawn = stream(rng, "resampled abilities")
     refits = _refitted(fit, matrix, counts, over, n_resamples, level, drawn)
     spread = np.nan_to_num(refits.ability.std_error, nan=np.inf)
@@ -126,6 +124,21 @@ def bootstrap_abilities(
     return replace(results, rows=tuple(rows))
 
 
+def _counts(fit: IRTFit, matrix: ResponseMatrix, device: str) -> Counts:
+    """Counts to refit: NumPy arrays where the fit needed no torch; with what is guessed."""
+    from evalstats_plugin.irt.model.arrays import array_of
+    from evalstats_plugin.irt.model.data import counts_of
+
+    shape = len(matrix.models), len(matrix.item_ids)
+    light = device == "auto" and is_light(choose(fit.item_model, fit.estimator, shape), shape)
+    if not light:
+        need_torch("item response models")
+    counts = counts_of(matrix, device=None if light else device)
+    if fit.guessing.any() and fit.item_model not in ("3pl", "4pl"):
+        return replace(counts, guess=array_of(fit.guessing, counts.right))
+    return counts
+
+
 def _refitted(
     fit: IRTFit,
     matrix: ResponseMatrix,
@@ -136,30 +149,81 @@ def _refitted(
     rng: np.random.Generator,
 ) -> Bootstrap:
     """Refit: from the first fit where the estimator can, else each time from nothing."""
-    from evalstats_plugin.irt.estimators.refits import First, bootstrap, bootstrap_by
+    from evalstats_plugin.irt.estimators.refits import Drawn, First, Refitted, bootstrap
 
-    options = _options(fit, over, n_resamples, level)
+    options = _options(over, n_resamples, level)
     clusters = _clusters(matrix) if over == "clusters" else None
-    quick = {"mml-items": tuple(OVER), "cml-items": ("items", "clusters")}
-    if over in quick.get(fit.estimator, ()) and not fit.guessing.any():
-        return bootstrap(counts, First.of(fit), options, rng, clusters=clusters)
-    if over == "new-items":
+    if over == "new-items" and (fit.estimator != "mml-items" or fit.guessing.any()):
         msg = "new items are drawn from the population that estimator mml-items estimates, without "
         raise SelectionError(msg + "guessing: draw items, or simulate answers (parametric)")
-    how = None
-    if fit.estimator == "mml":
-        how = replace(_same_model(fit), std_errors=False)
+    chance = fit.predict(plug_in=True)
+    if fit.estimator == "mml-items":
+        return _from_fit(fit, counts, options, rng, chance=chance, clusters=clusters)
+    how = replace(_same_model(fit), std_errors=False) if fit.estimator == "mml" else None
     n, m = counts.right.shape
     chosen = choose(fit.item_model, fit.estimator, (n, m), how)
-    if fit.guessing.any() and fit.item_model not in ("3pl", "4pl"):
-        counts = replace(counts, guess=counts.right.new_tensor(fit.guessing))
 
-    def fitted(data: Counts, models: Any, items: Any) -> IRTFit:
-        part = submatrix(matrix, models, items)
-        return cast("IRTFit", fit_counts(part, data, fit.item_model, chosen, rng))
+    def fitted(drawn: Drawn) -> Refitted:
+        part = submatrix(matrix, drawn.models, drawn.items)
+        again = fit_counts(part, drawn.of(counts), fit.item_model, chosen, rng)
+        return Refitted(cast("IRTFit", again).ability, Curves.of(cast("IRTFit", again)))
 
-    chance = fit.predict(plug_in=True)
-    return bootstrap_by(fitted, counts, First.of(fit), chance, options, rng, clusters)
+    return bootstrap(
+        fitted, counts, First.of(fit), options, rng, chance=chance, clusters=clusters, here=True
+    )
+
+
+def _from_fit(
+    fit: IRTFit,
+    counts: Counts,
+    options: BootstrapOptions,
+    rng: np.random.Generator,
+    *,
+    chance: FloatArray,
+    clusters: NDArray[np.int64] | None,
+) -> Bootstrap:
+    """Refit with items integrated out, those models that take part in the fit."""
+    from evalstats_plugin.irt.estimators.refits import (
+        First,
+        bootstrap,
+        items_drawer,
+        items_refitter,
+    )
+
+    counts, inner, again, kind = _integrated(fit, counts)
+    first = First.of(fit)
+    first = first._replace(ability=first.ability[inner])
+    drawn = bootstrap(
+        items_refitter(counts, again, kind, options.over), counts, first, options, rng,
+        chance=chance[inner], clusters=clusters,
+        new_items=items_drawer(again, kind, first) if options.over == "new-items" else None,
+    )  # fmt: skip
+    n = len(fit.models)
+    covariance = np.full((n, n), np.nan)
+    covariance[np.ix_(inner, inner)] = drawn.covariance
+
+    def full(values: FloatArray) -> FloatArray:
+        whole = np.full((*values.shape[:-1], n), np.nan)
+        whole[..., inner] = values
+        return whole
+
+    ability = drawn.ability._replace(**{k: full(v) for k, v in drawn.ability._asdict().items()})
+    return drawn._replace(ability=ability, covariance=covariance)
+
+
+def _integrated(
+    fit: IRTFit, counts: Counts
+) -> tuple[Counts, NDArray[np.int64], ItemsIntegratedFit, Kind]:
+    """Answers and places of the models that take part, and the fit on its estimator's scale."""
+    from evalstats_plugin.irt.estimators.items_integrated import items_integrated, taking_part
+    from evalstats_plugin.irt.model.arrays import as_array
+
+    inner = taking_part(counts)
+    part = counts.of_models(inner)
+    signed = "discrimination_sd" in fit.hyperparameters
+    kind = cast("Kind", "2pl-signed" if signed else fit.item_model)
+    again = items_integrated(part, kind, dispersion=float(fit.hyperparameters["dispersion"]))
+    return part, as_array(inner).astype(np.int64), again, kind
 
 
 def _same_model(fit: IRTFit) -> MmlOptions:
@@ -168,7 +232,7 @@ def _same_model(fit: IRTFit) -> MmlOptions:
     return MmlOptions(prior=diagnostics.get("prior"), **diagnostics.get("asymptotes", {}))
 
 
-def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
+def _options(over: str, n_resamples: int, level: float) -> BootstrapOptions:
     from evalstats_plugin.irt.estimators.refits import BootstrapOptions
 
     if over not in OVER:
@@ -180,8 +244,6 @@ def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
         raise DesignError(msg)
     return BootstrapOptions(
         over=cast("Any", "items" if over == "clusters" else over),
-        estimator=cast("Any", fit.estimator),
-        kind=cast("Any", fit.item_model),
         n_resamples=n_resamples,
         confidence_level=level,
     )
@@ -330,13 +392,10 @@ def uncertainty(
     [('model', 0.31), ('sandwich', 0.3)]
     """
     matrix = matrix_of(responses)
-    need_torch("item response models")
     names = list(RECIPES) if recipes == "all" else list(recipes)
     check_recipes(names)
     check_level(confidence_level)
-    from evalstats_plugin.irt.model.data import counts_of
-
-    counts, seed = counts_of(matrix, device=device), seed_for(rng, "seed of recipes")
+    counts, seed = _counts(fit, matrix, device), seed_for(rng, "seed of recipes")
     work = _Recipes(fit, matrix, counts, n_resamples, n_seeds, confidence_level, seed, device)
     rows, notes = list[Uncertainty](), list[str]()
     for name in names:
@@ -426,8 +485,9 @@ class _Recipes:
         return ability, ability - width, ability + width, error
 
     def _sandwich(self) -> FloatArray:
-        from evalstats_plugin.irt.estimators.items_integrated import items_integrated, taking_part
-        from evalstats_plugin.irt.estimators.refits import refitter
+        from evalstats_plugin.irt.estimators.items_integrated import sandwich
+        from evalstats_plugin.irt.model.arrays import array_of, as_array, namespace
+        from evalstats_plugin.irt.model.arrays import cast as as_type
 
         if self.fit.estimator == "mml":
             how = replace(_same_model(self.fit), sandwich=True)
@@ -438,16 +498,14 @@ class _Recipes:
         if self.fit.estimator != "mml-items" or self.fit.guessing.any():
             msg = "a sandwich is of estimators mml-items, without guessing, and mml"
             raise SelectionError(msg)
-        kind = cast("Any", self.fit.item_model)
-        inner = taking_part(self.counts)
-        part = self.counts.of_models(inner)
-        ready = refitter(part, items_integrated(part, kind), kind)
-        has_clusters = self.matrix.clusters is not None
-        places = _clusters(self.matrix) if has_clusters else np.arange(len(self.matrix.item_ids))
-        at = inner.cpu().numpy()
+        part, inner, again, kind = _integrated(self.fit, self.counts)
+        clusters = None
+        if self.matrix.clusters is not None:
+            numbers = array_of(_clusters(self.matrix), part.right)
+            clusters = as_type(numbers, namespace(numbers).int64)
         covariance = np.full((len(self.fit.models),) * 2, np.nan)
-        covariance[np.ix_(at, at)] = ready.sandwich(part.right.new_tensor(places).long()).cpu()
-        trials = self.counts.trials.cpu().numpy()
+        covariance[np.ix_(inner, inner)] = as_array(sandwich(part, again, kind, clusters))
+        trials = as_array(self.counts.trials)
         return np.sqrt(counted_from_zero(self.fit, trials, covariance, own=False).diagonal())
 
     def _posterior(self, estimator: str, options: Any, seed: int) -> IRTFit:

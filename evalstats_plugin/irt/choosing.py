@@ -22,10 +22,12 @@ from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt
 from evalstats_plugin.irt.holdout import predicted
 from evalstats_plugin.irt.methods import (
     CANDIDATES,
+    ORDERED_MODELS,
     FactorOptions,
     FitOptions,
     MmlItemsOptions,
     MmlOptions,
+    OrderedOptions,
 )
 from evalstats_plugin.irt.suspects import residual_correlations
 from evalstats_plugin.runtime.lazy import need_torch
@@ -36,8 +38,8 @@ from evalstats_plugin.stats.clustered import cluster_moments
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import IRTFit
 
-_FEWEST_FOR_FACTORS, _FEWEST_FOR_Q3 = 20, 10
-"""Models from which on several abilities, and residual correlations, are looked at."""
+_FEWEST_FOR_MORE, _FEWEST_FOR_Q3 = 20, 10
+"""Models from which on several abilities or ordered levels are tried, and Q3 is looked at."""
 
 _LEAST = 1e-12
 """Smallest probability of an answer that happened."""
@@ -59,7 +61,7 @@ class Candidate:
     worse_by_std_error: float | None
     n_parameters: int | None
     log_likelihood: float | None
-    """Marginal; None of factor models, which have none."""
+    """Marginal; None of factor models, which have none. Of graded and gpcm that of the levels."""
     aic: float | None
     bic: float | None
     rmsea: float | None
@@ -91,11 +93,15 @@ def choose_model(
     the simplest candidate whose loss is within one standard error of the best one's, as measured on
     the same answers; one that did not converge is not chosen.
 
+    Scores of 3 to 20 ordered levels, such as grades or numbers of right epochs, are predicted by
+    ``"graded"`` and ``"gpcm"`` too. All candidates are judged by the expected score, as a share of
+    the way from the lowest to the highest level where scores are outside [0, 1].
+
     Parameters
     ----------
     item_models
         Names of `CANDIDATES`; None for those that so many models can tell apart: ``"3pl"`` needs
-        300, several abilities need 20.
+        300, several abilities and ordered levels need 20.
     seeds
         Seeds of the random splits.
 
@@ -115,8 +121,8 @@ def choose_model(
     ['rasch']
     """
     matrix = matrix_of(responses)
-    n = len(matrix.models)
-    names = list(item_models) if item_models is not None else _possible(n)
+    n, count = len(matrix.models), _number_of_levels(matrix)
+    names = list(item_models) if item_models is not None else _possible(n, ordered=count > 2)
     for name in names:
         if name not in CANDIDATES:
             raise SelectionError(
@@ -126,6 +132,7 @@ def choose_model(
         raise SelectionError(f"no candidate is named: choose of {', '.join(CANDIDATES)}")
     names = [name for name in CANDIDATES if name in names]
     need_torch("item response models")
+    matrix = _as_shares(matrix) if count else matrix
     tried = list[_Tried]()
     for k, name in enumerate(names, 1):
         report_progress("candidate", k, len(names))
@@ -133,13 +140,34 @@ def choose_model(
     return _compared(tried)
 
 
-def _possible(n: int) -> list[str]:
+def _possible(n: int, *, ordered: bool = False) -> list[str]:
     return [
         name
         for name in CANDIDATES
         if (name != "3pl" or n >= FEW_MODELS)
-        and (not name.startswith("factor") or n >= _FEWEST_FOR_FACTORS)
+        and (name not in ORDERED_MODELS or ordered)
+        and (n >= _FEWEST_FOR_MORE or not name.startswith(("factor", *ORDERED_MODELS)))
     ]
+
+
+def _number_of_levels(matrix: ResponseMatrix) -> int:
+    """Number of ordered levels of the cells' mean scores; 0 where they are continuous."""
+    from evalstats_plugin.irt.estimators.ordered import MOST_LEVELS
+
+    seen = np.isfinite(matrix.scores)
+    total = np.where(seen, matrix.scores, 0.0).sum(axis=2)
+    count = len(np.unique(total[seen.any(axis=2)] / seen.sum(axis=2)[seen.any(axis=2)]))
+    return count if count <= MOST_LEVELS else 0
+
+
+def _as_shares(matrix: ResponseMatrix) -> ResponseMatrix:
+    """Bring scores outside [0, 1] to it, so that each candidate predicts the same numbers."""
+    low, high = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
+    if low >= 0 and high <= 1:
+        return matrix
+    note = f"scores from {low:g} to {high:g} are taken as shares of that way, from 0 to 1"
+    scores = (matrix.scores - low) / (high - low)
+    return replace(matrix, scores=scores, notes=(*matrix.notes, note))
 
 
 class _Tried(NamedTuple):
@@ -156,6 +184,8 @@ def _how(name: str, shape: tuple[int, int]) -> tuple[str, str, FitOptions | None
     """Item model, estimator and options of a candidate."""
     if name.startswith("factor"):
         return "factor", "map", FactorOptions(dimensions=int(name[-1]))
+    if name in ORDERED_MODELS:
+        return name, "mml", OrderedOptions(std_errors=False)
     usual = choose("2pl", "auto", shape).estimator
     if name == "3pl":
         return "3pl", "mml", MmlOptions(prior="estimated")
@@ -207,8 +237,10 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
         return dict.fromkeys(("n_parameters", "log_likelihood", "aic", "bic"))
     if fit.estimator == "mml":
         # Items are parameters, models are the sample.
-        own = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}[name]
-        k, size = m * own + (name in ("rasch", "common-c")), n
+        own = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}
+        of_levels = fit.diagnostics.get("n_parameters")
+        k = m * own[name] + (name in ("rasch", "common-c")) if of_levels is None else of_levels
+        size = n
     else:
         # Models but one and the distribution of items are parameters, items are the sample.
         k = int((fit.endless == 0).sum()) - 1
@@ -222,7 +254,7 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
 
 
 def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model == "factor" or fit.estimator != "mml":
+    if fit.item_model in ("factor", *ORDERED_MODELS) or fit.estimator != "mml":
         return None
     try:
         return finite(m2(cast("IRTFit", fit), matrix).rmsea)
@@ -231,7 +263,7 @@ def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
 
 
 def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model == "factor" or len(matrix.models) < _FEWEST_FOR_Q3:
+    if fit.item_model in ("factor", *ORDERED_MODELS) or len(matrix.models) < _FEWEST_FOR_Q3:
         return None
     q3 = residual_correlations(cells_of(cast("IRTFit", fit), matrix))
     pairs = q3[np.triu_indices(len(q3), 1)]
@@ -290,6 +322,12 @@ def _sentence(best: _Tried, chosen: _Tried, excess_loss: Mapping[str, tuple[floa
 def _notes(tried: list[_Tried]) -> tuple[str, ...]:
     failed = [candidate.name for candidate in tried if candidate.row.converged is False]
     notes = [f"not converged, and not chosen: {', '.join(failed)}"] if failed else []
+    kinds = {candidate.name in ORDERED_MODELS for candidate in tried}
+    if len(kinds) > 1:
+        notes.append(
+            f"log-likelihoods of {' and '.join(ORDERED_MODELS)} are of levels, those of the others "
+            "of expected scores: AIC and BIC compare candidates of one kind only"
+        )
     if any(candidate.fit.estimator == "mml" for candidate in tried):
         notes.append(
             "AIC and BIC count every item parameter, though an item prior holds them: they are too "

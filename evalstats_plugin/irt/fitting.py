@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack, cast, overload
 
 import numpy as np
 
@@ -58,7 +58,7 @@ FEW_ITEMS = 20
 
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
-        "mml-items": 9.0, "mml": 1.0, "cml-items": 2.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
+        "mml-items": 9.0, "mml": 1.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
         "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0, "ordered": 200.0,
     }
 )  # fmt: skip
@@ -68,18 +68,23 @@ _MICROSECONDS: Mapping[str, float] = MappingProxyType(
 _UNITS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
 
 
+class _How(TypedDict, total=False):
+    """What all item models are fitted with."""
+
+    device: str
+    dtype: Precision
+    rng: Rng
+    guessing: Guessing
+    zero: str | IRTFit
+    options: FitOptions | None
+
+
 @overload
 def fit_irt(
     responses: ResponsesLike,
     item_model: ItemModel = "2pl",
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> IRTFit: ...
 
 
@@ -88,13 +93,7 @@ def fit_irt(
     responses: ResponsesLike,
     item_model: Literal["factor"],
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> FactorFit: ...
 
 
@@ -103,28 +102,13 @@ def fit_irt(
     responses: ResponsesLike,
     item_model: Literal["graded", "gpcm"],
     estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    **how: Unpack[_How],
 ) -> OrderedFit: ...
 
 
 @overload
 def fit_irt(
-    responses: ResponsesLike,
-    item_model: str,
-    estimator: str = "auto",
-    *,
-    device: str = "auto",
-    dtype: Precision = "float64",
-    rng: Rng = None,
-    guessing: Guessing = 0.0,
-    zero: str | IRTFit = "items",
-    options: FitOptions | None = None,
+    responses: ResponsesLike, item_model: str, estimator: str = "auto", **how: Unpack[_How]
 ) -> IRTFit | FactorFit | OrderedFit: ...
 
 
@@ -348,8 +332,7 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
         case OrderedOptions():
             raise AssertionError("ordered scores have no counts")
         case None:
-            conditional = cml.fit_cml if chosen.estimator == "cml" else cml.fit_cml_items
-            return conditional(whole, counts)
+            return cml.fit_cml(whole, counts)
 
 
 class Chosen(NamedTuple):

@@ -23,7 +23,14 @@ from evalstats_plugin.irt.fitting import (
     choose,
     fit_counts,
 )
-from evalstats_plugin.irt.methods import ESTIMATORS, MASKS, FactorOptions, FitOptions, MmlOptions
+from evalstats_plugin.irt.methods import (
+    ESTIMATORS,
+    MASKS,
+    FactorOptions,
+    FitOptions,
+    MmlOptions,
+    OrderedOptions,
+)
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray
@@ -289,6 +296,13 @@ def _fitted(
     trials = counts.trials.cpu().numpy()
     scores = np.where(trials > 0, counts.right.cpu().numpy() / np.maximum(trials, 1), np.nan)
     named = ResponseMatrix.from_array(scores)
+    if isinstance(given, OrderedOptions):
+        from evalstats_plugin.irt.estimators.ordered import fit_ordered
+
+        # An item on which these models have one score does not tell that all others have it.
+        least = 0.5 / (len(scores) + 1)
+        expected = fit_ordered(named, item_model, given).predict()
+        return counts.right.new_tensor(np.clip(expected, least, 1 - least))
     # Without an item prior a probability can be 0 or 1.
     few = scores.shape[1] < FEW_ITEMS
     options = given

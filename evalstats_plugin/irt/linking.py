@@ -18,7 +18,7 @@ from scipy import special
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.model.scale import Line, rescaled
+from evalstats_plugin.irt.model.scale import Curves, Line, rescaled
 from evalstats_plugin.stats.arrays import FloatArray
 
 Method = Literal["mean-mean", "mean-sigma", "haebara", "stocking-lord"]
@@ -92,7 +92,7 @@ def linking_constants(
     i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
     centre, sd = fit_a.ability_distribution
     at = centre + sd * _NODES
-    a, b = _items(fit_a, i), _items(fit_b, j)
+    a, b = Curves.of(fit_a).at(i), Curves.of(fit_b).at(j)
     if method == "mean-sigma":
         solution = _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
     elif method == "mean-mean":
@@ -136,15 +136,6 @@ class Link(NamedTuple):
     method: str
 
 
-class CommonItems(NamedTuple):
-    """Parameters of the K common items in one calibration, each of shape (K,)."""
-
-    discrimination: FloatArray
-    difficulty: FloatArray
-    guessing: FloatArray
-    upper: FloatArray
-
-
 def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]]:
     places = {key: j for j, key in enumerate(b)}
     pairs = [(i, places[key]) for i, key in enumerate(a) if key in places]
@@ -155,10 +146,6 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
         )
         raise DesignError(msg)
     return [i for i, _ in pairs], [j for _, j in pairs]
-
-
-def _items(fit: IRTFit, at: list[int]) -> CommonItems:
-    return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], fit.upper[at])
 
 
 def _link(solution: _Solution, count: int, method: str) -> Link:
@@ -192,7 +179,7 @@ def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
     return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
 
 
-def _mean_mean(a: CommonItems, b: CommonItems) -> _Solution:
+def _mean_mean(a: Curves, b: Curves) -> _Solution:
     """Match mean discriminations and difficulties; the slope of two Rasch scales is 1."""
     mean_a, mean_b = a.discrimination.mean(), b.discrimination.mean()
     slope = float(mean_b / mean_a)
@@ -205,7 +192,7 @@ def _mean_mean(a: CommonItems, b: CommonItems) -> _Solution:
 
 
 def _by_curves(
-    a: CommonItems, b: CommonItems, at: FloatArray, *, shift_only: bool, summed: bool
+    a: Curves, b: Curves, at: FloatArray, *, shift_only: bool, summed: bool
 ) -> _Solution:
     """Least squares between item curves (Haebara) or their sums (Stocking and Lord)."""
     from scipy import optimize
@@ -248,7 +235,7 @@ def _by_curves(
     return _Solution(slope, float(best.x[-1]), influence)
 
 
-def _curves(items: CommonItems, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _curves(items: Curves, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """P(right) and its derivative by ability, shape (K, Q)."""
     up = special.expit(items.discrimination[:, None] * (at - items.difficulty[:, None]))
     height = (items.upper - items.guessing)[:, None]

@@ -26,18 +26,6 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-CANDIDATES: Mapping[str, str] = MappingProxyType(
-    {
-        "rasch": "items differ in difficulty alone",
-        "2pl": "items differ in difficulty and discrimination",
-        "common-c": "as 2pl, and all items have one chance of a right answer without knowing it",
-        "3pl": "as 2pl, and each item has a chance of its own",
-        "factor-2": "models have two abilities",
-        "factor-3": "models have three abilities",
-    }
-)
-"""Candidates of `choose_model`, the simplest first."""
-
 ORDERED_MODELS: Mapping[str, str] = MappingProxyType(
     {
         "graded": "ordered levels: a logistic curve for each level or more",
@@ -45,6 +33,19 @@ ORDERED_MODELS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Item models of ordered scores, such as grades of a judge or numbers of right epochs."""
+
+CANDIDATES: Mapping[str, str] = MappingProxyType(
+    {
+        "rasch": "items differ in difficulty alone",
+        "2pl": "items differ in difficulty and discrimination",
+        "common-c": "as 2pl, and all items have one chance of a right answer without knowing it",
+        "3pl": "as 2pl, and each item has a chance of its own",
+        **ORDERED_MODELS,
+        "factor-2": "models have two abilities",
+        "factor-3": "models have three abilities",
+    }
+)
+"""Candidates of `choose_model`, the simplest first."""
 
 ORDERED_ZERO = "0 is where the average item's expected score is halfway between its levels' ends"
 """Identification of the scale of items of ordered scores."""
@@ -295,9 +296,6 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "mml": Estimator(
             "marginal maximum likelihood, models integrated out: for hundreds of models",
             ("rasch", "1pl", "2pl", "3pl", "4pl"), MmlOptions,
-        ),
-        "cml-items": Estimator(
-            "conditional on how many models get each item right: for few models", ("rasch",)
         ),
         "cml": Estimator(
             "conditional on how many items each model gets right: for hundreds of models",

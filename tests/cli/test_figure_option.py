@@ -52,8 +52,8 @@ COMMANDS = {
     "report": ("forest", "variance-parts"),
     "pool --method per-task": ("forest", "shrinkage"),
     "compare --task easy": ("matrix", "differences", "ranks"),
-    "irt fit --item-model rasch": ("forest",),
-    "irt items --item-model rasch": ("curves", "information", "wright", "item-fit"),
+    "irt fit --item-model rasch": ("forest", "ability-score"),
+    "irt items --item-model rasch": ("curves", "information", "wright", "observed", "item-fit"),
     "power --task easy": ("power", "variance-parts"),
     "rank models": ("forest", "matrix", "ranks"),
 }
@@ -78,7 +78,7 @@ def test_every_figure_of_a_command_is_written_beside_its_table(
     assert 0 == done.exit_code, done.output
     text = file.read_text()
     assert "<svg" in text
-    if name not in ("curves", "information", "item-fit"):
+    if name not in ("curves", "information", "observed", "item-fit"):
         assert "model_$3" in text
     assert "│" in done.stdout or "─" in done.stdout
 
@@ -89,8 +89,8 @@ def test_help_lists_the_figures_there_are() -> None:
         "report": "forest, variance-parts",
         "pool": "forest, shrinkage",
         "compare": "matrix, differences, ranks",
-        "irt fit": "forest",
-        "irt items": "curves, information, wright, item-fit",
+        "irt fit": "forest, ability-score",
+        "irt items": "curves, information, wright, observed, item-fit",
         "power": "variance-parts, power",
         "rank models": "forest, matrix, ranks",
         "rank stats": "forest, matrix, ranks",

@@ -210,7 +210,6 @@ def _irt_fits() -> dict[str, Fit]:
             irt, item_model="2pl", estimator="mml-items", signed=True, **few
         ),
         "cml": partial(irt, item_model="rasch", estimator="cml", matrix=TALL),
-        "cml-items": partial(irt, item_model="rasch", estimator="cml-items"),
         "map": partial(irt, item_model="2pl", estimator="map"),
         "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_steps=12),
         "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_steps=12),
@@ -233,9 +232,6 @@ def _irt_fits() -> dict[str, Fit]:
         ),
         "parametric bootstrap": partial(
             bootstrapped, estimator="mml-items", item_model="2pl", over="parametric"
-        ),
-        "bootstrap of cml-items": partial(
-            bootstrapped, estimator="cml-items", item_model="rasch", over="items"
         ),
         "held out 2pl": partial(left_out, item_model="2pl"),
         "held out factor": partial(left_out, item_model="factor"),

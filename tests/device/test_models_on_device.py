@@ -15,7 +15,7 @@ from evalstats_plugin.runtime.torch import cholesky, generator_of
 LONG = (
     "capabilities held out", "capabilities", "capabilities, top-k", "held out factor",
     "held out 2pl", "factor chosen", "crossed, by particles", "parametric bootstrap",
-    "map cross-validated", "bootstrap of models", "bootstrap of cml-items",
+    "map cross-validated", "bootstrap of models",
 )  # fmt: skip
 ALL = [pytest.param(x, marks=[pytest.mark.validation] if x in LONG else []) for x in FITS]
 

@@ -13,7 +13,13 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.dif import dif, item_dif
 from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out, score_held_out
-from evalstats_plugin.irt.estimators.refits import BootstrapOptions, First, bootstrap
+from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.estimators.refits import (
+    BootstrapOptions,
+    First,
+    bootstrap,
+    items_refitter,
+)
 from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.methods import FactorOptions
@@ -27,11 +33,18 @@ MATRIX = simulate_responses(rng=5, n_models=12, n_items=80, item_model="rasch")[
 FIT = fit_irt(MATRIX, "rasch")
 
 
+def refits():
+    """What `bootstrap_abilities` draws with seed 1."""
+    counts = counts_of(MATRIX, device=None)
+    refitter = items_refitter(counts, items_integrated(counts, "rasch"), "rasch", "items")
+    drawn, options = stream(1, "resampled abilities"), BootstrapOptions(n_resamples=80)
+    return bootstrap(refitter, counts, First.of(FIT), options, drawn, chance=FIT.predict())
+
+
 def test_bootstrap_limits_are_the_percentiles_of_the_refits():
     """Each model's own, wherever it stands in the table."""
     results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, baseline="model_0")
-    options = BootstrapOptions(kind="rasch", n_resamples=80)
-    found = bootstrap(counts_of(MATRIX), First.of(FIT), options, stream(1, "resampled abilities"))
+    found = refits()
     for row in results:
         i = MATRIX.models.index(row.model)
         assert found.ability.low[i] == row.low
@@ -65,10 +78,7 @@ def test_what_is_held_out_is_scored_as_the_parts_do():
 def test_an_item_keeps_its_own_error_under_a_bootstrap_over_items():
     """Its posterior's variance plus that of its mean between refits, which is far less alone."""
     results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, items=True)
-    options = BootstrapOptions(kind="2pl", n_resamples=80)
-    between = bootstrap(
-        counts_of(MATRIX), First.of(FIT), options, stream(1, "resampled abilities")
-    ).difficulty.std_error
+    between = refits().difficulty.std_error
     error = np.array([row.difficulty_std_error for row in results.items])
 
     own = dict(zip(FIT.item_ids.tolist(), FIT.difficulty_std_error, strict=True))

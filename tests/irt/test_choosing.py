@@ -14,7 +14,7 @@ from evalstats_plugin.irt import (
     q3,
     simulate_responses,
 )
-from evalstats_plugin.irt.choosing import _possible
+from evalstats_plugin.irt.choosing import _number_of_levels, _possible
 from evalstats_plugin.report.abilities import CANDIDATES as TABLE
 from evalstats_plugin.stats.clustered import cluster_moments
 
@@ -96,7 +96,48 @@ def test_only_candidates_that_so_many_models_tell_apart_are_tried():
     assert _possible(5) == ["rasch", "2pl", "common-c"]
     assert "factor-3" in _possible(40)
     assert "3pl" not in _possible(40)
-    assert list(CANDIDATES) == _possible(400)
+    assert "graded" not in _possible(400)
+    assert "gpcm" not in _possible(5, ordered=True)
+    assert list(CANDIDATES) == _possible(400, ordered=True)
+
+
+def grades(n=60, m=20):
+    """Grades 1, 2 and 3 of steps so far apart that expected scores rise in two flights."""
+    rng = np.random.default_rng(1)
+    ability, middle = np.linspace(-3, 3, n)[:, None, None], rng.normal(0, 0.3, m)[:, None]
+    above = special.expit(6 * (ability - middle - [-2, 2]))
+    return 1.0 + (rng.random((n, m, 1)) < above).sum(axis=2)
+
+
+def test_ordered_scores_are_predicted_by_their_levels_too():
+    matrix = ResponseMatrix.from_array(grades())
+    found = choose_model(matrix, ["2pl", "graded"], seeds=[0])
+    two, graded = found
+    fit = fit_irt(matrix, "graded")
+
+    assert ["graded"] == taken(found)
+    assert two.worse_by > two.worse_by_std_error
+    assert graded.log_likelihood == pytest.approx(fit.diagnostics["log_likelihood"])
+    assert graded.n_parameters == 20 * 3
+    assert any("of one kind only" in note for note in found.notes)
+
+
+def test_scores_of_many_levels_are_continuous():
+    grade, rng = grades(30, 10), np.random.default_rng(0)
+
+    assert _number_of_levels(ResponseMatrix.from_array(grade)) == 3
+    assert _number_of_levels(ResponseMatrix.from_array(rng.random((30, 10)))) == 0
+
+
+def test_grades_and_their_shares_are_predicted_alike():
+    """So that candidates for scores in [0, 1] take part."""
+    shares = ResponseMatrix.from_array((grades(30, 10) - 1) / 2)
+    losses = [
+        [row.log_loss for row in choose_model(matrix, ["rasch", "gpcm"], seeds=[0])]
+        for matrix in (ResponseMatrix.from_array(grades(30, 10)), shares)
+    ]
+
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
 
 def test_wrong_names_are_refused():

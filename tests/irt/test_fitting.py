@@ -80,7 +80,6 @@ NOTED = {
     "map": "shrink abilities",
     "vi": "too narrow",
     "mcmc": "posterior draws",
-    "cml-items": "conditional on item totals",
     "cml": "conditional on model totals",
 }
 """What each estimator that is taken on request only says of itself."""
@@ -152,28 +151,14 @@ def test_long_chains_agree_and_short_ones_are_noted():
     assert long.ability == pytest.approx(fit_irt(graded(), "rasch", "mml-items").ability, abs=0.25)
 
 
-def test_conditional_fits_are_those_of_the_definition():
-    """Two models: log(n10 / n01), variance 1/n10 + 1/n01 of the difference."""
-    scores = np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], [20, 8, 5, 6], axis=0).T.astype(float)
-    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items", zero="models")
-    more, less = np.eye(2)
-    variance = (more - less) @ fit.ability_covariance @ (more - less)
-
-    assert fit.ability[0] - fit.ability[1] == pytest.approx(np.log(20 / 8), abs=1e-9)
-    assert variance == pytest.approx(1 / 20 + 1 / 8, abs=1e-9)
-    # Of 20 items alike one difficulty: Warm's, half-way by symmetry.
-    assert fit.difficulty[:28] == pytest.approx(0, abs=1e-9)
-
-
-@pytest.mark.parametrize("estimator", ["cml", "cml-items"])
-def test_errors_of_what_was_conditioned_away_hold_both_uncertainties(estimator):
+def test_errors_of_what_was_conditioned_away_hold_both_uncertainties():
     """Against the spread of 60 refits to answers drawn anew."""
     rng = np.random.default_rng(0)
-    n, m = (60, 8) if estimator == "cml" else (8, 60)
+    n, m = 60, 8
     theta, b = np.linspace(-1.2, 1.2, n), np.linspace(-1.2, 1.2, m)
     p = 1 / (1 + np.exp(b - theta[:, None]))
     fits = [
-        fit_irt(ResponseMatrix.from_array((rng.random((n, m)) < p) * 1.0), "rasch", estimator)
+        fit_irt(ResponseMatrix.from_array((rng.random((n, m)) < p) * 1.0), "rasch", "cml")
         for _ in range(60)
     ]
     ability, difficulty = (
@@ -185,7 +170,7 @@ def test_errors_of_what_was_conditioned_away_hold_both_uncertainties(estimator):
         assert (told / seen).mean() == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("estimator", ["cml", "cml-items", "jml", "map", "vi", "mcmc"])
+@pytest.mark.parametrize("estimator", ["cml", "jml", "map", "vi", "mcmc"])
 def test_all_right_and_all_wrong_stay_finite(estimator):
     """A model all right, an item all wrong but for it, an item all right."""
     data = graded()
@@ -207,9 +192,8 @@ def test_all_right_and_all_wrong_stay_finite(estimator):
 def test_what_an_estimator_cannot_fit_is_refused():
     """Partial credit, an item model, a strength."""
     half = ResponseMatrix.from_array([[0.5, 1, 0], [1, 0, 0.5]])
-    for name in ("cml", "cml-items"):
-        with pytest.raises(DesignError, match="needs whole numbers of right answers"):
-            fit_irt(half, "rasch", name)
+    with pytest.raises(DesignError, match="needs whole numbers of right answers"):
+        fit_irt(half, "rasch", "cml")
     with pytest.raises(SelectionError, match="'cml' fits rasch, not '2pl': choose mml-items"):
         fit_irt(half, "2pl", "cml")
     with pytest.raises(SelectionError, match="not options of estimator cml: leave options out"):
@@ -236,7 +220,6 @@ def test_options_choose_their_estimator():
         (np.ones((5, 12)), "2pl", "mml", "each of 12 items is all right or all wrong"),
         ([[1, 0], [1, 0]], "rasch", "mml", "each of 2 items is all right or all wrong"),
         (np.tri(8), "rasch", "cml", "no finite estimate: models and items are in perfect order"),
-        (np.tri(8), "rasch", "cml-items", "no finite estimate"),
         ([[1, 0], [1, 0]], "rasch", "cml", "no finite estimate"),
     ],
 )

@@ -22,6 +22,26 @@ def lsat(name):
     return ResponseMatrix.from_array(np.array(rows, dtype=float))
 
 
+@pytest.mark.parametrize(
+    ("data", "item_model", "statistic", "df", "rmsea"),
+    [
+        # R: mirt 1.47, M2() of fits to TOL 1e-8.
+        ("LSAT6", "1pl", 5.291349, 9, 0.0),
+        ("LSAT6", "2pl", 4.738384, 5, 0.0),
+        ("LSAT7", "1pl", 23.174486, 9, 0.039705),
+        ("LSAT7", "2pl", 11.938412, 5, 0.037270),
+    ],
+)
+def test_it_agrees_with_mirt(data, item_model, statistic, df, rmsea):
+    matrix = lsat(data)
+    found = m2(fit_irt(matrix, item_model, "mml", options=PLAIN), matrix)
+
+    assert found.statistic == pytest.approx(statistic, abs=2e-3)
+    assert found.df == df
+    assert found.p_value == pytest.approx(stats.chi2.sf(statistic, df), abs=1e-3)
+    assert found.rmsea == pytest.approx(rmsea, abs=1e-4)
+
+
 @pytest.mark.parametrize("data", ["LSAT6", "LSAT7"])
 @pytest.mark.parametrize("item_model", ["rasch", "2pl"])
 def test_it_is_its_definition_over_all_patterns(item_model, data):

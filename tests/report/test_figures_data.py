@@ -19,9 +19,11 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.rows import abilities
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures.abilities import (
+    plot_ability_score,
     plot_information,
     plot_item_curves,
     plot_item_fit,
+    plot_observed_curve,
     plot_wright_map,
     spread_out,
 )
@@ -267,6 +269,45 @@ def test_item_curves_are_what_the_fit_predicts() -> None:
     assert len(fit.item_ids) == len(axes.lines)
     with pytest.raises(SelectionError, match="no item is called 'nope'"):
         plot_item_curves(fit, items=["nope"])
+
+
+def test_observed_shares_are_those_of_models_of_similar_ability() -> None:
+    """Of 12 models four groups of three; the band is that of the binomial distribution."""
+    fit, matrix = _fit(12)
+    axes = plot_observed_curve(fit, item=str(fit.item_ids[4]))
+    groups = np.array_split(np.argsort(fit.ability, kind="stable"), 4)
+    [band] = [x for x in axes.collections if x.get_label() == "95 % band"]
+    edge = band.get_paths()[0].vertices
+    p = fit.predict(plug_in=True)[groups[1], 4]
+    width = 1.959964 * np.sqrt((p * (1 - p)).mean() / 3)
+
+    assert [(fit.ability[at].mean(), matrix.scores[at, 4, 0].mean()) for at in groups] == [
+        pytest.approx(point) for point in _points(axes, "o")
+    ]
+    here = np.isclose(edge[:, 0], fit.ability[groups[1]].mean())
+    limits = [max(p.mean() - width, 0), min(p.mean() + width, 1)]
+    assert sorted(set(edge[here, 1].round(6))) == pytest.approx(limits, abs=1e-5)
+    table = fit.item_fit()
+    noisiest = table["item"][table["infit"].idxmax()]
+    assert plot_observed_curve(fit).get_title(loc="left") == f"item {noisiest}"
+    with pytest.raises(SelectionError, match="no item is called 'nope'"):
+        plot_observed_curve(fit, item="nope")
+    with pytest.raises(DesignError, match="does not hold its answers"):
+        plot_observed_curve(replace(fit, data=None))
+
+
+def test_abilities_are_drawn_against_scores_with_their_limits() -> None:
+    fit, matrix = _fit()
+    rows = abilities(fit, matrix)
+    axes = plot_ability_score(rows)
+    lines = sorted(path.vertices[:, 1].tolist() for path in axes.collections[0].get_paths())
+
+    assert sorted((row.score, row.estimate) for row in rows) == [
+        pytest.approx(point) for point in sorted(_points(axes, "o"))
+    ]
+    assert lines == [pytest.approx(x) for x in sorted([row.low, row.high] for row in rows)]
+    with pytest.raises(DesignError, match="no model has an ability and a score"):
+        plot_ability_score([])
 
 
 @pytest.mark.needs("torch")

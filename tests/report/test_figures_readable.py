@@ -16,6 +16,7 @@ from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.abilities import (
+    plot_ability_score,
     plot_information,
     plot_item_curves,
     plot_item_fit,
@@ -106,6 +107,7 @@ OF_MODELS: dict[str, Callable[[int], Any]] = {
     "ranks of a ranking": lambda n: plot_ranks(_ranking(n)),
     "variance parts": lambda n: plot_variance_parts(variance_parts(_matrix(n, epochs=3))),
     "wright": lambda n: plot_wright_map(_fit(n)),
+    "abilities against scores": lambda n: plot_ability_score(_abilities(n)),
 }
 """Those that name every model."""
 

@@ -29,9 +29,8 @@ from evalstats_plugin.hierarchical.capabilities import (
     stability,
 )
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
-from evalstats_plugin.irt.estimators.refits import BootstrapOptions, First, bootstrap
+from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.holdout import hold_out
-from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
@@ -125,12 +124,12 @@ def bootstrapped() -> Any:
     """So many answers that sums would be shared by threads."""
     rng = np.random.default_rng(4)
     matrix = draw_responses(draw_truth(rng, 20, 500), rng)
-    counts, first = counts_of(matrix, device="cpu"), First.of(fit_irt(matrix, "rasch"))
-    return [
-        bootstrap(counts, first, BootstrapOptions(over=over, n_resamples=40, kind="rasch"), rng)
-        .ability.replicates
+    fit = fit_irt(matrix, "rasch")
+    drawn = [
+        bootstrap_abilities(fit, matrix, over=over, n_resamples=40, rng=3)
         for over in ("items", "models", "parametric")
     ]  # fmt: skip
+    return [(row.low, row.high) for rows in drawn for row in rows]
 
 
 def other_priors() -> Any:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import special
 
-from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
+from evalstats_plugin.irt.estimators.cml import difficulties_given_model_totals
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.model.data import Counts
 
@@ -72,8 +72,9 @@ def fitted(name, right):
         return *joint(right, 0.0 if name == "jml" else 1.0), True
     counts = Counts(torch.tensor(right), torch.ones(right.shape, dtype=torch.float64))
     if name == "cml given item totals":
-        fit = abilities_given_item_totals(counts)
-        return fit.estimate.numpy(), fit.covariance.numpy(), bool(fit.converged)
+        # Models and items exchanged.
+        fit = difficulties_given_model_totals(Counts(counts.right.T, counts.trials.T))
+        return -fit.estimate.numpy(), fit.covariance.numpy(), fit.converged
     fit = items_integrated(counts, name.removeprefix("mml-items "))
     return fit.ability.numpy(), fit.covariance.numpy(), fit.converged
 

@@ -29,7 +29,7 @@ _LINALG: Any = torch.linalg
 _INNER = 20
 """Proximal gradient steps of the items in each round."""
 
-_RIDGE, _TOLERANCE = 10.0, 1e-2
+_RIDGE, _TOLERANCE = 10.0, 1e-3
 """Ridge and tolerance of the dense model that codes start from."""
 
 _RATE = 0.05

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -21,10 +21,10 @@ from torch import Tensor
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.optimise import (
-    SETTLED,
+    FirstOrder,
     Solution,
+    ascend,
     log_likelihood,
-    minimise,
     posterior_mode,
 )
 from evalstats_plugin.irt.methods import FactorOptions
@@ -50,8 +50,8 @@ FACTOR_NOTE = (
     "models both are too small"
 )
 
-# Stopping rule of `minimise` while candidates compete: tolerance, most steps, settled_at.
-_ROUGH = (0.1, 150, 1e-7)
+# Stopping rule while candidates compete: tolerance, and most steps.
+_ROUGH = (0.01, 150)
 
 # Added to the prior precision of abilities, for dimensions that no item loads on.
 _LEAST_PRECISION = 1e-3
@@ -71,6 +71,11 @@ def fit_factor(
 ) -> FactorSolution:
     """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss and needs `rng`.
 
+    Parameters
+    ----------
+    tolerance
+        Root of the rise of the log posterior that the last step predicts.
+
     Raises
     ------
     DesignError
@@ -87,7 +92,7 @@ def fit_factor(
     check_dimensions(counts, n_dimensions)
     right, trials = counts.right[None], counts.trials[None]
     start = _start_values(right, trials, n_dimensions)
-    optimum = _solve(right, trials, ridge, start, (tolerance, max_steps, SETTLED))
+    optimum = _solve(right, trials, ridge, start, (tolerance, max_steps))
     ability, loading, intercept = (x[0] for x in _parts(optimum.at, right, n_dimensions))
     return _standardised(counts, (ability, loading, intercept), ridge, optimum)._replace(
         choices=choices
@@ -232,16 +237,15 @@ def _path_losses(
 
 
 def _solve(
-    right: Tensor, trials: Tensor, ridge: float, start: Tensor, stop: tuple[float, int, float]
+    right: Tensor, trials: Tensor, ridge: float, start: Tensor, stop: tuple[float, int]
 ) -> Solution:
-    """Posterior modes of B folds; `stop` are tolerance, most steps and settled_at of `minimise`."""
-    m = right.shape[2]
+    """Posterior modes of B folds; `stop` are tolerance and most steps."""
+    m, by_gradient = right.shape[2], FirstOrder("lbfgs")
     size = (start.shape[1] - m) // (right.shape[1] + m)
 
-    def objective(at: Tensor) -> tuple[Tensor, Tensor]:
+    def climb(at: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         ability, loading, intercept = _parts(at, right, size)
         logit = torch.baddbmm(intercept[:, None], ability, loading.mT)
-        residual = right - trials * torch.sigmoid(logit)
         fit = (right * logit).sum((1, 2)) - (trials * torch.nn.functional.softplus(logit)).sum(
             (1, 2)
         )
@@ -251,14 +255,22 @@ def _solve(
         penalty = ability.square().sum((1, 2)) + INTERCEPT_RIDGE * off.square().sum(1)
         penalty = penalty + ridge * away.square().sum((1, 2))
         penalty = penalty + MEAN_RIDGE * middle.square().sum((1, 2))
-        gradient = [
-            ability - residual @ loading,
-            ridge * away - residual.mT @ ability,
-            INTERCEPT_RIDGE * off - residual.sum(1),
-        ]
-        return penalty / 2 - fit, torch.cat([part.flatten(1) for part in gradient], dim=1)
 
-    return minimise(objective, start, tolerance=stop[0], max_steps=stop[1], settled_at=stop[2])
+        def onward() -> tuple[Tensor, Tensor]:
+            residual = right - trials * torch.sigmoid(logit)
+            parts = [
+                residual @ loading - ability,
+                residual.mT @ ability - ridge * away,
+                residual.sum(1) - INTERCEPT_RIDGE * off,
+            ]
+            gradient = torch.cat([part.flatten(1) for part in parts], dim=1)
+            length = linalg.vector_norm(gradient, dim=1, keepdim=True).clamp_min(1e-300)
+            step = by_gradient.step(at, gradient, length)
+            return step, (gradient * step).sum(1)
+
+        return fit - penalty / 2, onward
+
+    return ascend(climb, start, tolerance=stop[0] ** 2, max_steps=stop[1])
 
 
 def _parts(at: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,14 +5,12 @@ See `mml` and `information` for the estimates, and for their covariances.
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
@@ -21,6 +19,7 @@ from evalstats_plugin.irt.estimators.extremes import extremes_note, limited
 from evalstats_plugin.irt.estimators.grid import (
     FEW,
     LOOSEST,
+    GroupLabels,
     even_nodes,
     group_labels,
     posterior,
@@ -29,8 +28,6 @@ from evalstats_plugin.irt.estimators.information import Covariances, covariances
 from evalstats_plugin.irt.estimators.mml import (
     STEEPEST,
     Marginal,
-    MarginalOptions,
-    asymptote_priors,
     fit_marginal,
 )
 from evalstats_plugin.irt.methods import MmlOptions
@@ -52,10 +49,6 @@ from evalstats_plugin.stats.arrays import FloatArray
 _ROUNDS, _SAME = 8, 0.005
 """Estimates of the dispersion, and the change of its logarithm at which they end."""
 
-_NO_GUESSING, _GIVEN = 1e-5, 1e-3
-"""A chance of guessing that is none, and the standard deviation of the logit of an asymptote that
-is given."""
-
 _UNTOLD = 0.9
 """Standard error, as a share of the prior's, from which on answers hardly tell an asymptote."""
 
@@ -75,32 +68,14 @@ def fit_mml(
         # Asymptotes and abilities cannot be told apart where no item tells models apart.
         _varied_items(counts)
     groups = None if options.groups is None else group_labels(matrix.models, options.groups)
-    how = MarginalOptions(
-        common_slope=item_model in ("rasch", "1pl"),
-        guessing=item_model in ("3pl", "4pl") or counts.guess is not None,
-        guessing_prior=_guessing_prior(counts, options),
-        slipping=item_model == "4pl" or options.upper < 1,
-        slipping_prior=(
-            (math.log(1 / options.upper - 1), _GIVEN) if options.upper < 1 else options.upper_prior
-        ),
-        common_asymptotes=options.common_asymptotes,
-        prior=options.prior or "none",
-        nodes=options.nodes,
-        groups=groups,
-        tolerance=options.tolerance,
-        max_steps=options.max_steps,
-    )
-    kept, flat = _varied_items(counts) if how.prior == "none" else (counts, None)
-    if kept.guess is not None:
-        how = replace(how, guessing_prior=_guessing_prior(kept, options))
+    prior = options.prior or "none"
+    kept, flat = _varied_items(counts) if prior == "none" else (counts, None)
     n, m = kept.right.shape
-    check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
-    marginal, dispersion = _fit_with_dispersion(kept, how, options.dispersion)
-    node_error = 0.0 if how.nodes is None else _node_error(marginal, how.nodes)
+    check_room(6 * n * (options.nodes or 300), counts.right, f"{n} models × {m} items")
+    marginal, dispersion = _fit_with_dispersion(kept, item_model, options, groups)
+    node_error = 0.0 if options.nodes is None else _node_error(marginal, options.nodes)
     wanted = is_quick(n, marginal) if options.std_errors is None else options.std_errors
-    spread = (
-        covariances(marginal.answers, marginal, how, sandwich=options.sandwich) if wanted else None
-    )
+    spread = covariances(marginal.answers, marginal, sandwich=options.sandwich) if wanted else None
     notes = [*counts.notes, *dispersion_note(dispersion), *_search_notes(marginal, kept)]
     if node_error:
         notes.append(
@@ -112,7 +87,9 @@ def fit_mml(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
-    fit = _with_groups(_record(matrix, item_model, flat, marginal, spread), how, marginal, spread)
+    fit = _with_groups(
+        _record(matrix, item_model, flat, marginal, spread), groups, marginal, spread
+    )
     extreme = _extreme_models(counts)
     given: dict[str, Any] = {}
     if counts.guess is not None:
@@ -131,14 +108,14 @@ def fit_mml(
     return replace(
         fit,
         diagnostics=_diagnostics(counts, marginal, began)
-        | {"prior": how.prior}
+        | {"prior": prior}
         | ({"asymptotes": asymptotes} if (asymptotes := _asymptotes(options)) else {})
         | ({"converged": False} if node_error else {}),
         hyperparameters=fit.hyperparameters
         | {"dispersion": dispersion}
         | ({"upper": options.upper} if options.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
-               *(_untold_note(how, marginal, spread) if item_model == "4pl" else ()),
+               *(_untold_note(marginal, spread) if item_model == "4pl" else ()),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
 
@@ -162,11 +139,12 @@ def _asymptotes(options: MmlOptions) -> dict[str, Any]:
 
 
 def _fit_with_dispersion(
-    counts: Counts, how: MarginalOptions, dispersion: float | None
+    counts: Counts, item_model: str, options: MmlOptions, groups: GroupLabels | None
 ) -> tuple[Marginal, float]:
     """Fit, and where scores are fractions in memory, repeat with the dispersion they show."""
+    dispersion = options.dispersion
     phi = 1.0 if dispersion is None else dispersion
-    marginal = fit_marginal(counts.tempered(phi), how)
+    marginal = fit_marginal(counts.tempered(phi), options, item_model, groups=groups)
     if dispersion is not None or isinstance(counts.right, StoredCells) or not counts.fractional:
         return marginal, phi
     for _ in range(_ROUNDS):
@@ -174,7 +152,7 @@ def _fit_with_dispersion(
         mean, square = (marginal.weights @ x.T for x in (curve, curve.square()))
         fresh = dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
         still, phi = abs(np.log(fresh / phi)) < _SAME, fresh
-        marginal = fit_marginal(counts.tempered(phi), how)
+        marginal = fit_marginal(counts.tempered(phi), options, item_model, groups=groups)
         if still:
             break
     return marginal, phi
@@ -187,13 +165,6 @@ def _node_error(marginal: Marginal, count: int) -> float:
     finer = posterior(marginal.answers._replace(windows=None), marginal.items, nodes)
     error = float(finer.log_likelihood.sum()) - marginal.log_likelihood
     return 0.0 if abs(error) <= max(0.01, 1e-7 * abs(marginal.log_likelihood)) else error
-
-
-def _guessing_prior(counts: Counts, options: MmlOptions) -> tuple[float | Tensor, float] | None:
-    """Prior of the logits of guessing; where they are given, so narrow that they stay."""
-    if counts.guess is None:
-        return options.guessing_prior
-    return torch.logit(counts.guess.clamp_min(_NO_GUESSING)), _GIVEN
 
 
 def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
@@ -353,13 +324,13 @@ def _search_notes(marginal: Marginal, counts: Counts) -> list[str]:
     return notes
 
 
-def _untold_note(how: MarginalOptions, marginal: Marginal, spread: Covariances | None) -> list[str]:
+def _untold_note(marginal: Marginal, spread: Covariances | None) -> list[str]:
     """Note on items whose asymptotes follow their prior, as with few models they all do."""
-    if spread is None or how.common_asymptotes:
+    if spread is None or marginal.form.common_asymptotes:
         return []
     items = counted(len(spread.items), "item")
     notes: list[str] = []
-    for column, _, precision in asymptote_priors(marginal.items, how):
+    for column, _, precision in marginal.form.log_priors(marginal.items):
         untold = int((spread.items[:, column, column] * precision > _UNTOLD**2).sum())
         if untold:
             notes.append(
@@ -392,12 +363,12 @@ def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
 
 
 def _with_groups(
-    fit: IRTFit, options: MarginalOptions, marginal: Marginal, spread: Covariances | None
+    fit: IRTFit, groups: GroupLabels | None, marginal: Marginal, spread: Covariances | None
 ) -> IRTFit:
     """Add ``hyperparameters["groups"]``: number of models, mean and sd with standard errors."""
-    if marginal.groups is None or options.groups is None:
+    if marginal.groups is None or groups is None:
         return fit
-    names, index = options.groups
+    names, index = groups
     unit = float(marginal.items.slope[0]) if fit.item_model == "rasch" else 1.0
     mean, sd = (unit * x.cpu().numpy() for x in (marginal.groups.mean, marginal.groups.sd))
     mean_error, sd_error = _group_errors(fit, mean, sd, unit, spread)

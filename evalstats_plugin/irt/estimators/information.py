@@ -26,8 +26,6 @@ from torch import Tensor
 from evalstats_plugin.irt.estimators.grid import Answers, blocks
 from evalstats_plugin.irt.estimators.mml import (
     Marginal,
-    MarginalOptions,
-    asymptote_priors,
     logistic_information,
 )
 from evalstats_plugin.irt.model.arrays import inverse_information, on_host
@@ -69,9 +67,7 @@ class Covariances(NamedTuple):
     """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
 
 
-def covariances(
-    answers: Answers, fit: Marginal, options: MarginalOptions, *, sandwich: bool = False
-) -> Covariances:
+def covariances(answers: Answers, fit: Marginal, *, sandwich: bool = False) -> Covariances:
     """Invert the observed information, exactly where that is quick, else linearised.
 
     With `sandwich`, covariances are robust to a wrong model: the inverse information on both sides
@@ -80,9 +76,9 @@ def covariances(
     n, m = answers.right.shape
     size = len(fit.items.free) * m
     exact = sandwich or len(fit.nodes.at) * n * size**2 <= EXACT_WORK
-    if exact or n * size**2 <= _POLYNOMIAL_WORK or options.common_asymptotes:
-        return _observed(answers, fit, options, sandwich=sandwich, exact=exact)
-    return _linearised(answers, fit, options)
+    if exact or n * size**2 <= _POLYNOMIAL_WORK or fit.form.common_asymptotes:
+        return _observed(answers, fit, sandwich=sandwich, exact=exact)
+    return _linearised(answers, fit)
 
 
 def is_quick(n: int, fit: Marginal) -> bool:
@@ -92,7 +88,7 @@ def is_quick(n: int, fit: Marginal) -> bool:
     return observed or 4 * n * n * size <= 2 * EXACT_WORK
 
 
-def _complete_information(answers: Answers, fit: Marginal, options: MarginalOptions) -> Tensor:
+def _complete_information(answers: Answers, fit: Marginal) -> Tensor:
     """Expected complete-data information of each item, with its priors, (M, p, p)."""
     at, by_pattern = fit.nodes.at, answers.of_patterns(fit.weights)
     by_block: list[Tensor] = []
@@ -125,16 +121,14 @@ def _complete_information(answers: Answers, fit: Marginal, options: MarginalOpti
     information = torch.cat(by_block)
     if fit.prior is not None:
         information[:, fit.prior.columns, fit.prior.columns] += fit.prior.precision
-    for column, _, precision in asymptote_priors(fit.items, options):
+    for column, _, precision in fit.form.log_priors(fit.items):
         information[:, column, column] += precision
     return information
 
 
-def _observed(
-    answers: Answers, fit: Marginal, options: MarginalOptions, *, sandwich: bool, exact: bool
-) -> Covariances:
+def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -> Covariances:
     """Covariances by Louis' identity; parameters are in the order (p, M), groups last."""
-    complete = _complete_information(answers, fit, options)
+    complete = _complete_information(answers, fit)
     m, p, _ = complete.shape
     mean, lost, with_ability = (
         _posterior_scores(answers, fit) if exact else _expanded_scores(answers, fit)
@@ -149,7 +143,7 @@ def _observed(
         held, own = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
         information[: p * m, : p * m] -= rows.T @ linalg.solve(own, rows)
-    free = block_diagonal(_free_parameters(p, m, options), torch.eye(extra))
+    free = block_diagonal(_free_parameters(p, m, fit), torch.eye(extra))
     free = free.to(information)
     covariance, unknown = inverse_information(free.T @ information @ free)
     if sandwich:
@@ -166,7 +160,7 @@ def _observed(
     with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
     method = "sandwich" if sandwich else "observed"
     places = range(len(covariance) - extra, len(covariance))
-    if not options.common_slope:
+    if not fit.form.common_slope:
         return Covariances(
             items, abilities, None, _group_covariance(covariance, places, None), method
         )
@@ -209,10 +203,10 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
     return mean, squares - mean.T @ mean, with_ability
 
 
-def _free_parameters(p: int, m: int, options: MarginalOptions) -> Tensor:
+def _free_parameters(p: int, m: int, fit: Marginal) -> Tensor:
     """Map of the free parameters to all p · M: those that all items share are one column."""
     ones, each = torch.ones(m, 1), torch.eye(m)
-    shared = [options.common_slope, False, *[options.common_asymptotes] * (p - 2)]
+    shared = [fit.form.common_slope, False, *[fit.form.common_asymptotes] * (p - 2)]
     return block_diagonal(*(ones if common else each for common in shared))
 
 
@@ -224,12 +218,12 @@ def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -
     return covariance[chosen][:, chosen]
 
 
-def _linearised(answers: Answers, fit: Marginal, options: MarginalOptions) -> Covariances:
+def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     """Invert the linearised joint precision of abilities, common slope and items."""
     n = len(fit.mean)
     # A common slope and the sd of a group depend on squares of θ: their scores are quadratic.
-    degree = 2 if options.common_slope or fit.groups is not None else 1
-    own = _complete_information(answers, fit, options)
+    degree = 2 if fit.form.common_slope or fit.groups is not None else 1
+    own = _complete_information(answers, fit)
     if degree == 1 and (2 * n * n * len(own) > _DENSE_WORK or len(own) > _MANY * n):
         quick = _in_few_directions(answers, fit, own)
         if quick is not None:
@@ -244,7 +238,7 @@ def _linearised(answers: Answers, fit: Marginal, options: MarginalOptions) -> Co
         dense = block_diagonal(dense, free)
         held = torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(slopes) - 2))
         slopes = torch.cat([slopes, held], dim=1)
-    if options.common_slope:
+    if fit.form.common_slope:
         # The slope joins the abilities, with its information and its cross terms.
         edge = torch.cat([-slopes[0].sum(dim=1), own[:, 0, 0].sum()[None]])
         dense = torch.nn.functional.pad(dense, (0, 1, 0, 1))
@@ -254,7 +248,7 @@ def _linearised(answers: Answers, fit: Marginal, options: MarginalOptions) -> Co
     covariance, items, last = eliminated(dense, slopes, own)
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
-    if not options.common_slope:
+    if not fit.form.common_slope:
         groups = _group_covariance(covariance, places, None)
         return Covariances(items, abilities, None, groups, "linearised")
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))

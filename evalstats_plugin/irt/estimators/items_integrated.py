@@ -6,6 +6,7 @@ abilities by about N / (N - 1), and so do marginal ones that integrate models ou
 items from N answers each. Here nothing is estimated from few answers.
 
 * `items_integrated` fits; `fit_mml_items` records the fit as an `IRTFit`
+* `refit`, from the estimate of a fit; `sandwich`, a covariance that holds where the model is wrong
 * `evaluate`: marginal log-likelihood, gradient and observed information (Louis' identity [Lou82]_)
 * `_search`: Newton's method, on coarse points and in single precision at first if data are large
 """
@@ -130,6 +131,8 @@ _ROUGHLY = 20.0
 # Change of any ability or hyper-parameter up to which the covariance from that search is kept: it
 # is a few hundredths of the information, and changes by a few hundredths of itself.
 _KNOWN_FOR = 0.03
+# Rise that the next step of a refit predicts, at which it ends, and its most steps.
+_REFIT, _REFIT_STEPS = 1e-6, 60
 # Change of every number below which a step that follows that search is the last: a few hundredths
 # of this remain, and nothing is evaluated again.
 _LAST = 5e-4
@@ -290,7 +293,7 @@ def _as_if_half(counts: Counts, extreme: Array) -> Counts:
     net_right = right - (guess * counts.trials).sum(1)
     share = wrong * (counts.right.sum(0) / counts.trials.sum(0) if counts.guess is not None else 1)
     given = xp.clip(0.5 - net_right, 0, None) * (extreme < 0) / xp.clip(share.sum(1), 1e-9, None)
-    taken = 0.5 * (extreme > 0) / total
+    taken = 0.5 * (extreme > 0) / xp.clip(total, 1e-9, None)
     mended = counts.right + given[:, None] * share - taken[:, None] * counts.trials
     return replace(counts, right=by_columns(mended), trials=by_columns(counts.trials))
 
@@ -543,16 +546,114 @@ def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
 def _ability_covariance(state: Evaluation) -> Array:
     """Inverse information of abilities that sum to 0, with m_2 fixed and the others profiled."""
     n = len(state.ability)
-    information = state.complete - state.missing
+    return _inverse(state)[:n, :n]
+
+
+def _inverse(state: Evaluation) -> Array:
+    """Inverse information of abilities that sum to 0 and of the hyper-parameters but m_2."""
+    n, size = len(state.ability), len(state.gradient)
+    fixed = zeros((size, 1 if state.population.kind == "rasch" else 2), state.gradient)
+    fixed[:n, 0] = 1
     if state.population.kind != "rasch":
-        free = [k for k in range(len(information)) if k != n + 2]
-        information = information[free][:, free]
-    total = zeros((len(information), 1), information)
-    total[:n] = 1
-    basis = complement(total)
-    inverse = inverse_information(basis.T @ information @ basis)[0]
-    covariance = (basis @ ((inverse + inverse.T) / 2) @ basis.T)[:n, :n]
+        fixed[n + 2, 1] = 1
+    basis = complement(fixed)
+    inverse = inverse_information(basis.T @ (state.complete - state.missing) @ basis)[0]
+    covariance = basis @ ((inverse + inverse.T) / 2) @ basis.T
     return (covariance + covariance.T) / 2
+
+
+class Start(NamedTuple):
+    """Where refits start: the likelihood at a fit, and the points of its integral."""
+
+    state: Evaluation
+    grid: Points
+
+
+@np.errstate(all="ignore")
+def start_of(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Start:
+    """Evaluate the fit that `items_integrated` made of these counts."""
+    counts = counts.tempered(fit.dispersion)
+    population = population_of(fit, kind)
+    grid = points(population, fit.ability, namespace(fit.ability).amax(counts.trials, 1))
+    return Start(evaluate(counts, fit.ability, population, grid), grid)
+
+
+class Refit(NamedTuple):
+    """A fit to other answers."""
+
+    state: Evaluation
+    grid: Points
+    converged: bool
+
+
+@np.errstate(all="ignore")
+def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
+    """Fit other answers from the estimate of a fit, with the information that its answers lack.
+
+    Parameters
+    ----------
+    counts
+        Answers of the models at these places of the fit, some of them perhaps several times.
+    phi
+        Dispersion.
+    """
+    xp, extreme = namespace(counts.right), extreme_models(counts)
+    counts = _as_if_half(counts, extreme) if bool((extreme != 0).any()) else counts
+    counts = counts.tempered(phi)
+    missing = start.state.missing[models[:, None], models]
+    at = start.state.ability[models], start.state.population
+    if len(np.unique(as_array(models))) < len(models):
+        # Fewer models of which some count twice: their items vary otherwise, and need other points.
+        maximum = _newton_search(counts, at, _REFIT_STEPS)
+        return Refit(maximum.state, maximum.grid, maximum.converged)
+    state = evaluate(counts, *at, start.grid, known=missing)
+    for _ in range(_REFIT_STEPS):
+        step, gain, _ = _newton_step(state)
+        length = min(1.0, _LONGEST / max(float(xp.abs(step).max()), _TOLERANCE))
+        at = _moved(state, step * length)
+        if gain < _REFIT:
+            last = state._replace(ability=at[0], population=at[1])
+            return Refit(last, start.grid, converged=True)
+        state = evaluate(counts, *at, start.grid, known=missing)
+    return Refit(state, start.grid, converged=False)
+
+
+@np.errstate(all="ignore")
+def item_means(
+    counts: Counts, state: Evaluation, grid: Points, phi: float
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior means of the items' discriminations and difficulties, each of shape (M,)."""
+    a, d, b = as_array(_posterior(counts.tempered(phi), state, grid)[0]).T
+    return a, -d / a if state.population.kind == "2pl-signed" else b
+
+
+@np.errstate(all="ignore")
+def sandwich(
+    counts: Counts, fit: ItemsIntegratedFit, kind: Kind, clusters: Array | None = None
+) -> Array:
+    """Covariance (N, N) of the abilities that holds where the model is wrong.
+
+    H⁻¹ (Σ s s') H⁻¹ with the scores s of items, or of clusters of items: sums of the gradients of
+    their marginal log-likelihoods.
+
+    Parameters
+    ----------
+    clusters : shape (M,)
+        Items of one cluster are dependent; numbers from 0.
+    """
+    state, grid = start_of(counts, fit, kind)
+    counts, xp, n = counts.tempered(fit.dispersion), namespace(counts.right), len(state.ability)
+    hyper = state.population.score(grid.x1, grid.x2)
+    average = xp.exp(grid.log_weight(state.population)) @ hyper
+    score = zeros((counts.right.shape[1], len(state.gradient)), hyper)
+    for block in _blocks(counts, state.ability, state.population, grid):
+        score[block.items, :n] = block.score()
+        score[block.items, n:] = block.weight @ hyper[block.points] - average
+    moved = (score @ _inverse(state))[:, :n]
+    if clusters is not None:
+        of_items, moved = moved, zeros((int(clusters.max()) + 1, n), moved)
+        add_at(moved, clusters[:, None], places(n, moved)[None], of_items)
+    return len(moved) / max(len(moved) - 1, 1) * moved.T @ moved
 
 
 def _posterior(counts: Counts, state: Evaluation, grid: Points) -> tuple[Array, ...]:
@@ -642,8 +743,7 @@ def evaluate(
             add_to_rows(here, at, block.weight.sum(0))
             add_to_rows(hits, at, block.weight.T @ block.right)
             add_to_rows(expected, at, block.weight.T @ block.trials)
-            mean = block.right * (block.weight @ curve.reward[at])
-            mean = less_product(mean, block.trials, block.weight @ curve.slope[at])
+            mean = block.score()
             score_mean = block.weight @ score[at]
             missing[:n, n:] -= mean.T @ score_mean
             missing[n:, n:] -= score_mean.T @ score_mean
@@ -800,6 +900,11 @@ class _Block(NamedTuple):
     weight: Array
     log_likelihood: Array
     curve: _Curve
+
+    def score(self) -> Array:
+        """Derivatives of the items' log-likelihoods by the abilities, (m, N)."""
+        reward, slope = self.curve.reward[self.points], self.curve.slope[self.points]
+        return less_product(self.right * (self.weight @ reward), self.trials, self.weight @ slope)
 
 
 def _common_trials(counts: Counts) -> Array:

@@ -12,8 +12,8 @@ expansion [LRW98]_ sets both exactly in every step, and SQUAREM accelerates the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ from evalstats_plugin.irt.estimators.grid import (
     windows,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.curves import (
     Curves,
     Items,
@@ -71,6 +72,10 @@ _LONGEST, _FARTHEST = 16.0, 0.7
 # So many items with so small a standard deviation are added to the items of an estimated prior.
 _IDEAL, _FLOOR = 2.0, 0.1
 
+# A chance of guessing that is none, the standard deviation of the logit of an asymptote that is
+# given, and where one without a prior starts.
+_NO_GUESSING, _GIVEN, _NO_PRIOR = 1e-5, 1e-3, (-2.0, math.inf)
+
 # Mean and standard deviation of the weak prior of discrimination and intercept.
 _WEAK_MEAN, _WEAK_SD = (1.0, 0.0), (1.0, 3.0)
 
@@ -78,28 +83,51 @@ _WEAK_MEAN, _WEAK_SD = (1.0, 0.0), (1.0, 3.0)
 _GROUPS, _STEPS = 24, 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarginalOptions:
-    """Options of `fit_marginal`."""
+class AsymptotePrior(NamedTuple):
+    """Normal prior of the logits of c, or of 1 - u."""
 
-    common_slope: bool = False
-    guessing: bool = False
-    guessing_prior: tuple[float | Tensor, float] | None = (-1.1, 0.5)
-    """Mean, of all items or shape (M,), and standard deviation of logit c; None for maximum
-    likelihood."""
-    slipping: bool = False
-    slipping_prior: tuple[float | Tensor, float] | None = (-3.0, 0.75)
-    """The same of logit 1 - u."""
-    common_asymptotes: bool = False
-    """Whether all items have the same c and u."""
-    prior: Literal["none", "weak", "estimated"] = "none"
-    """Prior of discrimination and intercept."""
-    nodes: int | None = None
-    """Number of nodes on [-6, 6]; None chooses nodes from the data."""
-    groups: GroupLabels | None = None
-    """Groups of models, each with its own distribution of abilities; None for a single one."""
-    tolerance: float = 1e-5
-    max_steps: int = 2000
+    mean: float | Tensor
+    """Of all items, or shape (M,)."""
+    sd: float
+    """Infinite for maximum likelihood."""
+
+
+class ItemForm(NamedTuple):
+    """Parameters that items have besides intercepts, and which of them all items share."""
+
+    common_slope: bool
+    guess: AsymptotePrior | None
+    """Prior of the logits of c; None where nothing is guessed."""
+    slip: AsymptotePrior | None
+    """Of the logits of 1 - u."""
+    common_asymptotes: bool
+
+    @classmethod
+    def of(cls, counts: Counts, item_model: str, options: MmlOptions) -> ItemForm:
+        """Form of an item model; the priors of asymptotes that are given hold them there."""
+        guess = slip = None
+        if counts.guess is not None:
+            guess = AsymptotePrior(torch.logit(counts.guess.clamp_min(_NO_GUESSING)), _GIVEN)
+        elif item_model in ("3pl", "4pl"):
+            guess = AsymptotePrior(*(options.guessing_prior or _NO_PRIOR))
+        if options.upper < 1:
+            slip = AsymptotePrior(math.log(1 / options.upper - 1), _GIVEN)
+        elif item_model == "4pl":
+            slip = AsymptotePrior(*(options.upper_prior or _NO_PRIOR))
+        return cls(item_model in ("rasch", "1pl"), guess, slip, options.common_asymptotes)
+
+    def log_priors(self, items: Items) -> list[tuple[int, Tensor, float]]:
+        """Column among the parameters, distance from the mean (M,), and precision of each prior.
+
+        A prior of asymptotes that all items share counts once: each item has its share of it.
+        """
+        both = ((items.guess, self.guess), (items.slip, self.slip))
+        present = [(values, prior) for values, prior in both if values is not None and prior]
+        shared = len(items.slope) if self.common_asymptotes else 1
+        return [
+            (column, values - prior.mean, prior.sd**-2 / shared)
+            for column, (values, prior) in enumerate(present, start=2)
+        ]
 
 
 class Marginal(NamedTuple):
@@ -120,11 +148,24 @@ class Marginal(NamedTuple):
     search: Solution
     answers: Answers
     """The answers fitted, with the windows of the search."""
+    form: ItemForm
 
 
-def fit_marginal(counts: Counts, options: MarginalOptions) -> Marginal:
+def fit_marginal(
+    counts: Counts,
+    options: MmlOptions,
+    item_model: str = "2pl",
+    *,
+    groups: GroupLabels | None = None,
+) -> Marginal:
     """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior."""
-    fit = _Fit(arrange(counts), _start_items(counts, options), options)
+    return _fitted(counts, options, ItemForm.of(counts, item_model, options), groups)
+
+
+def _fitted(
+    counts: Counts, options: MmlOptions, form: ItemForm, groups: GroupLabels | None
+) -> Marginal:
+    fit = _Fit(arrange(counts), _start_items(counts, options, form, groups), options, form, groups)
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
         fit.place(*fit.widths(fit.unpack(point))[1:])
@@ -150,26 +191,23 @@ def fit_marginal(counts: Counts, options: MarginalOptions) -> Marginal:
         groups=at.groups,
         search=solution._replace(steps=steps + solution.steps),
         answers=fit.answers,
+        form=form,
     )
 
 
-def _start_items(counts: Counts, options: MarginalOptions) -> Items:
+def _start_items(
+    counts: Counts, options: MmlOptions, form: ItemForm, groups: GroupLabels | None
+) -> Items:
     """Start values by shares of right answers; with guessing, from a fit without guessing.
 
     With guessing there are several optima. Starting from curves without it avoids those in which
     an item is a step function.
     """
-    if options.guessing or options.slipping:
-        plain = replace(options, guessing=False, slipping=False, tolerance=1e-2, max_steps=30)
-        items = fit_marginal(counts, plain).items
+    if form.guess or form.slip:
+        rough = replace(options, tolerance=1e-2, max_steps=30)
+        items = _fitted(counts, rough, form._replace(guess=None, slip=None), groups).items
         zero = torch.zeros_like(items.slope)
-        guess, slip = (
-            zero + (prior or (-2.0, 0))[0] if wanted else None
-            for wanted, prior in (
-                (options.guessing, options.guessing_prior),
-                (options.slipping, options.slipping_prior),
-            )
-        )
+        guess, slip = (zero + prior.mean if prior else None for prior in (form.guess, form.slip))
         return items._replace(guess=guess, slip=slip)
     return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
 
@@ -180,19 +218,24 @@ class _Fit:
     The nodes, and in long tests windows of nodes, are placed to suit the posteriors.
     """
 
-    def __init__(self, answers: Answers, items: Items, options: MarginalOptions) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        items: Items,
+        options: MmlOptions,
+        form: ItemForm,
+        groups: GroupLabels | None,
+    ) -> None:
         self.answers = self.whole = answers
-        self.options = options
+        self.options, self.form, self.labels = options, form, groups
         self.nodes = even_nodes(-6, 6, options.nodes or 61, items.slope)
         self.items = items
-        self.groups = (
-            None if options.groups is None else standard_groups(options.groups, items.slope)
-        )
+        self.groups = None if groups is None else standard_groups(groups, items.slope)
         self.prior: ItemPrior | None = None
         if options.prior == "weak":
-            self.prior = _weak_prior(items.slope, common_slope=options.common_slope)
+            self.prior = _weak_prior(items.slope, common_slope=form.common_slope)
         elif options.prior == "estimated":
-            self.prior = _start_prior(items, common_slope=options.common_slope)
+            self.prior = _start_prior(items, common_slope=form.common_slope)
 
     def start(self) -> Tensor:
         """Start values as a flat vector."""
@@ -249,13 +292,13 @@ class _Fit:
     def rough_search(self) -> tuple[Tensor, int]:
         """Approach the optimum in single precision, and place the nodes."""
         like, single = self.items.slope, torch.float32
-        whole = self.whole.to(single)
+        whole, same = self.whole.to(single), (self.options, self.form, self.labels)
         if self.items.logistic:
-            slope = self.options.common_slope
+            slope = self.form.common_slope
             start = from_totals(whole.right, whole.trials, common_slope=slope)
-            rough, place = _Fit(whole, start.items, self.options), start[1:]
+            rough, place = _Fit(whole, start.items, *same), start[1:]
         else:
-            rough = _Fit(whole, self.items.to(single), self.options)
+            rough = _Fit(whole, self.items.to(single), *same)
             place = rough.widths(rough.unpack(rough.start()))[1:]
         rough.place(*place)
         solution, seen = rough.search(rough.start(), _ROUGH, _FEW)
@@ -281,7 +324,7 @@ class _Fit:
         posteriors = posterior(self.answers, items, self.nodes_of(state))
         by = derivatives(self.answers, items, posteriors.weights, self.nodes)
         objective = posteriors.log_likelihood.sum()
-        for column, away, precision in asymptote_priors(items, self.options):
+        for column, away, precision in self.form.log_priors(items):
             by.gradient[:, column] -= away * precision
             by.information[:, column, column] += precision
             objective = objective - 0.5 * (precision * away.square()).sum()
@@ -293,8 +336,8 @@ class _Fit:
             objective = torch.where(far, torch.nan, objective)
         change = (
             _common_step(by)
-            if self.options.common_asymptotes
-            else newton_step(by, common_slope=self.options.common_slope)
+            if self.form.common_asymptotes
+            else newton_step(by, common_slope=self.form.common_slope)
         )
         if not items.logistic:
             change = self._halved(items, change, posteriors.weights, prior)
@@ -317,7 +360,7 @@ class _Fit:
         elif prior is not None:
             n = len(weights)
             shift, held = prior.expansion(shift, square, n, items)
-            scale = scale if self.options.common_slope else held
+            scale = scale if self.form.common_slope else held
         slope, intercept = items.slope * scale, items.intercept + items.slope * shift
         return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
 
@@ -328,10 +371,10 @@ class _Fit:
 
         def objective(at: Items) -> Tensor:
             total = _expected_log_likelihood(self.answers, at, weights, self.nodes)
-            for _, away, precision in asymptote_priors(at, self.options):
+            for _, away, precision in self.form.log_priors(at):
                 total = total - 0.5 * precision * away.square()
             total = total if prior is None else total + prior.log_density(at)
-            return total.sum()[None] if self.options.common_asymptotes else total
+            return total.sum()[None] if self.form.common_asymptotes else total
 
         now = objective(items)
         # Beyond rounding: expected information may be so small that steps overshoot for ever.
@@ -350,23 +393,6 @@ class _Fit:
             guess=None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5),
             slip=None if items.slip is None else (items.slip + change[:, -1]).clamp(-12, 0),
         )
-
-
-def asymptote_priors(
-    items: Items, options: MarginalOptions
-) -> list[tuple[int, Tensor, float | Tensor]]:
-    """Column among the parameters, distance from the mean (M,), and precision of each prior.
-
-    A prior of asymptotes that all items share counts once: each item has its share of it.
-    """
-    priors = ((items.guess, options.guessing_prior), (items.slip, options.slipping_prior))
-    shared = len(items.slope) if options.common_asymptotes else 1
-    present = [(values, prior) for values, prior in priors if values is not None]
-    return [
-        (column, values - prior[0], prior[1] ** -2 / shared)
-        for column, (values, prior) in enumerate(present, start=2)
-        if prior is not None
-    ]
 
 
 class _State(NamedTuple):

@@ -1,7 +1,5 @@
 """Optimisers that run many problems at once on torch tensors.
 
-* `minimise`: L-BFGS with a line search; each problem takes its own steps and stops by itself
-  [LN89]_
 * `ascend`: Newton's, Fisher's or `FirstOrder` steps, halved where they lower the objective;
   `posterior_mode`: logistic regressions with a normal prior
 * `squarem`: accelerated fixed-point iterations, such as EM [VR08]_
@@ -23,9 +21,6 @@ from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.torch import linalg
 from evalstats_plugin.runtime.workers import report_progress
 
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From points (B, P) to values (B,) and gradients (B, P)."""
-
 Step = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From a point to the next point and the objective (a scalar tensor) at the first."""
 
@@ -33,17 +28,11 @@ Climb = Callable[[Tensor], tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]]
 """From points (B, P) to values (B,), and to what computes steps (B, P) from there and the rises
 that these predict (B,)."""
 
-SETTLED = 1e-12
-"""An objective that falls by less than this share three times in a row has settled."""
-
 # Pairs of steps and gradient changes that L-BFGS keeps.
 _MEMORY = 10
 
 # Adam: share of the means of gradients and of their squares that a step keeps, and step length.
 _MEAN_KEPT, _SQUARE_KEPT, _RATE = 0.9, 0.999, 0.05
-
-# Most halvings of a step in a line search.
-_HALVINGS = 30
 
 # Shortest share of a step that `ascend` tries.
 _SHORTEST = 1e-6
@@ -57,47 +46,6 @@ _NEAR = 100.0
 # SQUAREM stops after this many rounds without a change of the objective, in double and in single
 # precision, in which small changes do not show.
 _STILL, _STILL_SINGLE = 3, 10
-
-
-def minimise(
-    objective: Objective,
-    start: Tensor,
-    *,
-    tolerance: float,
-    max_steps: int,
-    settled_at: float = SETTLED,
-) -> Solution:
-    """Minimise B functions of P numbers by L-BFGS, from `start` (B, P).
-
-    A search ends when no component of its gradient exceeds `tolerance`, or when its objective has
-    settled. A search that finds no descent ends too; it has converged only if its gradient has.
-
-    Raises
-    ------
-    ArithmeticError
-        An objective is not a number at its start.
-    """
-    at = start
-    value, gradient = objective(at)
-    memory, still = _Memory(), torch.zeros_like(value)
-    done = gradient.abs().amax(1) <= tolerance
-    converged, steps = done.clone(), 0
-    while steps < max_steps and not bool(done.all()):
-        steps += 1
-        report_progress("step", steps)
-        direction = memory.direction(gradient)
-        slope = (direction * gradient).sum(1)
-        uphill = slope >= 0
-        direction = torch.where(uphill[:, None], -gradient, direction)
-        slope = torch.where(uphill, -gradient.square().sum(1), slope)
-        step, fresh, bent, improved = _line_search(objective, at, (value, direction, slope), done)
-        memory.add(step, torch.where(improved[:, None], bent - gradient, 0.0))
-        still = torch.where(value - fresh <= settled_at * value.abs(), still + 1, 0.0)
-        at, value, gradient = at + step, fresh, torch.where(improved[:, None], bent, gradient)
-        settled = (gradient.abs().amax(1) <= tolerance) | (still >= 3)
-        converged |= settled & ~done
-        done = done | settled | ~improved
-    return Solution(at, value, steps, converged)
 
 
 class Solution(NamedTuple):
@@ -192,24 +140,6 @@ class FirstOrder:
         self.last = at, gradient
         direction = self.memory.direction(-gradient)
         return torch.where((direction * gradient).sum(1, keepdim=True) > 0, direction, straight)
-
-
-def _line_search(
-    objective: Objective, at: Tensor, line: tuple[Tensor, Tensor, Tensor], done: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Halve the step until the objective falls by a share of what its slope predicts."""
-    value, direction, slope = line
-    length = torch.where(done, 0.0, torch.ones_like(value))
-    for left in reversed(range(_HALVINGS)):
-        step = length[:, None] * direction
-        fresh, gradient = objective(at + step)
-        # Rounding of a large sum must not pass for a rise.
-        fine = fresh <= value + 1e-4 * length * slope + 1e-14 * value.abs()
-        if bool(fine.all()):
-            return step, fresh, gradient, length > 0
-        length = torch.where(fine, length, length / 2 if left > 1 else 0.0)
-    # A step of length 0 cannot rise, unless there was no number to rise from.
-    raise ArithmeticError("the objective is not a number at its start")
 
 
 class _Memory:

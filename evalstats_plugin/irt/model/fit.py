@@ -100,15 +100,34 @@ class SavedFit(ABC):
                 msg = f"{name} has the shape {actual}: give it the shape {shape}"
                 raise ValueError(msg)
 
-    @abstractmethod
+    summarised: ClassVar[tuple[str, ...]] = (
+        "item_model", "estimator", "identification", "hyperparameters", "diagnostics",
+    )  # fmt: skip
+
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
     ) -> pd.DataFrame:
-        """Return a table of the models or of the items, one line each."""
+        """Return a table of the models, with their intervals, or of the items, a line each.
+
+        Factor models have a line for each model and dimension.
+        """
+        import pandas as pd
+
+        if of == "models":
+            return pd.DataFrame(self._of_models(confidence_level))
+        if of != "items":
+            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
+        return pd.DataFrame({"item": self.item_ids, "task": self.tasks, **self._of_items()})
 
     @abstractmethod
+    def _of_models(self, confidence_level: float) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _of_items(self) -> dict[str, Any]: ...
+
     def summary(self) -> dict[str, Any]:
         """Return what was fitted and how, ready for JSON: all but models, items and notes."""
+        return {name: plain(getattr(self, name)) for name in self.summarised}
 
     def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
         """Return everything but covariances, ready for JSON: numbers, strings, lists, None."""
@@ -351,7 +370,7 @@ class IRTFit(SavedFit, Drawable):
         """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
         predict = import_module("evalstats_plugin.irt.holdout").hold_out
         same = {"item_model": self.item_model, "estimator": self.estimator}
-        return predict(self._answers(responses), **same | chosen)
+        return predict(self.answers(responses), **same | chosen)
 
     def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
         """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
@@ -360,7 +379,7 @@ class IRTFit(SavedFit, Drawable):
     def bank(self, responses: ResponsesLike | None = None, **chosen: Any) -> Any:
         """Item bank for adaptive tests; see `evalstats_plugin.adaptive.item_bank`."""
         make = import_module("evalstats_plugin.adaptive").item_bank
-        return make(self, self._answers(responses), **chosen)
+        return make(self, self.answers(responses), **chosen)
 
     def information(self, ability: ArrayLike | None = None) -> FloatArray:
         """Test information at abilities (Q,), or at those of the models, shape (N,)."""
@@ -388,8 +407,14 @@ class IRTFit(SavedFit, Drawable):
                 values[:, i] = _quantile(self.ability_quantiles[i], tails)
         return values
 
-    def _answers(self, responses: ResponsesLike | None) -> ResponsesLike:
-        """Answers to ask: those passed, or those that were fitted."""
+    def answers(self, responses: ResponsesLike | None = None) -> ResponsesLike:
+        """Answers to ask: those passed, or those that were fitted.
+
+        Raises
+        ------
+        DesignError
+            None are passed, and the fit does not hold its own.
+        """
         if responses is not None:
             return responses
         if self.data is None:
@@ -403,7 +428,7 @@ class IRTFit(SavedFit, Drawable):
     ) -> Any:
         """Ask a function of the package, which is loaded on use."""
         ask = getattr(import_module(f"evalstats_plugin.irt.{module}"), function)
-        return ask(self, self._answers(responses), *more, **chosen)
+        return ask(self, self.answers(responses), *more, **chosen)
 
     def to_arviz(self) -> Any:
         """Return the posterior draws of the abilities as ArviZ holds them.
@@ -455,35 +480,14 @@ class IRTFit(SavedFit, Drawable):
         logit = ability[:, None] * self.discrimination + self.intercept
         return self.guessing + (self.upper - self.guessing) * special.expit(logit)
 
-    def to_frame(
-        self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
-    ) -> pd.DataFrame:
-        """Return a table with one line per model and its interval, or one line per item."""
-        import pandas as pd
+    def _of_models(self, confidence_level: float) -> dict[str, Any]:
+        return _model_columns(self, confidence_level)
 
-        if of == "models":
-            low, high = self.limits(confidence_level)
-            return pd.DataFrame(
-                {
-                    "model": self.models,
-                    "ability": self.ability,
-                    "std_error": self.ability_std_error,
-                    "low": low,
-                    "high": high,
-                }
-            )
-        if of != "items":
-            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
+    def _of_items(self) -> dict[str, Any]:
         names = ["discrimination", "difficulty", "guessing"]
         names += ["upper"] if (self.upper < 1).any() else []
         columns = [column for name in names for column in (name, f"{name}_std_error")]
-        table = {"item": self.item_ids, "task": self.tasks}
-        return pd.DataFrame(table | {name: getattr(self, name) for name in columns})
-
-    def summary(self) -> dict[str, Any]:
-        """What was fitted and how, ready for JSON: everything but models, items and notes."""
-        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
-        return {name: plain(getattr(self, name)) for name in names}
+        return {name: getattr(self, name) for name in columns}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -554,33 +558,18 @@ class OrderedFit(SavedFit):
         whole = np.concatenate([np.zeros((*logit.shape[:2], 1)), np.cumsum(logit, axis=2)], axis=2)
         return (special.softmax(np.where(observed, whole, -np.inf), axis=2) * score).sum(axis=2)
 
-    def to_frame(
-        self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
-    ) -> pd.DataFrame:
-        """Return a table with one line per model and its interval, or one line per item."""
-        import pandas as pd
+    def _of_models(self, confidence_level: float) -> dict[str, Any]:
+        return _model_columns(self, confidence_level)
 
-        if of not in ("models", "items"):
-            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
-        if of == "models":
-            low, high = self.limits(confidence_level)
-            own = {"ability": self.ability, "std_error": self.ability_std_error}
-            return pd.DataFrame({"model": self.models, **own, "low": low, "high": high})
+    def _of_items(self) -> dict[str, Any]:
         table: dict[str, Any] = {
-            "item": self.item_ids,
-            "task": self.tasks,
             "discrimination": self.discrimination,
             "discrimination_std_error": self.discrimination_std_error,
         }
         for k in range(self.steps.shape[1]):
             table[f"step_{k + 1}"] = self.steps[:, k]
             table[f"step_{k + 1}_std_error"] = self.steps_std_error[:, k]
-        return pd.DataFrame(table)
-
-    def summary(self) -> dict[str, Any]:
-        """What was fitted and how, ready for JSON: everything but models, items and notes."""
-        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
-        return {name: plain(getattr(self, name)) for name in names}
+        return table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -614,6 +603,10 @@ class FactorFit(SavedFit):
     """iterations, converged, log_likelihood, choices, seconds, device, dtype, reason."""
 
     item_model = "factor"
+    summarised = (
+        "item_model", "estimator", "n_dimensions", "rotation", "correlation", "explained",
+        "identification", "hyperparameters", "diagnostics",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         n, m, k = len(self.models), len(self.item_ids), self.n_dimensions
@@ -702,42 +695,30 @@ class FactorFit(SavedFit):
             rotation=how,
         )
 
-    def to_frame(
-        self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
-    ) -> pd.DataFrame:
-        """Return a table with one line per model and dimension, or one line per item."""
-        import pandas as pd
+    def _of_models(self, confidence_level: float) -> dict[str, Any]:
+        k, error = self.n_dimensions, self.ability_std_error.ravel()
+        width, ability = normal_quantile(confidence_level) * error, self.ability.ravel()
+        return {
+            "model": np.repeat(np.asarray(self.models), k),
+            "dimension": np.tile(np.arange(1, k + 1), len(self.models)),
+            "ability": ability,
+            "std_error": error,
+            "low": ability - width,
+            "high": ability + width,
+        }
 
-        if of not in ("models", "items"):
-            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
+    def _of_items(self) -> dict[str, Any]:
         k = self.n_dimensions
-        if of == "models":
-            error = self.ability_std_error.ravel()
-            width = normal_quantile(confidence_level) * error
-            ability = self.ability.ravel()
-            columns = {
-                "model": np.repeat(np.asarray(self.models), k),
-                "dimension": np.tile(np.arange(1, k + 1), len(self.models)),
-                "ability": ability,
-                "std_error": error,
-                "low": ability - width,
-                "high": ability + width,
-            }
-            return pd.DataFrame(columns)
         loadings = {f"loading_{j + 1}": self.loading[:, j] for j in range(k)}
         errors = {f"loading_{j + 1}_std_error": self.loading_std_error[:, j] for j in range(k)}
         whole = {"intercept": self.intercept, "intercept_std_error": self.intercept_std_error}
-        return pd.DataFrame(
-            {"item": self.item_ids, "task": self.tasks, **loadings, **errors, **whole}
-        )
+        return loadings | errors | whole
 
-    def summary(self) -> dict[str, Any]:
-        """What was fitted and how, ready for JSON: everything but models, items and notes."""
-        names = (
-            "item_model", "estimator", "n_dimensions", "rotation", "correlation", "explained",
-            "identification", "hyperparameters", "diagnostics",
-        )  # fmt: skip
-        return {name: plain(getattr(self, name)) for name in names}
+
+def _model_columns(fit: IRTFit | OrderedFit, confidence_level: float) -> dict[str, Any]:
+    low, high = fit.limits(confidence_level)
+    own = {"ability": fit.ability, "std_error": fit.ability_std_error}
+    return {"model": fit.models, **own, "low": low, "high": high}
 
 
 def _quantile(row: FloatArray, tail: ArrayLike) -> FloatArray:

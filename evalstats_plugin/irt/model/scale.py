@@ -59,6 +59,11 @@ class Curves(NamedTuple):
         """Items without guessing."""
         return cls(discrimination, intercept, 0 * intercept, 1 + 0 * intercept)
 
+    @property
+    def difficulty(self) -> FloatArray:
+        """Shape (K,)."""
+        return -self.intercept / self.discrimination
+
     def at(self, places: Any) -> Curves:
         """Some of the items, by place."""
         return Curves(*(x[places] for x in self))

@@ -1,7 +1,8 @@
 """Figures of item response models: item curves, information, item fit, and Wright maps.
 
 * `plot_item_curves`, `plot_information`: by ability; `plot_item_fit`: infit against outfit
-* `plot_wright_map`: models and items on one scale
+* `plot_observed_curve`: an item's curve, and the shares of right answers that were observed
+* `plot_wright_map`: models and items on one scale; `plot_ability_score`: abilities against scores
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, ORANGE, SERIES, VERMILION
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from evalstats_plugin.irt.model.fit import IRTFit
-    from evalstats_plugin.irt.rows import Abilities, ItemEstimate
+    from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
 
 
 MOST_CURVES = len(SERIES)
@@ -29,6 +31,9 @@ MOST_CURVES = len(SERIES)
 
 _POINTS = 201
 """Abilities at which curves are computed."""
+
+MOST_GROUPS, _FEWEST_IN_GROUP = 10, 3
+"""Groups of models of similar ability, and models in each at least."""
 
 MOST_NAMED_ITEMS = 20
 NOISY = 1.3
@@ -110,6 +115,70 @@ def _named_items(fit: IRTFit, items: Sequence[str]) -> list[int]:
     # The extremes are often items that no model or every model gets right.
     shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     return [int(j) for j in order[(shares * (len(order) - 1)).round().astype(int)]]
+
+
+@canvas.styled
+def plot_observed_curve(
+    fit: IRTFit, *, item: str | None = None, confidence_level: float = 0.95, ax: Axes | None = None
+) -> Axes:
+    """Draw one item's curve, and how many models of similar ability got it right.
+
+    The band holds the observed share of each group with this probability if the model is true and
+    abilities are known.
+
+    Parameters
+    ----------
+    item
+        Id of the item; None for the one whose answers are noisiest for their curve (infit).
+
+    Raises
+    ------
+    SelectionError
+        The item is not in the fit.
+    DesignError
+        The fit has several abilities or no answers of its own, no model has answered the item, or
+        Matplotlib is not installed.
+    """
+    from evalstats_plugin.irt.answers import matrix_of
+    from evalstats_plugin.irt.fit_statistics import cells_of, mean_squares
+
+    _check_one_ability(fit)
+    cells = cells_of(fit, matrix_of(fit.answers()))
+    if item is None:
+        j = int(np.nan_to_num(mean_squares(cells).infit, nan=-1.0).argmax())
+    else:
+        [j] = _named_items(fit, [item])
+    seen = np.flatnonzero((cells.trials[:, j] > 0) & np.isfinite(fit.ability))
+    if not len(seen):
+        raise DesignError(f"no model with an ability has answered item {fit.item_ids[j]}")
+    order = seen[np.argsort(fit.ability[seen], kind="stable")]
+    groups = np.array_split(order, max(1, min(MOST_GROUPS, len(order) // _FEWEST_IN_GROUP)))
+    trials = np.array([cells.trials[at, j].sum() for at in groups])
+    ability, share, expected, variance = (
+        np.array([(cells.trials[at, j] * x[at]).sum() for at in groups]) / trials
+        for x in (fit.ability, cells.right[:, j] / np.maximum(cells.trials[:, j], 1),
+                  cells.probability[:, j], cells.probability[:, j] * (1 - cells.probability[:, j]))
+    )  # fmt: skip
+    width = normal_quantile(confidence_level) * np.sqrt(variance / trials)
+    axes: Any = canvas.axes_or_new(ax, 7.6, 3.4)
+    at = _span(fit)
+    axes.fill_between(ability, np.maximum(expected - width, 0), np.minimum(expected + width, 1),
+                      color=FAINT, alpha=0.5, linewidth=0, zorder=1,
+                      label=f"{100 * confidence_level:g} % band")  # fmt: skip
+    axes.plot(at, _right_and_slope(fit, at)[0][:, j], color=BLUE, linewidth=1.6, zorder=2,
+              label="expected")  # fmt: skip
+    axes.plot(ability, share, linestyle="", marker="o", markersize=5, color=VERMILION,
+              markeredgecolor=INK, markeredgewidth=0.5, zorder=3, label="observed")  # fmt: skip
+    _rug(axes, fit)
+    axes.set_ylim(-0.04, 1.04)
+    axes.set_xlim(at[0], at[-1])
+    canvas.percent_axis(axes.yaxis)
+    axes.set_ylabel("right answers")
+    axes.set_xlabel("ability (logits); ticks above: the models")
+    canvas.title(axes, canvas.shown(f"item {fit.item_ids[j]}", 60))
+    said = f"{counted(len(order), 'model')} in {counted(len(groups), 'group')}"
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=said, alignment="left")
+    return axes
 
 
 @canvas.styled
@@ -234,17 +303,26 @@ def _draw_item_fit(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
 
 
 def _name_items(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> None:
-    """Draw names in a column at the right, each with a line to its item."""
+    """Name the worst items in a column at the right."""
+    low, high = np.log(axes.get_ylim())
+    _name_beside(axes, infit, outfit, names, (np.log(outfit) - low) / (high - low), room)
+
+
+def _name_beside(
+    axes: Any, x: Any, y: Any, names: list[str], wanted: FloatArray, room: Any
+) -> None:
+    """Draw names in a column at the right, each with a line to its mark.
+
+    Wanted places and the room of each name are shares of the height.
+    """
     if not names:
         return
-    low, high = np.log(axes.get_ylim())
-    at = (np.log(outfit) - low) / (high - low)
-    order = np.argsort(at, kind="stable")
-    places = spread_out(at[order], room[order])
+    order = np.argsort(wanted, kind="stable")
+    places = spread_out(wanted[order], room[order])
     places += min(0.0, 1 - places[-1]) + max(0.0, -places[0])
-    for j, y in zip(order, places, strict=True):
+    for j, place in zip(order, places, strict=True):
         axes.annotate(
-            names[j], (infit[j], outfit[j]), (1.03, y), textcoords="axes fraction", va="center",
+            names[j], (x[j], y[j]), (1.03, place), textcoords="axes fraction", va="center",
             fontsize=canvas.SMALL, linespacing=1.0, parse_math=False, annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5, "shrinkB": 3},
         )  # fmt: skip
@@ -293,6 +371,46 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
     axes.spines["right"].set_visible(True)
     axes.spines[["left", "bottom"]].set_visible(False)
     canvas.title(axes, "\n".join([f"{fit.item_model} ({fit.estimator})", *_left_out(fit, names)]))
+    return axes
+
+
+@canvas.styled
+def plot_ability_score(results: Abilities | Sequence[Ability], *, ax: Axes | None = None) -> Axes:
+    """Draw abilities with their intervals against the models' scores.
+
+    Names are in the order of the abilities, each with a line to its model.
+
+    Raises
+    ------
+    DesignError
+        No model has an ability and a score, or Matplotlib is not installed.
+    """
+    rows = [row for row in results if row.estimate is not None and row.score is not None]
+    if not rows:
+        raise DesignError("no model has an ability and a score")
+    rows.sort(key=lambda row: (float(row.estimate or 0.0), row.model))
+    ability, score = (np.array([getattr(row, x) for row in rows], dtype=float)
+                      for x in ("estimate", "score"))  # fmt: skip
+    names = [canvas.shown(row.model, 40) for row in rows] if len(rows) <= MOST_NAMED_MARKS else []
+    lines = np.array([1 + 0.82 * name.count("\n") for name in names])
+    height = max(3.4, lines.sum() * canvas.LINE * 1.1)
+    axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names), height + 0.9)
+    ends = [
+        [x if (limit := getattr(row, name)) is None else float(limit)
+         for row, x in zip(rows, ability, strict=True)]
+        for name in ("low", "high")
+    ]  # fmt: skip
+    axes.vlines(score, *ends, color=BLUE, linewidth=1.0, alpha=0.7, zorder=2)
+    axes.plot(score, ability, linestyle="", marker="o", markersize=4, color=BLUE, zorder=3)
+    more = 0.05 * max(np.ptp(np.concatenate(ends)), 1e-6)
+    low, high = min(ends[0]) - more, max(ends[1]) + more
+    axes.set_ylim(low, high)
+    places = (ability - low) / (high - low)
+    _name_beside(axes, score, ability, names, places, lines * canvas.LINE / height)
+    canvas.percent_axis(axes.xaxis)
+    axes.set_xlabel("mean score")
+    axes.set_ylabel("ability (logits)")
+    canvas.title(axes, counted(len(rows), "model"))
     return axes
 
 

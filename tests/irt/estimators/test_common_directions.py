@@ -14,7 +14,8 @@ from evalstats_plugin.irt.estimators.information import (
     eliminated,
     nearly_eliminated,
 )
-from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import fit_marginal
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.arrays import inverse_information
 from evalstats_plugin.irt.model.data import Counts
 
@@ -84,17 +85,17 @@ def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.Mon
     right = rng.random((300, 240)) < special.expit(a * (theta[:, None] - b))
     there = rng.random((300, 240)) < 0.8
     counts = Counts(torch.from_numpy(right * there).double(), torch.from_numpy(there).double())
-    options = MarginalOptions(prior=prior)  # type: ignore[arg-type]
+    options = MmlOptions(prior=prior)  # type: ignore[arg-type]
     found = fit_marginal(counts, options)
-    exact = _observed(found.answers, found, options, sandwich=False, exact=True)
-    expanded = _observed(found.answers, found, options, sandwich=False, exact=False)
-    dense = _linearised(found.answers, found, options)
+    exact = _observed(found.answers, found, sandwich=False, exact=True)
+    expanded = _observed(found.answers, found, sandwich=False, exact=False)
+    dense = _linearised(found.answers, found)
     monkeypatch.setattr(information, "_DENSE_WORK", 0)
-    few = _linearised(found.answers, found, options)
+    few = _linearised(found.answers, found)
     monkeypatch.setattr(
         information, "common_curvature", lambda _, fit: fit.items.slope.new_zeros(2, 0, 240)
     )
-    without = _linearised(found.answers, found, options)
+    without = _linearised(found.answers, found)
 
     def off(one: information.Covariances) -> float:
         """Largest relative error of a standard error."""
@@ -116,10 +117,10 @@ def test_steep_items_far_from_most_models_have_errors():
     a = np.where(np.arange(40) < 3, 20.0, 1.0)
     right = rng.random((3000, 40)) < special.expit(a * (theta[:, None] - b))
     counts = Counts(torch.from_numpy(right).double(), torch.ones(3000, 40).double())
-    options = MarginalOptions(prior="estimated")
+    options = MmlOptions(prior="estimated")
     found = fit_marginal(counts, options)
     few = information._in_few_directions(
-        found.answers, found, information._complete_information(found.answers, found, options)
+        found.answers, found, information._complete_information(found.answers, found)
     )
 
     assert few is not None

@@ -9,7 +9,7 @@ from scipy import optimize, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators import items_integrated as estimators_items_integrated
-from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
+from evalstats_plugin.irt.estimators.cml import difficulties_given_model_totals
 from evalstats_plugin.irt.estimators.item_population import Population, points
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.fitting import fit_irt
@@ -265,9 +265,11 @@ def test_order_of_models_and_items_does_not_matter_and_reruns_are_the_same_bits(
 
 def test_rasch_agrees_with_the_conditional_estimates_that_assume_no_population():
     _, data = simulated(10, 500, 4, spread=0.0)
-    fit, conditional = items_integrated(data, "rasch"), abilities_given_item_totals(data)
+    fit = items_integrated(data, "rasch")
+    # Models and items exchanged.
+    conditional = difficulties_given_model_totals(Counts(data.right.T, data.trials.T))
 
-    np.testing.assert_allclose(fit.ability, conditional.estimate, atol=0.02)
+    np.testing.assert_allclose(fit.ability, -conditional.estimate, atol=0.02)
     np.testing.assert_allclose(
         fit.covariance.diagonal().sqrt(), conditional.covariance.diagonal().sqrt(), rtol=0.02
     )

@@ -18,7 +18,8 @@ from evalstats_plugin.irt.estimators.grid import (
     windows,
 )
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
-from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal, from_totals
+from evalstats_plugin.irt.estimators.mml import fit_marginal, from_totals
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.data import Counts
 
 
@@ -36,27 +37,28 @@ def drawn(
 
 
 def _plain(
-    counts: Counts, options: MarginalOptions, monkeypatch: pytest.MonkeyPatch
+    counts: Counts, options: MmlOptions, monkeypatch: pytest.MonkeyPatch, item_model: str = "2pl"
 ) -> mml.Marginal:
     with monkeypatch.context() as here:
         here.setattr(mml, "_LONG", 2**60)
-        return fit_marginal(counts, options)
+        return fit_marginal(counts, options, item_model)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "item_model"),
     [
-        MarginalOptions(prior="estimated"),
-        MarginalOptions(prior="none"),
-        MarginalOptions(common_slope=True),
+        (MmlOptions(prior="estimated"), "2pl"),
+        (MmlOptions(prior="none"), "2pl"),
+        (MmlOptions(), "1pl"),
     ],
     ids=["estimated", "none", "common slope"],
 )
 def test_the_optimum_is_that_of_the_whole_grid(
-    options: MarginalOptions, monkeypatch: pytest.MonkeyPatch
+    options: MmlOptions, item_model: str, monkeypatch: pytest.MonkeyPatch
 ):
     counts, _ = drawn(400, 350)
-    found, expected = fit_marginal(counts, options), _plain(counts, options, monkeypatch)
+    found = fit_marginal(counts, options, item_model)
+    expected = _plain(counts, options, monkeypatch, item_model)
 
     assert found.answers.windows is not None
     assert expected.answers.windows is None
@@ -71,8 +73,8 @@ def test_the_optimum_is_that_of_the_whole_grid(
 def test_reflected_items_get_the_same_fit(monkeypatch: pytest.MonkeyPatch):
     """The scale turns at the end, when the windows are of the old one."""
     counts, _ = drawn(400, 350, sign=-1.0)
-    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
-    expected = _plain(counts, MarginalOptions(prior="estimated"), monkeypatch)
+    found = fit_marginal(counts, MmlOptions(prior="estimated"))
+    expected = _plain(counts, MmlOptions(prior="estimated"), monkeypatch)
 
     torch.testing.assert_close(found.mean, expected.mean, atol=2e-5, rtol=0)
 
@@ -80,10 +82,10 @@ def test_reflected_items_get_the_same_fit(monkeypatch: pytest.MonkeyPatch):
 def test_windows_that_are_too_narrow_are_noticed(monkeypatch: pytest.MonkeyPatch):
     """As where shares of right answers mislead: widened until nothing is lost."""
     counts, _ = drawn(400, 350)
-    expected = fit_marginal(counts, MarginalOptions(prior="estimated"))
+    expected = fit_marginal(counts, MmlOptions(prior="estimated"))
     monkeypatch.setattr("evalstats_plugin.irt.estimators.grid.REACH", 2.5)
     monkeypatch.setattr("evalstats_plugin.irt.estimators.grid.SLACK", 0.0)
-    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
+    found = fit_marginal(counts, MmlOptions(prior="estimated"))
 
     assert found.search.converged
     assert found.answers.windows is not None
@@ -123,7 +125,7 @@ def test_windows_report_the_weight_at_their_ends():
 def test_start_values_are_near_the_estimates():
     counts, _ = drawn(400, 350)
     start = from_totals(counts.right, counts.trials, common_slope=False)
-    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
+    found = fit_marginal(counts, MmlOptions(prior="estimated"))
 
     assert float((start.items.intercept - found.items.intercept).abs().median()) < 0.1
     assert float((start.items.slope - found.items.slope).abs().median()) < 0.25
