@@ -55,10 +55,13 @@ def main():
         cases = []
         for k in range(10):
             error = 5 if k == 7 else rng.randint(-spread, spread)
-            cases.append(
-                LLMTestCase(input=f"What is {k} + 4?", actual_output=str(k + 4 + error),
-                            expected_output=str(k + 4))
-            )  # fmt: skip
+            case = LLMTestCase(
+                input=f"What is {k} + 4?",
+                actual_output=str(k + 4 + error),
+                expected_output=str(k + 4),
+            )
+            case._dataset_alias = "sums"  # as of a data set that Confident AI keeps
+            cases.append(case)
         evaluate(
             cases, [Closeness("Exactness", 1.0, 1), Closeness("Closeness", 0.7, 10)],
             hyperparameters={"model": model},
