@@ -190,7 +190,8 @@ def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping
         raise _wrong(f"{where}: score", raw.get("score"), cure)
     for pattern in raw.get("files", ()):
         names = re.findall(r"\{(.*?)\}", str(pattern))
-        if len(set(names)) < len(names) or set(names) - {"model", "task"}:
+        is_text = isinstance(pattern, str)
+        if not is_text or len(set(names)) < len(names) or set(names) - {"model", "task"}:
             cure = "Write names of files with *, ?, {model} and {task}"
             raise _wrong(f"{where}: files", pattern, cure)
     named = [k for k in _PARTS if k in raw and (k, raw[k]) != ("epoch", BY_ORDER)]
@@ -198,6 +199,9 @@ def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping
         {str(n): _part(f"{where}: {key}.{n}", part) for n, part in raw.get(key, {}).items()}
         for key in ("scores", "logged", "settings")
     )
+    for name in logged:
+        if name not in (scores or ("score",)):
+            raise SelectionError(f"{where}: logged: {no_such('score', name, scores or ('score',))}")
     return _Mapping(
         where, raw, items, {key: _part(f"{where}: {key}", raw[key]) for key in named},
         scores or {"": _part(f"{where}: score", raw["score"])}, logged, settings,
@@ -234,7 +238,8 @@ def _part(key: str, given: Any) -> _Part:
 
 
 def _texts(given: Any) -> tuple[str, ...]:
-    return tuple(map(str, cast("list[Any]", given) if isinstance(given, list) else [given]))
+    texts = cast("list[Any]", given) if isinstance(given, list) else [given]
+    return tuple(str(text) for text in texts if text)
 
 
 def _path(key: str, text: str) -> _Path:
@@ -366,7 +371,10 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
             except DesignError as error:
                 hint = f"Rows are entries of {mapping.items.text}; [values] gives scores to texts."
                 raise DesignError(f"{error} {hint}") from error
-            logged = _read(mapping.logged.get(name or "score", _Part()), entries[rows[0]], {})
+            own = mapping.logged.get(name or "score")
+            logged = own and _read(own, entries[rows[0]], {})
+            if own and logged is None and mapping.is_strict:
+                raise LogError(file.unmatched(f"logged.{name or 'score'}", own))
             for r in made:
                 known = replace(r, source=source, settings=settings)
                 if not mapping.is_strict and selection.cluster is None:

@@ -64,7 +64,7 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
     [
         ({"items": "result[*]"}, "items: no list is called 'result[*]'; did you mean results[*]?"),
         ({"items": "results"}, "items is 'results'. Write where the entries are, as"),
-        ({"score": ".sucess"}, "score: no field of results[*] is called '.sucess'; did you mean"),
+        ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did you mean"),
         ({"model": "run.modl"}, "model: no field of the file is called 'run.modl'; did you"),
         ({"settings": {"t": ".T"}}, "settings.t: no field of results[*] is called '.T'"),
         ({"itm": ".id"}, "no key is called 'itm'; did you mean item?"),
@@ -77,6 +77,10 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
         ({"score": {"paths": ".x"}}, "score is {'paths': '.x'}. Write a path"),
         ({"files": ["{run}.json"]}, "files is '{run}.json'. Write names of files with"),
         ({"files": ["{task}_{task}.json"]}, "files is '{task}_{task}.json'. Write names"),
+        ({"files": [3]}, "files is 3. Write names of files"),
+        ({"logged": {"mean": "x"}}, "logged: no score is called 'mean'"),
+        ({"logged": {"score": "run.mean"}}, "logged.score: no field of the file"),
+        ({"skip": "type"}, "skip is 'type'. Write a list"),
         ({"epoch": ".when"}, "epoch: no field of results[*] is called '.when'"),
     ],
 )  # fmt: skip
