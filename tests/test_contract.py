@@ -1,6 +1,6 @@
 """What every adapter must do, on every version of its harness that fixtures hold.
 
-A new version is a new folder under fixtures/logs; a new adapter adds its reader to OPENS.
+A new version is a new folder under fixtures/logs; an adapter that annotates adds a reader to OPENS.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from evalstats_plugin.testing import check_adapter
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
 SCHEMA = LOGS.parent / "schemas" / "every_eval_ever" / "eval.schema.json"
 REFUSED = {"lm_eval/0.3.0"}
+WITHOUT_VALUES = {
+    "deepeval/4.3.1", "evalplus/2024-04", "promptfoo/0.118.10", "promptfoo/0.119.9"
+}  # fmt: skip
+"""Logs with scores of items alone, or with counts and sums of them."""
 VERSIONS = [
     version
     for harness in sorted(LOGS.iterdir())
@@ -64,9 +68,13 @@ OPENS: dict[str, Callable[[Path], Any]] = {
     "lm_eval": _open_lm_eval,
 }
 
-versions = pytest.mark.parametrize(
-    "version", VERSIONS, ids=[f"{v.parent.name}-{v.name}" for v in VERSIONS]
-)
+
+def _of(versions: list[Path]) -> pytest.MarkDecorator:
+    names = [f"{v.parent.name}-{v.name}" for v in versions]
+    return pytest.mark.parametrize("version", versions, ids=names)
+
+
+versions = _of(VERSIONS)
 
 
 def _scores(responses: Any) -> list[tuple[Any, ...]]:
@@ -104,7 +112,7 @@ def test_our_own_adapters_keep_the_contract(version: Path, needs: Callable[..., 
     check_adapter(min(held), n_broken=20)
 
 
-@versions
+@_of([v for v in VERSIONS if v.parent.name in OPENS])
 def test_an_annotated_copy_opens_in_its_harness(
     version: Path, copy: Path, needs: Callable[..., None]
 ) -> None:
@@ -144,7 +152,7 @@ def test_each_logged_value_is_the_estimate_of_its_row_or_has_a_reason(version: P
             rows += intervals(read_log(log, Selection(), plugins), rng=0)
     logged = [row for row in rows if row.logged is not None]
 
-    assert logged
+    assert logged or f"{version.parent.name}/{version.name}" in WITHOUT_VALUES
     for row in logged:
         same = row.estimate == pytest.approx(row.logged, rel=1e-12, abs=1e-12)
         assert same or row.notes, row

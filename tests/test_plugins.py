@@ -321,9 +321,15 @@ def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
     plugin = next(p for p in load_plugins().listing if p.name == "misspelt")
 
     assert "unknown hook 'evalstats_raed_log'" in plugin.problem
-    assert {"every_eval_ever", "helm", "inspect_ai", "lighteval", "lm_eval", "tabular"} == {
-        p.name for p in load_plugins().listing if not p.problem
-    }
+    assert {
+        "every_eval_ever",
+        "helm",
+        "inspect_ai",
+        "lighteval",
+        "lm_eval",
+        "mapped",
+        "tabular",
+    } == {p.name for p in load_plugins().listing if not p.problem}
 
 
 def test_a_hook_with_an_unknown_argument_is_an_error_of_that_plugin(installed: Install) -> None:

@@ -166,7 +166,7 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
         is_of_items = any(part == "item" for part, _ in selection.columns)
         if not is_of_items and len(named) == bool(selection.columns):
             table = published_table(table, *named)
-    responses = list(_responses(table, path, selection, may_be_empty=whole))
+    responses = list(responses_of(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(responses, metadata[METADATA], path, selection)
     return responses
@@ -309,8 +309,8 @@ def _are_scores(head: bytes, *, announced: bool, by_name: bool) -> bool:
     )
 
 
-def _responses(
-    table: Table, path: Path, selection: Selection, *, may_be_empty: bool
+def responses_of(
+    table: Table, path: Path, selection: Selection, *, may_be_empty: bool = False
 ) -> Iterator[Responses]:
     """Yield the responses of a table with a row per item and epoch."""
     layout = layout_of(table.names, selection.columns, selection.cluster, table.where)

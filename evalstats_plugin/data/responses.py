@@ -15,6 +15,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from os import PathLike
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple
@@ -374,6 +375,7 @@ class Selection:
     table; ``wide`` means that tables are matrices of scores, and says what their rows are.
     ``repeats`` also scores each answer of items that were answered several times, where the harness
     scored only one of them or their vote. ``model_name`` names the model of logs that do not.
+    ``mapping`` says where the scores of any JSON are.
     """
 
     tasks: tuple[str, ...] = ()
@@ -388,6 +390,8 @@ class Selection:
     model_name: str = ""
     missing_codes: tuple[float, ...] = ()
     """Numbers that stand for a missing score in tables."""
+    mapping: str | PathLike[str] | Mapping[str, Any] | None = None
+    """A file in TOML, or its content."""
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""

@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from io import BytesIO
 from operator import attrgetter
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -73,6 +74,9 @@ _MOST_OPEN = 128
 _TABLES = (".csv", ".tsv", ".tab", ".psv", ".parquet")
 """Endings of tables that a folder of matrices holds."""
 
+_JSON = (".json", ".jsonl", ".ndjson", ".jsonlines")
+"""Endings of files in a folder that a mapping is for."""
+
 # The order of paths themselves, without splitting them again for each comparison.
 _BY_PARTS = attrgetter("parts")
 
@@ -90,6 +94,7 @@ def read(
     repeats: bool = False,
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
+    mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
     measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
@@ -133,6 +138,10 @@ def read(
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
         Numbers that stand for a missing score in tables, such as -1 or 99.
+    mapping
+        Where the scores are in JSON or JSONL of any tool: a TOML file, or the same as a mapping,
+        such as ``{"items": "results[*]", "item": ".id", "score": ".success"}``. All JSON and JSONL
+        under a folder is read by it.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -154,7 +163,7 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
-        missing_codes=_numbers(missing_code),
+        missing_codes=_numbers(missing_code), mapping=mapping,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
@@ -388,6 +397,10 @@ class _Search:
             self.logs.setdefault(path, _Log(LogFile(path)))
             return []
         logs: dict[Path, _Log] = {}
+        if self.selection is not None and self.selection.mapping is not None:
+            files = [p for p in path.rglob("*") if p.suffix.lower() in _JSON and p.is_file()]
+            self.logs |= {p: _Log(LogFile(p)) for p in sorted(files, key=_BY_PARTS)}
+            return []
         for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
             # Hidden folders hold no logs, but what programs note, such as files being written.
             if not any(map(_HIDDEN.match, folder.relative_to(path).parts)):

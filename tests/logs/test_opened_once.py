@@ -61,7 +61,7 @@ def test_each_of_the_files_of_lm_eval_is_opened_once() -> None:
     others = [name for name in modules if ".lm_eval" not in name]
     assert sorted(others) == [
         f"evalstats_plugin.adapters.{name}"
-        for name in ("every_eval_ever", "helm", "inspect_ai", "lighteval", "tabular")
+        for name in ("every_eval_ever", "helm", "inspect_ai", "lighteval", "mapped", "tabular")
     ]
 
 

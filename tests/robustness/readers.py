@@ -462,6 +462,8 @@ def _make_lighteval(folder: Path) -> Path:
 READERS: Mapping[str, Reader] = {
     "HELM": Reader(_make_helm, _log, [json_changed]),
     "lighteval": Reader(_make_lighteval, _log, [json_changed]),
+    "DeepEval": Reader(_copied(min(LOGS.glob("deepeval/*/*"))), _log, [json_changed]),
+    "simple-evals": Reader(_copied(min(LOGS.glob("simple_evals/*/*"))), _log, [json_changed]),
     "lm-eval results": Reader(
         _lm_eval("0.4.13/out_samples/*", samples=False), _log, [json_changed]
     ),

@@ -65,6 +65,7 @@ SMALL = {
     "lm_eval": "lm_eval/0.4.13/out_variant/models__m1/*38.565217*",
     "inspect_ai": "inspect_ai/0.3.285/tiny_perfect/*",
     "every_eval_ever": "every_eval_ever/0.3.0/converted/data/sums/**/*",
+    "mapped": "deepeval/4.3.1/*",
 }
 """Part of an adapter's fixtures that is enough; without an entry, all of them."""
 

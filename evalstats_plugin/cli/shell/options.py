@@ -112,8 +112,9 @@ MOST_LISTED = 14
 
 SELDOM = frozenset((
     "at-k", "bounds", "clusters", "columns", "correction", "estimand", "family",
-    "include-incomplete", "memory", "method", "missing", "missing-code", "model-name", "overwrite",
-    "population", "prior", "probabilities", "quiet", "runs", "seed", "skip-broken", "top", "wide",
+    "include-incomplete", "mapping", "memory", "method", "missing", "missing-code", "model-name",
+    "overwrite", "population", "prior", "probabilities", "quiet", "runs", "seed", "skip-broken",
+    "top", "wide",
 ))  # fmt: skip
 """Options that the short help leaves out."""
 

@@ -137,7 +137,10 @@ class Reading:
         "Tables: a number that stands for a missing score, such as -1 or 99; may be repeated.",
         default=(), metavar="NUMBER", type=float, multiple=True,
     )  # fmt: skip
-
+    mapping: str | None = _read(
+        "JSON and JSONL of any tool: a TOML file that says where its scores are.", metavar="FILE",
+        type=click.Path(),
+    )  # fmt: skip
     memory: str | None = _read(
         "Most memory that reading and computing may take; more is done by blocks, or refused with "
         "its size. Half of the machine's by default.",
@@ -209,6 +212,7 @@ class Reading:
                 repeats=repeats,
                 model_name=self.model_name,
                 missing_code=self.missing_code,
+                mapping=self.mapping,
                 plugins=plugins,
                 on_log=on_log,
             )
