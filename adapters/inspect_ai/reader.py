@@ -51,6 +51,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
 from evalstats_plugin.adaptive.records import with_prediction
 from evalstats_plugin.data.measure import SHARE, Measure, Scale
 from evalstats_plugin.data.responses import (
+    PER_ITEM,
     Provenance,
     Responses,
     Selection,
@@ -164,7 +165,7 @@ def _read_scores(
     log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Fields
 ) -> list[Responses]:
     known = scorers_of(log)
-    samples = read_samples(fields_of(log, known, selection.cluster))
+    samples = read_samples(fields_of(log, known, selection.cluster, selection.by))
     scorers = scorers_of(log, samples)
     if samples:
         table = tabulate(samples, log, base["source"].path)
@@ -287,6 +288,7 @@ def _of_scorer(
         "scores": table.spread(table.numbers(values)),
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "clusters": clusters,
+        "tags": as_clusters(table.field(selection.by), selection.by)[0] if selection.by else None,
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
     done = log.status == "success"
@@ -408,8 +410,7 @@ def _n_scored(scores: NDArray[np.float64]) -> int:
 
 def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
     """Return the fields of responses to some items."""
-    of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
-    there = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
+    there = {name: fields[name][kept] for name in PER_ITEM if fields.get(name) is not None}
     known: Provenance = fields["provenance"]
     prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
     return fields | there | {"provenance": replace(known, prompt_hashes=prompts)}
@@ -703,8 +704,10 @@ def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield printable_name(name), printable_name(text)
 
 
-def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> frozenset[str]:
-    """Return every metadata field that may name clusters or groups of items."""
+def fields_of(
+    log: EvalLog, scorers: Iterable[Scorer], asked: str | None, by: str | None = None
+) -> frozenset[str]:
+    """Return every metadata field that may name clusters, slices or groups of items."""
     estimands = [e for s in scorers for e in estimands_of(log, s)]
     groups = {e.field for e in estimands if e.field} | {
         f"{SCORES}{e.scorer.name}.{part}"
@@ -712,6 +715,7 @@ def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> fro
         if metric_of(e) is not None
         for part in ("answer", "metadata")
     }
+    groups |= {by} if by else set()
     if asked is not None:
         return frozenset({asked, *groups})
     return frozenset({f for s in scorers if (f := cluster_field(log, s)) is not None} | groups)

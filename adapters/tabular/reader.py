@@ -313,7 +313,7 @@ def _responses(
     table: Table, path: Path, selection: Selection, *, may_be_empty: bool
 ) -> Iterator[Responses]:
     """Yield the responses of a table with a row per item and epoch."""
-    layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
+    layout = layout_of(table.names, selection.columns, selection.cluster, table.where, selection.by)
     if "metric" in layout.columns and len(layout.scores) > 1:
         raise SelectionError(
             f"{table.where} has a column of metrics, so it has one column of scores, but "

@@ -97,6 +97,7 @@ def fill(
         scores=score_matrix(places, epoch, scores[rows]),
         weights=of_items.numbers("weight"),
         clusters=clusters,
+        tags=of_items.clusters("tags")[0],
         item_hashes=of_items.hashes(),
         notes=(*table.notes, *about_clusters),
     )
@@ -243,14 +244,14 @@ class _OfItems:
         self.codes(part)
         return column.numbers(part, self.table.where, "a number")[self.rows][self.first]
 
-    def clusters(self) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
+    def clusters(self, part: str = "cluster") -> tuple[NDArray[Any] | None, tuple[str, ...]]:
         """Return the cluster of each item, shape (M,); an item without one is its own cluster."""
-        column = self.table.parts.get("cluster")
+        column = self.table.parts.get(part)
         if column is None:
             return None, ()
-        codes = self.codes("cluster")
+        codes = self.codes(part)
         missing = np.flatnonzero(codes < 0)
-        name = self.table.layout.columns["cluster"]
+        name = self.table.layout.columns[part]
         if len(missing) == len(codes):
             return as_clusters([None] * len(codes), name)
         short, _ = as_clusters(column.values, name)

@@ -361,7 +361,6 @@ def compare(
 
 def compare_slices(
     responses: ResponsesLike,
-    labels: ResponsesLike | None = None,
     *,
     by: str = "cluster",
     top: int | None = None,
@@ -382,7 +381,7 @@ def compare_slices(
     from evalstats_plugin.scores.slices import extended, part_of, sliced
 
     check_confidence_level(confidence_level)
-    listed, members, notes = sliced(responses, labels, by, top)
+    listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices of differences")
     rows: list[SliceComparison] = []
     for (task, metric), places in grouped(

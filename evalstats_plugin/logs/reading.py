@@ -30,6 +30,7 @@ from evalstats_plugin.data.responses import (
     Responses,
     Selection,
     check_item_ids,
+    field_of_slices,
     with_epochs,
 )
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
@@ -90,6 +91,7 @@ def read(
     repeats: bool = False,
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
+    by: str | None = None,
     measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
@@ -133,6 +135,9 @@ def read(
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
         Numbers that stand for a missing score in tables, such as -1 or 99.
+    by
+        Field of an item, such as its language or tags, by which `slices`, `compare_slices` and
+        `gate` take tasks apart.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -154,7 +159,7 @@ def read(
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
-        missing_codes=_numbers(missing_code),
+        missing_codes=_numbers(missing_code), by=field_of_slices(by)[0] if by else None,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
@@ -624,6 +629,10 @@ def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
         raise SelectionError(
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
+        )
+    if selection.by is not None and all(r.tags is None for r in responses):
+        raise SelectionError(
+            f"no item of these logs has the field {selection.by!r}: name one that the logs have"
         )
     tasks = list(dict.fromkeys(n for r in responses for n in (r.task, *(g.name for g in r.groups))))
     for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):

@@ -1,4 +1,4 @@
-"""Slices of a task: its items by a field of theirs, such as language, subject or tags.
+"""Slices of a task: its items by a field of theirs, such as language, subject, tags or length.
 
 A slice is judged against the other items of its task by a permutation test
 (`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
@@ -13,15 +13,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.responses import Provenance, Responses
+from evalstats_plugin.data.responses import Provenance, Responses, field_of_slices
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.scores.cells import check_confidence_level
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
@@ -38,8 +40,6 @@ MOST_SLICES = 50
 
 _ALONE = re.compile(r"\(item \d+\)")
 """Names that `as_clusters` gives to items without the field."""
-
-_PER_ITEM = ("item_ids", "scores", "weights", "pairs", "clusters", "item_hashes", "chance")
 
 Members = Mapping[str, BoolArray]
 """Items of each slice, shape (M,)."""
@@ -65,7 +65,6 @@ class SliceScore(ScoreInterval):
 
 def slices(
     responses: ResponsesLike,
-    labels: ResponsesLike | None = None,
     *,
     by: str = "cluster",
     top: int | None = None,
@@ -78,12 +77,11 @@ def slices(
     Parameters
     ----------
     responses
-        Scores of items.
-    labels
-        The same responses, read with ``cluster=FIELD``: the field's value is the slice, and a list
-        of tags puts an item into the slice of each tag. Without them, the clusters of `responses`.
+        Scores of items, read with ``by=FIELD``: the field's value is the slice, and a list of tags
+        puts an item into the slice of each tag. Of responses read without it, the clusters.
     by
-        What the field is called in the results.
+        The field's name, which the results have. ``"FIELD:4"`` cuts a field of numbers into four
+        slices at the quartiles of the task's items; equal numbers are in one slice.
     top
         Keep this many of the largest slices of a task; the rest is one slice.
     confidence_level
@@ -96,10 +94,11 @@ def slices(
     Raises
     ------
     DesignError
-        Where no item has the field, or a task has more than 50 slices.
+        Where no item has the field, a task has more than 50 slices, or a field that is cut into
+        quantiles has values that are not numbers.
     """
     check_confidence_level(confidence_level)
-    listed, members, notes = sliced(responses, labels, by, top)
+    listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices")
     rows: dict[tuple[int, str], SliceScore] = {}
     by_count = grouped(range(len(listed)), lambda i: len(members[i]))
@@ -131,40 +130,81 @@ def extended(kind: type[Any], row: Any, **more: Any) -> Any:
 
 
 def sliced(
-    responses: ResponsesLike, labels: ResponsesLike | None, by: str, top: int | None
+    responses: ResponsesLike, by: str, top: int | None
 ) -> tuple[list[Responses], list[Members], tuple[str, ...]]:
     """Return the responses that have slices, the items of each slice, and notes."""
     listed, notes = as_list(responses)
-    marked = {_key(r): r for r in (listed if labels is None else as_list(labels)[0])}
+    field, n_quantiles = field_of_slices(by)
+    tagged = any(r.tags is not None for r in listed)
+    texts_of = [r.tags if tagged else r.clusters for r in listed]
+    if n_quantiles is not None:
+        texts_of = _in_quantiles(listed, texts_of, field, n_quantiles)
     kept: list[Responses] = []
     members: list[Members] = []
     without: list[str] = []
     n_none, overlap = 0, False
-    for r in listed:
-        named = marked.get(_key(r))
-        if named is None or named.clusters is None or r.predicted is not None:
+    for r, texts in zip(listed, texts_of, strict=True):
+        if texts is None or r.predicted is not None:
             without.append(r.task)
             continue
-        of_item = dict(zip(named.item_ids.tolist(), map(_tags, named.clusters), strict=True))
-        tags = [of_item.get(item, (NONE,)) for item in r.item_ids.tolist()]
+        tags = [_tags(text) for text in texts.tolist()]
         n_none = max(n_none, sum(NONE in own for own in tags))
         overlap |= any(len(own) > 1 for own in tags)
-        kept.append(replace(r, clusters=None) if labels is None else r)
+        kept.append(r if tagged else replace(r, clusters=None))
         members.append(_members(tags, by, r, top))
     if not kept:
-        raise DesignError(f"no item has the field {by!r}: name one that the logs have")
+        raise DesignError(f"no item has the field {field!r}: name one that the logs have")
     if without:
         lacking = few(list(dict.fromkeys(without)))
-        notes = (*notes, f"left out by slices, no item has {by!r} or a score of its own: {lacking}")
+        notes = (
+            *notes,
+            f"left out by slices, no item has {field!r} or a score of its own: {lacking}",
+        )
     if n_none:
-        notes = (*notes, f"{counted(n_none, 'item')} of a task without {by!r}: slice {NONE}")
+        notes = (*notes, f"{counted(n_none, 'item')} of a task without {field!r}: slice {NONE}")
     if overlap:
-        notes = (*notes, f"an item belongs to each of its tags in {by!r}: slices overlap")
+        notes = (*notes, f"an item belongs to each of its tags in {field!r}: slices overlap")
     return kept, members, notes
 
 
-def _key(r: Responses) -> tuple[str, ...]:
-    return r.model, r.task, r.metric, str(r.source.path), r.source.run
+def _in_quantiles(
+    listed: Sequence[Responses], texts_of: Sequence[NDArray[Any] | None], field: str, n: int
+) -> list[NDArray[Any] | None]:
+    """Return in place of each item's number the part of the task, of n, that it is in.
+
+    The parts end at quantiles of the task's items, whichever models answered them.
+    """
+    if not 2 <= n <= MOST_SLICES:
+        raise DesignError(f"{field}:{n} asks for {n} slices: give 2 to {MOST_SLICES}")
+    parts_of = list(texts_of)
+    for task, places in grouped(range(len(listed)), lambda i: listed[i].task).items():
+        of_items = {
+            (item, text)
+            for i in places if (texts := texts_of[i]) is not None
+            for item, text in zip(listed[i].item_ids.tolist(), texts.tolist(), strict=True)
+            if _tags(text) != (NONE,)
+        }  # fmt: skip
+        try:
+            numbers = {text: number_in(text) for text in sorted({text for _, text in of_items})}
+            if not all(map(isfinite, numbers.values())):
+                raise ValueError
+        except ValueError:
+            msg = f"{field!r} of {task} has values that are no numbers, so it has no quantiles"
+            raise DesignError(f"{msg}: --by {field} takes each value as a slice") from None
+        if not of_items:
+            continue
+        values = np.array([numbers[text] for _, text in of_items])
+        ends = np.quantile(values, np.arange(1, n) / n, method="inverted_cdf")
+        part = {text: int(np.searchsorted(ends, value)) for text, value in numbers.items()}
+        name = dict[str, str]()
+        for in_part in grouped(part, part.__getitem__).values():
+            within = [numbers[text] for text in in_part]
+            label = f"{part[in_part[0]] + 1:0{len(str(n))}} of {n}"
+            name |= dict.fromkeys(in_part, f"{label}: {min(within):g} to {max(within):g}")
+        for i in places:
+            if (texts := texts_of[i]) is not None:
+                parts_of[i] = np.array([name.get(text, "") for text in texts.tolist()])
+    return parts_of
 
 
 def _tags(value: Any) -> tuple[str, ...]:
@@ -203,11 +243,41 @@ def _members(tags: Sequence[tuple[str, ...]], by: str, r: Responses, top: int | 
 
 def part_of(r: Responses, kept: NDArray[np.bool_]) -> Responses:
     """Return the responses to some items, without what is known of all of them together."""
-    some = {name: v[kept] for name in _PER_ITEM if (v := getattr(r, name)) is not None}
     return replace(
-        r, **some, measure=replace(r.measure, population=None), provenance=Provenance(), groups=(),
-        logged=None, logged_std_error=None, logged_n=None, unreduced=None, beside=(),
+        r.of_items(kept), measure=replace(r.measure, population=None), provenance=Provenance(),
+        tags=None, groups=(), logged=None, logged_std_error=None, logged_n=None,
     )  # fmt: skip
+
+
+def slice_name(task: str, by: str, name: str) -> str:
+    """Return a slice as a task of its own.
+
+    >>> slice_name("gsm8k", "language", "de")
+    'gsm8k, language de'
+    """
+    return f"{task}, {by} {name}"
+
+
+def as_tasks(
+    responses: ResponsesLike, by: str, top: int | None
+) -> tuple[list[Responses], tuple[str, ...], bool]:
+    """Return slices as tasks of their own, notes, and whether no item or cluster is in two slices.
+
+    Slices of a single task go by their own names.
+    """
+    listed, members, notes = sliced(responses, by, top)
+    several = len({r.task for r in listed}) > 1
+    parts = [
+        part_of(r, inside).measured(task=slice_name(r.task, by, name) if several else name)
+        for r, own in zip(listed, members, strict=True)
+        for name, inside in own.items()
+    ]
+    return parts, notes, all(map(_are_apart, listed, members))
+
+
+def _are_apart(r: Responses, members: Members) -> bool:
+    units = r.item_ids if r.clusters is None else r.clusters
+    return sum(len(np.unique(units[m])) for m in members.values()) == len(np.unique(units))
 
 
 def _p_worse(r: Responses, members: Members, rng: np.random.Generator) -> FloatArray:
