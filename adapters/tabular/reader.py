@@ -335,7 +335,8 @@ def _responses(
     columns = [rows.names(part, defaults[part]) for part in ("model", "task")]
     source = Source(path=path, harness=TABULAR)
     for name in layout.scores:
-        groups = groups_of(*columns, rows.names("metric", metric_of(name)))
+        named = (*columns, rows.names("metric", metric_of(name)))
+        groups = groups_of(*named, *rows.settings(*named))
         wanted = [(g, mine) for g, mine in groups if _wanted(selection, g.task, g.metric)]
         if selection.header_only:
             yield from (

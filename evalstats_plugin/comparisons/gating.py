@@ -35,7 +35,7 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     task_and_metric,
 )
-from evalstats_plugin.scores.slices import part_of, slice_name, sliced
+from evalstats_plugin.scores.slices import has_values, part_of, slice_name, sliced
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 
 Decision = Literal["pass", "regressed", "inconclusive"]
@@ -456,6 +456,11 @@ def _by_slices(
 
     A slice holds the items that are in it in the baseline's log.
     """
+    if has_values(judged):
+        raise DesignError(
+            f"a gate decides on one run of each model, and there are several values of {by!r}: "
+            "name a field of the items, or give the logs of one value"
+        )
     own, members_of, notes = sliced(list(standards.values()), by, top)
     parts: list[Responses] = []
     names: dict[str, tuple[str, str]] = {}

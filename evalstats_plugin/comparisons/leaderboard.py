@@ -24,7 +24,6 @@ from evalstats_plugin.runtime.memory import budget, size_in_words
 from evalstats_plugin.scores.cells import (
     Cell,
     check_confidence_level,
-    make_cell,
     task_and_metric,
 )
 from evalstats_plugin.scores.intervals import intervals
@@ -236,18 +235,17 @@ def table(
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
     listed, notes = as_list(responses, measure)
+    are_apart = True
+    if by is not None:
+        listed, about_slices, are_apart = as_tasks(listed, by, top)
+        notes = (*notes, *about_slices)
     wanted = Selection(metrics=_listed(metric))
     cells, chosen_notes = headlines(one_of_each(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         msg += " (in Python: metric=)"
         raise DesignError(msg)
-    level, are_apart = confidence_level, True
-    if by is not None:
-        parts, about_slices, are_apart = as_tasks([cell.responses for cell in cells], by, top)
-        cells = [make_cell(part) for part in parts]
-        notes = (*notes, *about_slices)
-        level **= 1 / len(cells)
+    level = confidence_level if by is None else confidence_level ** (1 / len(cells))
     scored = [
         replace(row, confidence_level=confidence_level)
         for row in intervals(
@@ -257,7 +255,7 @@ def table(
     shown = _Columns.of(cells, scored, subtasks, _listed(columns))
     joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights], OVERALL)
     if not are_apart:
-        joint, why = [], ["no overall score: slices overlap"]
+        joint, why = [], ["no overall score: slices have items in common"]
     seed = rng if isinstance(rng, int) else None
     overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}

@@ -33,7 +33,14 @@ from evalstats_plugin.data.responses import (
     field_of_slices,
     with_epochs,
 )
-from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.data.runs import (
+    ResponseSet,
+    Runs,
+    choose_runs,
+    label_models,
+    with_settings_as_tags,
+)
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
@@ -137,7 +144,8 @@ def read(
         Numbers that stand for a missing score in tables, such as -1 or 99.
     by
         Field of an item, such as its language or tags, by which `slices`, `compare_slices` and
-        `gate` take tasks apart.
+        `gate` take tasks apart; or a setting of the runs, such as a temperature, whose values are
+        then not different models.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -201,7 +209,17 @@ def read(
             else _nothing_in(search.logs.values(), selection, plugins)
         )
     _check_used(responses, selection)
-    kept, about_runs = choose_runs(label_models(responses), runs)
+    by_setting = selection.by is not None and all(r.tags is None for r in responses)
+    if selection.by is not None and by_setting:
+        responses = with_settings_as_tags(responses, selection.by)
+    # Runs at different values of a setting do not replace each other.
+    at_values = grouped(
+        label_models(responses),
+        lambda r: tuple(map(str, r.tags[:1])) if by_setting and r.tags is not None else (),
+    )
+    chosen = [choose_runs(own, runs) for own in at_values.values()]
+    kept = [r for own, _ in chosen for r in own]
+    about_runs = list(dict.fromkeys(note for _, notes in chosen for note in notes))
     # Harnesses with a log per task interleave the models; tables list each model together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
@@ -629,10 +647,6 @@ def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
         raise SelectionError(
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
-        )
-    if selection.by is not None and all(r.tags is None for r in responses):
-        raise SelectionError(
-            f"no item of these logs has the field {selection.by!r}: name one that the logs have"
         )
     tasks = list(dict.fromkeys(n for r in responses for n in (r.task, *(g.name for g in r.groups))))
     for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):

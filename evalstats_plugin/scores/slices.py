@@ -1,5 +1,9 @@
 """Slices of a task: its items by a field of theirs, such as language, subject, tags or length.
 
+Or the runs of a model at several values of a setting, such as a temperature or a prompt: on the
+same items, and with a row for other values, which vary as these do
+(`stats.clustered.crossed`).
+
 A slice is judged against the other items of its task by a permutation test
 (`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
 limits of independent samples find small slices of an easy task too often in the far tail that
@@ -13,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -20,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
+from evalstats_plugin.data.matrix import stack_epochs
 from evalstats_plugin.data.responses import Provenance, Responses, field_of_slices
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
@@ -28,12 +34,14 @@ from evalstats_plugin.scores.cells import check_confidence_level
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
+from evalstats_plugin.stats.clustered import by_cluster, crossed
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.streams import stream
 from evalstats_plugin.stats.unpaired import permuted_slices
 
-NONE, OTHER = "(none)", "(other)"
-"""Slices of the items without the field, and of those outside the largest slices."""
+NONE, OTHER, ALIKE = "(none)", "(other)", "(values like these)"
+"""Slices of the items without the field, of those outside the largest slices, and of a setting's
+values that were not run."""
 
 MOST_SLICES = 50
 """Slices of a task up to which they are reported."""
@@ -61,6 +69,10 @@ class SliceScore(ScoreInterval):
     p_worse: float | None
     """One-sided, that the slice is no worse than the other items, adjusted over the slices: the
     largest share of evals in which one of as many equal slices would be this bad."""
+    std_between: float | None = None
+    """Of the slice `ALIKE`, standard deviation of the score between values of the setting."""
+    p_alike: float | None = None
+    """The same, that all values have one score."""
 
 
 def slices(
@@ -78,7 +90,8 @@ def slices(
     ----------
     responses
         Scores of items, read with ``by=FIELD``: the field's value is the slice, and a list of tags
-        puts an item into the slice of each tag. Of responses read without it, the clusters.
+        puts an item into the slice of each tag. Of responses read without it, the clusters. Of a
+        setting of the runs, its values are the slices, and another row is for values like these.
     by
         The field's name, which the results have. ``"FIELD:4"`` cuts a field of numbers into four
         slices at the quartiles of the task's items; equal numbers are in one slice.
@@ -101,7 +114,9 @@ def slices(
     listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices")
     rows: dict[tuple[int, str], SliceScore] = {}
-    by_count = grouped(range(len(listed)), lambda i: len(members[i]))
+    cells = grouped(range(len(listed)), lambda i: _cell(listed[i]))
+    n_slices = [sum(len(members[j]) for j in cells[_cell(r)]) for r in listed]
+    by_count = grouped(range(len(listed)), n_slices.__getitem__)
     for k, places in by_count.items():
         keys = [(i, name) for i in places for name in members[i]]
         # Each has a name of its own: rows are found by it, in whatever order they come.
@@ -115,13 +130,72 @@ def slices(
                           confidence_level=confidence_level)  # fmt: skip
             rows[i, name] = extended(SliceScore, own, by=by, slice=name, n_slices=k, p_worse=None)
     shown: list[SliceScore] = []
-    for i, r in enumerate(listed):
-        p_worse = _p_worse(r, members[i], source)
-        shown += [
-            replace(rows[i, name], p_worse=finite(p))
-            for name, p in zip(members[i], p_worse.tolist(), strict=True)
-        ]
+    for places in cells.values():
+        for i in places:
+            p_worse = _p_worse(listed[i], members[i], source)
+            shown += [
+                replace(rows[i, name], p_worse=None if len(places) > 1 else finite(p))
+                for name, p in zip(members[i], p_worse.tolist(), strict=True)
+            ]
+        runs = [listed[i] for i in places]
+        if len(runs) > 1 and is_mean(runs[0]):
+            together = at_all_values(runs)
+            (row,) = intervals([together], confidence_level=confidence_level)
+            alike = extended(SliceScore, replace(row, kind="slice"), by=by, slice=ALIKE,
+                             n_slices=len(runs), p_worse=None)  # fmt: skip
+            shown.append(_over_values(alike, answers_at_values(runs), together.bounds))
     return Results(tuple(shown), notes, rng if isinstance(rng, int) else None)
+
+
+def _over_values(
+    row: SliceScore, answers: FloatArray, bounds: tuple[float, float] | None
+) -> SliceScore:
+    """Return a row of all values of a setting with limits for values like these."""
+    if min(answers.shape) < 2 or row.estimate is None or row.low is None or row.high is None:
+        return row
+    values = crossed(answers, row.std_error or 0.0)
+    low, high = (
+        values.widened(half, confidence_level=row.confidence_level)
+        for half in (row.estimate - row.low, row.high - row.estimate)
+    )
+    least, most = bounds or (-np.inf, np.inf)
+    return replace(
+        row, low=max(row.estimate - low, least), high=min(row.estimate + high, most),
+        std_error=None, std_between=values.std_between, p_alike=values.p_alike,
+    )  # fmt: skip
+
+
+def at_all_values(runs: Sequence[Responses]) -> Responses:
+    """Return the runs of a model at several values of a setting as epochs of one."""
+    (stacked,) = stack_epochs([replace(r, tags=None, groups=(), notes=()) for r in runs])
+    return replace(stacked, notes=(f"mean of runs at {len(runs)} values",))
+
+
+def answers_at_values(*models: Sequence[Responses]) -> FloatArray:
+    """Return scores by item and value of a setting, of two models the second's minus the first's.
+
+    Shape (M, P), of items that were answered at every value; of items in clusters one row for each
+    cluster, whose mean is that of the items.
+    """
+    everything = [r for runs in models for r in runs]
+    ids = [r.item_ids[np.isfinite(r.item_means)].astype(str) for r in everything]
+    common = reduce(np.intersect1d, ids)
+    columns = list[FloatArray]()
+    for r in everything:
+        order = np.argsort(r.item_ids.astype(str), kind="stable")
+        rank = np.searchsorted(r.item_ids.astype(str)[order], common)
+        columns.append(r.item_means[order][rank])
+    half = len(columns) // len(models)
+    last: FloatArray = np.stack(columns[-half:], axis=1)
+    scores = last - np.stack(columns[:half], axis=1) if len(models) > 1 else last
+    first = everything[0]
+    if first.clusters is None or not len(common):
+        return scores
+    of_item = dict(zip(first.item_ids.astype(str).tolist(), first.clusters, strict=True))
+    clusters = np.array([of_item[item] for item in common.tolist()])
+    mean = scores.mean()
+    totals = by_cluster(scores - mean, clusters, axis=0)
+    return mean + totals * (len(totals) / len(scores))
 
 
 def extended(kind: type[Any], row: Any, **more: Any) -> Any:
@@ -164,7 +238,27 @@ def sliced(
         notes = (*notes, f"{counted(n_none, 'item')} of a task without {field!r}: slice {NONE}")
     if overlap:
         notes = (*notes, f"an item belongs to each of its tags in {field!r}: slices overlap")
+    if has_values(kept):
+        order = sorted(range(len(kept)), key=lambda i: _by_value(next(iter(members[i]), "")))
+        kept, members = [kept[i] for i in order], [members[i] for i in order]
     return kept, members, notes
+
+
+def has_values(responses: Sequence[Responses]) -> bool:
+    """Whether a model has several runs on a task, at the values of a setting."""
+    return len({_cell(r) for r in responses}) < len(responses)
+
+
+def _cell(r: Responses) -> tuple[str, str, str]:
+    return r.model, r.task, r.metric
+
+
+def _by_value(value: str) -> tuple[float, str]:
+    """Return by what values of a setting are sorted: as numbers, and after these as texts."""
+    try:
+        return number_in(value), value
+    except ValueError:
+        return np.inf, value
 
 
 def _in_quantiles(
@@ -272,7 +366,8 @@ def as_tasks(
         for r, own in zip(listed, members, strict=True)
         for name, inside in own.items()
     ]
-    return parts, notes, all(map(_are_apart, listed, members))
+    apart = all(map(_are_apart, listed, members)) and not has_values(listed)
+    return parts, notes, apart
 
 
 def _are_apart(r: Responses, members: Members) -> bool:
@@ -280,9 +375,14 @@ def _are_apart(r: Responses, members: Members) -> bool:
     return sum(len(np.unique(units[m])) for m in members.values()) == len(np.unique(units))
 
 
+def is_mean(r: Responses) -> bool:
+    """Whether the score is the mean of the items' scores, each counting alike."""
+    return r.aggregation == "mean" and r.pairs is None and r.weights is None
+
+
 def _p_worse(r: Responses, members: Members, rng: np.random.Generator) -> FloatArray:
     """Adjusted one-sided p-values of the slices, shape (k,); NaN where scores have no mean."""
-    if r.aggregation != "mean" or r.pairs is not None or r.weights is not None:
+    if not is_mean(r):
         return np.full(len(members), np.nan)
     lower, upper = tails(r.item_means, r.clusters, members, rng)
     return holm(upper if r.higher_is_better is False else lower)

@@ -14,11 +14,11 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, with_epochs
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.report.comparisons import slice_differences
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.report.comparisons import rankings_over_values, slice_differences
 from evalstats_plugin.report.gating import sentence
 from evalstats_plugin.report.text import worst_slice
-from evalstats_plugin.scores.slices import NONE, OTHER
+from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
 from evalstats_plugin.stats.unpaired import permuted_slices
 
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
@@ -226,7 +226,123 @@ def test_slices_that_overlap_have_no_overall_score() -> None:
               for r in _tagged(np.eye(2, 4), ["a", "a", "b", "b"])]  # fmt: skip
     table = es.table(across, by="tags")
     assert "overall" not in table.tasks
-    assert "no overall score: slices overlap" in table.notes
+    assert "no overall score: slices have items in common" in table.notes
+
+
+def _at_temperatures(effects: dict[str, list[float]], n_items: int = 200) -> list[Responses]:
+    """Runs of each model at as many temperatures, which change its share of right answers."""
+    rng = np.random.default_rng(8)
+    rank = rng.permutation(n_items) / n_items
+    return [
+        replace(r, model=model, tags=np.full(n_items, f"{value}"))
+        for model, shares in effects.items()
+        for value, share in zip((10, 2, 0.5), shares, strict=True)
+        for r in _tagged(rank < share, np.full(n_items, ""))
+    ]
+
+
+def test_values_of_a_setting_are_slices_with_a_row_for_values_like_these() -> None:
+    """Each value's run has its own limits; the row's are MOVER's: both half-widths squared."""
+    runs = _at_temperatures({"m": [0.5, 0.6, 0.7]})
+    rows = es.slices(runs, by="temperature")
+    assert [row.slice for row in rows] == ["0.5", "2", "10", ALIKE]
+    assert {row.n_slices for row in rows} == {3}
+    assert {row.p_worse for row in rows} == {None}
+    alike = rows[-1]
+    (fixed,) = es.intervals([at_all_values(runs)])
+    assert (fixed.low, fixed.high, fixed.estimate) != (None, None, None)
+    half = 4.302652729911275 * 0.1 / 3**0.5  # t with 2 degrees of freedom, 0.1 their deviation
+    assert alike.estimate == pytest.approx(0.6)
+    assert alike.low == pytest.approx(0.6 - np.hypot(0.6 - (fixed.low or 0), half))
+    assert alike.high == pytest.approx(0.6 + np.hypot((fixed.high or 0) - 0.6, half))
+    assert alike.std_between is not None
+    assert 0.09 < alike.std_between < 0.1
+    assert alike.p_alike is not None
+    assert alike.p_alike < 1e-6
+    assert worst_slice(rows.rows).startswith("Over 3 values of temperature: 0.6000 [")
+    same = es.slices(_at_temperatures({"m": [0.5, 0.5, 0.5]}), by="temperature")[-1]
+    assert (same.std_between, same.p_alike) == (0, 1)
+
+
+def test_a_ranking_that_depends_on_the_prompt_is_less_certain() -> None:
+    steady = {"a": [0.5, 0.5, 0.5], "b": [0.6, 0.6, 0.6], "c": [0.8, 0.8, 0.8]}
+    varying = {"a": [0.5, 0.5, 0.5], "b": [0.4, 0.6, 0.8], "c": [0.8, 0.8, 0.8]}
+    verdicts: list[list[str]] = []
+    probs: list[float] = []
+    for effects in (steady, varying):
+        rows = es.compare_slices(_at_temperatures(effects), by="temperature")
+        alike = [row for row in rows if row.slice == ALIKE]
+        assert [row.slice for row in rows if row.model_b == "c" and row.model_a == "a"] == [
+            "0.5", "2", "10", ALIKE
+        ]  # fmt: skip
+        for row in alike:
+            assert row.low is not None
+            assert row.high is not None
+            assert row.p_adjusted is not None
+            assert (row.p_adjusted <= 0.05) == (not row.low <= 0 <= row.high)
+        verdicts.append([row.verdict for row in alike])
+        (said,) = rankings_over_values(rows)
+        assert "ranking c > b > a holds at another value of temperature with" in said
+        probs.append(float(said.split()[-1].rstrip(".")))
+    assert verdicts == [["better"] * 3, ["unclear", "better", "unclear"]]
+    assert probs[0] > 0.95
+    assert probs[1] < 0.7
+
+
+def test_items_in_clusters_are_drawn_as_clusters_at_every_value() -> None:
+    """Four copies of each item in a cluster are no more than the item."""
+    runs = _at_temperatures({"m": [0.5, 0.55, 0.6]}, n_items=40)
+    copies = [
+        replace(r, item_ids=np.arange(160), scores=np.repeat(r.scores, 4, axis=0),
+                tags=np.repeat(r.tags, 4), clusters=np.repeat(np.arange(40), 4))
+        for r in runs if r.tags is not None
+    ]  # fmt: skip
+    rows = [sorted(np.round(answers_at_values(own), 9).tolist()) for own in (copies, runs)]
+    assert rows[0] == rows[1]
+    some = [runs[0].of_items(np.arange(30)), runs[1].of_items(np.arange(10, 40)[::-1])]
+    assert answers_at_values(some).shape == (20, 2)
+    assert np.array_equal(answers_at_values(some, some), np.zeros((20, 2)))
+
+
+def test_tables_and_gates_say_what_they_make_of_values() -> None:
+    runs = _at_temperatures({"old": [0.5, 0.6, 0.7], "new": [0.5, 0.6, 0.7]})
+    table = es.table(runs, by="temperature")
+    assert table.tasks == ("0.5", "2", "10")
+    with pytest.raises(DesignError, match="a gate decides on one run of each model"):
+        es.gate(runs, baseline="old", by="temperature")
+
+
+def test_settings_of_logs_are_read_as_values_and_not_as_models(run: Run, tmp_path: Path) -> None:
+    """Runs at two numbers of examples, of lm-eval; and a table in which an item has two values."""
+    stamp = "2026-11-21T07-07-09.284154"
+    for shots, when in enumerate((stamp, "2026-11-22T07-07-09.284154")):
+        folder = tmp_path / "logs" / "models__m0"
+        folder.mkdir(parents=True, exist_ok=True)
+        log = json.loads(Path(f"{LOGS}/models__m0/results_{stamp}.json").read_text())
+        for name in ("results", "configs", "n-shot", "versions", "higher_is_better", "n-samples"):
+            log[name] = {"es_bin": log[name]["es_bin"]}
+        log["n-shot"] = {"es_bin": shots}
+        (folder / f"results_{when}.json").write_text(json.dumps(log))
+        samples = Path(f"{LOGS}/models__m0/samples_es_bin_{stamp}.jsonl").read_text()
+        (folder / f"samples_es_bin_{when}.jsonl").write_text(samples)
+    assert len({r.model for r in es.read(tmp_path / "logs")}) == 2
+    read = es.read(tmp_path / "logs", by="num_fewshot", metric="acc")
+    assert [(r.model, r.tags is not None and r.tags[0]) for r in read] == [
+        ("models/m0", "0"), ("models/m0", "1")
+    ]  # fmt: skip
+    with pytest.raises(SelectionError, match=r"no run has such a setting.*num_fewshot"):
+        es.read(tmp_path / "logs", by="prompt")
+    table = tmp_path / "scores.csv"
+    rows = [f"{m},{i},{(i + k) % 3 > 0:d},p{k}" for m in "ab" for i in range(30) for k in range(3)]
+    table.write_text("\n".join(["model,item,score,prompt", *rows]))
+    done = run("compare", table, "--by", "prompt", "-q")
+    assert "the ranking " in done.stdout
+    assert " holds at another value of prompt with probability 0.5." in " ".join(
+        done.stdout.split()
+    )
+    assert json.loads(run("report", table, "--by", "prompt", "--format", "json").stdout)[
+        "worst_slices"
+    ][0]["sentence"].startswith("Over 3 values of prompt: 0.6667 [")
 
 
 def test_a_difference_that_depends_on_the_slice_is_said() -> None:
@@ -256,7 +372,7 @@ def test_commands_show_slices_of_logs(run: Run) -> None:
     assert run("table", *asked, "--subtasks").returncode == 2
     header = run("compare", LOGS, "-t", "es_mc", "-m", "acc", "--by", "template", "-q",
                  "--format", "csv").stdout.splitlines()[0]  # fmt: skip
-    assert header.endswith("by,slice,p_interaction")
+    assert header.endswith("by,slice,p_interaction,std_between")
 
 
 @pytest.mark.parametrize(

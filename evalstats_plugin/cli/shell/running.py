@@ -164,7 +164,7 @@ class Reading:
         repeats
             Also score each answer of items that were answered several times (`--at-k`).
         by
-            Field of the items that makes slices (`--by`).
+            Field of the items, or setting of the runs, that makes slices (`--by`).
 
         Raises
         ------
@@ -647,7 +647,8 @@ reading = takes("reading", Reading)
 def by(heading: str) -> Any:
     """Return the field of what makes slices of a task."""
     return under(heading)(
-        "Slices of each task by this field of its items, such as language or tags, whose limits "
+        "Slices of each task by this field of its items, such as language, tags or n_words:4 "
+        "(quartiles of a number), or this setting of the runs, such as temperature; their limits "
         "hold together.",
         metavar="FIELD",
     )
