@@ -429,13 +429,7 @@ def _over_values(
 
     Of all pairs together: what values differ by is added to the limits at these values.
     """
-    from evalstats_plugin.scores.slices import (
-        ALIKE,
-        answers_at_values,
-        at_all_values,
-        extended,
-        is_mean,
-    )
+    from evalstats_plugin.scores.slices import ALIKE, answers_at_values, at_all_values, extended
 
     value = [str(r.tags[0]) if r.tags is not None else "" for r in runs]
     by_model = {
@@ -444,26 +438,24 @@ def _over_values(
     }
     common = [v for v in dict.fromkeys(value) if all(v in own for own in by_model.values())]
     first = runs[0]
-    if len(common) < 2 or not all(map(is_mean, runs)):
+    if len(common) < 2 or any(r.aggregation != "mean" for r in runs):
         why = f"{first.task} {first.metric} not compared over values of {by}: the models share "
         return [], (f"{why}{counted(len(common), 'value')} with a mean",)
-    of_model = {model: [own[v] for v in common] for model, own in by_model.items()}
-    compared = how([at_all_values(own) for own in of_model.values()], family="run", overall=False)
+    at_all = {m: at_all_values([own[v] for v in common]) for m, own in by_model.items()}
+    compared = how(list(at_all.values()), family="run", overall=False)
     rows: list[SliceComparison] = []
     for row in compared:
-        answers = answers_at_values(of_model[row.model_a], of_model[row.model_b])
+        answers = answers_at_values(at_all[row.model_b], len(common), at_all[row.model_a])
         if min(answers.shape) < 2 or row.difference is None or row.low is None or row.high is None:
             continue
         values = crossed(answers, row.std_error or 0.0)
-        family: dict[str, Any] = {
-            "confidence_level": row.confidence_level, "n_tests": len(compared)
-        }  # fmt: skip
+        tests = row.confidence_level, len(compared)
         below, above = row.difference - row.low, row.high - row.difference
         own = replace(
             row, kind="slice", std_error=None,
-            low=row.difference - values.widened(below, **family),
-            high=row.difference + values.widened(above, **family), p_value=None,
-            p_adjusted=values.p_value(below if row.difference > 0 else above, **family),
+            low=row.difference - values.widened(below, *tests),
+            high=row.difference + values.widened(above, *tests), p_value=None,
+            p_adjusted=values.p_value(below if row.difference > 0 else above, *tests),
             prob_better=abs((row.higher_is_better is False) - values.prob_positive),
             prior="at another value", low_single=None, high_single=None, low_unseen=None,
             high_unseen=None, low_guarded=None, high_guarded=None,

@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -26,7 +25,12 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
-from evalstats_plugin.data.responses import Provenance, Responses, field_of_slices
+from evalstats_plugin.data.responses import (
+    Provenance,
+    Responses,
+    field_of_slices,
+    mean_over_epochs,
+)
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.runtime.files import number_in
@@ -143,7 +147,9 @@ def slices(
             (row,) = intervals([together], confidence_level=confidence_level)
             alike = extended(SliceScore, replace(row, kind="slice"), by=by, slice=ALIKE,
                              n_slices=len(runs), p_worse=None)  # fmt: skip
-            shown.append(_over_values(alike, answers_at_values(runs), together.bounds))
+            shown.append(
+                _over_values(alike, answers_at_values(together, len(runs)), together.bounds)
+            )
     return Results(tuple(shown), notes, rng if isinstance(rng, int) else None)
 
 
@@ -155,7 +161,7 @@ def _over_values(
         return row
     values = crossed(answers, row.std_error or 0.0)
     low, high = (
-        values.widened(half, confidence_level=row.confidence_level)
+        values.widened(half, row.confidence_level)
         for half in (row.estimate - row.low, row.high - row.estimate)
     )
     least, most = bounds or (-np.inf, np.inf)
@@ -166,36 +172,42 @@ def _over_values(
 
 
 def at_all_values(runs: Sequence[Responses]) -> Responses:
-    """Return the runs of a model at several values of a setting as epochs of one."""
-    (stacked,) = stack_epochs([replace(r, tags=None, groups=(), notes=()) for r in runs])
+    """Return the runs of a model at several values of a setting as epochs of one, in order."""
+    (stacked,) = stack_epochs([
+        replace(r, tags=None, groups=(), notes=(), source=replace(r.source, when="")) for r in runs
+    ])  # fmt: skip
     return replace(stacked, notes=(f"mean of runs at {len(runs)} values",))
 
 
-def answers_at_values(*models: Sequence[Responses]) -> FloatArray:
-    """Return scores by item and value of a setting, of two models the second's minus the first's.
+def answers_at_values(
+    together: Responses, n_values: int, against: Responses | None = None
+) -> FloatArray:
+    """Return scores by item and value of a setting, or the differences of two models.
 
-    Shape (M, P), of items that were answered at every value; of items in clusters one row for each
-    cluster, whose mean is that of the items.
+    Shape (M, P), of the items that were answered at every value; where items come in clusters one
+    row for each cluster, and the mean over rows is that over items.
+
+    Parameters
+    ----------
+    together, against
+        As of `at_all_values`.
     """
-    everything = [r for runs in models for r in runs]
-    ids = [r.item_ids[np.isfinite(r.item_means)].astype(str) for r in everything]
-    common = reduce(np.intersect1d, ids)
-    columns = list[FloatArray]()
-    for r in everything:
-        order = np.argsort(r.item_ids.astype(str), kind="stable")
-        rank = np.searchsorted(r.item_ids.astype(str)[order], common)
-        columns.append(r.item_means[order][rank])
-    half = len(columns) // len(models)
-    last: FloatArray = np.stack(columns[-half:], axis=1)
-    scores = last - np.stack(columns[:half], axis=1) if len(models) > 1 else last
-    first = everything[0]
-    if first.clusters is None or not len(common):
-        return scores
-    of_item = dict(zip(first.item_ids.astype(str).tolist(), first.clusters, strict=True))
-    clusters = np.array([of_item[item] for item in common.tolist()])
-    mean = scores.mean()
-    totals = by_cluster(scores - mean, clusters, axis=0)
-    return mean + totals * (len(totals) / len(scores))
+    scores, clusters = _by_value(together, n_values), together.clusters
+    if against is not None:
+        ids = together.item_ids.astype(str), against.item_ids.astype(str)
+        _, here, there = np.intersect1d(*ids, return_indices=True)
+        scores = scores[here] - _by_value(against, n_values)[there]
+        clusters = None if clusters is None else clusters[here]
+    kept = np.isfinite(scores).all(axis=1)
+    if clusters is None or not kept.any():
+        return scores[kept]
+    mean = scores[kept].mean()
+    totals = by_cluster(scores[kept] - mean, clusters[kept], axis=0)
+    return mean + totals * (len(totals) / kept.sum())
+
+
+def _by_value(together: Responses, n_values: int) -> FloatArray:
+    return mean_over_epochs(together.scores.reshape(len(together.item_ids), n_values, -1))
 
 
 def extended(kind: type[Any], row: Any, **more: Any) -> Any:
@@ -211,14 +223,14 @@ def sliced(
     field, n_quantiles = field_of_slices(by)
     tagged = any(r.tags is not None for r in listed)
     texts_of = [r.tags if tagged else r.clusters for r in listed]
-    if n_quantiles is not None:
+    if n_quantiles is not None and not has_values(listed):
         texts_of = _in_quantiles(listed, texts_of, field, n_quantiles)
     kept: list[Responses] = []
     members: list[Members] = []
     without: list[str] = []
     n_none, overlap = 0, False
     for r, texts in zip(listed, texts_of, strict=True):
-        if texts is None or r.predicted is not None:
+        if texts is None or not len(texts) or r.predicted is not None:
             without.append(r.task)
             continue
         tags = [_tags(text) for text in texts.tolist()]
@@ -230,16 +242,13 @@ def sliced(
         raise DesignError(f"no item has the field {field!r}: name one that the logs have")
     if without:
         lacking = few(list(dict.fromkeys(without)))
-        notes = (
-            *notes,
-            f"left out by slices, no item has {field!r} or a score of its own: {lacking}",
-        )
+        notes = (*notes, f"left out by slices, no item has {field!r} or a score: {lacking}")
     if n_none:
         notes = (*notes, f"{counted(n_none, 'item')} of a task without {field!r}: slice {NONE}")
     if overlap:
         notes = (*notes, f"an item belongs to each of its tags in {field!r}: slices overlap")
     if has_values(kept):
-        order = sorted(range(len(kept)), key=lambda i: _by_value(next(iter(members[i]), "")))
+        order = sorted(range(len(kept)), key=lambda i: _in_order(next(iter(members[i]), "")))
         kept, members = [kept[i] for i in order], [members[i] for i in order]
     return kept, members, notes
 
@@ -253,7 +262,7 @@ def _cell(r: Responses) -> tuple[str, str, str]:
     return r.model, r.task, r.metric
 
 
-def _by_value(value: str) -> tuple[float, str]:
+def _in_order(value: str) -> tuple[float, str]:
     """Return by what values of a setting are sorted: as numbers, and after these as texts."""
     try:
         return number_in(value), value

@@ -251,7 +251,7 @@ class Crossed(NamedTuple):
     prob_positive: float
     """Probability that the true mean at another level is positive."""
 
-    def widened(self, half_width: float, *, confidence_level: float, n_tests: int = 1) -> float:
+    def widened(self, half_width: float, confidence_level: float, n_tests: int = 1) -> float:
         """Half-width of limits for levels like these, from that for these levels.
 
         The squares of the two half-widths are added [ZD08]_, of `n_tests` by Bonferroni.
@@ -260,7 +260,7 @@ class Crossed(NamedTuple):
         t = float(t_quantile(self.n_levels - 1, confidence_level=level))
         return float(np.hypot(half_width, t * self.error))
 
-    def p_value(self, half_width: float, *, confidence_level: float, n_tests: int = 1) -> float:
+    def p_value(self, half_width: float, confidence_level: float, n_tests: int = 1) -> float:
         """Adjusted p-value of a mean of 0, at most 1 - level where `widened` limits exclude 0.
 
         At other levels the half-width for these levels is taken to go with Student's quantile.
@@ -269,7 +269,7 @@ class Crossed(NamedTuple):
         def reaches_zero(p: float) -> bool:
             t = t_quantile(self.n_items - 1, confidence_level=1 - p / n_tests)
             scaled = half_width * float(t) / usual
-            return self.widened(scaled, confidence_level=1 - p, n_tests=n_tests) >= abs(self.mean)
+            return self.widened(scaled, 1 - p, n_tests) >= abs(self.mean)
 
         alone = 1 - (1 - confidence_level) / n_tests
         usual = float(t_quantile(self.n_items - 1, confidence_level=alone))

@@ -297,11 +297,16 @@ def test_items_in_clusters_are_drawn_as_clusters_at_every_value() -> None:
                 tags=np.repeat(r.tags, 4), clusters=np.repeat(np.arange(40), 4))
         for r in runs if r.tags is not None
     ]  # fmt: skip
-    rows = [sorted(np.round(answers_at_values(own), 9).tolist()) for own in (copies, runs)]
+    rows = [
+        sorted(np.round(answers_at_values(at_all_values(own), 3), 9).tolist())
+        for own in (copies, runs)
+    ]
     assert rows[0] == rows[1]
     some = [runs[0].of_items(np.arange(30)), runs[1].of_items(np.arange(10, 40)[::-1])]
-    assert answers_at_values(some).shape == (20, 2)
-    assert np.array_equal(answers_at_values(some, some), np.zeros((20, 2)))
+    together = at_all_values(some)
+    expected = np.hstack([runs[0].scores[10:30], runs[1].scores[10:30]])
+    assert sorted(answers_at_values(together, 2).tolist()) == sorted(expected.tolist())
+    assert np.array_equal(answers_at_values(together, 2, together), np.zeros((20, 2)))
 
 
 def test_tables_and_gates_say_what_they_make_of_values() -> None:
