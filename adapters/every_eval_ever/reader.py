@@ -139,7 +139,7 @@ class _Log:
         if not columns:
             return [_without_items(bare[i], _NO_INSTANCES, self.results[i]) for i in wanted]
         made = [
-            fill(bare[i], columns[matched[i]], self.json, self.results[i], self.selection.cluster)
+            fill(bare[i], columns[matched[i]], self.json, self.results[i], self.selection)
             if i in matched
             else _without_items(bare[i], _UNMATCHED, self.results[i])
             for i in wanted
@@ -186,7 +186,7 @@ class _Log:
                 "notes": (_OF_NO_RESULT,),
             }
             if self._wants(bare):
-                made.append(fill(bare, columns[key], self.json, {}, self.selection.cluster))
+                made.append(fill(bare, columns[key], self.json, {}, self.selection))
         return made
 
 
@@ -229,7 +229,7 @@ def _when(value: Any) -> str:
 
 
 def fill(
-    bare: Fields, column: Column, aggregate: Json, result: Json, cluster: str | None
+    bare: Fields, column: Column, aggregate: Json, result: Json, selection: Selection
 ) -> Responses:
     """Return responses with the scores of their instances.
 
@@ -250,7 +250,7 @@ def fill(
         )
         raise LogError(msg)
     first = first_rows(places)
-    clusters, about_clusters = _clusters(column, first, cluster)
+    clusters, about_clusters = _clusters(column, first, selection.cluster)
     foreign = extra_of(result) is None
     prompts = [column.prompts[k] for k in map(int, first)]
     # Without a number of instances in the aggregate file, that of its items is the only one.
@@ -266,6 +266,7 @@ def fill(
         scores=score_matrix(places, epochs, _scores(column, result)),
         weights=_weights(column, first),
         clusters=clusters,
+        tags=_clusters(column, first, selection.by)[0] if selection.by else None,
         item_hashes=_hashes(column, first, section(aggregate, "eval_library") if foreign else None),
         provenance=replace(
             bare["provenance"],

@@ -51,6 +51,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
 from evalstats_plugin.adaptive.records import with_prediction
 from evalstats_plugin.data.measure import SHARE, Measure, Scale
 from evalstats_plugin.data.responses import (
+    PER_ITEM,
     Provenance,
     Responses,
     Selection,
@@ -164,7 +165,7 @@ def _read_scores(
     log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Fields
 ) -> list[Responses]:
     scorers_of_log = scorers_of(log)
-    samples = read_samples(fields_of(log, scorers_of_log, selection.cluster))
+    samples = read_samples(fields_of(log, scorers_of_log, selection.cluster, selection.by))
     scorers = scorers_of(log, samples)
     if samples:
         table = tabulate(samples, log, base["source"].path)
@@ -289,6 +290,7 @@ def _of_scorer(
         "scores": table.spread(table.numbers(values)),
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "clusters": clusters,
+        "tags": as_clusters(table.field(selection.by), selection.by)[0] if selection.by else None,
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
     done = log.status == "success"
@@ -410,8 +412,7 @@ def _n_scored(scores: NDArray[np.float64]) -> int:
 
 def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
     """Return the fields of responses to some items."""
-    of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
-    arrays = {name: fields[name][kept] for name in of_items if fields.get(name) is not None}
+    arrays = {name: fields[name][kept] for name in PER_ITEM if fields.get(name) is not None}
     provenance: Provenance = fields["provenance"]
     prompts = None if provenance.prompt_hashes is None else provenance.prompt_hashes[kept]
     return fields | arrays | {"provenance": replace(provenance, prompt_hashes=prompts)}
@@ -705,8 +706,10 @@ def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield printable_name(name), printable_name(text)
 
 
-def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> frozenset[str]:
-    """Return every metadata field that may name clusters or groups of items."""
+def fields_of(
+    log: EvalLog, scorers: Iterable[Scorer], asked: str | None, by: str | None = None
+) -> frozenset[str]:
+    """Return every metadata field that may name clusters, slices or groups of items."""
     estimands = [e for s in scorers for e in estimands_of(log, s)]
     groups = {e.field for e in estimands if e.field} | {
         f"{SCORES}{e.scorer.name}.{part}"
@@ -714,6 +717,7 @@ def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> fro
         if metric_of(e) is not None
         for part in ("answer", "metadata")
     }
+    groups |= {by} if by else set()
     if asked is not None:
         return frozenset({asked, *groups})
     return frozenset({f for s in scorers if (f := cluster_field(log, s)) is not None} | groups)

@@ -40,6 +40,7 @@ from evalstats_plugin.adaptive.records import RECORD, with_prediction
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.published import Printed, published
 from evalstats_plugin.data.responses import (
+    PER_ITEM,
     Group,
     Provenance,
     Responses,
@@ -244,7 +245,7 @@ class _Run:
         """Read the samples of a task; None if they were not logged, or are gone."""
         config = layout.section(self.data, "configs", task)
         filters = layout.filters_of(config)
-        cluster = self._cluster_field(task)
+        cluster, by = self._cluster_field(task), self.selection.by
         choices = config.get("output_type") == "multiple_choice"
         if "samples" in self.data:
             inside = layout.section(self.data, "samples")
@@ -252,14 +253,16 @@ class _Run:
                 return None
             where = f"{self.path}, samples of {task}"
             records = number_records(inside[task], where)
-            samples = collect(records, filters, where, cluster, choices=choices)
+            samples = collect(records, filters, where, cluster, by=by, choices=choices)
             place = "the list of samples"
         else:
             # Results in memory have no samples files.
             path = layout.samples_path(self.path, task, self.data) if self.path.name else None
             if path is None or not path.is_file():
                 return None
-            samples = read_samples(path, filters, cluster, likelihoods=likelihoods, choices=choices)
+            samples = read_samples(
+                path, filters, cluster, by=by, likelihoods=likelihoods, choices=choices
+            )
             place = path.name
         scored = layout.section(self.data, "n-samples", task).get("effective") or 0
         checksum = layout.section(self.data, "task_hashes").get(task)
@@ -284,6 +287,8 @@ class _Run:
             field, notes = self._cluster_field(m.task), ()
             if field is not None:
                 fields["clusters"], notes = as_clusters(column.clusters, field)
+            if (by := self.selection.by) is not None:
+                fields["tags"], _ = as_clusters(column.tags, by)
             logged.items[m.filter] = fields, notes
         return logged.items[m.filter]
 
@@ -438,7 +443,8 @@ class _Stray(_Run):
         # Before 0.4.7 lines do not name their filter, and only the results file has the names.
         filters = ["none", *(f"filter {n}" for n in range(2, 10))]
         cluster = cluster_field(self.selection.cluster, {})
-        samples = read_samples(self.path, filters, cluster, likelihoods=True)
+        by = self.selection.by
+        samples = read_samples(self.path, filters, cluster, by=by, likelihoods=True)
         logged = _Logged(samples, self.path.name, samples.n_items)
         given = "" if self.selection.model_name else "; the model is named after its folder"
         note = f"no results file of this run: its metrics are taken for means{given}"
@@ -483,7 +489,7 @@ def _with_values(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, 
         scores = brier_scores(values)
         # lm-eval's own aggregation is their mean.
         aggregation, measure = "mean", measure.on(Scale(0.0, 2.0), "registry")
-    without = {k: v for k, v in fields.items() if k not in ("item_ids", "item_hashes", "clusters")}
+    without = {k: v for k, v in fields.items() if k not in PER_ITEM}
     if scores is None:
         answered = with_answers(fields, values)
         if answered is not None:

@@ -107,6 +107,7 @@ def read_samples(
     filters: Sequence[str],
     cluster: str | None = None,
     *,
+    by: str | None = None,
     likelihoods: bool = False,
     choices: bool = False,
 ) -> Samples:
@@ -117,8 +118,8 @@ def read_samples(
     filters
         Names of the task's filters, for layouts before 0.4.7, which do not log them: there the
         k-th line of an item belongs to the k-th filter.
-    cluster
-        Field of the doc to read too, as a dotted path; lines are then parsed in full.
+    cluster, by
+        Fields of the doc to read too, as dotted paths; lines are then parsed in full.
     likelihoods
         Also read the log-likelihoods that Brier scores come from.
     choices
@@ -130,8 +131,9 @@ def read_samples(
         A line is cut off, not JSON, not UTF-8, too long, or a duplicate.
     """
     tail = _TAIL_WITH_RESPONSES if choices or likelihoods else _TAIL
-    records = _records(path, in_full=cluster is not None, tail=tail)
-    return collect(records, filters, str(path), cluster, choices=choices)
+    in_full = cluster is not None or by is not None
+    records = _records(path, in_full=in_full, tail=tail)
+    return collect(records, filters, str(path), cluster, by=by, choices=choices)
 
 
 def read_records(path: Path, wanted: Collection[str] | None = None) -> Iterator[Mapping[str, Any]]:
@@ -175,6 +177,8 @@ class FilterSamples:
     """Per metric, the scores of each repeat, where logged."""
     clusters: list[str | None] = field(default_factory=list[str | None])
     """The field of the doc that names the item's cluster; empty if none was requested."""
+    tags: list[str | None] = field(default_factory=list[str | None])
+    """The field of the doc that makes slices, alike."""
     n_choices: list[int] = field(default_factory=list[int])
     """Number of choices of each item, 0 where unknown; empty if not requested."""
     seen: set[Any] = field(default_factory=set[Any])
@@ -238,6 +242,7 @@ def collect(
     where: str,
     cluster: str | None = None,
     *,
+    by: str | None = None,
     choices: bool = False,
 ) -> Samples:
     """Group records (line number, item id, sample) by filter, each item once per filter."""
@@ -273,6 +278,8 @@ def collect(
                 digest.update("".join(hashes).encode(errors="surrogatepass"))
             if cluster is not None:
                 samples.clusters.append(field_of(record.get("doc"), cluster))
+            if by is not None:
+                samples.tags.append(field_of(record.get("doc"), by))
             if choices:
                 samples.n_choices.append(len(record.get("filtered_resps") or ()))
     except (AttributeError, TypeError) as error:

@@ -313,7 +313,7 @@ def responses_of(
     table: Table, path: Path, selection: Selection, *, may_be_empty: bool = False
 ) -> Iterator[Responses]:
     """Yield the responses of a table with a row per item and epoch."""
-    layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
+    layout = layout_of(table.names, selection.columns, selection.cluster, table.where, selection.by)
     if "metric" in layout.columns and len(layout.scores) > 1:
         raise SelectionError(
             f"{table.where} has a column of metrics, so it has one column of scores, but "
@@ -335,7 +335,8 @@ def responses_of(
     columns = [rows.names(part, defaults[part]) for part in ("model", "task")]
     source = Source(path=path, harness=TABULAR)
     for name in layout.scores:
-        groups = groups_of(*columns, rows.names("metric", metric_of(name)))
+        named = (*columns, rows.names("metric", metric_of(name)))
+        groups = groups_of(*named, *rows.settings(*named))
         wanted = [(g, mine) for g, mine in groups if _wanted(selection, g.task, g.metric)]
         if selection.header_only:
             yield from (

@@ -193,7 +193,11 @@ class Layout:
 
 
 def layout_of(
-    names: Sequence[str], asked: Sequence[tuple[str, str]], cluster: str | None, where: str
+    names: Sequence[str],
+    asked: Sequence[tuple[str, str]],
+    cluster: str | None,
+    where: str,
+    by: str | None = None,
 ) -> Layout:
     """Return which column holds which part: as requested, and the others by their names.
 
@@ -220,6 +224,8 @@ def layout_of(
             scores = (column,)
         elif column is not None:
             columns[part] = column
+    if by is not None and by in names:
+        columns["tags"] = by
     if not scores and columns.keys() >= {"n", "k"}:
         scores = (columns["k"],)
     _check_enough(columns, scores, names, where)

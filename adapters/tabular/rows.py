@@ -47,6 +47,8 @@ class Group(NamedTuple):
     model: str
     task: str
     metric: str
+    setting: str = ""
+    """Value of the column that makes slices, where it differs between the rows of an item."""
 
 
 def fill(
@@ -97,6 +99,8 @@ def fill(
         scores=score_matrix(places, epoch, scores[rows]),
         weights=of_items.numbers("weight"),
         clusters=clusters,
+        tags=None if group.setting else of_items.clusters("tags")[0],
+        settings=((table.layout.columns["tags"], group.setting),) if group.setting else (),
         item_hashes=of_items.hashes(),
         notes=(*table.notes, *about_clusters),
     )
@@ -243,14 +247,14 @@ class _OfItems:
         self.codes(part)
         return column.numbers(part, self.table.where, "a number")[self.rows][self.first]
 
-    def clusters(self) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
+    def clusters(self, part: str = "cluster") -> tuple[NDArray[Any] | None, tuple[str, ...]]:
         """Return the cluster of each item, shape (M,); an item without one is its own cluster."""
-        column = self.table.parts.get("cluster")
+        column = self.table.parts.get(part)
         if column is None:
             return None, ()
-        codes = self.codes("cluster")
+        codes = self.codes(part)
         missing = np.flatnonzero(codes < 0)
-        name = self.table.layout.columns["cluster"]
+        name = self.table.layout.columns[part]
         if len(missing) == len(codes):
             return as_clusters([None] * len(codes), name)
         short, _ = as_clusters(column.values, name)
@@ -333,6 +337,14 @@ class Rows:
         self.refuse_empty(part)
         return column
 
+    def settings(self, *columns: Column) -> tuple[Column, ...]:
+        """Return the column that makes slices where an item has several of its values."""
+        tags = self.parts.get("tags")
+        if tags is None or "item" not in self.parts:
+            return ()
+        items, with_tags = ((*columns, self.parts["item"]), (*columns, self.parts["item"], tags))
+        return (self.names("tags", ""),) if _n_groups(with_tags) > _n_groups(items) else ()
+
     def refuse_empty(self, part: str) -> None:
         """Raise `DesignError` if a part is empty in a row."""
         rows = np.flatnonzero(self.parts[part].empty)
@@ -356,13 +368,22 @@ class Rows:
         return np.unique(keys, return_inverse=True)[1][column.codes]
 
 
-def groups_of(*columns: Column) -> list[tuple[Group, IntArray]]:
-    """Return the rows of each model, task and metric, in order of first occurrence."""
+def _n_groups(columns: Sequence[Column]) -> int:
+    return len(np.unique(_codes(columns)))
+
+
+def _codes(columns: Sequence[Column]) -> IntArray:
     whole = np.zeros(len(columns[0].codes), dtype=np.int64)
-    if not len(whole):
-        return []
     for column in columns:
         whole = whole * len(column.values) + column.codes
+    return whole
+
+
+def groups_of(*columns: Column) -> list[tuple[Group, IntArray]]:
+    """Return the rows of each model, task, metric and setting, in order of first occurrence."""
+    whole = _codes(columns)
+    if not len(whole):
+        return []
     keys, places = unique_in_order(whole)
     rows = np.argsort(places, kind="stable")
     bounds = np.searchsorted(places[rows], np.arange(1, len(keys)))

@@ -171,13 +171,12 @@ def _show_slices(
     from evalstats_plugin.comparisons.compare import compare, compare_slices
     from evalstats_plugin.report.comparisons import COMPARED_SLICES
 
-    responses, labels = run.read_by(
+    responses = run.read_by(
         by, items=asked.items, at_k=asked.at_k, figure=run.output.figure, details=asked.details,
         all_pairs=asked.all_pairs, explain=asked.explain, design=asked.design != "paired",
     )  # fmt: skip
     results = compare_slices(
         responses,
-        labels,
         by=by,
         top=asked.top,
         confidence_level=intervals.confidence_level,

@@ -30,7 +30,7 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, named, on_logs
+from evalstats_plugin.cli.shell.running import Run, by, named, on_logs, top
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.files import plain_bytes
 
@@ -179,6 +179,8 @@ class Options:
         "Items of a task that must have been compared, or it does not pass; may be repeated.",
         default=(), multiple=True, metavar="TASK=N", type=Parsed(parse_items),
     )  # fmt: skip
+    by: str | None = by("What is decided")
+    top: int | None = top("What is decided")
     junit: str | None = file("Also write JUnit XML, which CI systems show.")
     badge: str | None = file(
         "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
@@ -229,12 +231,15 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
         method=method,
         measure=intervals.measures(responses),
         items=dict(asked.items),
+        by=asked.by,
+        top=asked.top,
         rng=intervals.seed,
     )
     how: dict[str, object] = {
         "baseline": asked.baseline,
         "margin": asked.margin,
         "non_inferior": asked.non_inferior,
+        **({"by": asked.by} if asked.by else {}),
         **intervals.how(),
     }
     if asked.protocol is not None:
@@ -265,14 +270,15 @@ def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
         The logs hold other candidates than the protocol names, or one of them twice.
     """
     models, everyone = run.reading.models, replace(run, reading=replace(run.reading, models=()))
-    everything = everyone.read()
+    # The baseline's log says which items a slice holds.
+    everything = everyone.read(by=None if asked.baseline_logs else asked.by)
     own, notes = [r for r in everything if r.model == asked.baseline], list(everything.notes)
     others = [r for r in everything if r.model != asked.baseline]
     if asked.baseline_logs:
         from evalstats_plugin.data.runs import is_model
         from evalstats_plugin.scores.findings import notes_on_differences
 
-        of_baseline = replace(everyone, paths=asked.baseline_logs).read()
+        of_baseline = replace(everyone, paths=asked.baseline_logs).read(by=asked.by)
         claimed = [r for r in everything if is_model(r.model, asked.baseline)]
         others = [r for r in others if not is_model(r.model, asked.baseline)]
         own = [r for r in of_baseline if r.model == asked.baseline]

@@ -116,7 +116,7 @@ def _show_slices(
     from evalstats_plugin.report.text import SLICES
     from evalstats_plugin.scores.slices import slices
 
-    responses, labels = run.read_by(
+    responses = run.read_by(
         by, html=asked.html, derive=asked.derive, at_k=asked.at_k, judge=labelled.judge,
         control_variate=asked.control_variate, figure=run.output.figure,
     )  # fmt: skip
@@ -127,7 +127,6 @@ def _show_slices(
 
     results = slices(
         responses,
-        labels,
         by=by,
         top=asked.top,
         confidence_level=intervals.confidence_level,

@@ -26,11 +26,13 @@ from evalstats_plugin.cli.shell.running import (
     Labelled,
     Reading,
     Run,
+    by,
     loaded_plugins,
     on_logs,
     progress_on_work,
     reading,
     show_written,
+    top,
 )
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.writing import may_overwrite
@@ -55,6 +57,8 @@ class Options:
         "Leave out these models; names may hold * and ?; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
+    by: str | None = by("What the table shows")
+    top: int | None = top("What the table shows")
     percent: bool = _shown("Show scores of 100 instead of 1.", default=False)
     digits: int | None = _shown(
         "Decimals; as many as the limits support where left out.",
@@ -95,8 +99,11 @@ def table(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals)
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
-    responses = _without(run.read(), asked.exclude)
-    results = scores.table(responses, **_of_table(run.reading, asked, intervals, responses))
+    others = {"subtasks": asked.subtasks, "judge": labelled.judge}
+    read = run.read_by(asked.by, **others) if asked.by else run.read()
+    responses = _without(read, asked.exclude)
+    given = _of_table(run.reading, asked, intervals, responses)
+    results = scores.table(responses, by=asked.by, top=asked.top, **given)
     if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):
         said = tuple(f"{row.model} on {row.task}: {in_words(row)}" for row in corrections)
         results = replace(results, notes=(*results.notes, *said))
@@ -110,7 +117,8 @@ def table(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals)
         plus_minus=asked.plus_minus,
         cite=asked.bib is not None,
     )
-    run.show(results, {"weights": asked.weights, **how}, view)
+    by_field = {"by": asked.by} if asked.by else {}
+    run.show(results, {**by_field, "weights": asked.weights, **how}, view)
 
 
 def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:
@@ -155,7 +163,7 @@ class Folder:
     },
 )
 @paths
-@takes("asked", Options, without=("plus_minus", "bib"))
+@takes("asked", Options, without=("plus_minus", "bib", "by", "top"))
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
 @takes("to", Folder)
 @reading

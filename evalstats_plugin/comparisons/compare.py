@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -49,7 +50,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, check_known, few
+from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
@@ -59,6 +60,7 @@ from evalstats_plugin.scores.cells import (
     task_and_metric,
 )
 from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.clustered import crossed
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.streams import stream
@@ -363,7 +365,6 @@ def compare(
 
 def compare_slices(
     responses: ResponsesLike,
-    labels: ResponsesLike | None = None,
     *,
     by: str = "cluster",
     top: int | None = None,
@@ -381,10 +382,10 @@ def compare_slices(
     DesignError
         As of `slices`; or no two models share an item of a slice.
     """
-    from evalstats_plugin.scores.slices import extended, part_of, sliced
+    from evalstats_plugin.scores.slices import extended, has_values, part_of, sliced
 
     check_confidence_level(confidence_level)
-    listed, members, notes = sliced(responses, labels, by, top)
+    listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices of differences")
     rows: list[SliceComparison] = []
     for (task, metric), places in grouped(
@@ -402,7 +403,9 @@ def compare_slices(
         except DesignError as error:
             notes = (*notes, f"{task} {metric} not compared by slices: {error}")
             continue
-        p = _interactions([listed[i] for i in places], [members[i] for i in places], source)
+        runs = [listed[i] for i in places]
+        by_setting = has_values(runs)
+        p = {} if by_setting else _interactions(runs, [members[i] for i in places], source)
         for row in slice_rows:
             name = names[int(row.task)]
             pair = p.get((row.model_a, row.model_b)) or p.get((row.model_b, row.model_a), {})
@@ -411,9 +414,61 @@ def compare_slices(
             rows.append(
                 extended(SliceComparison, own, by=by, slice=name, p_interaction=pair.get(name))
             )
+        if by_setting:
+            across, why = _over_values(runs, by, partial(how, confidence_level=confidence_level,
+                                                         rng=rng))  # fmt: skip
+            rows += across
+            notes = (*notes, *why)
     if not rows:
         raise DesignError("; ".join(notes) or "no two models share an item of a slice")
     return Results(tuple(rows), notes, rng if isinstance(rng, int) else None)
+
+
+def _over_values(
+    runs: Sequence[Responses], by: str, how: Callable[..., Results[Comparison]]
+) -> tuple[list[SliceComparison], tuple[str, ...]]:
+    """Compare models over values of a setting like those that all of them were run at, and notes.
+
+    Of all pairs together: what values differ by is added to the limits at these values.
+    """
+    from evalstats_plugin.scores.slices import ALIKE, answers_at_values, at_all_values, extended
+
+    value = [str(r.tags[0]) if r.tags is not None else "" for r in runs]
+    by_model = {
+        model: {value[i]: runs[i] for i in places}
+        for model, places in grouped(range(len(runs)), lambda i: runs[i].model).items()
+    }
+    common = [v for v in dict.fromkeys(value) if all(v in own for own in by_model.values())]
+    first = runs[0]
+    if len(common) < 2 or any(r.aggregation != "mean" for r in runs):
+        why = f"{first.task} {first.metric} not compared over values of {by}: the models share "
+        return [], (f"{why}{counted(len(common), 'value')} with a mean",)
+    at_all = {m: at_all_values([own[v] for v in common]) for m, own in by_model.items()}
+    compared = how(list(at_all.values()), family="run", overall=False)
+    rows: list[SliceComparison] = []
+    for row in compared:
+        answers = answers_at_values(at_all[row.model_b], len(common), at_all[row.model_a])
+        if min(answers.shape) < 2 or row.difference is None or row.low is None or row.high is None:
+            continue
+        values = crossed(answers, row.std_error or 0.0)
+        tests = row.confidence_level, len(compared)
+        below, above = row.difference - row.low, row.high - row.difference
+        own = replace(
+            row, kind="slice", std_error=None,
+            low=row.difference - values.widened(below, *tests),
+            high=row.difference + values.widened(above, *tests), p_value=None,
+            p_adjusted=values.p_value(below if row.difference > 0 else above, *tests),
+            prob_better=abs((row.higher_is_better is False) - values.prob_positive),
+            prior="at another value", low_single=None, high_single=None, low_unseen=None,
+            high_unseen=None, low_guarded=None, high_guarded=None,
+            procedure="Bonferroni over values", notes=(f"mean of runs at {len(common)} values",),
+            family=f"pairs of {row.task} {row.metric} over values of {by}",
+        )  # fmt: skip
+        rows.append(
+            extended(SliceComparison, own, by=by, slice=ALIKE, p_interaction=values.p_alike,
+                     std_between=values.std_between)
+        )  # fmt: skip
+    return rows, ()
 
 
 def _interactions(

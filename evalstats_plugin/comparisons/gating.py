@@ -5,7 +5,7 @@ family holds all tasks and groups, because one decision is made of all of them.
 
 The candidate's own log decides nothing: which scores are better, their range, groups and clusters
 are the baseline's, and a candidate passes only if it would with the worst score for every item of
-the baseline that it lacks.
+the baseline that it lacks. Slices (`gate(by=)`) are those of the baseline's items.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     task_and_metric,
 )
+from evalstats_plugin.scores.slices import has_values, part_of, slice_name, sliced
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 
 Decision = Literal["pass", "regressed", "inconclusive"]
@@ -101,12 +102,20 @@ class GateRow:
     kind: str
     effect: str
     """As of a comparison; margins of a ``"ratio"`` are relative."""
+    by: str = ""
+    """Field of the items whose value is `slice`; empty where all items of the task are judged."""
+    slice: str = ""
     method: str
     procedure: str
     confidence_level: float
     notes: tuple[str, ...] = ()
     measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
     """As of a comparison."""
+
+    @property
+    def name(self) -> str:
+        """The task, and the slice of it that is judged."""
+        return slice_name(self.task, self.by, self.slice) if self.by else self.task
 
     @property
     def largest_drop(self) -> float | None:
@@ -149,6 +158,8 @@ def gate(
     method: str | Method = "auto",
     measure: Measures = None,
     items: Mapping[str, int] | None = None,
+    by: str | None = None,
+    top: int | None = None,
     rng: Rng = None,
 ) -> Gate:
     """Decide whether candidates pass, compared with a baseline on the same items.
@@ -173,14 +184,17 @@ def gate(
         `confidence_level` of all runs. Several metrics share what is left of 1 (Bonferroni).
     items
         By task, how many items must have been compared: with fewer the task does not pass.
+    by, top
+        Also decide on each slice of a task, as of `evalstats_plugin.slices`. The baseline's items
+        say which there are, and all tasks and slices are one family.
     method, measure, rng
         As of `evalstats_plugin.compare`.
 
     Returns
     -------
     Gate
-        A row for each candidate, metric and task of the baseline, the worst first. What the
-        candidate did not run, or cannot be compared, is inconclusive: a gate does not pass what
+        A row for each candidate, metric, and task or slice of the baseline, the worst first. What
+        the candidate did not run, or cannot be compared, is inconclusive: a gate does not pass what
         it has not seen. Of items that the candidate lacks, the worst scores are assumed.
 
     Raises
@@ -188,8 +202,8 @@ def gate(
     DesignError
         For a margin that is negative, not finite, or as large as the range of the scores; a margin
         of 0 that must be shown not to be exceeded; a candidate whose scores are on another scale
-        than the baseline's, or better where the baseline's are worse; or no two models with shared
-        items.
+        than the baseline's, or better where the baseline's are worse; no two models with shared
+        items; or as of `slices`.
     SelectionError
         No model has the baseline's name.
 
@@ -225,6 +239,14 @@ def gate(
     level = 1 - (1 - confidence_level) / max(len({metric for _, metric in standards}), 1)
     terms = [_as_the_baseline(r, standards, limits) for r in listed]
     judged = [r for r in terms if r is not None]
+    names: dict[str, tuple[str, str]] = {}
+    if by is not None:
+        parts, names, about_slices = _by_slices(judged, standards, by, top)
+        notes = (*notes, *about_slices)
+        judged += parts
+        listed += parts
+        standards |= {task_and_metric(r): r for r in parts if r.model == baseline}
+        limits = replace(limits, ranges=_ranges(standards.values()))
 
     if standards and len({r.model for r in listed}) > 1 == len({r.model for r in judged}):
         ran = few([" ".join(place) for place in standards])
@@ -255,6 +277,11 @@ def gate(
     rows = [_with_enough(row, items or {}) for row in rows]
     rows += _not_compared(listed, standards.values(), comparisons, level, limits)
     rows = _with_detectable(rows, judged, baseline)
+    rows = [
+        replace(row, task=names[row.task][0], by=by or "", slice=names[row.task][1])
+        if row.task in names else row
+        for row in rows
+    ]  # fmt: skip
     place_of = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
     rows.sort(key=lambda row: (place_of[row.model], row.metric, _WORST_FIRST[row.decision]))
     return Gate(
@@ -422,6 +449,35 @@ def _as_the_baseline(
     )
 
 
+def _by_slices(
+    judged: Sequence[Responses], standards: Mapping[_Place, Responses], by: str, top: int | None
+) -> tuple[list[Responses], dict[str, tuple[str, str]], tuple[str, ...]]:
+    """Return slices of tasks as tasks of their own, task and slice of each by its name, and notes.
+
+    A slice holds the items that are in it in the baseline's log.
+    """
+    if has_values(judged):
+        raise DesignError(
+            f"a gate decides on one run of each model, and there are several values of {by!r}: "
+            "name a field of the items, or give the logs of one value"
+        )
+    own, members_of, notes = sliced(list(standards.values()), by, top)
+    parts: list[Responses] = []
+    names: dict[str, tuple[str, str]] = {}
+    for standard, members in zip(own, members_of, strict=True):
+        for name, inside in members.items():
+            ids = standard.item_ids[inside].astype(str)
+            task = slice_name(standard.task, by, name)
+            if any(task == other for other, _ in standards):
+                raise DesignError(f"{task} is also a task of its own: name another field")
+            names[task] = standard.task, name
+            for r in judged:
+                if task_and_metric(r) == task_and_metric(standard) and r.predicted is None:
+                    kept = np.isin(r.item_ids.astype(str), ids)
+                    parts += [part_of(r, kept).measured(task=task)] if kept.any() else []
+    return parts, names, notes
+
+
 def _lacking(r: Responses, standard: Responses) -> BoolArray:
     """Items with a score of the baseline and none of the candidate, shape (M,)."""
     scored = standard.item_ids[_has_score(standard)].astype(str)
@@ -456,6 +512,7 @@ def _with_the_worst(
         weights=None,
         item_hashes=None,
         chance=None,
+        tags=None,
     )
 
 

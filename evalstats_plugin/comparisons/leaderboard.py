@@ -26,6 +26,7 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import ScoreInterval
+from evalstats_plugin.scores.slices import as_tasks
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import stream
 
@@ -98,6 +99,8 @@ class ScoreTable(Results[TableCell]):
     """Every two models of each column, with what their ranks come from."""
     in_overall: tuple[ColumnKey, ...] = ()
     """The columns that the overall score is of."""
+    by: str = ""
+    """Field of the items whose slices are the columns, in place of tasks."""
 
     def __post_init__(self) -> None:
         cells: dict[tuple[str, str, str], TableCell] = {}
@@ -169,6 +172,8 @@ def table(
     weights: Weights = "columns",
     confidence_level: float = 0.95,
     measure: Measures = None,
+    by: str | None = None,
+    top: int | None = None,
     rng: Rng = None,
 ) -> ScoreTable:
     """Return the scores of models on tasks, with an overall score, ranks and letters.
@@ -190,6 +195,9 @@ def table(
         those inside groups; or every item.
     confidence_level
         Of each interval alone, and of all ranks, letters and `TableCell.may_be_first` at once.
+    by, top
+        Show slices of tasks in place of tasks, as of `evalstats_plugin.slices`. Their limits hold
+        for all models and slices at once; there is an overall score if slices do not overlap.
     measure, rng
         As of `evalstats_plugin.compare`.
 
@@ -204,8 +212,8 @@ def table(
     Raises
     ------
     DesignError
-        For a confidence level outside (0, 1), no task with item scores, or two scores of a model
-        for one column.
+        For a confidence level outside (0, 1), no task with item scores, two scores of a model for
+        one column, or as of `slices`.
     SelectionError
         For weights that do not exist.
 
@@ -225,19 +233,27 @@ def table(
     check_confidence_level(confidence_level)
     check_known("weighting", weights, _WEIGHTING)
     listed, notes = as_list(responses, measure)
+    are_apart = True
+    if by is not None:
+        listed, about_slices, are_apart = as_tasks(listed, by, top)
+        notes = (*notes, *about_slices)
     wanted = Selection(metrics=_listed(metric))
     cells, chosen_notes = headlines(one_of_each(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         msg += " (in Python: metric=)"
         raise DesignError(msg)
-    scored = intervals(
-        [cell.responses for cell in cells],
-        confidence_level=confidence_level,
-        rng=rng,
-    )
-    shown = _Columns.of(cells, list(scored), subtasks, _listed(columns))
+    level = confidence_level if by is None else confidence_level ** (1 / len(cells))
+    scored = [
+        replace(row, confidence_level=confidence_level)
+        for row in intervals(
+            [cell.responses for cell in cells], confidence_level=level, rng=rng
+        )
+    ]  # fmt: skip
+    shown = _Columns.of(cells, scored, subtasks, _listed(columns))
     joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights], OVERALL)
+    if not are_apart:
+        joint, why = [], ["no overall score: slices have items in common"]
     seed = rng if isinstance(rng, int) else None
     overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
@@ -276,7 +292,7 @@ def table(
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
     of_overall = tuple(dict.fromkeys(column_of(r.task, shown.inside) for r in joint))
     return ScoreTable(
-        tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall
+        tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, by or ""
     )
 
 

@@ -128,7 +128,10 @@ class SliceComparison(Comparison):
     slice: str
     p_interaction: float | None
     """Two-sided, that the difference is the same here as on the other items, adjusted over all
-    slices and pairs of the task."""
+    slices and pairs of the task; of values like those of a setting, that it is the same at all."""
+    std_between: float | None = None
+    """Of values like those of a setting: standard deviation of the difference between values.
+    `prob_better` is the probability that b is better at another value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -3,6 +3,7 @@
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
 * `DrawnItems`, `shared_correlation`: items that two adaptive tests drew alike
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
+* `field_of_slices`: the field of ``by=``, and into how many quantiles its numbers are cut
 * `metadata_of`, `metadata_fields`: all but the scores as JSON values, for formats that store it
 * `unique_in_order` … `score_matrix`: rows of a table to arrays of M items × R epochs
 """
@@ -71,6 +72,12 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 }
 """Fields of `Group` besides its notes, and their types."""
 
+
+_OF_ITEMS = ("weights", "clusters", "item_hashes", "chance", "tags")
+"""Fields of `Responses` of shape (M,), besides the ids."""
+
+PER_ITEM = ("item_ids", "scores", "pairs", *_OF_ITEMS)
+"""Fields of `Responses` with a row for each item."""
 
 Weighting = Literal["micro", "macro", "parts", "either"]
 
@@ -203,6 +210,9 @@ class Responses(Measured):
     chance: FloatArray | None = None
     """Shape (M,): P(right) of an answer chosen at random, 1 / number of choices; NaN where the log
     does not say, None where it says so of no item."""
+    tags: NDArray[Any] | None = None
+    """Shape (M,): text of each item's field `Selection.by`, of which slices are made; a list of
+    tags is JSON. None where that was not asked for, or no item has the field."""
     source: Source
     provenance: Provenance = Provenance()
     settings: tuple[tuple[str, str], ...] = ()
@@ -233,7 +243,7 @@ class Responses(Measured):
             if not isinstance(value := getattr(owner, name), kind):
                 what = "a text" if kind is str else f"a {kind.__name__}"
                 raise TypeError(f"{name} is {value!r:.60}, and must be {what}")
-        for name in ("item_ids", "scores", "weights", "clusters", "item_hashes", "chance"):
+        for name in ("item_ids", "scores", *_OF_ITEMS):
             value = getattr(self, name)
             is_array = isinstance(value, np.ndarray) and (name != "scores" or value.ndim != 1)
             if value is not None and not is_array:
@@ -244,7 +254,7 @@ class Responses(Measured):
             raise ValueError(msg)
         if self.pairs is not None and self.pairs.shape != (n, 2):
             raise ValueError(f"pairs have shape {self.pairs.shape}, and must have ({n}, 2)")
-        for name in ("weights", "clusters", "item_hashes", "chance"):
+        for name in _OF_ITEMS:
             value = getattr(self, name)
             if value is not None and value.shape != (n,):
                 raise ValueError(f"{name} have shape {value.shape}, and must have ({n},)")
@@ -296,6 +306,16 @@ class Responses(Measured):
     def as_epochs(self) -> Responses:
         """The same answers with an epoch in each column: itself, unless epochs are combined."""
         return self if self.unreduced is None else self.unreduced.renamed(self.model)
+
+    def of_items(self, items: NDArray[Any]) -> Responses:
+        """Return the responses to some items, their places or a mask (M,), with none beside."""
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in PER_ITEM}
+        some = {name: v[items] for name, v in arrays.items() if v is not None}
+        prompts = self.provenance.prompt_hashes
+        provenance = replace(
+            self.provenance, prompt_hashes=None if prompts is None else prompts[items]
+        )
+        return replace(self, **some, provenance=provenance, unreduced=None, beside=())
 
     def values(self) -> Iterator[Responses]:
         """Yield the responses, and those beside them."""
@@ -392,6 +412,8 @@ class Selection:
     """Numbers that stand for a missing score in tables."""
     mapping: str | PathLike[str] | Mapping[str, Any] | None = None
     """A file in TOML, or its content."""
+    by: str | None = None
+    """Field of an item that becomes `Responses.tags`."""
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -556,19 +578,10 @@ def with_epochs(r: Responses) -> Responses:
     for k in range(width):
         scores[places, nth * width + k] = r.scores[:, k]
 
-    def cut(values: NDArray[Any] | None) -> Any:
-        return None if values is None else values[first]
-
     note = f"{counted(repeated[2], 'answer')} to items that are there again: further epochs"
     return replace(
-        r,
-        item_ids=r.item_ids[first],
+        r.of_items(first),
         scores=scores,
-        weights=cut(r.weights),
-        clusters=cut(r.clusters),
-        item_hashes=cut(r.item_hashes),
-        chance=cut(r.chance),
-        provenance=replace(r.provenance, prompt_hashes=cut(r.provenance.prompt_hashes)),
         unreduced=r.unreduced and with_epochs(r.unreduced),
         beside=tuple(with_epochs(other) for other in r.beside),
         notes=(*r.notes, note),
@@ -588,6 +601,18 @@ def as_clusters(
     alone = [f"(item {i})" if v is None else _short(v) for i, v in enumerate(values)]
     notes = (f"{missing} items without {name!r} are clusters of their own",) if missing else ()
     return np.asarray(alone), notes
+
+
+def field_of_slices(by: str) -> tuple[str, int | None]:
+    """Return the field that makes slices, and into how many quantiles its numbers are cut.
+
+    >>> field_of_slices("n_words:4"), field_of_slices("language")
+    (('n_words', 4), ('language', None))
+    """
+    field, colon, number = by.rpartition(":")
+    if colon and field and number.isascii() and number.isdigit():
+        return field, int(number)
+    return by, None
 
 
 def _short(value: str) -> str:

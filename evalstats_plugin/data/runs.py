@@ -6,8 +6,9 @@ several runs of a model on a task; `label_models` labels models of one name by t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -243,6 +244,32 @@ def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
         if key not in latest or _replaces([r], [latest[key]]):
             latest[key] = r
     return [r for r in responses if latest[r.model, r.task, r.metric] is r]
+
+
+def with_settings_as_tags(responses: Iterable[Responses], name: str) -> list[Responses]:
+    """Return responses of which a setting of the run is the tag of every item, and names no model.
+
+    Raises
+    ------
+    SelectionError
+        No run has the setting.
+    """
+    made: list[Responses] = []
+    names: dict[str, None] = {}
+    for r in responses:
+        settings = {key.removeprefix(PER_TASK): value for key, value in r.settings}
+        names |= dict.fromkeys(settings)
+        rest = tuple(pair for pair in r.settings if pair[0].removeprefix(PER_TASK) != name)
+        value = settings.get(name, "unset")
+        # A list is one value of a setting, not several tags.
+        tag = json.dumps([value]) if value.startswith("[") else value
+        made.append(replace(r, settings=rest, tags=np.full(len(r.item_ids), tag)))
+    if name not in names:
+        raise SelectionError(
+            f"no item of these logs has the field {name!r}, and no run has such a setting: name a "
+            f"field of the items, or one of the settings {few(list(names)) or '(none logged)'}"
+        )
+    return made
 
 
 def label_models(responses: Iterable[Responses]) -> list[Responses]:

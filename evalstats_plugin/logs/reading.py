@@ -31,9 +31,17 @@ from evalstats_plugin.data.responses import (
     Responses,
     Selection,
     check_item_ids,
+    field_of_slices,
     with_epochs,
 )
-from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.data.runs import (
+    ResponseSet,
+    Runs,
+    choose_runs,
+    label_models,
+    with_settings_as_tags,
+)
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import (
     DesignError,
@@ -95,6 +103,7 @@ def read(
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
     mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
+    by: str | None = None,
     measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
@@ -142,6 +151,10 @@ def read(
         Where the scores are in JSON or JSONL of any tool: a TOML file, or the same as a mapping,
         such as ``{"items": "results[*]", "item": ".id", "score": ".success"}``. All JSON and JSONL
         under a folder is read by it.
+    by
+        Field of an item, such as its language or tags, by which `slices`, `compare_slices` and
+        `gate` take tasks apart; or a setting of the runs, such as a temperature, whose values are
+        then not different models.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -164,6 +177,7 @@ def read(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
         missing_codes=_numbers(missing_code), mapping=mapping,
+        by=field_of_slices(by)[0] if by else None,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
@@ -205,7 +219,17 @@ def read(
             else _nothing_in(search.logs.values(), selection, plugins)
         )
     _check_used(responses, selection)
-    kept, about_runs = choose_runs(label_models(responses), runs)
+    by_setting = selection.by is not None and all(r.tags is None for r in responses)
+    if selection.by is not None and by_setting:
+        responses = with_settings_as_tags(responses, selection.by)
+    # Runs at different values of a setting do not replace each other.
+    at_values = grouped(
+        label_models(responses),
+        lambda r: tuple(map(str, r.tags[:1])) if by_setting and r.tags is not None else (),
+    )
+    chosen = [choose_runs(own, runs) for own in at_values.values()]
+    kept = [r for own, _ in chosen for r in own]
+    about_runs = list(dict.fromkeys(note for _, notes in chosen for note in notes))
     # Harnesses with a log per task interleave the models; tables list each model together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])

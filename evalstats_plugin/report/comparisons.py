@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from html import escape
 from io import StringIO
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, TextIO, TypeVar
 
 from rich.console import RenderableType
@@ -768,11 +768,43 @@ def slice_differences(results: Results[SliceComparison]) -> str:
     return "No difference between models is shown to depend on the slice."
 
 
+def rankings_over_values(results: Results[SliceComparison]) -> list[str]:
+    """Return how probably the ranking of the models on a task holds at other values of a setting.
+
+    Of more than two models at least so probably: what neighbours lack to 1 is added up.
+    """
+    alike = [row for row in results if row.std_between is not None]
+    told: list[str] = []
+    for title, rows in groupby(alike, key=task_and_metric):
+        own, scores = list(rows), dict[str, float]()
+        is_better: dict[tuple[str, str], float] = {}
+        for row in own:
+            probability = row.prob_better or 0.0
+            is_better[row.model_b, row.model_a] = probability
+            is_better[row.model_a, row.model_b] = 1 - probability
+            scores |= {row.model_a: row.score_a or 0.0, row.model_b: row.score_b or 0.0}
+        best = sorted(scores, key=scores.__getitem__, reverse=own[0].higher_is_better is not False)
+        if not all(pair in is_better for pair in pairwise(best)):
+            continue
+        lacking = sum(1 - is_better[pair] for pair in pairwise(best))
+        least = "at least " * (len(best) > 2)
+        told.append(
+            f"{title}: the ranking {' > '.join(best)} holds at another value of {own[0].by} with "
+            f"probability {least}{max(1 - lacking, 0.0):.2g}."
+        )
+    return told
+
+
 def _compared_slices(results: Results[SliceComparison]) -> Page:
     legend = (
         "Limits and p hold for all slices and pairs of a task at once; inter.: p that the "
         "difference is the same as on the other items of the task, adjusted alike."
     )
+    if rankings := rankings_over_values(results):
+        legend = (
+            "Limits and p hold for all values and pairs of a task, of values like these for "
+            "all pairs; inter.: p that the difference is the same at all values."
+        )
     told = replace(results, rows=tuple(map(_without_details, results.rows)))
     marks = report_text.note_numbers(told.rows)
     columns = [
@@ -788,10 +820,15 @@ def _compared_slices(results: Results[SliceComparison]) -> Page:
     tables = [
         Table(title, list(rows), columns) for title, rows in groupby(told.rows, key=task_and_metric)
     ]
-    return Page(tables, [legend], report_text.note_lines(told), slice_differences(results))
+    said = "\n".join(rankings) or slice_differences(results)
+    return Page(tables, [legend], report_text.note_lines(told), said)
 
 
 COMPARED_SLICES = page_view(
-    _compared_slices, json=lambda results: {"interaction": slice_differences(results)}
+    _compared_slices,
+    json=lambda results: {
+        "interaction": slice_differences(results),
+        "rankings": rankings_over_values(results),
+    },
 )
 """Of comparisons on slices of tasks."""

@@ -73,9 +73,14 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
         pair = counted(len(passed), "comparison")
         tables.append(Text(f"{pair} that pass{'es' * (len(passed) == 1)}: --format csv has all."))
     closing = [*filter(None, _legend(results)), heading]
-    notes = report_text.note_lines(replace(results, rows=tuple(rows)))
+    notes = report_text.note_lines(_by_name(results, rows))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
     print_all([decided, *tables], notes, closing, file=file, width=width)
+
+
+def _by_name(results: Gate, rows: Sequence[GateRow]) -> Gate:
+    """Return the results with these rows alone, whose tasks name their slices."""
+    return replace(results, rows=tuple(replace(row, task=row.name) for row in rows))
 
 
 def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
@@ -95,7 +100,7 @@ def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
         "Items needed", lambda r: f"{r.items_needed:,}" if r.items_needed else "", right=True
     )
     return [
-        Column("Task", "task", least=8),
+        Column("Task", "name", least=8),
         Column("n", "n_items", str),
         Column("Difference", lambda row: _signed(row, row.difference), right=True),
         Column(limits, _limits),
@@ -138,7 +143,7 @@ def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] =
     if passed:
         summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
         blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
-    notes = "\n".join(report_text.markdown_notes(results))
+    notes = "\n".join(report_text.markdown_notes(_by_name(results, results.rows)))
     how = [markdown_text(" ".join(_legend(results)).strip()), *([notes] if notes else []), heading]
     return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
 
@@ -226,7 +231,7 @@ def gate_junit(results: Gate) -> str:
         properties = ET.SubElement(suite, "properties")
         ET.SubElement(properties, "property", name="protocol_sha256", value=results.protocol)
     for row in results:
-        name = visible(f"{row.task} {short_metric(row.metric)}")
+        name = visible(f"{row.name} {short_metric(row.metric)}")
         case = ET.SubElement(suite, "testcase", classname=visible(row.model), name=name)
         if row.decision != "pass":
             kind = "failure" if row.decision == "regressed" else "skipped"
@@ -272,7 +277,7 @@ def sentence(results: Gate) -> str:
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said
-    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not ruled out."
+    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.name}) are not ruled out."
 
 
 def _short(results: Gate) -> str:
@@ -304,7 +309,7 @@ def _detectable(results: Gate) -> str:
         return ""
     often = f"with {percent(POWER)} power"
     worst = max(rows, key=lambda row: math.inf if row.detectable is None else row.detectable)
-    where = f" ({worst.task})" if len(rows) > 1 else ""
+    where = f" ({worst.name})" if len(rows) > 1 else ""
     if worst.detectable is None:
         return f"No true drop is detected {often}{where}: there are too few items."
     unit = number(worst.detectable) if worst.effect == "difference" else percent(worst.detectable)
@@ -314,7 +319,7 @@ def _detectable(results: Gate) -> str:
 
 def _of_row(row: GateRow) -> str:
     """Return a row in words: task, difference, limits, or why there are none."""
-    name = f"{row.task} {short_metric(row.metric)}"
+    name = f"{row.name} {short_metric(row.metric)}"
     if row.low is None or row.high is None:
         return f"{name} ({row.notes[-1]})"
     needed = f", about {row.items_needed:,} items would decide" if row.items_needed else ""

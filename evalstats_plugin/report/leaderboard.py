@@ -257,6 +257,7 @@ def _mean(layout: Layout) -> str:
         return f"{mean} ({cell.n_items:,} items)"
     tasks = mean.rpartition(" mean of ")[2]
     what = {"columns": "each", "tasks": "each task", "items": "each item"}[table.weights]
+    tasks = tasks.replace("task", "slice") if table.by else tasks
     said = f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
     if table.weights == "tasks" and any(kind == "group" for kind, _ in table.in_overall):
         said += ", groups once for each of their tasks"

@@ -440,6 +440,8 @@ MOST_SENTENCES = 20
 
 def worst_slice(rows: Sequence[SliceScore]) -> str:
     """Return which slice of a model on a task is worst, and how likely that is by chance."""
+    if rows[-1].std_between is not None:
+        return _over_values(rows[-1])
     scored = [row for row in rows if row.estimate is not None]
     if len(scored) < 2:
         return "One slice: nothing to compare it with."
@@ -462,6 +464,14 @@ def worst_slice(rows: Sequence[SliceScore]) -> str:
         said = f"{said}, not distinguishable from the others: {chance}."
     others = [row.slice for row in significant if row is not worst]
     return f"{said} Also significantly {side} them: {few(others)}." if others else said
+
+
+def _over_values(row: SliceScore) -> str:
+    alike = f"p {_shown('p_alike', row.p_alike)} that all have one score"
+    return (
+        f"Over {row.n_slices} values of {row.by}: {number(row.estimate)} {interval_text(row)} for "
+        f"values like these, standard deviation between values {number(row.std_between)} ({alike})."
+    )
 
 
 def _worst_slices(results: Results[SliceScore]) -> dict[str, list[dict[str, str]]]:
@@ -501,6 +511,11 @@ def _slices(results: Results[SliceScore]) -> Page:
         "Intervals hold for all slices of a model on a task at once; p worse: that a slice is no "
         "worse than the other items, adjusted over its slices."
     )
+    if any(row.std_between is not None for row in results):
+        legend = (
+            "Intervals hold for all values of a model on a task at once; values like these are as "
+            "if drawn from many."
+        )
     return Page(tables, [legend], note_lines(results), "\n".join(said))
 
 

@@ -248,7 +248,7 @@ def _of_file(
             judged[place], measure=Measure(task=place[1], metric=HUMAN),
             item_ids=np.array(list(own), dtype=np.str_),
             scores=np.array([[label.score] for label in own.values()]), weights=None,
-            clusters=None, chance=None, item_hashes=None, groups=(), logged=None,
+            clusters=None, chance=None, item_hashes=None, tags=None, groups=(), logged=None,
             logged_std_error=None, logged_n=None, notes=(),
         )
         for place, own in of_places.items()

@@ -1,4 +1,8 @@
-"""Slices of a task: its items by a field of theirs, such as language, subject or tags.
+"""Slices of a task: its items by a field of theirs, such as language, subject, tags or length.
+
+Or the runs of a model at several values of a setting, such as a temperature or a prompt: on the
+same items, and with a row for other values, which vary as these do
+(`stats.clustered.crossed`).
 
 A slice is judged against the other items of its task by a permutation test
 (`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
@@ -13,33 +17,41 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.responses import Provenance, Responses
+from evalstats_plugin.data.matrix import stack_epochs
+from evalstats_plugin.data.responses import (
+    Provenance,
+    Responses,
+    field_of_slices,
+    mean_over_epochs,
+)
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.scores.cells import check_confidence_level
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
+from evalstats_plugin.stats.clustered import by_cluster, crossed
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.streams import stream
 from evalstats_plugin.stats.unpaired import permuted_slices
 
-NONE, OTHER = "(none)", "(other)"
-"""Slices of the items without the field, and of those outside the largest slices."""
+NONE, OTHER, ALIKE = "(none)", "(other)", "(values like these)"
+"""Slices of the items without the field, of those outside the largest slices, and of a setting's
+values that were not run."""
 
 MOST_SLICES = 50
 """Slices of a task up to which they are reported."""
 
 _ALONE = re.compile(r"\(item \d+\)")
 """Names that `as_clusters` gives to items without the field."""
-
-_PER_ITEM = ("item_ids", "scores", "weights", "pairs", "clusters", "item_hashes", "chance")
 
 Members = Mapping[str, BoolArray]
 """Items of each slice, shape (M,)."""
@@ -61,11 +73,14 @@ class SliceScore(ScoreInterval):
     p_worse: float | None
     """One-sided, that the slice is no worse than the other items, adjusted over the slices: the
     largest share of evals in which one of as many equal slices would be this bad."""
+    std_between: float | None = None
+    """Of the slice `ALIKE`, standard deviation of the score between values of the setting."""
+    p_alike: float | None = None
+    """The same, that all values have one score."""
 
 
 def slices(
     responses: ResponsesLike,
-    labels: ResponsesLike | None = None,
     *,
     by: str = "cluster",
     top: int | None = None,
@@ -78,12 +93,12 @@ def slices(
     Parameters
     ----------
     responses
-        Scores of items.
-    labels
-        The same responses, read with ``cluster=FIELD``: the field's value is the slice, and a list
-        of tags puts an item into the slice of each tag. Without them, the clusters of `responses`.
+        Scores of items, read with ``by=FIELD``: the field's value is the slice, and a list of tags
+        puts an item into the slice of each tag. Of responses read without it, the clusters. Of a
+        setting of the runs, its values are the slices, and another row is for values like these.
     by
-        What the field is called in the results.
+        The field's name, which the results have. ``"FIELD:4"`` cuts a field of numbers into four
+        slices at the quartiles of the task's items; equal numbers are in one slice.
     top
         Keep this many of the largest slices of a task; the rest is one slice.
     confidence_level
@@ -96,13 +111,16 @@ def slices(
     Raises
     ------
     DesignError
-        Where no item has the field, or a task has more than 50 slices.
+        Where no item has the field, a task has more than 50 slices, or a field that is cut into
+        quantiles has values that are not numbers.
     """
     check_confidence_level(confidence_level)
-    listed, members, notes = sliced(responses, labels, by, top)
+    listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices")
     rows: dict[tuple[int, str], SliceScore] = {}
-    by_count = grouped(range(len(listed)), lambda i: len(members[i]))
+    cells = grouped(range(len(listed)), lambda i: _cell(listed[i]))
+    n_slices = [sum(len(members[j]) for j in cells[_cell(r)]) for r in listed]
+    by_count = grouped(range(len(listed)), n_slices.__getitem__)
     for k, places in by_count.items():
         keys = [(i, name) for i in places for name in members[i]]
         # Each has a name of its own: rows are found by it, in whatever order they come.
@@ -116,13 +134,80 @@ def slices(
                           confidence_level=confidence_level)  # fmt: skip
             rows[i, name] = extended(SliceScore, own, by=by, slice=name, n_slices=k, p_worse=None)
     shown: list[SliceScore] = []
-    for i, r in enumerate(listed):
-        p_worse = _p_worse(r, members[i], source)
-        shown += [
-            replace(rows[i, name], p_worse=finite(p))
-            for name, p in zip(members[i], p_worse.tolist(), strict=True)
-        ]
+    for places in cells.values():
+        for i in places:
+            p_worse = _p_worse(listed[i], members[i], source)
+            shown += [
+                replace(rows[i, name], p_worse=None if len(places) > 1 else finite(p))
+                for name, p in zip(members[i], p_worse.tolist(), strict=True)
+            ]
+        runs = [listed[i] for i in places]
+        if len(runs) > 1 and is_mean(runs[0]):
+            together = at_all_values(runs)
+            (row,) = intervals([together], confidence_level=confidence_level)
+            alike = extended(SliceScore, replace(row, kind="slice"), by=by, slice=ALIKE,
+                             n_slices=len(runs), p_worse=None)  # fmt: skip
+            shown.append(
+                _over_values(alike, answers_at_values(together, len(runs)), together.bounds)
+            )
     return Results(tuple(shown), notes, rng if isinstance(rng, int) else None)
+
+
+def _over_values(
+    row: SliceScore, answers: FloatArray, bounds: tuple[float, float] | None
+) -> SliceScore:
+    """Return a row of all values of a setting with limits for values like these."""
+    if min(answers.shape) < 2 or row.estimate is None or row.low is None or row.high is None:
+        return row
+    values = crossed(answers, row.std_error or 0.0)
+    low, high = (
+        values.widened(half, row.confidence_level)
+        for half in (row.estimate - row.low, row.high - row.estimate)
+    )
+    least, most = bounds or (-np.inf, np.inf)
+    return replace(
+        row, low=max(row.estimate - low, least), high=min(row.estimate + high, most),
+        std_error=None, std_between=values.std_between, p_alike=values.p_alike,
+    )  # fmt: skip
+
+
+def at_all_values(runs: Sequence[Responses]) -> Responses:
+    """Return the runs of a model at several values of a setting as epochs of one, in order."""
+    (stacked,) = stack_epochs([
+        replace(r, tags=None, groups=(), notes=(), source=replace(r.source, when="")) for r in runs
+    ])  # fmt: skip
+    return replace(stacked, notes=(f"mean of runs at {len(runs)} values",))
+
+
+def answers_at_values(
+    together: Responses, n_values: int, against: Responses | None = None
+) -> FloatArray:
+    """Return scores by item and value of a setting, or the differences of two models.
+
+    Shape (M, P), of the items that were answered at every value; where items come in clusters one
+    row for each cluster, and the mean over rows is that over items.
+
+    Parameters
+    ----------
+    together, against
+        As of `at_all_values`.
+    """
+    scores, clusters = _by_value(together, n_values), together.clusters
+    if against is not None:
+        ids = together.item_ids.astype(str), against.item_ids.astype(str)
+        _, here, there = np.intersect1d(*ids, return_indices=True)
+        scores = scores[here] - _by_value(against, n_values)[there]
+        clusters = None if clusters is None else clusters[here]
+    kept = np.isfinite(scores).all(axis=1)
+    if clusters is None or not kept.any():
+        return scores[kept]
+    mean = scores[kept].mean()
+    totals = by_cluster(scores[kept] - mean, clusters[kept], axis=0)
+    return mean + totals * (len(totals) / kept.sum())
+
+
+def _by_value(together: Responses, n_values: int) -> FloatArray:
+    return mean_over_epochs(together.scores.reshape(len(together.item_ids), n_values, -1))
 
 
 def extended(kind: type[Any], row: Any, **more: Any) -> Any:
@@ -131,40 +216,98 @@ def extended(kind: type[Any], row: Any, **more: Any) -> Any:
 
 
 def sliced(
-    responses: ResponsesLike, labels: ResponsesLike | None, by: str, top: int | None
+    responses: ResponsesLike, by: str, top: int | None
 ) -> tuple[list[Responses], list[Members], tuple[str, ...]]:
     """Return the responses that have slices, the items of each slice, and notes."""
     listed, notes = as_list(responses)
-    marked = {_key(r): r for r in (listed if labels is None else as_list(labels)[0])}
+    field, n_quantiles = field_of_slices(by)
+    tagged = any(r.tags is not None for r in listed)
+    texts_of = [r.tags if tagged else r.clusters for r in listed]
+    if n_quantiles is not None and not has_values(listed):
+        texts_of = _in_quantiles(listed, texts_of, field, n_quantiles)
     kept: list[Responses] = []
     members: list[Members] = []
     without: list[str] = []
     n_none, overlap = 0, False
-    for r in listed:
-        named = marked.get(_key(r))
-        if named is None or named.clusters is None or r.predicted is not None:
+    for r, texts in zip(listed, texts_of, strict=True):
+        if texts is None or not len(texts) or r.predicted is not None:
             without.append(r.task)
             continue
-        of_item = dict(zip(named.item_ids.tolist(), map(_tags, named.clusters), strict=True))
-        tags = [of_item.get(item, (NONE,)) for item in r.item_ids.tolist()]
+        tags = [_tags(text) for text in texts.tolist()]
         n_none = max(n_none, sum(NONE in own for own in tags))
         overlap |= any(len(own) > 1 for own in tags)
-        kept.append(replace(r, clusters=None) if labels is None else r)
+        kept.append(r if tagged else replace(r, clusters=None))
         members.append(_members(tags, by, r, top))
     if not kept:
-        raise DesignError(f"no item has the field {by!r}: name one that the logs have")
+        raise DesignError(f"no item has the field {field!r}: name one that the logs have")
     if without:
         lacking = few(list(dict.fromkeys(without)))
-        notes = (*notes, f"left out by slices, no item has {by!r} or a score of its own: {lacking}")
+        notes = (*notes, f"left out by slices, no item has {field!r} or a score: {lacking}")
     if n_none:
-        notes = (*notes, f"{counted(n_none, 'item')} of a task without {by!r}: slice {NONE}")
+        notes = (*notes, f"{counted(n_none, 'item')} of a task without {field!r}: slice {NONE}")
     if overlap:
-        notes = (*notes, f"an item belongs to each of its tags in {by!r}: slices overlap")
+        notes = (*notes, f"an item belongs to each of its tags in {field!r}: slices overlap")
+    if has_values(kept):
+        order = sorted(range(len(kept)), key=lambda i: _in_order(next(iter(members[i]), "")))
+        kept, members = [kept[i] for i in order], [members[i] for i in order]
     return kept, members, notes
 
 
-def _key(r: Responses) -> tuple[str, ...]:
-    return r.model, r.task, r.metric, str(r.source.path), r.source.run
+def has_values(responses: Sequence[Responses]) -> bool:
+    """Whether a model has several runs on a task, at the values of a setting."""
+    return len({_cell(r) for r in responses}) < len(responses)
+
+
+def _cell(r: Responses) -> tuple[str, str, str]:
+    return r.model, r.task, r.metric
+
+
+def _in_order(value: str) -> tuple[float, str]:
+    """Return by what values of a setting are sorted: as numbers, and after these as texts."""
+    try:
+        return number_in(value), value
+    except ValueError:
+        return np.inf, value
+
+
+def _in_quantiles(
+    listed: Sequence[Responses], texts_of: Sequence[NDArray[Any] | None], field: str, n: int
+) -> list[NDArray[Any] | None]:
+    """Return in place of each item's number the part of the task, of n, that it is in.
+
+    The parts end at quantiles of the task's items, whichever models answered them.
+    """
+    if not 2 <= n <= MOST_SLICES:
+        raise DesignError(f"{field}:{n} asks for {n} slices: give 2 to {MOST_SLICES}")
+    parts_of = list(texts_of)
+    for task, places in grouped(range(len(listed)), lambda i: listed[i].task).items():
+        of_items = {
+            (item, text)
+            for i in places if (texts := texts_of[i]) is not None
+            for item, text in zip(listed[i].item_ids.tolist(), texts.tolist(), strict=True)
+            if _tags(text) != (NONE,)
+        }  # fmt: skip
+        try:
+            numbers = {text: number_in(text) for text in sorted({text for _, text in of_items})}
+            if not all(map(isfinite, numbers.values())):
+                raise ValueError
+        except ValueError:
+            msg = f"{field!r} of {task} has values that are no numbers, so it has no quantiles"
+            raise DesignError(f"{msg}: --by {field} takes each value as a slice") from None
+        if not of_items:
+            continue
+        values = np.array([numbers[text] for _, text in of_items])
+        ends = np.quantile(values, np.arange(1, n) / n, method="inverted_cdf")
+        part = {text: int(np.searchsorted(ends, value)) for text, value in numbers.items()}
+        name = dict[str, str]()
+        for in_part in grouped(part, part.__getitem__).values():
+            within = [numbers[text] for text in in_part]
+            label = f"{part[in_part[0]] + 1:0{len(str(n))}} of {n}"
+            name |= dict.fromkeys(in_part, f"{label}: {min(within):g} to {max(within):g}")
+        for i in places:
+            if (texts := texts_of[i]) is not None:
+                parts_of[i] = np.array([name.get(text, "") for text in texts.tolist()])
+    return parts_of
 
 
 def _tags(value: Any) -> tuple[str, ...]:
@@ -203,16 +346,52 @@ def _members(tags: Sequence[tuple[str, ...]], by: str, r: Responses, top: int | 
 
 def part_of(r: Responses, kept: NDArray[np.bool_]) -> Responses:
     """Return the responses to some items, without what is known of all of them together."""
-    some = {name: v[kept] for name in _PER_ITEM if (v := getattr(r, name)) is not None}
     return replace(
-        r, **some, measure=replace(r.measure, population=None), provenance=Provenance(), groups=(),
-        logged=None, logged_std_error=None, logged_n=None, unreduced=None, beside=(),
+        r.of_items(kept), measure=replace(r.measure, population=None), provenance=Provenance(),
+        tags=None, groups=(), logged=None, logged_std_error=None, logged_n=None,
     )  # fmt: skip
+
+
+def slice_name(task: str, by: str, name: str) -> str:
+    """Return a slice as a task of its own.
+
+    >>> slice_name("gsm8k", "language", "de")
+    'gsm8k, language de'
+    """
+    return f"{task}, {by} {name}"
+
+
+def as_tasks(
+    responses: ResponsesLike, by: str, top: int | None
+) -> tuple[list[Responses], tuple[str, ...], bool]:
+    """Return slices as tasks of their own, notes, and whether no item or cluster is in two slices.
+
+    Slices of a single task go by their own names.
+    """
+    listed, members, notes = sliced(responses, by, top)
+    several = len({r.task for r in listed}) > 1
+    parts = [
+        part_of(r, inside).measured(task=slice_name(r.task, by, name) if several else name)
+        for r, own in zip(listed, members, strict=True)
+        for name, inside in own.items()
+    ]
+    apart = all(map(_are_apart, listed, members)) and not has_values(listed)
+    return parts, notes, apart
+
+
+def _are_apart(r: Responses, members: Members) -> bool:
+    units = r.item_ids if r.clusters is None else r.clusters
+    return sum(len(np.unique(units[m])) for m in members.values()) == len(np.unique(units))
+
+
+def is_mean(r: Responses) -> bool:
+    """Whether the score is the mean of the items' scores, each counting alike."""
+    return r.aggregation == "mean" and r.pairs is None and r.weights is None
 
 
 def _p_worse(r: Responses, members: Members, rng: np.random.Generator) -> FloatArray:
     """Adjusted one-sided p-values of the slices, shape (k,); NaN where scores have no mean."""
-    if r.aggregation != "mean" or r.pairs is not None or r.weights is not None:
+    if not is_mean(r):
         return np.full(len(members), np.nan)
     lower, upper = tails(r.item_means, r.clusters, members, rng)
     return holm(upper if r.higher_is_better is False else lower)

@@ -20,7 +20,7 @@ from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
-from evalstats_plugin.stats.means import moments, t_quantile
+from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
 
 def by_cluster(values: FloatArray, clusters: NDArray[Any], *, axis: int = -1) -> FloatArray:
@@ -230,6 +230,93 @@ def variance_parts(scores: ArrayLike) -> VarianceParts:
     on_mean = moments(noise).mean
     total = std**2
     return VarianceParts(n, mean, total, moments(variance).mean, on_mean, total - on_mean)
+
+
+_ROUNDING = 1e-24
+"""Variance of a mean, as a share of the mean square, up to which it is rounding error."""
+
+
+class Crossed(NamedTuple):
+    """How a mean over items varies between levels that are a sample of many: `crossed`."""
+
+    n_items: int
+    n_levels: int
+    mean: float
+    std_between: float
+    """Standard deviation of the true means of levels; 0 where they vary no more than by chance."""
+    error: float
+    """Standard error of the mean of levels: of the values seen, chance in answers included."""
+    p_alike: float
+    """Of levels with the same true mean (F test)."""
+    prob_positive: float
+    """Probability that the true mean at another level is positive."""
+
+    def widened(self, half_width: float, confidence_level: float, n_tests: int = 1) -> float:
+        """Half-width of limits for levels like these, from that for these levels.
+
+        The squares of the two half-widths are added [ZD08]_, of `n_tests` by Bonferroni.
+        """
+        level = 1 - (1 - confidence_level) / n_tests
+        t = float(t_quantile(self.n_levels - 1, confidence_level=level))
+        return float(np.hypot(half_width, t * self.error))
+
+    def p_value(self, half_width: float, confidence_level: float, n_tests: int = 1) -> float:
+        """Adjusted p-value of a mean of 0, at most 1 - level where `widened` limits exclude 0.
+
+        At other levels the half-width for these levels is taken to go with Student's quantile.
+        """
+
+        def reaches_zero(p: float) -> bool:
+            t = t_quantile(self.n_items - 1, confidence_level=1 - p / n_tests)
+            scaled = half_width * float(t) / usual
+            return self.widened(scaled, 1 - p, n_tests) >= abs(self.mean)
+
+        alone = 1 - (1 - confidence_level) / n_tests
+        usual = float(t_quantile(self.n_items - 1, confidence_level=alone))
+        low, high = 1e-15, 1.0 - 1e-15
+        if reaches_zero(high):
+            return 1.0
+        for _ in range(60):
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if reaches_zero(middle) else (low, middle)
+        return high
+
+
+def crossed(scores: FloatArray, std_error: float) -> Crossed:
+    """Mean of items by levels, both of which vary: a two-way layout with one answer [SCM92]_.
+
+    Parameters
+    ----------
+    scores
+        Shape (M, P), M items or clusters of them, P levels, both 2 or more; no NaN.
+    std_error
+        Of the mean over items, at these levels.
+
+    >>> found = crossed(np.array([[0.1, 0.3], [0.2, 0.5], [0.1, 0.2]]), 0.05)
+    >>> print(f"{found.std_between:.3f} {found.error:.3f} {found.p_alike:.3f}")
+    0.135 0.100 0.074
+    """
+    m, p = scores.shape
+    of_level = scores.mean(axis=0)
+    mean = float(of_level.mean())
+    rest = scores - scores.mean(axis=1, keepdims=True) - of_level + mean
+    noise = float(np.square(rest).sum()) / ((m - 1) * (p - 1) * m)
+    total = float(of_level.var(ddof=1))
+    # Rounding is no variance.
+    least = _ROUNDING * float(np.square(scores).mean())
+    noise, total = (variance if variance > least else 0.0 for variance in (noise, total))
+    between = max(total - noise, 0.0)
+    ratio = total / noise if noise > 0 else (np.inf if total > 0 else 0.0)
+    # Another level has its own mean; degrees of freedom are Satterthwaite's.
+    levels = 1 + 1 / p
+    variance = std_error**2 + between * levels
+    parts = std_error**4 / (m - 1) + (total * levels) ** 2 / (p - 1)
+    freedom = variance**2 / parts if parts else m - 1.0
+    at_another = np.array(mean), np.array(variance**0.5), np.array(freedom)
+    prob = t_prob_positive(*at_another)
+    p_alike = np.asarray(special.fdtrc(p - 1, (m - 1) * (p - 1), ratio), dtype=np.float64)
+    error = (total / p) ** 0.5
+    return Crossed(m, p, mean, between**0.5, error, float(p_alike), float(prob))
 
 
 def share_within(parts: VarianceParts) -> FloatArray:

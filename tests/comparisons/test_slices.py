@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -12,13 +13,16 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.report.comparisons import slice_differences
+from evalstats_plugin.data.responses import Responses, with_epochs
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.report.comparisons import rankings_over_values, slice_differences
+from evalstats_plugin.report.gating import sentence
 from evalstats_plugin.report.text import worst_slice
-from evalstats_plugin.scores.slices import NONE, OTHER
+from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
 from evalstats_plugin.stats.unpaired import permuted_slices
 
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
+EEE = "fixtures/logs/every_eval_ever/0.3.0/exported/data/reading"
 GRADED = "fixtures/logs/inspect_ai/0.3.285/models"
 Run = Callable[..., CompletedProcess[str]]
 
@@ -26,6 +30,12 @@ Run = Callable[..., CompletedProcess[str]]
 def _matrix(scores: object, labels: object) -> ResponseMatrix:
     rows = np.atleast_2d(np.asarray(scores, dtype=float))
     return ResponseMatrix.from_array(rows, clusters=np.asarray(labels), metric="acc")
+
+
+def _tagged(scores: object, tags: object) -> list[Responses]:
+    rows = np.atleast_2d(np.asarray(scores, dtype=float))
+    matrix = ResponseMatrix.from_array(rows, models=["old", "new"][: len(rows)], metric="acc")
+    return [replace(r, tags=np.asarray(tags)) for r in matrix.to_responses()]
 
 
 def test_exact_tails_are_those_of_the_lady_tasting_tea() -> None:
@@ -92,6 +102,254 @@ def test_too_many_slices_are_refused_unless_the_largest_are_asked_for() -> None:
     assert {row.slice: row.n_items for row in rows} == {"s0": 3, "s1": 2, OTHER: 49}
 
 
+@pytest.mark.parametrize(
+    ("log", "task", "field", "first"),
+    [
+        (GRADED, "reading", "passage", "p00"),
+        (LOGS, "es_mc", "template", "t0"),
+        (EEE, "reading", "cluster", "p00"),
+    ],
+)
+def test_one_reading_gives_slices_and_keeps_clusters(
+    log: str, task: str, field: str, first: str
+) -> None:
+    read = es.read(log, task=task, by=field)
+    for before, r in zip(es.read(log, task=task), read, strict=True):
+        clusters = [
+            None if each.clusters is None else each.clusters.tolist() for each in (before, r)
+        ]
+        assert clusters[0] == clusters[1]
+        assert r.tags is not None
+        assert r.tags[0] == first
+
+
+def test_items_that_are_there_again_keep_their_tags() -> None:
+    r = replace(_tagged([1, 0, 1], ["a", "b", "a"])[0], item_ids=np.array([7, 8, 7]))
+    stacked = with_epochs(r)
+    assert stacked.tags is not None
+    assert stacked.tags.tolist() == ["a", "b"]
+    assert stacked.scores.shape == (2, 2)
+
+
+def test_numbers_are_cut_at_the_quantiles_of_the_tasks_items() -> None:
+    """Eight values, one of them three times: equal numbers are in one slice, in their order."""
+    lengths = ["9", "10", "10", "10", "80", "300", "1000.5", "2000"]
+    rows = es.slices(_tagged([[1, 0, 1, 1, 0, 1, 0, 1]], lengths), by="length:4")
+    assert [(row.slice, row.n_items) for row in rows] == [
+        ("1 of 4: 9 to 10", 4), ("3 of 4: 80 to 300", 2), ("4 of 4: 1000.5 to 2000", 2)
+    ]  # fmt: skip
+    one, other = _tagged(np.ones((2, 4)), ["1", "2", "3", "(item 3)"])
+    other = other.of_items(np.array([2, 3]))
+    found = es.slices([one, other], by="length:3")
+    assert {(r.model, r.slice): r.n_items for r in found}["new", "3 of 3: 3 to 3"] == 1
+    assert {row.slice for row in found} >= {NONE}
+
+
+@pytest.mark.parametrize("values", [["1", "2", "de"], ["1", "2", "nan"], ["1", "2", "1_0"]])
+def test_what_is_no_number_has_no_quantiles(values: list[str]) -> None:
+    with pytest.raises(DesignError, match=r"no numbers, so it has no quantiles: --by length takes"):
+        es.slices(_tagged([1, 0, 1], values), by="length:4")
+    with pytest.raises(DesignError, match="length:1 asks for 1 slices: give 2 to 50"):
+        es.slices(_tagged([1, 0, 1], values), by="length:1")
+
+
+def test_a_gate_decides_on_every_slice_of_the_baselines_items() -> None:
+    """A drop on one slice alone, which all items together hide; the candidate's tags do nothing."""
+    tags = np.repeat(["de", "en", "fr"], 40)
+    scores = np.ones((2, 120))
+    scores[1, 80:] = 0
+    scores[0, :40] = 0
+    old, new = _tagged(scores, tags)
+    assert es.gate([old, new], baseline="old").decision == "pass"
+    for candidate in (new, replace(new, tags=tags[::-1]), replace(new, tags=None)):
+        result = es.gate([old, candidate], baseline="old", by="language")
+        assert [(row.slice, row.decision) for row in result] == [
+            ("fr", "regressed"), ("", "pass"), ("de", "pass"), ("en", "pass")
+        ]  # fmt: skip
+    said = sentence(result)
+    assert said.startswith("REGRESSED: new shows a drop against old in 1 of 4 comparisons")
+    assert "language fr acc -1.0000 [-1.0000, " in said
+    # All tasks and slices are one family, whose limits are wider than those of a slice alone.
+    (alone,) = es.gate([r.of_items(tags == "en") for r in (old, new)], baseline="old")
+    (en,) = (row for row in result if row.slice == "en")
+    assert en.low is not None
+    assert alone.low is not None
+    assert en.low < alone.low
+
+
+def test_a_slice_that_the_candidate_did_not_run_does_not_pass() -> None:
+    old, new = _tagged(np.ones((2, 60)), np.repeat(["de", "en"], 30))
+    rows = es.gate([old, new.of_items(np.arange(30))], baseline="old", by="language")
+    assert {row.slice: row.decision for row in rows} == {
+        "": "inconclusive", "de": "pass", "en": "inconclusive"
+    }  # fmt: skip
+    lacking = es.gate([old, new.of_items(np.arange(58))], baseline="old", by="language")
+    assert {row.slice: row.n_lacking for row in lacking} == {"": 2, "de": 0, "en": 2}
+    with pytest.raises(DesignError, match="no item has the field"):
+        es.gate([replace(old, tags=None), replace(new, tags=None)], baseline="old", by="language")
+
+
+def test_a_protocol_pins_the_slices(run: Run, tmp_path: Path) -> None:
+    table, protocol = tmp_path / "scores.csv", tmp_path / "gate.toml"
+    rows = [f"{m},{i},{i % 3 > 0:d},{'de' if i < 9 else 'en'}" for m in "ab" for i in range(20)]
+    table.write_text("\n".join(["model,item,score,lang", *rows]))
+    protocol.write_text('baseline = "a"\nby = "lang"\n')
+    asked = ("gate", table, "--protocol", protocol, "--format", "json")
+    decided = json.loads(run(*asked).stdout)
+    assert [row["slice"] for row in decided["results"]] == ["", "de", "en"]
+    assert decided["evalstats"]["by"] == "lang"
+    other = run(*asked, "--by", "model")
+    assert other.returncode == 2
+    assert "--by contradicts the protocol" in other.stderr
+
+
+def test_a_table_of_slices_has_limits_of_all_its_cells() -> None:
+    tags = np.repeat(["de", "en", "fr"], 20)
+    right = np.random.default_rng(3).random((2, 60)) < 0.7
+    table = es.table(_tagged(right, tags), by="language", weights="items")
+    assert table.tasks == ("overall", "de", "en", "fr")
+    level = 0.95 ** (1 / 6)
+    for i, model in enumerate(("old", "new")):
+        overall = table.by_column["overall", "overall"][model].estimate
+        assert overall is not None
+        assert abs(overall - right[i].mean()) < 1e-9
+        own = ResponseMatrix.from_array(right[i : i + 1, :20] * 1.0, metric="acc")
+        (alone,) = es.intervals(own, confidence_level=level)
+        cell = table.by_column["task", "de"][model]
+        assert (cell.low, cell.high, cell.confidence_level) == (alone.low, alone.high, 0.95)
+
+
+def test_slices_that_overlap_have_no_overall_score() -> None:
+    tags = ['["a", "b"]', '["a"]', "b", "b"]
+    assert "overall" not in es.table(_tagged(np.eye(2, 4), tags), by="tags").tasks
+    across = [replace(r, clusters=np.array([0, 1, 1, 2]))
+              for r in _tagged(np.eye(2, 4), ["a", "a", "b", "b"])]  # fmt: skip
+    table = es.table(across, by="tags")
+    assert "overall" not in table.tasks
+    assert "no overall score: slices have items in common" in table.notes
+
+
+def _at_temperatures(effects: dict[str, list[float]], n_items: int = 200) -> list[Responses]:
+    """Runs of each model at as many temperatures, which change its share of right answers."""
+    rng = np.random.default_rng(8)
+    rank = rng.permutation(n_items) / n_items
+    return [
+        replace(r, model=model, tags=np.full(n_items, f"{value}"))
+        for model, shares in effects.items()
+        for value, share in zip((10, 2, 0.5), shares, strict=True)
+        for r in _tagged(rank < share, np.full(n_items, ""))
+    ]
+
+
+def test_values_of_a_setting_are_slices_with_a_row_for_values_like_these() -> None:
+    """Each value's run has its own limits; the row's are MOVER's: both half-widths squared."""
+    runs = _at_temperatures({"m": [0.5, 0.6, 0.7]})
+    rows = es.slices(runs, by="temperature")
+    assert [row.slice for row in rows] == ["0.5", "2", "10", ALIKE]
+    assert {row.n_slices for row in rows} == {3}
+    assert {row.p_worse for row in rows} == {None}
+    alike = rows[-1]
+    (fixed,) = es.intervals([at_all_values(runs)])
+    assert (fixed.low, fixed.high, fixed.estimate) != (None, None, None)
+    half = 4.302652729911275 * 0.1 / 3**0.5  # t with 2 degrees of freedom, 0.1 their deviation
+    assert alike.estimate == pytest.approx(0.6)
+    assert alike.low == pytest.approx(0.6 - np.hypot(0.6 - (fixed.low or 0), half))
+    assert alike.high == pytest.approx(0.6 + np.hypot((fixed.high or 0) - 0.6, half))
+    assert alike.std_between is not None
+    assert 0.09 < alike.std_between < 0.1
+    assert alike.p_alike is not None
+    assert alike.p_alike < 1e-6
+    assert worst_slice(rows.rows).startswith("Over 3 values of temperature: 0.6000 [")
+    same = es.slices(_at_temperatures({"m": [0.5, 0.5, 0.5]}), by="temperature")[-1]
+    assert (same.std_between, same.p_alike) == (0, 1)
+
+
+def test_a_ranking_that_depends_on_the_prompt_is_less_certain() -> None:
+    steady = {"a": [0.5, 0.5, 0.5], "b": [0.6, 0.6, 0.6], "c": [0.8, 0.8, 0.8]}
+    varying = {"a": [0.5, 0.5, 0.5], "b": [0.4, 0.6, 0.8], "c": [0.8, 0.8, 0.8]}
+    verdicts: list[list[str]] = []
+    probs: list[float] = []
+    for effects in (steady, varying):
+        rows = es.compare_slices(_at_temperatures(effects), by="temperature")
+        alike = [row for row in rows if row.slice == ALIKE]
+        assert [row.slice for row in rows if row.model_b == "c" and row.model_a == "a"] == [
+            "0.5", "2", "10", ALIKE
+        ]  # fmt: skip
+        for row in alike:
+            assert row.low is not None
+            assert row.high is not None
+            assert row.p_adjusted is not None
+            assert (row.p_adjusted <= 0.05) == (not row.low <= 0 <= row.high)
+        verdicts.append([row.verdict for row in alike])
+        (said,) = rankings_over_values(rows)
+        assert "ranking c > b > a holds at another value of temperature with" in said
+        probs.append(float(said.split()[-1].rstrip(".")))
+    assert verdicts == [["better"] * 3, ["unclear", "better", "unclear"]]
+    assert probs[0] > 0.95
+    assert probs[1] < 0.7
+
+
+def test_items_in_clusters_are_drawn_as_clusters_at_every_value() -> None:
+    """Four copies of each item in a cluster are no more than the item."""
+    runs = _at_temperatures({"m": [0.5, 0.55, 0.6]}, n_items=40)
+    copies = [
+        replace(r, item_ids=np.arange(160), scores=np.repeat(r.scores, 4, axis=0),
+                tags=np.repeat(r.tags, 4), clusters=np.repeat(np.arange(40), 4))
+        for r in runs if r.tags is not None
+    ]  # fmt: skip
+    rows = [
+        sorted(np.round(answers_at_values(at_all_values(own), 3), 9).tolist())
+        for own in (copies, runs)
+    ]
+    assert rows[0] == rows[1]
+    some = [runs[0].of_items(np.arange(30)), runs[1].of_items(np.arange(10, 40)[::-1])]
+    together = at_all_values(some)
+    expected = np.hstack([runs[0].scores[10:30], runs[1].scores[10:30]])
+    assert sorted(answers_at_values(together, 2).tolist()) == sorted(expected.tolist())
+    assert np.array_equal(answers_at_values(together, 2, together), np.zeros((20, 2)))
+
+
+def test_tables_and_gates_say_what_they_make_of_values() -> None:
+    runs = _at_temperatures({"old": [0.5, 0.6, 0.7], "new": [0.5, 0.6, 0.7]})
+    table = es.table(runs, by="temperature")
+    assert table.tasks == ("0.5", "2", "10")
+    with pytest.raises(DesignError, match="a gate decides on one run of each model"):
+        es.gate(runs, baseline="old", by="temperature")
+
+
+def test_settings_of_logs_are_read_as_values_and_not_as_models(run: Run, tmp_path: Path) -> None:
+    """Runs at two numbers of examples, of lm-eval; and a table in which an item has two values."""
+    stamp = "2026-11-21T07-07-09.284154"
+    for shots, when in enumerate((stamp, "2026-11-22T07-07-09.284154")):
+        folder = tmp_path / "logs" / "models__m0"
+        folder.mkdir(parents=True, exist_ok=True)
+        log = json.loads(Path(f"{LOGS}/models__m0/results_{stamp}.json").read_text())
+        for name in ("results", "configs", "n-shot", "versions", "higher_is_better", "n-samples"):
+            log[name] = {"es_bin": log[name]["es_bin"]}
+        log["n-shot"] = {"es_bin": shots}
+        (folder / f"results_{when}.json").write_text(json.dumps(log))
+        samples = Path(f"{LOGS}/models__m0/samples_es_bin_{stamp}.jsonl").read_text()
+        (folder / f"samples_es_bin_{when}.jsonl").write_text(samples)
+    assert len({r.model for r in es.read(tmp_path / "logs")}) == 2
+    read = es.read(tmp_path / "logs", by="num_fewshot", metric="acc")
+    assert [(r.model, r.tags is not None and r.tags[0]) for r in read] == [
+        ("models/m0", "0"), ("models/m0", "1")
+    ]  # fmt: skip
+    with pytest.raises(SelectionError, match=r"no run has such a setting.*num_fewshot"):
+        es.read(tmp_path / "logs", by="prompt")
+    table = tmp_path / "scores.csv"
+    rows = [f"{m},{i},{(i + k) % 3 > 0:d},p{k}" for m in "ab" for i in range(30) for k in range(3)]
+    table.write_text("\n".join(["model,item,score,prompt", *rows]))
+    done = run("compare", table, "--by", "prompt", "-q")
+    assert "the ranking " in done.stdout
+    assert " holds at another value of prompt with probability 0.5." in " ".join(
+        done.stdout.split()
+    )
+    assert json.loads(run("report", table, "--by", "prompt", "--format", "json").stdout)[
+        "worst_slices"
+    ][0]["sentence"].startswith("Over 3 values of prompt: 0.6667 [")
+
+
 def test_a_difference_that_depends_on_the_slice_is_said() -> None:
     labels = np.repeat(["de", "en"], 40)
     scores = np.stack([np.r_[np.zeros(40), np.ones(40)], np.r_[np.ones(40), np.ones(40)]])
@@ -114,9 +372,12 @@ def test_commands_show_slices_of_logs(run: Run) -> None:
     assert len(whole["worst_slices"]) == 4
     assert {row["slice"] for row in whole["results"]} == {f"p0{i}" for i in range(8)}
     assert "Worst slice: p05" in run("report", *asked, "--format", "markdown").stdout
+    shown = run("table", *asked, "--weights", "items").stdout
+    assert "Overall: mean of 8 slices (40 items), each item counting the same." in shown
+    assert run("table", *asked, "--subtasks").returncode == 2
     header = run("compare", LOGS, "-t", "es_mc", "-m", "acc", "--by", "template", "-q",
                  "--format", "csv").stdout.splitlines()[0]  # fmt: skip
-    assert header.endswith("by,slice,p_interaction")
+    assert header.endswith("by,slice,p_interaction,std_between")
 
 
 @pytest.mark.parametrize(
@@ -149,3 +410,11 @@ def test_hostile_names_reach_no_output_raw(run: Run, tmp_path: Path) -> None:
             assert "<b>" not in done.stdout
         if command == "latex":
             assert "&_{" not in done.stdout
+    both = tmp_path / "both.jsonl"
+    both.write_text("\n".join([*lines, *(line.replace('"m"', '"n"') for line in lines)]))
+    for form in ("table", "csv", "markdown", "json"):
+        asked = ("--by", "why", "-q", "--format", form, "--junit", tmp_path / f"{form}.xml")
+        done = run("gate", both, "--baseline", "m", *asked)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout + (tmp_path / f"{form}.xml").read_text()
+        assert form != "markdown" or "<b>" not in done.stdout

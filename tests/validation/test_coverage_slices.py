@@ -1,8 +1,12 @@
 """Are equal slices called worse, and do limits of all slices hold? Writes slices.json.
 
 Drawn designs of 20 equal slices: sizes, difficulty, kind of scores and clusters differ. Each row is
-one design; a negative control judges every slice by itself.
+one design; a negative control judges every slice by itself. Gates on slices of equal models do not
+call them regressed, and limits of a table of slices hold for all its cells. Limits for values like
+those of a setting hold the mean over many values.
 """
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import study
 
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.scores.slices import ALIKE
 
 pytestmark = pytest.mark.validation
 K = 20
@@ -32,6 +37,12 @@ def scores_of(kind, rng, n, clusters):
     return (rng.random(shape) < ability[:, clusters]) * 1.0, mean
 
 
+def tagged(scores, slices, clusters=None):
+    """Responses of the models, shape (N, M) of scores, whose items are in these slices."""
+    matrix = ResponseMatrix.from_array(scores, clusters=clusters, metric="acc")
+    return [replace(r, tags=slices.astype(str)) for r in matrix.to_responses()]
+
+
 def drawn(kind, rng):
     """Row of a drawn design."""
     n = EVALS[kind]
@@ -45,9 +56,8 @@ def drawn(kind, rng):
         slices = np.repeat(np.arange(K), sizes)
         clusters = np.arange(len(slices))
     scores, mean = scores_of(kind, rng, n, clusters)
-    labels = ResponseMatrix.from_array(scores, clusters=slices.astype(str), metric="acc")
     own = clusters.astype(str) if kind == "clusters" else None
-    rows = es.slices(ResponseMatrix.from_array(scores, clusters=own, metric="acc"), labels, rng=rng)
+    rows = es.slices(tagged(scores, slices, own), rng=rng)
     low, high, p = (
         np.array([getattr(row, name) for row in rows], dtype=float).reshape(n, K)
         for name in ("low", "high", "p_worse")
@@ -75,3 +85,97 @@ def test_slices():
     assert np.mean([row["coverage"] for row in rows]) >= 0.94
     assert np.mean([row["false_worst"] for row in rows]) <= 0.05
     assert np.mean([row["false_unadjusted"] for row in rows]) > 0.2
+
+
+def gated(rng):
+    """Row of a drawn design in which a candidate is as good as its baseline."""
+    n_slices = int(rng.integers(3, 16))
+    slices = np.repeat(np.arange(n_slices), rng.integers(4, rng.integers(8, 60), n_slices))
+    mean, spread, evals = rng.choice([0.3, 0.5, 0.8, 0.95]), rng.uniform(1, 6), 50
+    regressed = covered = missed = 0
+    for _ in range(evals):
+        ability = rng.beta(mean * spread, (1 - mean) * spread, len(slices))
+        scores = (rng.random((2, len(slices))) < ability) * 1.0
+        gate = es.gate(tagged(scores, slices), baseline="model_0", by="slice")
+        regressed += gate.decision == "regressed"
+        alone = [es.compare(tagged(scores[:, own], slices[own]))[0] for own in
+                 (slices == k for k in range(n_slices))]  # fmt: skip
+        missed += any(row.verdict == "worse" for row in alone)
+        cells = es.table(tagged(scores, slices), by="slice")
+        low, high = (
+            np.array([getattr(c, name) for c in cells if c.kind == "task"], dtype=float)
+            for name in ("low", "high")
+        )
+        covered += bool(study.holds(low, high, mean).all())
+    return {
+        "n_items": len(slices), "n_slices": n_slices, "mean": float(mean), "evals": evals,
+        "false_regressed": regressed / evals, "false_unadjusted": missed / evals,
+        "table_coverage": covered / evals,
+    }  # fmt: skip
+
+
+def test_gates_and_tables_of_slices():
+    rng = study.Streams("slices")("gates")
+    rows = [gated(rng) for _ in range(8)]
+    study.write_figures("slices_of_gates", {"designs": lambda: rows})
+    error = 2 * np.sqrt(0.05 * 0.95 / sum(row["evals"] for row in rows))
+    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    assert mean["false_regressed"] <= 0.05 + error
+    assert mean["false_unadjusted"] > mean["false_regressed"]
+    assert mean["table_coverage"] >= 0.95 - error
+
+
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(60)
+SHARES /= SHARES.sum()
+
+
+def mean_score(ability, spread):
+    """Mean of a logistic score over items of variance 1 and values of a setting."""
+    return float((SHARES / (1 + np.exp(-ability - NODES * np.hypot(1, spread)))).sum())
+
+
+def at_values(n_items, n_values, spread, ability, rng):
+    """Row of a design of two models at several values of a setting, drawn anew in each eval."""
+    evals, held, apart, alike, better, at_another = 60, 0, 0, 0, [], []
+    gap = mean_score(ability + 0.3, spread) - mean_score(ability, spread)
+    for _ in range(evals):
+        items = rng.normal(0, 1, n_items)
+        runs = [
+            replace(r, tags=np.full(n_items, str(value)))
+            for model, own in (("a", ability), ("b", ability + 0.3))
+            for value, effect in enumerate(rng.normal(0, spread, n_values))
+            for r in ResponseMatrix.from_array(
+                (rng.random((1, n_items)) < 1 / (1 + np.exp(-items - own - effect))) * 1.0,
+                models=[model], metric="acc",
+            ).to_responses()
+        ]  # fmt: skip
+        (score, *_) = (row for row in es.slices(runs) if row.slice == ALIKE)
+        (pair,) = (row for row in es.compare_slices(runs) if row.slice == ALIKE)
+        held += score.low <= mean_score(ability, spread) <= score.high
+        apart += pair.low <= gap <= pair.high
+        alike += pair.p_interaction <= 0.05
+        assert (pair.p_adjusted <= 0.05) == (not pair.low <= 0 <= pair.high)
+        new = rng.normal(0, spread, 2) + ability
+        better.append(mean_score(new[1] + 0.3, 0) > mean_score(new[0], 0))
+        at_another.append(pair.prob_better)
+    return {
+        "n_items": n_items, "n_values": n_values, "spread": spread, "ability": ability,
+        "evals": evals, "coverage": held / evals, "coverage_of_difference": apart / evals,
+        "called_different": alike / evals, "better_at_another_value": float(np.mean(better)),
+        "probability_given": float(np.mean(at_another)),
+    }  # fmt: skip
+
+
+def test_values_like_these():
+    rng = study.Streams("slices")("values")
+    designs = [(60, 3, 0.0, 1), (200, 2, 0.3, 0), (200, 3, 0.3, 0), (200, 5, 0.3, 1),
+               (100, 5, 0.1, 2), (300, 8, 0.5, 0), (40, 4, 0.5, 2)]  # fmt: skip
+    rows = [at_values(*design, rng) for design in designs]
+    study.write_figures("values_like_these", {"designs": lambda: rows})
+    error = 2 * np.sqrt(0.05 * 0.95 / sum(row["evals"] for row in rows))
+    for what in ("coverage", "coverage_of_difference"):
+        assert np.mean([row[what] for row in rows]) >= 0.95 - error
+        assert min(row[what] for row in rows) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 60)
+    assert rows[0]["called_different"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+    # Nobody is told of more certainty than there is.
+    assert all(row["probability_given"] <= row["better_at_another_value"] + 0.1 for row in rows)

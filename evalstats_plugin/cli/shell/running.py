@@ -152,7 +152,13 @@ class Reading:
     )  # fmt: skip
 
     def read(
-        self, paths: Sequence[str], plugins: Plugins, *, quiet: bool, repeats: bool = False
+        self,
+        paths: Sequence[str],
+        plugins: Plugins,
+        *,
+        quiet: bool,
+        repeats: bool = False,
+        by: str | None = None,
     ) -> ResponseSet:
         """Read files, folders and patterns; ``-`` is one JSON object from standard input.
 
@@ -160,6 +166,8 @@ class Reading:
         ----------
         repeats
             Also score each answer of items that were answered several times (`--at-k`).
+        by
+            Field of the items, or setting of the runs, that makes slices (`--by`).
 
         Raises
         ------
@@ -167,17 +175,17 @@ class Reading:
             As of `evalstats_plugin.read`; or no model has one of the names asked for.
         """
         responses = (
-            self._from_input(plugins, repeats=repeats)
+            self._from_input(plugins, repeats=repeats, by=by)
             if tuple(paths) == ("-",)
-            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats)
+            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats, by=by)
         )
         if not self.models:
             return responses
         kept = set(named(self.models, [r.model for r in responses]))
         return replace(responses, responses=tuple(r for r in responses if r.model in kept))
 
-    def _from_input(self, plugins: Plugins, *, repeats: bool) -> ResponseSet:
-        from evalstats_plugin.data.responses import Selection
+    def _from_input(self, plugins: Plugins, *, repeats: bool, by: str | None) -> ResponseSet:
+        from evalstats_plugin.data.responses import Selection, field_of_slices
         from evalstats_plugin.logs.reading import read_results
 
         try:
@@ -187,11 +195,18 @@ class Reading:
                 f"standard input is not JSON ({error}): pipe in results as lm-eval's "
                 "simple_evaluate returns them, and name tables as files"
             ) from error
-        selection = Selection(self.task, self.metric, self.cluster, repeats=repeats)
+        field = field_of_slices(by)[0] if by else None
+        selection = Selection(self.task, self.metric, self.cluster, repeats=repeats, by=field)
         return read_results(data, selection, plugins)
 
     def _from_logs(
-        self, paths: Sequence[str], plugins: Plugins, *, quiet: bool, repeats: bool
+        self,
+        paths: Sequence[str],
+        plugins: Plugins,
+        *,
+        quiet: bool,
+        repeats: bool,
+        by: str | None,
     ) -> ResponseSet:
         from evalstats_plugin.logs.reading import read
 
@@ -210,6 +225,7 @@ class Reading:
                 columns=columns,
                 wide=self.wide or "",
                 repeats=repeats,
+                by=by,
                 model_name=self.model_name,
                 missing_code=self.missing_code,
                 mapping=self.mapping,
@@ -635,7 +651,8 @@ reading = takes("reading", Reading)
 def by(heading: str) -> Any:
     """Return the field of what makes slices of a task."""
     return under(heading)(
-        "Slices of each task by this field of its items, such as language or tags, whose limits "
+        "Slices of each task by this field of its items, such as language, tags or n_words:4 "
+        "(quartiles of a number), or this setting of the runs, such as temperature; their limits "
         "hold together.",
         metavar="FIELD",
     )
@@ -662,13 +679,13 @@ class Run:
         """The plugins that are not blocked."""
         return loaded_plugins()
 
-    def read(self, *, repeats: bool = False) -> ResponseSet:
+    def read(self, *, repeats: bool = False, by: str | None = None) -> ResponseSet:
         """Read what the paths name; errors are those of `Reading.read`."""
         quiet = self.output.quiet
-        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats)
+        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats, by=by)
 
-    def read_by(self, field: str, **others: object) -> tuple[ResponseSet, ResponseSet]:
-        """Read what the paths name, and again with the items' slices in place of clusters.
+    def read_by(self, by: str, **others: object) -> ResponseSet:
+        """Read what the paths name, with the field of the items that makes slices.
 
         Raises
         ------
@@ -680,10 +697,7 @@ class Run:
                 option = name.replace("_", "-")
                 msg = f"--by and --{option} do not go together: leave one of them out"
                 raise SelectionError(msg)
-        if tuple(self.paths) == ("-",):
-            raise SelectionError("--by reads logs twice: name files in place of standard input")
-        again = replace(self.reading, cluster=field)
-        return self.read(), again.read(self.paths, self.plugins, quiet=True)
+        return self.read(by=by)
 
     def show(
         self,

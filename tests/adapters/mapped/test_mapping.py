@@ -64,7 +64,7 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
     [
         ({"items": "result[*]"}, "items: no list is called 'result[*]'; did you mean results[*]?"),
         ({"items": "results"}, "items is 'results'. Write where the entries are, as"),
-        ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did you mean"),
+        ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did you"),
         ({"model": "run.modl"}, "model: no field of the file is called 'run.modl'; did you"),
         ({"settings": {"t": ".T"}}, "settings.t: no field of results[*] is called '.T'"),
         ({"itm": ".id"}, "no key is called 'itm'; did you mean item?"),
