@@ -124,10 +124,6 @@ class Draws:
     def __len__(self) -> int:
         return len(self._draws)
 
-    def first(self) -> list[tuple[int, float]]:
-        """Items drawn in the first session, with their probabilities."""
-        return [(int(draw.place[0]), float(draw.probability[0])) for draw in self._draws]
-
     def ahead(self, belief: Belief, curves: FloatArray, open_items: BoolArray) -> Ahead:
         """Give each item open, a mask of shape (S, M), its probability to be drawn.
 

@@ -68,11 +68,6 @@ class Abilities(NamedTuple):
         return tuple(AbilityEstimate(*each) for each in zip(*columns, strict=True))
 
 
-def on_axes(mean: FloatArray, covariance: FloatArray, axes: FloatArray) -> Abilities:
-    """Abilities from the state (θ, f) of S sessions, shapes (S, K) and (S, K, K)."""
-    return Abilities(mean @ axes.T, axes @ covariance @ axes.T)
-
-
 def quadrature(
     log_density: Callable[[FloatArray], FloatArray], mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -231,7 +226,8 @@ def abilities(belief: Belief) -> Abilities:
     """Posterior means of the abilities of a bank of several."""
     if belief.axes is None:
         raise ValueError("the bank has one ability: use eap")
-    return on_axes(*belief.joint, belief.axes)
+    mean, covariance = belief.joint
+    return Abilities(mean @ belief.axes.T, belief.axes @ covariance @ belief.axes.T)
 
 
 def eap(belief: Belief) -> Scored:
@@ -357,7 +353,9 @@ def project(
     asked = shares.weights[belief.places]
     seen = np.einsum("sn,snt->st", belief.scores, asked)
     estimate = seen + p @ shares.weights
-    slopes = sensitivity(rest * expected(belief, state).scale, directions, shares.weights)
+    changes = (rest * expected(belief, state).scale)[:, None] * directions.T
+    # Derivatives of the scores in (θ, f), shape (S, 1 + T, D).
+    slopes = np.swapaxes(changes @ shares.weights, 1, 2)
     from_ability = ((slopes @ state.covariance) * slopes).sum(axis=-1)
     unseen = (belief.items.dispersion * p * (1 - p)) @ shares.squares
     share = np.maximum(shares.weights.sum(axis=0) - asked.sum(axis=1), 0.0)
@@ -397,7 +395,7 @@ def curves_of(belief: Belief, state: State) -> FloatArray:
     The mean of a curve over a normal logit, which is flatter than the curve at the mean logit.
     """
     directions = belief.items.directions
-    spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
+    spread = ((state.covariance @ directions.T) * directions.T).sum(axis=1)
     return expected(belief, state, spread).probability
 
 
@@ -415,23 +413,3 @@ def rest_of(belief: Belief) -> FloatArray:
     rest = np.ones((len(belief.places), len(belief.items.discrimination)))
     np.put_along_axis(rest, belief.places, 0.0, axis=1)
     return rest
-
-
-def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
-    """Derivatives of scores in (θ, f), shape (S, 1 + T, D).
-
-    Parameters
-    ----------
-    slopes
-        Derivatives of the curves in their logits, 0 for items asked; shape (S, M).
-    directions
-        Shape (M, D).
-    weights
-        Shape (M, 1 + T).
-    """
-    return np.swapaxes((slopes[:, None] * directions.T) @ weights, 1, 2)
-
-
-def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
-    """Covariance of (θ, f) with each item's logit: (S, D, M) for directions (M, D)."""
-    return covariance @ directions.T

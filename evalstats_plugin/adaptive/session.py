@@ -380,8 +380,8 @@ class AdaptiveSession(Drawable):
         """Return the items drawn by score, for differences; None where items were chosen."""
         if self._draws is None or not len(self._draws):
             return None
-        places, chances = zip(*self._draws.first(), strict=True)
-        items = tuple(map(" / ".join, np.array(self.bank.keys())[list(places)].tolist()))
+        items = tuple(map(" / ".join, np.array(self.bank.keys())[list(self._drawn)].tolist()))
+        chances = [draw.probability for draw in self._drawn.values()]
         residuals = self._draws.residuals(self.belief)[:, 0]
         return {
             name: DrawnItems(items, np.array(chances), residuals[:, t])
@@ -575,7 +575,6 @@ class AdaptiveSession(Drawable):
             told = -float(np.linalg.slogdet(belief.joint.covariance[0])[1])
         return Standing(
             n=self.n,
-            ability=self.ability,
             std_error=error,
             prior_sd=prior_sd,
             information=told,

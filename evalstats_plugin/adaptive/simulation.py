@@ -37,7 +37,7 @@ from evalstats_plugin.adaptive.selection import (
     rule_for,
     worth,
 )
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -65,8 +65,6 @@ class SimulatedAccuracy:
     ability_rmse_high: float
     rank_correlation: float | None
     """Spearman's, of true abilities with estimated ones; None if either does not vary."""
-    rank_correlation_low: float | None
-    rank_correlation_high: float | None
     score_mae: float
     """Mean absolute error of the predicted full score."""
     score_mae_low: float
@@ -89,8 +87,6 @@ def simulate(
     *,
     n_models: int = 200,
     misspecified: float = 1.0,
-    batch: int = 1,
-    balance: bool = False,
     confidence_level: float = 0.95,
     rng: int | None = None,
 ) -> Results[SimulatedAccuracy]:
@@ -106,10 +102,8 @@ def simulate(
         How many models to draw; every rule tests the same ones.
     misspecified
         Size of the items' calibration errors, see `draw_models`.
-    batch, confidence_level
+    confidence_level
         As for `AdaptiveSession`.
-    balance
-        Whether every task gets the share of the questions that it has in the bank.
 
     Raises
     ------
@@ -118,7 +112,7 @@ def simulate(
     DesignError
         The bank has fewer usable items than the shortest test, or a number is too small.
     """
-    counts = {"n_models": (n_models, 4), "misspecified": (misspecified, 0), "batch": (batch, 1)}
+    counts = {"n_models": (n_models, 4), "misspecified": (misspecified, 0)}
     for name, (value, least) in counts.items():
         if not least <= value < np.inf:
             raise DesignError(f"{name} {value:g} is too small: choose {least} or more")
@@ -134,8 +128,8 @@ def simulate(
         msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
         raise DesignError(f"{msg}: choose fewer items")
     drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
-    options = Options("auto", batch, balance, confidence_level)
-    run = parallel_map(partial(_of_rule, bank, kept, drawn=drawn, options=options, rng=rng), rules)
+    tests = partial(_of_rule, bank, kept, drawn, Options(confidence_level=confidence_level), rng)
+    run = parallel_map(tests, rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
         report_progress(rule, number, len(rules))
@@ -146,13 +140,7 @@ def simulate(
 
 
 def _of_rule(
-    bank: ItemBank,
-    at: Sequence[int],
-    rule: str,
-    *,
-    drawn: Drawn,
-    options: Options,
-    rng: int | None,
+    bank: ItemBank, at: Sequence[int], drawn: Drawn, options: Options, rng: int | None, rule: str
 ) -> list[SimulatedAccuracy]:
     """Rows of one rule, one for each number of items."""
     run = run_sessions(bank, drawn.answers, at, options._replace(rule=rule), rng=rng)
@@ -166,7 +154,6 @@ def _row(rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float) ->
     z = normal_quantile(confidence_level)
     mae, half = float(errors.mean()), z * _standard_error(errors)
     mean, half_mean = float(squares.mean()), z * _standard_error(squares)
-    rank, rank_low, rank_high = _rank(abilities, drawn.abilities, z)
     holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
     holds_ability = (point.low <= drawn.abilities) & (drawn.abilities <= point.high)
     return SimulatedAccuracy(
@@ -176,9 +163,7 @@ def _row(rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float) ->
         ability_rmse=float(np.sqrt(mean)),
         ability_rmse_low=float(np.sqrt(max(mean - half_mean, 0.0))),
         ability_rmse_high=float(np.sqrt(mean + half_mean)),
-        rank_correlation=rank,
-        rank_correlation_low=rank_low,
-        rank_correlation_high=rank_high,
+        rank_correlation=finite(rank_correlation(abilities, drawn.abilities)),
         score_mae=mae,
         score_mae_low=max(mae - half, 0.0),
         score_mae_high=mae + half,
@@ -194,23 +179,10 @@ def _standard_error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _rank(
-    x: FloatArray, y: FloatArray, z: float
-) -> tuple[float | None, float | None, float | None]:
-    """Spearman's correlation with its interval by Fisher's transformation [BW00]_."""
-    correlation = rank_correlation(x, y)
-    if not np.isfinite(correlation):
-        return None, None, None
-    error = np.sqrt((1 + correlation**2 / 2) / (len(x) - 3))
-    middle = np.arctanh(np.clip(correlation, -1 + 1e-12, 1 - 1e-12))
-    return correlation, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
-
-
 class Options(NamedTuple):
     """How simulated sessions choose and score."""
 
     rule: str = "auto"
-    batch: int = 1
     balance: bool = False
     confidence_level: float = 0.95
     fitting: bool = False
@@ -259,12 +231,12 @@ def run_sessions(
     DesignError
         A model has fewer answers to usable items than the test asks.
     """
-    given_options = options or Options()
-    rule = rule_for(given_options.rule)
+    options = options or Options()
+    rule = rule_for(options.rule)
     bank = bank.drawable() if rule in DRAWING else bank
     bank.require_usable()
     source = stream(rng, "simulated tests")
-    shares, targets = Shares.of(bank), Targets.of(bank) if given_options.balance else None
+    shares, targets = Shares.of(bank), Targets.of(bank) if options.balance else None
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
@@ -277,43 +249,28 @@ def run_sessions(
     if rule in DRAWING:
         of_drawn = shares.of_items(bank.usable)
         draws = Draws(of_drawn, alike=rule == RANDOM, targets=targets)
-    while belief.places.shape[1] < max(at):
-        n = belief.places.shape[1]
-        size = min(given_options.batch, min(stop for stop in at if stop > n) - n)
-        chosen = np.zeros((len(answers), 0), dtype=np.int64)
+    none_waiting = np.zeros((len(answers), 0), dtype=np.int64)
+    for n in range(1, max(at) + 1):
+        open_items = available & ~asked
         if draws is not None:
-            curves = curves_of(belief, state)
-            for _ in range(size):
-                ahead = draws.ahead(belief, curves, available & ~asked)
-                places = drawn_from(ahead.probability, source)
-                draws.record(belief, ahead, places, chosen)
-                chosen = np.column_stack([chosen, places])
-                np.put_along_axis(asked, chosen, values=True, axis=1)
+            ahead = draws.ahead(belief, curves_of(belief, state), open_items)
+            places = drawn_from(ahead.probability, source)
+            draws.record(belief, ahead, places, none_waiting)
         else:
+            if targets is not None:
+                open_items = targets.allowed(open_items, asked)
             candidates = Candidates(belief, Tables.of(bank), lambda state=state: state)
-            for k in range(size):
-                allowed = available & ~asked
-                allowed = allowed if targets is None else targets.allowed(allowed, asked)
-                places = pick(worth(candidates), allowed)
-                chosen = np.column_stack([chosen, places])
-                np.put_along_axis(asked, chosen, values=True, axis=1)
-                candidates = candidates.expecting(places) if k + 1 < size else candidates
+            places = pick(worth(candidates), open_items)
+        chosen = places[:, None]
+        np.put_along_axis(asked, chosen, values=True, axis=1)
         right = np.take_along_axis(answers, chosen, axis=1)
         belief = belief.answered(chosen, right, np.ones_like(right))
         state = laplace(belief, state)
-        if belief.places.shape[1] in at:
-            own = None if given_options.fitting else draws
-            full = full_score(
-                own,
-                belief,
-                shares,
-                state,
-                bank.usable,
-                confidence_level=given_options.confidence_level,
-            )
-            limits = belief.interval(given_options.confidence_level)
-            n = belief.places.shape[1]
-            checkpoints.append(Checkpoint(n, eap(belief), *limits, full))
+        if n in at:
+            level = options.confidence_level
+            own = None if options.fitting else draws
+            full = full_score(own, belief, shares, state, bank.usable, confidence_level=level)
+            checkpoints.append(Checkpoint(n, eap(belief), *belief.interval(level), full))
     return Simulated(tuple(checkpoints), belief.places)
 
 

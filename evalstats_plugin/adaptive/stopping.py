@@ -96,7 +96,6 @@ class Standing:
     """State of a session after n answers."""
 
     n: int
-    ability: float
     std_error: float
     """Posterior standard deviation; of several abilities the largest."""
     prior_sd: float

@@ -12,7 +12,7 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.calibrate import contents
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.replaying import replay
-from evalstats_plugin.adaptive.simulation import _rank, simulate
+from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, SelectionError
 
@@ -78,19 +78,6 @@ def test_scores_outside_0_to_1_and_other_metrics_are_refused(tmp_path):
         replay(bank, [answers_of(bank, np.ones((60, 1)))], replace(plan, rule="best"))
 
 
-def test_an_interval_of_a_rank_correlation_holds_as_often_as_it_says():
-    """Normal pairs of true Spearman correlation (6/π) asin(ρ/2)."""
-    rng = np.random.default_rng(3)
-    truth = 6 / np.pi * np.arcsin(0.8 / 2)
-    x = rng.normal(size=(1000, 50))
-    y = 0.8 * x + 0.6 * rng.normal(size=x.shape)
-    found = [_rank(a, b, 1.96) for a, b in zip(x, y, strict=True)]
-    held = np.mean([low <= truth <= high for _, low, high in found])
-
-    assert 0.92 < held < 0.98
-    assert (None, None, None) == _rank(np.zeros(5), np.arange(5.0), 1.96)
-
-
 def test_simulations_are_repeated_by_their_seed_and_check_their_options():
     bank = bank_of()
     rows = [simulate(bank, [5, 70], ["random"], n_models=8, rng=seed) for seed in (1, 1, 2)]
@@ -101,7 +88,7 @@ def test_simulations_are_repeated_by_their_seed_and_check_their_options():
         simulate(bank, [5], ["best"])
     with pytest.raises(DesignError, match="tests of 70 items are longer than the bank"):
         simulate(bank, [70], ["random"])
-    for bad in ({"n_models": 3}, {"misspecified": -1.0}, {"batch": 0}):
+    for bad in ({"n_models": 3}, {"misspecified": -1.0}):
         with pytest.raises(DesignError, match="is too small: choose"):
             simulate(bank, [5], **bad)
 

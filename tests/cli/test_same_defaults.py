@@ -51,7 +51,7 @@ SAME = {
     "adapt replay": Same((Plan, es.read), 15, apart=BATCH),
     "adapt run inspect": Same((Plan,), 10, apart=BATCH),
     "adapt run lm-eval": Same((Plan,), 10, apart=BATCH),
-    "adapt simulate": Same((simulate,), 3),
+    "adapt simulate": Same((simulate,), 2),
     "annotate": Same(
         (es.annotate, es.read, es.intervals), 13, {"limits": "bounds"},
         {"compare": ("no", False)},

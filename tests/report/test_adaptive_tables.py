@@ -90,8 +90,6 @@ def test_simulated_tests_say_how_wrong_the_items_were() -> None:
         ability_rmse_low=0.4,
         ability_rmse_high=0.6,
         rank_correlation=None,
-        rank_correlation_low=None,
-        rank_correlation_high=None,
         score_mae=0.05,
         score_mae_low=0.04,
         score_mae_high=0.06,

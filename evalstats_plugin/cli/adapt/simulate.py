@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import click
 
-from evalstats_plugin.cli.adapt.options import RULES, Planning, balance, bank
+from evalstats_plugin.cli.adapt.options import RULES, Planning, bank
 from evalstats_plugin.cli.shell.options import (
     Command,
     Name,
@@ -32,21 +32,6 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """How models are drawn and tested."""
-
-    misspecified: float = _drawn(
-        "Calibration error of the items as a multiple of their standard errors: 0 none, 2 twice.",
-        default=1.0, metavar="F",
-    )  # fmt: skip
-    batch: int = under("How items are chosen")(
-        "Number of items asked together.", default=1, metavar="K"
-    )
-    balance: bool = balance()
-    confidence_level: float = level()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Options:
     """Of what bank, with how many models and items, and by which rules."""
 
@@ -60,14 +45,18 @@ class Options:
         default=(), multiple=True, type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
     models: int = _drawn("Number of simulated models.", default=200, metavar="N")
+    misspecified: float = _drawn(
+        "Calibration error of the items as a multiple of their standard errors: 0 none, 2 twice.",
+        default=1.0, metavar="F",
+    )  # fmt: skip
+    confidence_level: float = level()
     seed: int = seed()
 
 
 @click.command(cls=Command)
 @takes("asked", Options)
-@takes("drawn", Drawn)
 @output("simulation")
-def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
+def simulate(*, asked: Options, output: Output) -> None:
     """Simulate models: error of the test by number of items and selection rule.
 
     Models are drawn from the bank: abilities, and items as uncertain as the bank knows them. Real
@@ -79,7 +68,7 @@ def simulate(*, asked: Options, drawn: Drawn, output: Output) -> None:
     from evalstats_plugin.runtime.workers import listening
 
     bank = ItemBank.load(asked.bank)
-    how = asdict(drawn)
+    how = {"misspecified": asked.misspecified, "confidence_level": asked.confidence_level}
     with progress_on_work("simulating", quiet=output.quiet) as on_step, listening(on_step):
         results = run_simulation(
             bank,
