@@ -11,8 +11,8 @@
 and ``[#]`` its name or number. ``[0]`` and ``[-1]`` are the first and the last, ``["a b"]`` is a
 name with any letters. In place of a path there may be a list of them, of which the first that holds
 something counts, or a table: ``{value = "x"}``, ``{path = ".text", after = "Score: "}``,
-``{path = ".accuracy", percent = true}``, or ``{all = [".base", ".plus"]}``, the lowest of scores.
-A score that is a list is one of several epochs.
+``{path = ".accuracy", times = 0.01}``, or ``{all = [".base", ".plus"]}``, the lowest of scores. A
+score that is a list is one of several epochs.
 
 The mappings in ``formats`` are for tools that log everything in one file. Entries become rows of a
 table, which `tabular.reader` reads.
@@ -37,6 +37,7 @@ import numpy as np
 
 from evalstats_plugin.adapters.tabular.reader import WORDS, responses_of
 from evalstats_plugin.adapters.tabular.recognition import BY_ORDER, LINES
+from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.data.tables import as_text, json_cell, read_lines, record_table
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
@@ -56,7 +57,7 @@ _NEEDED = ("item", "metric", "epoch")
 
 _KINDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
     (("items", "name", "within"), (str,), "a text"),
-    (("scores", "logged", "settings", "values"), (Mapping,), "a table"),
+    (("scores", "costs", "logged", "settings", "values"), (Mapping,), "a table"),
     (("files", "skip"), (list,), "a list"),
     ((*_PARTS, "score"), (str, list, Mapping), "a path, a list of paths, or a table"),
 )
@@ -67,6 +68,7 @@ _KEYS = tuple(key for keys, _, _ in _KINDS for key in keys)
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(?:([*#])|(-?\d{1,9})|"([^"]+)")\]')
 """A name; or in brackets a sign, a number, or a name with any letters."""
 
+_COST = Scale(0.0, math.inf)
 _LONGEST_SETTING = 60
 _DEEPEST, _MOST_FIELDS, _MOST_SHOWN = 4, 200, 12
 
@@ -109,7 +111,7 @@ class _Part:
     """The text behind the first of these that is there."""
     before: tuple[str, ...] = ()
     """The text up to the nearest of these."""
-    percent: bool = False
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ class _Mapping:
     parts: Mapping[str, _Part]
     scores: Mapping[str, _Part]
     """By name; "" where there is one score."""
+    costs: Mapping[str, _Part]
+    """Money, tokens, time: by name, and read only if they are asked for."""
     logged: Mapping[str, _Part]
     settings: Mapping[str, _Part]
     values: Mapping[str, Any]
@@ -195,16 +199,18 @@ def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping
             cure = "Write names of files with *, ?, {model} and {task}"
             raise _wrong(f"{where}: files", pattern, cure)
     named = [k for k in _PARTS if k in raw and (k, raw[k]) != ("epoch", BY_ORDER)]
-    scores, logged, settings = (
+    scores, costs, logged, settings = (
         {str(n): _part(f"{where}: {key}.{n}", part) for n, part in raw.get(key, {}).items()}
-        for key in ("scores", "logged", "settings")
+        for key in ("scores", "costs", "logged", "settings")
     )
+    if both := sorted(scores.keys() & costs.keys()):
+        raise _wrong(f"{where}: costs", both[0], "It is the name of a score, too: write another")
     for name in logged:
         if name not in (scores or ("score",)):
             raise SelectionError(f"{where}: logged: {no_such('score', name, scores or ('score',))}")
     return _Mapping(
         where, raw, items, {key: _part(f"{where}: {key}", raw[key]) for key in named},
-        scores or {"": _part(f"{where}: score", raw["score"])}, logged, settings,
+        scores or {"": _part(f"{where}: score", raw["score"])}, costs, logged, settings,
         {str(text).casefold(): score for text, score in raw.get("values", {}).items()},
         is_strict,
     )  # fmt: skip
@@ -224,16 +230,18 @@ def _part(key: str, given: Any) -> _Part:
     if isinstance(given, Mapping):
         table = cast("Mapping[str, Any]", given)
     either = [table[name] for name in ("path", "value", "all") if name in table]
-    if len(either) != 1 or set(table) - {"path", "value", "all", "after", "before", "percent"}:
+    if len(either) != 1 or set(table) - {"path", "value", "all", "after", "before", "times"}:
         cure = 'Write a path, as ".name", a list of paths, or a table with path, value or all'
-        raise _wrong(key, cast("object", given), f"{cure}; with path also after, before, percent")
+        raise _wrong(key, cast("object", given), f"{cure}; with path also after, before, times")
     if "value" in table:
         return _Part(value=table["value"])
-    inside = _part(key, either[0])
+    inside, times = _part(key, either[0]), table.get("times", 1.0)
+    if not isinstance(times, int | float):
+        raise _wrong(f"{key}.times", times, "Write a number")
     return _Part(
         choices=inside.choices or (inside,), is_lowest="all" in table,
         after=_texts(table.get("after", [])), before=_texts(table.get("before", [])),
-        percent=bool(table.get("percent")),
+        times=times,
     )  # fmt: skip
 
 
@@ -321,7 +329,7 @@ def _read(part: _Part, entry: _Entry, values: Mapping[str, Any]) -> Any:
             value = None if start is None else value.partition(start)[2]
         for end in part.before:
             value = value and value.partition(end)[0]
-    return value / 100 if part.percent and isinstance(value, int | float) else value
+    return value * part.times if part.times != 1 and isinstance(value, int | float) else value
 
 
 def _score(value: Any, values: Mapping[str, Any]) -> Any:
@@ -356,12 +364,17 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
         name: file.column(f"scores.{name}" if name else "score", part)
         for name, part in mapping.scores.items()
     }
+    costs = {
+        name: file.column(f"costs.{name}", part)
+        for name, part in mapping.costs.items()
+        if selection.metrics and selection.wants_metric(name)
+    }
     if not any(scores.values()):
         raise LogError(file.unmatched("score", next(iter(mapping.scores.values()))))
     for settings, rows in _by_settings(file).items():
         if not by_order:
             _refuse_twice(file, columns, rows)
-        for name, values in scores.items():
+        for name, values in (*scores.items(), *costs.items()):
             if values is None:
                 continue
             records = [record for k in rows for record in _records(columns, k, name, values[k])]
@@ -377,6 +390,8 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
                 raise LogError(file.unmatched(f"logged.{name or 'score'}", own))
             for r in made:
                 known = replace(r, source=source, settings=settings)
+                if name in costs:
+                    known = known.measured(scale=_COST, scale_from="logged", higher_is_better=False)
                 if not mapping.is_strict and selection.cluster is None:
                     known = _without_single_clusters(known)
                 yield known if len(made) > 1 else _with_logged(known, logged)
@@ -475,7 +490,7 @@ def _columns(file: _File, selection: Selection) -> dict[str, list[Any]]:
     for key in ("model", "task"):
         if key in names or key in columns:
             given = columns.get(key, [""] * len(file.entries))
-            columns[key] = [printable_name(value or names.get(key, "")) for value in given]
+            columns[key] = [value or names.get(key, "") for value in given]
     if "input" in columns:
         columns["hash"] = [_digest(text) for text in columns.pop("input")]
     return columns

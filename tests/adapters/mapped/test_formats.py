@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.errors import LogError
 from evalstats_plugin.testing import check_adapter
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
@@ -60,6 +61,22 @@ def test_promptfoo_gives_its_own_counts_and_scores(name: str) -> None:
     assert _means(path) == pytest.approx(expected, rel=1e-12)
     [version] = {r.source.version for r in es.read(path)}
     assert version == document["metadata"]["promptfooVersion"]
+
+
+def test_promptfoo_costs_have_intervals_beside_the_scores() -> None:
+    """Of money, time and tokens, the sums are promptfoo's own."""
+    path = LOGS / "promptfoo" / "0.118.10" / "riddles.json"
+    names = ("usd_per_1000", "latency_ms", "tokens")
+    rows = {(row.model, row.metric): row for row in es.intervals(es.read(path, metric=names))}
+    for prompt in _parsed(path)["results"]["prompts"]:
+        of = prompt["metrics"]
+        totals = (1000 * of["cost"], of["totalLatencyMs"], of["tokenUsage"]["total"])
+        for name, total in zip(names, totals, strict=True):
+            row = rows[prompt["provider"], name]
+            assert row.estimate == pytest.approx(total / 2, rel=1e-12)
+            assert row.low is not None
+            assert row.low < total / 2
+    assert len(rows) == 6
 
 
 def _promptfoo(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -165,7 +182,8 @@ def test_opencompass_gives_its_own_accuracy_and_runs_as_epochs() -> None:
         assert (r.model, r.task, r.metric) == (path.parent.name, path.stem, "accuracy")
         assert r.scores.shape == (15, 1 if path.stem == "sums" else 4)
         assert float(r.scores.mean()) == pytest.approx(document[name] / 100, rel=1e-12)
-        assert r.logged == (document["accuracy"] / 100 if path.stem == "sums" else None)
+        logged = pytest.approx(document["accuracy"] / 100) if path.stem == "sums" else None
+        assert r.logged == logged
         assert r.notes == ()
 
 
@@ -183,6 +201,25 @@ def test_opencompass_details_by_number_are_read_too(tmp_path: Path) -> None:
     assert (r.model, r.task, r.logged, r.notes) == ("m", "sums", 0.25, ())
     assert r.item_ids.tolist() == [0, 1, 2, 3]
     assert r.scores.ravel().tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_opencompass_details_without_scores_are_named(tmp_path: Path) -> None:
+    """Some of its evaluators do not say which answers are right."""
+    path = tmp_path / "sums.json"
+    item = {"origin_prediction": "o", "predictions": "1", "references": "1"}
+    path.write_text(json.dumps({"accuracy": 100.0, "details": {"type": "GEN", "0": item}}))
+
+    with pytest.raises(LogError, match=r"opencompass.toml: score: no field of details\[\*\] is"):
+        es.read(path)
+
+
+def test_texts_of_a_tool_in_other_json_do_not_make_it_its(tmp_path: Path) -> None:
+    """Each of them writes an object."""
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"testCases": 1, "metricsData": 2}]))
+
+    with pytest.raises(LogError, match="is not a log that an installed adapter knows"):
+        es.read(path)
 
 
 def test_deepeval_gives_its_own_scores_and_passes() -> None:

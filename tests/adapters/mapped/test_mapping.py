@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin.adapters.mapped.reader import _names_in
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.hookspecs import hookimpl
+from evalstats_plugin.testing import _with
 
 Run = Callable[..., "CompletedProcess[str]"]
 
@@ -27,7 +30,7 @@ score = ".success"
 RESULTS = [
     {"id": "a", "success": True, "try": 0, "text": "Score: 0.5 (good)", "parts": [1, 0]},
     {"id": "b", "success": False, "try": 0, "text": "Score: 1 (good)", "parts": [1, 1]},
-    {"id": "c", "success": True, "try": 0, "text": "none", "parts": [0, None]},
+    {"id": "c", "success": True, "try": 0, "text": "0.9", "parts": [0, None]},
 ]
 DOCUMENT: Mapping[str, Any] = {"run": {"model": "m", "task": "sums"}, "results": RESULTS}
 MAPPING = {"items": "results[*]", "model": "run.model", "item": ".id"}
@@ -64,7 +67,7 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
     [
         ({"items": "result[*]"}, "items: no list is called 'result[*]'; did you mean results[*]?"),
         ({"items": "results"}, "items is 'results'. Write where the entries are, as"),
-        ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did you"),
+        ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did"),
         ({"model": "run.modl"}, "model: no field of the file is called 'run.modl'; did you"),
         ({"settings": {"t": ".T"}}, "settings.t: no field of results[*] is called '.T'"),
         ({"itm": ".id"}, "no key is called 'itm'; did you mean item?"),
@@ -77,6 +80,8 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
         ({"score": {"paths": ".x"}}, "score is {'paths': '.x'}. Write a path"),
         ({"files": ["{run}.json"]}, "files is '{run}.json'. Write names of files with"),
         ({"files": ["{task}_{task}.json"]}, "files is '{task}_{task}.json'. Write names"),
+        ({"score": {"path": ".id", "times": "x"}}, "score.times is 'x'. Write a number"),
+        ({"scores": {"a": ".id"}, "score": None, "costs": {"a": ".id"}}, "costs is 'a'. It is the"),
         ({"files": [3]}, "files is 3. Write names of files"),
         ({"logged": {"mean": "x"}}, "logged: no score is called 'mean'"),
         ({"logged": {"score": "run.mean"}}, "logged.score: no field of the file"),
@@ -135,7 +140,7 @@ def test_parts_are_choices_cuts_constants_and_the_lowest(out: Path) -> None:
     scores = {
         "cut": {"path": ".text", "after": ["Grade: ", "Score: "], "before": [" (", "\n"]},
         "choice": [".none", {"value": 0.25}],
-        "percent": {"path": ".success", "percent": True},
+        "times": {"path": ".success", "times": 0.5},
         "all": {"all": [".success", ".parts[0]"]},
         "last": ".parts[-1]",
         "epochs": ".parts",
@@ -149,7 +154,7 @@ def test_parts_are_choices_cuts_constants_and_the_lowest(out: Path) -> None:
     assert by_metric.pop("last")[:2] == [[0.0], [1.0]]
     assert by_metric == {
         "choice": [[0.25]] * 3,
-        "percent": [[0.01], [0.0], [0.01]],
+        "times": [[0.5], [0.0], [0.5]],
         "all": [[1.0], [0.0], [0.0]],
     }
     assert all(np.isnan(r.scores[2, -1]) for r in read if r.metric in ("cut", "last", "epochs"))
@@ -273,3 +278,40 @@ def test_texts_of_a_file_do_not_reach_the_terminal_raw(tmp_path: Path, run: Run)
     assert (good.returncode, bad.returncode) == (0, 2)
     assert "no field of [*] is called '.x'" in bad.stderr
     assert "\x1b" not in good.stdout + good.stderr + bad.stderr
+
+
+def test_costs_are_read_if_they_are_asked_for(tmp_path: Path) -> None:
+    """Lower is better, and there is no highest; the score is read beside them."""
+    rows = [{"id": k, "ok": k % 2, "usd": 0.001 * (k + 1), "ms": 5} for k in range(4)]
+    out = _written(tmp_path / "o.json", rows)
+    costs = {"usd": {"path": ".usd", "times": 1000}, "ms": ".ms"}
+    mapping = {"items": "[*]", "item": ".id", "score": ".ok", "costs": costs}
+    [alone] = es.read(out, mapping=mapping)
+    score, usd = es.read(out, mapping=mapping, metric=["score", "usd"])
+    [row] = es.intervals(es.read(out, mapping=mapping, metric="usd"), rng=0)
+
+    assert (alone.metric, score.metric, usd.metric) == ("score", "score", "usd")
+    assert usd.scores.ravel().tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert (score.measure.higher_is_better, usd.measure.higher_is_better) == (None, False)
+    assert (row.estimate, row.method, row.low) == (2.5, "t", pytest.approx(0.4457, abs=1e-4))
+
+
+def test_a_run_without_results_is_named(tmp_path: Path) -> None:
+    out = _written(tmp_path / "o.json", {"results": []})
+
+    with pytest.raises(LogError, match=r"results\[\*\] is empty: the run has no results"):
+        es.read(out, mapping={**MAPPING, "score": ".success"})
+
+
+def test_the_mapping_goes_before_what_others_would_read(out: Path) -> None:
+    """Also before plugins that take every file for theirs."""
+
+    @hookimpl
+    def evalstats_read_log(log: object) -> list[object]:  # noqa: ARG001 - as the hook is called
+        return []
+
+    greedy = ModuleType("greedy")
+    vars(greedy)["evalstats_read_log"] = evalstats_read_log
+    read = es.read(out, mapping={**MAPPING, "score": ".success"}, plugins=_with(greedy))
+
+    assert [r.metric for r in read] == ["score"]
