@@ -106,7 +106,7 @@ def test_too_many_slices_are_refused_unless_the_largest_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("log", "task", "field", "first"),
     [
-        (GRADED, "reading", "passage", "p00"),
+        (GRADED, "reading", "level", "0"),
         (LOGS, "es_mc", "template", "t0"),
         (EEE, "reading", "cluster", "p00"),
     ],
