@@ -355,10 +355,10 @@ def part_of(r: Responses, kept: NDArray[np.bool_]) -> Responses:
 def slice_name(task: str, by: str, name: str) -> str:
     """Return a slice as a task of its own.
 
-    >>> slice_name("gsm8k", "language", "de")
-    'gsm8k, language de'
+    >>> slice_name("gsm8k", "language", "de"), slice_name("gsm8k", "length:2", "1 of 2: 3 to 8")
+    ('gsm8k, language de', 'gsm8k, length 1 of 2: 3 to 8')
     """
-    return f"{task}, {by} {name}"
+    return f"{task}, {field_of_slices(by)[0]} {name}"
 
 
 def as_tasks(

@@ -19,6 +19,7 @@ from evalstats_plugin.report.comparisons import rankings_over_values, slice_diff
 from evalstats_plugin.report.gating import sentence
 from evalstats_plugin.report.text import worst_slice
 from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
+from evalstats_plugin.stats.clustered import crossed
 from evalstats_plugin.stats.unpaired import permuted_slices
 
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
@@ -105,7 +106,7 @@ def test_too_many_slices_are_refused_unless_the_largest_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("log", "task", "field", "first"),
     [
-        (GRADED, "reading", "passage", "p00"),
+        (GRADED, "reading", "level", "0"),
         (LOGS, "es_mc", "template", "t0"),
         (EEE, "reading", "cluster", "p00"),
     ],
@@ -138,6 +139,8 @@ def test_numbers_are_cut_at_the_quantiles_of_the_tasks_items() -> None:
     assert [(row.slice, row.n_items) for row in rows] == [
         ("1 of 4: 9 to 10", 4), ("3 of 4: 80 to 300", 2), ("4 of 4: 1000.5 to 2000", 2)
     ]  # fmt: skip
+    six = es.slices(_tagged(np.ones((1, 6)), list("123456")), by="length:4")
+    assert [row.slice[8:] for row in six] == ["1 to 2", "3 to 3", "4 to 5", "6 to 6"]
     one, other = _tagged(np.ones((2, 4)), ["1", "2", "3", "(item 3)"])
     other = other.of_items(np.array([2, 3]))
     found = es.slices([one, other], by="length:3")
@@ -264,6 +267,12 @@ def test_values_of_a_setting_are_slices_with_a_row_for_values_like_these() -> No
     assert (same.std_between, same.p_alike) == (0, 1)
 
 
+def test_rounding_errors_are_no_variance_between_values() -> None:
+    scores = np.random.default_rng(1).random(50)
+    same = crossed(np.stack([scores, (scores + 1e3) - 1e3, (scores + 3e2) - 3e2], axis=1), 0.04)
+    assert (same.std_between, same.error, same.p_alike) == (0, 0, 1)
+
+
 def test_a_ranking_that_depends_on_the_prompt_is_less_certain() -> None:
     steady = {"a": [0.5, 0.5, 0.5], "b": [0.6, 0.6, 0.6], "c": [0.8, 0.8, 0.8]}
     varying = {"a": [0.5, 0.5, 0.5], "b": [0.4, 0.6, 0.8], "c": [0.8, 0.8, 0.8]}
@@ -280,11 +289,16 @@ def test_a_ranking_that_depends_on_the_prompt_is_less_certain() -> None:
             assert row.high is not None
             assert row.p_adjusted is not None
             assert (row.p_adjusted <= 0.05) == (not row.low <= 0 <= row.high)
+        assert {row.p_interaction for row in rows if row not in alike} == {None}
         verdicts.append([row.verdict for row in alike])
         (said,) = rankings_over_values(rows)
         assert "ranking c > b > a holds at another value of temperature with" in said
         probs.append(float(said.split()[-1].rstrip(".")))
     assert verdicts == [["better"] * 3, ["unclear", "better", "unclear"]]
+    errors = [r.measured(higher_is_better=False) for r in _at_temperatures(steady)]
+    (said,) = rankings_over_values(es.compare_slices(errors, by="temperature"))
+    assert "ranking a > b > c holds at another value of temperature" in said
+    assert said.endswith(f"at least {probs[0]:g}.")
     assert probs[0] > 0.95
     assert probs[1] < 0.7
 
