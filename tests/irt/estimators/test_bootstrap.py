@@ -7,10 +7,15 @@ import pytest
 import torch
 from scipy import special
 
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.irt import MmlItemsOptions, bootstrap_abilities, fit_irt
+from evalstats_plugin.irt.bootstrap import _integrated
 from evalstats_plugin.irt.estimators.items_integrated import (
+    evaluate,
     item_means,
     items_integrated,
     refit,
+    sandwich,
     start_of,
 )
 from evalstats_plugin.irt.estimators.refits import (
@@ -21,7 +26,7 @@ from evalstats_plugin.irt.estimators.refits import (
     items_drawer,
     items_refitter,
 )
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.data import Counts, counts_of
 from evalstats_plugin.irt.model.scale import Curves, zero_of
 
 
@@ -160,3 +165,81 @@ def test_percentiles_are_order_statistics():
     ordered = np.sort(found.ability.replicates, axis=0)
     assert np.array_equal(found.ability.low, ordered[4])
     assert np.array_equal(found.ability.high, ordered[194])
+
+
+def rasch_answers(n, m, seed=0):
+    data = counts(n, m, seed, slopes=0)
+    return data.right.numpy().copy()
+
+
+def test_a_model_all_right_takes_no_part_in_a_bootstrap():
+    scores = rasch_answers(6, 50)
+    scores[0] = 1
+    every, others = (
+        ResponseMatrix.from_array(scores),
+        ResponseMatrix.from_array(scores[1:], models=[f"model_{k}" for k in range(1, 6)]),
+    )
+    found, alone = (
+        {
+            row.model: (row.low, row.high)
+            for row in bootstrap_abilities(fit_irt(x, "rasch"), x, n_resamples=40, rng=0)
+        }
+        for x in (every, others)
+    )
+
+    assert found.pop("model_0")[1] is None
+    assert found.keys() == alone.keys()
+    for model, limits in alone.items():
+        assert found[model] == pytest.approx(limits, abs=1e-6)
+
+
+def test_models_all_right_on_the_items_drawn_stay_finite():
+    """As if half an item had gone the other way: of eight items often all are right."""
+    data = counts(4, 8, 3, slopes=0, ability=np.array([-1.5, 0.0, 1.5, 2.0]))
+    found = resampled(data, "rasch", n_resamples=60)
+    weights = item_weights(60, 8, np.random.default_rng(0))
+    all_right = (weights @ data.right.numpy().T) == 8
+
+    assert all_right.any()
+    assert np.abs(found.ability.replicates).max() < 8
+
+
+def test_signed_discriminations_stay_signed_in_refits():
+    """And the dispersion is that of the fit."""
+    rng = np.random.default_rng(1)
+    slope = np.where(np.arange(30) < 6, -1.5, 1.5)
+    logit = slope * (rng.standard_normal((12, 1)) - rng.standard_normal(30))
+    matrix = ResponseMatrix.from_array((rng.random((12, 30)) < special.expit(logit)) * 1.0)
+    options = MmlItemsOptions(signed=True, dispersion=1.3)
+    fit = fit_irt(matrix, "2pl", options=options)
+    _, _, again, kind = _integrated(fit, counts_of(matrix, device=None))
+
+    assert kind == "2pl-signed"
+    assert again.dispersion == 1.3
+    assert again.log_likelihood == pytest.approx(fit.diagnostics["log_likelihood"], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+def test_a_sandwich_is_made_of_the_gradients_of_single_items(kind):
+    """In directions that keep the sum of the abilities and the mean of log discriminations."""
+    data = counts(5, 30, missing=0.1)
+    fit = items_integrated(data, kind)
+    state, grid = start_of(data, fit, kind)
+    at = state.ability, state.population
+    prior = np.concatenate([np.zeros(5), state.population.log_prior()[1].numpy()])
+    scores = np.array([
+        evaluate(data.of_items(torch.tensor([j])), *at, grid).gradient.numpy() - prior
+        for j in range(30)
+    ])  # fmt: skip
+    fixed = np.zeros((len(prior), 1 if kind == "rasch" else 2))
+    fixed[:5, 0] = 1
+    if kind == "2pl":
+        fixed[7, 1] = 1
+    basis = np.linalg.svd(fixed)[0][:, fixed.shape[1] :]
+    inverse = np.linalg.inv(basis.T @ (state.complete - state.missing).numpy() @ basis)
+    moved = (scores @ basis @ inverse @ basis.T)[:, :5]
+    pairs = moved.reshape(15, 2, 5).sum(axis=1)
+
+    np.testing.assert_allclose(sandwich(data, fit, kind), 30 / 29 * moved.T @ moved, rtol=1e-7)
+    clustered = sandwich(data, fit, kind, torch.arange(30) // 2)
+    np.testing.assert_allclose(clustered, 15 / 14 * pairs.T @ pairs, rtol=1e-7)
