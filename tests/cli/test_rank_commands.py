@@ -505,7 +505,8 @@ def test_bad_input_is_one_message(
     call: Call, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, nothing on standard output, no traceback, nothing written."""
-    Session.open("a.json", ["tea", "coffee", "water", "milk"]).save()
+    items = ["tea", "coffee", "water", "milk"]
+    (tmp_path / "a.json").write_text(json.dumps({"items": items, "comparisons": []}))
     (tmp_path / "one.txt").write_text("tea\n")
     (tmp_path / "latin.txt").write_bytes(b"tea\ncaf\xe9\n")
     (tmp_path / "latin.csv").write_bytes(b"winner,loser\ntea,caf\xe9\n")

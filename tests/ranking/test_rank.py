@@ -284,8 +284,9 @@ def test_the_stored_study_of_tournaments_supports_the_documentation():
     differences = np.array([row["differences"] for row in study["tournaments"]])
 
     assert len(differences) >= 100
-    assert abs(differences.mean() - 0.95) < 0.005
-    assert differences.min() >= 0.9
+    assert abs(differences.mean() - 0.95) < 0.008
+    assert differences.min() >= 0.92
+    assert np.quantile(differences, 0.01) >= 0.925
     assert np.mean([row["ranks"] for row in study["tournaments"]]) >= 0.95
     assert np.mean([row["differences"] for row in study["control"]]) < 0.85
     assert sum(row["unconnected"] for row in study["tournaments"]) >= 5

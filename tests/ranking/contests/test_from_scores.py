@@ -150,7 +150,7 @@ def test_too_many_contests_are_refused_before_they_are_made():
     """87,000 meetings at 40 bytes."""
     _, scores = rasch(np.random.default_rng(3), 30, 200)
     matrix = ResponseMatrix.from_array(scores)
-    refused = "contests of 30 models on 200 items need about 3.5 MB .* give fewer models"
+    refused = "contests of 30 models on 202 items need about 3.5 MB .* give fewer models"
     with limited("3.5MB"):
         assert len(contests_from_scores(matrix)) < 87_000
         with pytest.raises(DesignError, match=refused):
