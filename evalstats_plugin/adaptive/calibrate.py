@@ -19,7 +19,7 @@ from evalstats_plugin.adaptive.curves import expit, respond
 from evalstats_plugin.adaptive.scoring import Shares
 from evalstats_plugin.adaptive.selection import INFORMATION
 from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
-from evalstats_plugin.adaptive.simulation import Options, run_sessions
+from evalstats_plugin.adaptive.simulation import SimulationOptions, run_sessions
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
@@ -366,7 +366,7 @@ def _misfit(
         msg = f"{len(models)} models answered the same {len(part)} items: too few to tell how"
         return {}, (f"{msg} well the curves predict scores; their intervals hold no misfit",)
     scores = (right / np.maximum(trials, 1))[np.ix_(models, np.flatnonzero(same))]
-    options, shares = Options(rule=INFORMATION, fitting=True), Shares.of(part)
+    options, shares = SimulationOptions(rule=INFORMATION, fitting=True), Shares.of(part)
     run = run_sessions(part, scores, (n_asked,), options, rng=rng)
     full = run.checkpoints[0].full
     left = 1 - shares.weights[run.places].sum(axis=1)

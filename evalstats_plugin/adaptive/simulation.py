@@ -128,7 +128,9 @@ def simulate(
         msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
         raise DesignError(f"{msg}: choose fewer items")
     drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
-    tests = partial(_of_rule, bank, kept, drawn, Options(confidence_level=confidence_level), rng)
+    tests = partial(
+        _of_rule, bank, kept, drawn, SimulationOptions(confidence_level=confidence_level), rng
+    )
     run = parallel_map(tests, rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
@@ -140,7 +142,12 @@ def simulate(
 
 
 def _of_rule(
-    bank: ItemBank, at: Sequence[int], drawn: Drawn, options: Options, rng: int | None, rule: str
+    bank: ItemBank,
+    at: Sequence[int],
+    drawn: Drawn,
+    options: SimulationOptions,
+    rng: int | None,
+    rule: str,
 ) -> list[SimulatedAccuracy]:
     """Rows of one rule, one for each number of items."""
     run = run_sessions(bank, drawn.answers, at, options._replace(rule=rule), rng=rng)
@@ -179,7 +186,7 @@ def _standard_error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-class Options(NamedTuple):
+class SimulationOptions(NamedTuple):
     """How simulated sessions choose and score."""
 
     rule: str = "auto"
@@ -213,7 +220,7 @@ def run_sessions(
     bank: ItemBank,
     answers: FloatArray,
     at: Sequence[int],
-    options: Options | None = None,
+    options: SimulationOptions | None = None,
     *,
     rng: np.random.Generator | int | None = None,
 ) -> Simulated:
@@ -231,7 +238,7 @@ def run_sessions(
     DesignError
         A model has fewer answers to usable items than the test asks.
     """
-    options = options or Options()
+    options = options or SimulationOptions()
     rule = rule_for(options.rule)
     bank = bank.drawable() if rule in DRAWING else bank
     bank.require_usable()

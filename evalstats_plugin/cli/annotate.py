@@ -48,7 +48,7 @@ _every_eval_ever = under("Every Eval Ever")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class AnnotateOptions:
     """What is written, and where."""
 
     output: str | None = file("Folder for annotated copies.", "-o", metavar="FOLDER")
@@ -119,14 +119,14 @@ class Options:
     },
 )
 @paths
-@takes("asked", Options)
+@takes("asked", AnnotateOptions)
 @takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
 @takes("labelled", Labelled)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 def annotate(
     paths: tuple[str, ...],
     *,
-    asked: Options,
+    asked: AnnotateOptions,
     reading: Reading,
     labelled: Labelled,
     intervals: Intervals,

@@ -42,7 +42,7 @@ _compared = under(_WHAT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CompareOptions:
     """What is compared, and by which design."""
 
     baseline: str | None = _compared(
@@ -100,10 +100,10 @@ class Options:
         "logs/ --baseline llama --format markdown": "Each model beside a baseline, for a page",
     },
 )
-@takes("asked", Options)
+@takes("asked", CompareOptions)
 @takes("intervals", Intervals, without=OF_ONE_SCORE)
 @on_logs("comparisons")
-def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
+def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     """Compare models on the same items (paired), or by another design.
 
     PATHS are results files, folders or patterns; together they hold two models or more.
@@ -150,7 +150,7 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
         rng=intervals.seed,
     )
     run.output.draw({"comparisons": lambda: results})
-    about, usual = _about(asked, intervals), _about(Options(), Intervals())
+    about, usual = _about(asked, intervals), _about(CompareOptions(), Intervals())
     usual.pop("seed")
     if not (two and every):
         view = comparisons.comparisons_view(
@@ -166,7 +166,7 @@ def compare(run: Run, *, asked: Options, intervals: Intervals) -> None:
 
 
 def _show_slices(
-    run: Run, asked: Options, by: str, intervals: Intervals, method: Method | str
+    run: Run, asked: CompareOptions, by: str, intervals: Intervals, method: Method | str
 ) -> None:
     from evalstats_plugin.comparisons.compare import compare, compare_slices
     from evalstats_plugin.report.comparisons import COMPARED_SLICES
@@ -188,10 +188,10 @@ def _show_slices(
         rng=intervals.seed,
     )  # fmt: skip
     about = {**_about(asked, intervals), "by": by, "family": "slices of a task"}
-    run.show(results, about, COMPARED_SLICES, _about(Options(), Intervals()))
+    run.show(results, about, COMPARED_SLICES, _about(CompareOptions(), Intervals()))
 
 
-def _about(asked: Options, intervals: Intervals) -> dict[str, object]:
+def _about(asked: CompareOptions, intervals: Intervals) -> dict[str, object]:
     """Return how a comparison is made, in the order in which it is printed."""
     seed = (how := intervals.how()).pop("seed")
     return {

@@ -150,7 +150,7 @@ def _strictly(command: click.Command, option: click.Option, value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class GateOptions:
     """What is decided, and against what."""
 
     baseline: str = _decided(
@@ -194,11 +194,11 @@ class Options:
         "logs/ --baseline llama --margin 0.02 --format markdown": "As a comment for a pull request",
     },
 )
-@takes("asked", Options)
+@takes("asked", GateOptions)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 @on_logs()
 @click.pass_context
-def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) -> None:
+def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Intervals) -> None:
     """Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.
 
     Exit code 0: every candidate passes on every task. 3: a drop is shown beyond chance. 4: neither
@@ -261,7 +261,7 @@ def gate(ctx: click.Context, run: Run, *, asked: Options, intervals: Intervals) 
     raise click.exceptions.Exit(EXIT_CODES[results.decision])
 
 
-def _baseline_and_candidates(run: Run, asked: Options) -> ResponseSet:
+def _baseline_and_candidates(run: Run, asked: GateOptions) -> ResponseSet:
     """Read the baseline from its own logs, where it has some, and the candidates from the others.
 
     Raises

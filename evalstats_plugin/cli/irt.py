@@ -166,7 +166,7 @@ _fit = under("What is fitted")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class IrtOptions:
     """What is fitted, and what is shown of it; each command has a part of these options."""
 
     bank: str = _fit(
@@ -429,13 +429,13 @@ _bank = {
 )
 @takes(
     "asked",
-    Options,
+    IrtOptions,
     without=("to", "features", "focal", "mask", "about", "candidate", "draws"),
     bank=_bank,
     item_model=_any_model,
 )
 @on_logs("abilities")
-def fit(run: Run, *, asked: Options) -> None:
+def fit(run: Run, *, asked: IrtOptions) -> None:
     """Fit an item response model, and show the abilities of the models.
 
     PATHS are results files, folders or patterns. CSV is one table: of differences with --baseline,
@@ -477,9 +477,9 @@ def fit(run: Run, *, asked: Options) -> None:
         "logs/ --metric acc --format csv": "Every item, for a program",
     },
 )
-@takes("asked", Options, only=(*_FITTED, "dimensions"), bank=_bank)
+@takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), bank=_bank)
 @on_logs("items", "fit")
-def items(run: Run, *, asked: Options) -> None:
+def items(run: Run, *, asked: IrtOptions) -> None:
     """Fit an item response model, and show the items: difficulty, discrimination and fit.
 
     Items to look at come first, such as those that the better models fail: their key may be wrong.
@@ -511,10 +511,10 @@ def items(run: Run, *, asked: Options) -> None:
 
 
 @click.command(cls=Command, name="new-items")
-@takes("asked", Options, only=("features", *_FITTED, "confidence_level"), item_model=_one_ability,
-       bank=_bank)  # fmt: skip
+@takes("asked", IrtOptions, only=("features", *_FITTED, "confidence_level"),
+       item_model=_one_ability, bank=_bank)  # fmt: skip
 @on_logs()
-def new_items(run: Run, *, asked: Options) -> None:
+def new_items(run: Run, *, asked: IrtOptions) -> None:
     """Fit, and predict the difficulty of items that no model answered, from texts or features.
 
     Says how much features explain, each item of the logs being left out in turn. PATHS are results
@@ -543,9 +543,9 @@ def new_items(run: Run, *, asked: Options) -> None:
         "logs/ --metric acc --bank bank.parquet --format csv": "For a program",
     },
 )
-@takes("asked", Options, only=("bank", "device", "confidence_level", "baseline"))
+@takes("asked", IrtOptions, only=("bank", "device", "confidence_level", "baseline"))
 @on_logs("abilities")
-def score(run: Run, *, asked: Options) -> None:
+def score(run: Run, *, asked: IrtOptions) -> None:
     """Score models on the fixed items of a saved fit: their abilities are on its scale.
 
     PATHS are results files, folders or patterns, of models that the fit need not know.
@@ -570,7 +570,7 @@ def score(run: Run, *, asked: Options) -> None:
 @click.command(cls=Command)
 @takes(
     "asked",
-    Options,
+    IrtOptions,
     only=(
         *("to", *(name for name in _FITTED if name not in ("zero", "bank"))),
         *("confidence_level", "baseline", "save"),
@@ -578,7 +578,7 @@ def score(run: Run, *, asked: Options) -> None:
     item_model=_one_ability,
 )
 @on_logs("abilities")
-def link(run: Run, *, asked: Options) -> None:
+def link(run: Run, *, asked: IrtOptions) -> None:
     """Fit anew, and link the abilities to the scale of a saved fit by the items they share.
 
     PATHS are results files, folders or patterns.
@@ -592,10 +592,10 @@ def link(run: Run, *, asked: Options) -> None:
 
 
 @click.command(cls=Command)
-@takes("asked", Options, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
+@takes("asked", IrtOptions, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
        bank=_bank)  # fmt: skip
 @on_logs()
-def dif(run: Run, *, asked: Options) -> None:
+def dif(run: Run, *, asked: IrtOptions) -> None:
     """Test for differential item functioning (DIF): is an item harder for some models?
 
     Each item is compared between the focal models and all other models of equal ability. PATHS are
@@ -626,14 +626,14 @@ def dif(run: Run, *, asked: Options) -> None:
 )
 @takes(
     "asked",
-    Options,
+    IrtOptions,
     only=(
         "mask", "about", "draws", "item_model", "estimator", "guessing", "dimensions", "device",
         "seed",
     ),
 )  # fmt: skip
 @on_logs()
-def holdout(run: Run, *, asked: Options) -> None:
+def holdout(run: Run, *, asked: IrtOptions) -> None:
     """Hold out answers, fit the rest, and show how well the answers are predicted.
 
     Masks say which: random, single answers; rows or columns, a fifth of the models or items, of
@@ -665,9 +665,9 @@ def holdout(run: Run, *, asked: Options) -> None:
 
 
 @click.command(cls=Command)
-@takes("asked", Options, only=("candidate", "draws", "device"))
+@takes("asked", IrtOptions, only=("candidate", "draws", "device"))
 @on_logs()
-def choose(run: Run, *, asked: Options) -> None:
+def choose(run: Run, *, asked: IrtOptions) -> None:
     """Compare item models by answers held out, AIC, BIC and residuals, and say which to take.
 
     Chosen is the simplest whose log loss on the same held-out answers is within one standard error
@@ -780,7 +780,7 @@ def _matrix(run: Run) -> tuple[ResponseMatrix, Sequence[str]]:
 
 
 def _show_models(
-    run: Run, fitted: AnyFit, matrix: ResponseMatrix, asked: Options, notes: Sequence[str]
+    run: Run, fitted: AnyFit, matrix: ResponseMatrix, asked: IrtOptions, notes: Sequence[str]
 ) -> None:
     """Print the abilities of a fit of either kind."""
     from evalstats_plugin.irt.rows import abilities, factor_abilities
@@ -798,7 +798,7 @@ def _show_models(
 
 
 def _show_uncertainty(
-    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: Options, notes: Sequence[str]
+    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: IrtOptions, notes: Sequence[str]
 ) -> None:
     """Print the recipes asked for."""
     from evalstats_plugin.irt.bootstrap import uncertainty
@@ -818,7 +818,7 @@ def _show_uncertainty(
     run.show(_noted(results, notes), how, report.UNCERTAINTY)
 
 
-def _show_abilities(run: Run, results: Abilities, asked: Options, notes: Sequence[str]) -> None:
+def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequence[str]) -> None:
     from evalstats_plugin.report import abilities as report
 
     run.output.draw({"abilities": lambda: results})
@@ -843,7 +843,7 @@ def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[Non
         yield
 
 
-def _tell_cost(matrix: ResponseMatrix, asked: Options, output: Output) -> None:
+def _tell_cost(matrix: ResponseMatrix, asked: IrtOptions, output: Output) -> None:
     from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
     from evalstats_plugin.irt.model.data import memory_needed
 

@@ -70,7 +70,7 @@ def judge() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class JudgeOptions:
     """What is estimated."""
 
     baseline: str | None = _shown(
@@ -91,10 +91,10 @@ class Options:
 
 @click.command(cls=Command)
 @takes("source", Labelled, judge={"required": True})
-@takes("asked", Options)
+@takes("asked", JudgeOptions)
 @takes("intervals", Intervals, without=("method", "missing", *OF_ONE_SCORE))
 @on_logs("intervals")
-def score(run: Run, *, source: Labelled, asked: Options, intervals: Intervals) -> None:
+def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Intervals) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
 
     Prediction-powered inference (PPI++): the judge's mean, corrected by how it differs from the

@@ -11,7 +11,7 @@ from evalstats_plugin.cli.shell.running import Run, on_logs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class NoiseOptions:
     """How sure the least difference is."""
 
     confidence_level: float = level()
@@ -24,9 +24,9 @@ class Options:
         "logs/ --task gsm8k --metric acc": "One task under one metric",
     },
 )
-@takes("asked", Options)
+@takes("asked", NoiseOptions)
 @on_logs()
-def noise(run: Run, *, asked: Options) -> None:
+def noise(run: Run, *, asked: NoiseOptions) -> None:
     """Say by how much two runs of the same model differ, and what would help.
 
     PATHS hold logs with several epochs, or several runs of one model on one task, all of which are

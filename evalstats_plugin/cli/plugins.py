@@ -30,7 +30,7 @@ _SOURCED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class PluginsOptions:
     """What is listed."""
 
     methods: bool = under(OUTPUT)("List the statistical methods.", default=False)
@@ -45,8 +45,8 @@ class Options:
         "--methods": "Interval methods by name",
     },
 )
-@takes("asked", Options)
-def plugins(*, asked: Options) -> None:
+@takes("asked", PluginsOptions)
+def plugins(*, asked: PluginsOptions) -> None:
     """List the installed adapters, methods or metrics, with version and hooks.
 
     A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the

@@ -45,7 +45,7 @@ _model = under("Model")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class PoolOptions:
     """How scores are pooled."""
 
     method: str = _model(
@@ -107,9 +107,9 @@ class Options:
         "logs/ --metric acc --baseline llama": "Differences from one model",
     },
 )
-@takes("asked", Options)
+@takes("asked", PoolOptions)
 @on_logs("hierarchical")
-def pool(run: Run, *, asked: Options) -> None:
+def pool(run: Run, *, asked: PoolOptions) -> None:
     """Pool models and tasks: hierarchical models, in which each score borrows from the others.
 
     Partial pooling helps most where tasks have few items. PATHS are results files, folders or
@@ -137,7 +137,7 @@ def pool(run: Run, *, asked: Options) -> None:
     run.show(results, how, hierarchical.HIERARCHICAL)
 
 
-def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
+def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
     from evalstats_plugin.hierarchical.data import eval_counts
     from evalstats_plugin.hierarchical.fitting import pool
     from evalstats_plugin.runtime.workers import listening
@@ -160,7 +160,7 @@ def _fitted(responses: ResponseSet, asked: Options, output: Output) -> Hierarchi
         )
 
 
-def _tell_cost(counts: EvalCounts, asked: Options, output: Output) -> None:
+def _tell_cost(counts: EvalCounts, asked: PoolOptions, output: Output) -> None:
     from evalstats_plugin.hierarchical.fitting import expected_seconds
     from evalstats_plugin.irt.fitting import duration_in_words
 

@@ -51,7 +51,7 @@ def parse_variances(text: str) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class PowerOptions:
     """The comparison that is planned, and what is assumed of scores."""
 
     difference: float | None = _goal("True difference of scores to find.", "-d", metavar="D")
@@ -152,12 +152,12 @@ class Options:
         "logs/ --task gsm8k --metric acc --difference 0.03": "For models like earlier ones",
     },
 )
-@takes("asked", Options)
+@takes("asked", PowerOptions)
 @on_logs(
     "power", "variance parts",
     paths=click.argument("paths", nargs=-1, metavar="[PATHS...]", type=click.Path()),
 )  # fmt: skip
-def power(run: Run, *, asked: Options) -> None:
+def power(run: Run, *, asked: PowerOptions) -> None:
     """Plan a comparison: power, items and epochs for a difference.
 
     With --difference, shows how many items find it; with --items, the least difference that they
@@ -189,13 +189,13 @@ def power(run: Run, *, asked: Options) -> None:
     run.show(results, asked.how(), comparisons.POWER)
 
 
-def _check_not_assumed(asked: Options) -> None:
+def _check_not_assumed(asked: PowerOptions) -> None:
     for name, value in (("discordance", asked.discordance), ("variances", asked.variances)):
         if value is not None:
             raise SelectionError(f"--{name} is for plans without logs: leave it out, or the logs")
 
 
-def _assumptions(asked: Options) -> PowerAssumptions:
+def _assumptions(asked: PowerOptions) -> PowerAssumptions:
     """Return what is assumed in place of logs."""
     from evalstats_plugin.comparisons.power import PowerAssumptions
 

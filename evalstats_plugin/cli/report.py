@@ -36,7 +36,7 @@ _more = under("More scores")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ReportOptions:
     """What is shown besides the scores."""
 
     derive: tuple[str, ...] = _more(
@@ -71,10 +71,10 @@ class Options:
     },
 )
 @takes("intervals", Intervals)
-@takes("asked", Options)
+@takes("asked", ReportOptions)
 @takes("labelled", Labelled)
 @on_logs("intervals", "variance parts")
-def report(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals) -> None:
+def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
@@ -110,7 +110,7 @@ def report(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals
 
 
 def _show_slices(
-    run: Run, asked: Options, by: str, labelled: Labelled, intervals: Intervals
+    run: Run, asked: ReportOptions, by: str, labelled: Labelled, intervals: Intervals
 ) -> None:
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.report.text import SLICES

@@ -44,7 +44,7 @@ _shown = under("What the table shows")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class TableOptions:
     """What the table shows."""
 
     subtasks: bool = _shown("Show the tasks of groups instead of the groups.", default=False)
@@ -78,11 +78,11 @@ class Options:
         "logs/ --format latex": "For a paper",
     },
 )
-@takes("asked", Options)
+@takes("asked", TableOptions)
 @takes("labelled", Labelled)
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
 @on_logs()
-def table(run: Run, *, asked: Options, labelled: Labelled, intervals: Intervals) -> None:
+def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Show models and tasks in one table, with an overall score, ranks and who may be the best.
 
     PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib. Of
@@ -131,7 +131,7 @@ def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:
 
 
 def _of_table(
-    reading: Reading, asked: Options, intervals: Intervals, responses: ResponseSet
+    reading: Reading, asked: TableOptions, intervals: Intervals, responses: ResponseSet
 ) -> dict[str, Any]:
     """Return the arguments of `evalstats_plugin.table`."""
     return {
@@ -163,12 +163,17 @@ class Folder:
     },
 )
 @paths
-@takes("asked", Options, without=("plus_minus", "bib", "by", "top"))
+@takes("asked", TableOptions, without=("plus_minus", "bib", "by", "top"))
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
 @takes("to", Folder)
 @reading
 def paper(
-    paths: tuple[str, ...], *, asked: Options, intervals: Intervals, to: Folder, reading: Reading
+    paths: tuple[str, ...],
+    *,
+    asked: TableOptions,
+    intervals: Intervals,
+    to: Folder,
+    reading: Reading,
 ) -> None:
     r"""Write a folder for a paper: tables, figures, methods and numbers, ready for LaTeX.
 

@@ -4,7 +4,7 @@ import pytest
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import (
-    Options,
+    SimulationOptions,
     draw_models,
     run_sessions,
     simulate,
@@ -22,7 +22,7 @@ def bank_of(n_items=150):
 def test_many_sessions_at_once_are_as_one_after_the_other():
     bank = bank_of()
     drawn = draw_models(bank, 5, rng=1)
-    options = Options("information")
+    options = SimulationOptions("information")
     run = run_sessions(bank, drawn.answers, (12,), options, rng=0)
 
     for k, answers in enumerate(drawn.answers):
@@ -62,7 +62,7 @@ def test_a_bank_that_tells_nothing_of_a_model_costs_no_width(rule):
     """Ten items for coins: limits are as wide as those of a simple random sample, and hold."""
     bank, n, z = bank_of(200), 10, 1.959964
     answers = (np.random.default_rng(1).random((800, len(bank))) < 0.5) * 1.0
-    found = run_sessions(bank, answers, (n,), Options(rule), rng=2).checkpoints[0].full
+    found = run_sessions(bank, answers, (n,), SimulationOptions(rule), rng=2).checkpoints[0].full
     truth, low, high = answers.mean(axis=1), found.low[:, 0], found.high[:, 0]
     # Wilson's interval for a share, corrected for the finite population.
     square = z**2 * (1 - n / len(bank)) / n

@@ -26,7 +26,7 @@ from study import write_figures
 from test_adaptive_real import livebench
 
 from evalstats_plugin.adaptive.calibrate import item_bank
-from evalstats_plugin.adaptive.simulation import Options, run_sessions
+from evalstats_plugin.adaptive.simulation import SimulationOptions, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators.factor import fit_factor, fold_masks
 from evalstats_plugin.irt.fitting import fit_irt
@@ -94,7 +94,7 @@ def split(scores, tasks, seed):
             else fit_irt(matrix, "2pl", rng=seed)
         )
         bank = item_bank(fit, matrix, rng=seed)
-        options = Options(rule="information")
+        options = SimulationOptions(rule="information")
         for found in run_sessions(bank, answers, AT, options, rng=seed).checkpoints:
             estimate, low, high = (values[:, 0] for values in found.full[:3])
             holds = (low - 1e-9 <= truth) & (truth <= high + 1e-9)

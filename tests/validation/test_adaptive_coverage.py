@@ -17,7 +17,7 @@ from study import FOLDER, write_figures
 
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.adaptive.simulation import Options, draw_models, run_sessions
+from evalstats_plugin.adaptive.simulation import SimulationOptions, draw_models, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 
@@ -66,7 +66,7 @@ def inside(low, high, truth):
 def sessions_to_stopping(rule, bank, abilities, answers, seed):
     """Whether intervals of ability and full score hold the truth, and items, by stop rule."""
     at = tuple(range(LEAST, MOST + 1))
-    run = run_sessions(bank, answers, at, Options(rule=rule, **FITTING), rng=seed)
+    run = run_sessions(bank, answers, at, SimulationOptions(rule=rule, **FITTING), rng=seed)
     own, truth = np.arange(len(answers)), answers.mean(axis=1)
     low, high = (np.stack([getattr(each, k) for each in run.checkpoints]) for k in ("low", "high"))
     full = [np.stack([each.full[k][:, 0] for each in run.checkpoints]) for k in (1, 2)]
@@ -124,7 +124,7 @@ def misspecified():
     rows = []
     for size in (0.0, 1.0, 2.0, 3.0):
         drawn = draw_models(bank, 500, misspecified=size, rng=rng)
-        options = Options(rule="information", **FITTING)
+        options = SimulationOptions(rule="information", **FITTING)
         run = run_sessions(bank, drawn.answers, (30,), options, rng=1).checkpoints[0]
         truth = drawn.answers.mean(axis=1)
         own = inside(run.low, run.high, drawn.abilities)

@@ -32,7 +32,7 @@ from study import FOLDER, Streams, write_figures
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.session import AdaptiveSession
-from evalstats_plugin.adaptive.simulation import Options, run_sessions
+from evalstats_plugin.adaptive.simulation import SimulationOptions, run_sessions
 from evalstats_plugin.adaptive.stopping import Clear, Items, ScoreWidth
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
@@ -101,9 +101,9 @@ def looks(bank, answers, streams, *named):
     at = [n for n in AT if n <= 0.6 * len(bank)]
     truth = answers.mean(axis=1)
     cases = {
-        "design": Options(),
-        "curves": Options(fitting=True),
-        "alike": Options(rule="random"),
+        "design": SimulationOptions(),
+        "curves": SimulationOptions(fitting=True),
+        "alike": SimulationOptions(rule="random"),
     }
     for how, options in cases.items():
         # The same draws, judged by design and by curves.

@@ -27,7 +27,7 @@ from study import write_figures
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.scoring import Belief, eap
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.adaptive.simulation import Options, rank_correlation, run_sessions
+from evalstats_plugin.adaptive.simulation import SimulationOptions, rank_correlation, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 
@@ -96,9 +96,9 @@ def split(scores, tasks, seed):
     answers = answers[np.isfinite(answers).all(axis=1)]
     abilities = by_all_answers(bank, answers)
     at = tuple(n for n in AT if n <= bank.usable.sum() * 0.6)
-    cases = {rule: Options(rule=rule) for rule in RULE_NAMES}
+    cases = {rule: SimulationOptions(rule=rule) for rule in RULE_NAMES}
     if tasks is not None:
-        cases["information, balanced"] = Options(rule="information", balance=True)
+        cases["information, balanced"] = SimulationOptions(rule="information", balance=True)
     truth = answers.mean(axis=1)
     return [
         {"rule": name, "n": found.n} | figures(found.full, found.scored.ability, abilities, truth)

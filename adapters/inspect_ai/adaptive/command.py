@@ -28,7 +28,7 @@ _DISTINCT = ("model", "model_args", "task_args", "limit", "epochs", "bank")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(options.Planning):
+class InspectOptions(options.Planning):
     """The test, and what Inspect runs."""
 
     model: str = _run("As in `inspect eval`.", required=True)
@@ -57,9 +57,9 @@ class Options(options.Planning):
 
 @click.command("inspect", cls=Command)
 @click.argument("task", metavar="TASK")
-@takes("asked", Options)
+@takes("asked", InspectOptions)
 @output("trace")
-def inspect(task: str, *, asked: Options, output: Output) -> None:
+def inspect(task: str, *, asked: InspectOptions, output: Output) -> None:
     """Run a task of Inspect adaptively.
 
     TASK is a file, file.py@task or package/task. Writes an ordinary log, in which samples that
@@ -94,7 +94,7 @@ def inspect(task: str, *, asked: Options, output: Output) -> None:
     options.show_test(asked, output, found_in(log) or {}, names)
 
 
-def _run_of(task: str, asked: Options, *, shown: bool) -> Run:
+def _run_of(task: str, asked: InspectOptions, *, shown: bool) -> Run:
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
 
     return Run(

@@ -36,7 +36,7 @@ _COUNT = click.IntRange(min=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(options.Planning):
+class LmEvalOptions(options.Planning):
     """The test, and what lm-eval runs."""
 
     model: str = _run("As in lm-eval.", default="hf")
@@ -95,9 +95,9 @@ class Options(options.Planning):
 
 
 @click.command("lm-eval", cls=Command)
-@takes("asked", Options)
+@takes("asked", LmEvalOptions)
 @output("trace")
-def lm_eval(*, asked: Options, output: Output) -> None:
+def lm_eval(*, asked: LmEvalOptions, output: Output) -> None:
     """Run tasks of lm-eval adaptively, in rounds on one loaded model.
 
     Writes lm-eval's ordinary results and samples files, of the items asked, and annotates them
@@ -143,7 +143,7 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _model(asked: Options) -> Model:
+def _model(asked: LmEvalOptions) -> Model:
     from evalstats_plugin.adapters.lm_eval.adaptive.run import Model, arguments_of
 
     size = asked.batch_size
@@ -165,7 +165,7 @@ def _model(asked: Options) -> Model:
     )
 
 
-def _show(asked: Options, output: Output, written: Path) -> None:
+def _show(asked: LmEvalOptions, output: Output, written: Path) -> None:
     from evalstats_plugin.adapters.lm_eval.adaptive.run import found_in
     from evalstats_plugin.adapters.lm_eval.reader import model_identity
 

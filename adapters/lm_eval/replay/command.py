@@ -40,7 +40,7 @@ _OWN_CODE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RescoreOptions:
     """What is scored again, how, and where it goes."""
 
     output: str = file(
@@ -95,9 +95,9 @@ class Options:
 
 @click.command(cls=Command)
 @paths
-@takes("asked", Options)
+@takes("asked", RescoreOptions)
 @click.pass_context
-def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> None:
+def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: RescoreOptions) -> None:
     """Score lm-eval's logged responses again, without a model.
 
     Writes a complete new lm-eval output, and prints each value before and after. Works on runs
@@ -146,7 +146,7 @@ class _Scored(NamedTuple):
     enforced: str
 
 
-def _rescore(log: Path, asked: Options) -> _Scored:
+def _rescore(log: Path, asked: RescoreOptions) -> _Scored:
     """Score one run and write it."""
     old = load_results(LogFile(log)) or {}
     output = Path(asked.output)
@@ -172,7 +172,7 @@ def _rescore(log: Path, asked: Options) -> _Scored:
     return _Scored(rows, _OWN_CODE if asked.include_path else done.enforced(output))
 
 
-def _scored_into(place: Path, log: Path, asked: Options) -> dict[str, Any]:
+def _scored_into(place: Path, log: Path, asked: RescoreOptions) -> dict[str, Any]:
     """Score one run and write it to a folder; return the names of its files, and the changes.
 
     The name of the results file is the last.

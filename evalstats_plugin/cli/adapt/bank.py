@@ -53,7 +53,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Target):
+class BankOptions(Target):
     """How a bank is made."""
 
     item_model: str | None = _written(
@@ -97,9 +97,9 @@ class Merging(Target):
 
 
 @click.command(cls=Command)
-@takes("asked", Options)
+@takes("asked", BankOptions)
 @on_logs()
-def bank(run: Run, *, asked: Options) -> None:
+def bank(run: Run, *, asked: BankOptions) -> None:
     """Make an item bank from logs of many models.
 
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items

@@ -32,7 +32,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SimulateOptions:
     """Of what bank, with how many models and items, and by which rules."""
 
     bank: str = bank()
@@ -54,9 +54,9 @@ class Options:
 
 
 @click.command(cls=Command)
-@takes("asked", Options)
+@takes("asked", SimulateOptions)
 @output("simulation")
-def simulate(*, asked: Options, output: Output) -> None:
+def simulate(*, asked: SimulateOptions, output: Output) -> None:
     """Simulate models: error of the test by number of items and selection rule.
 
     Models are drawn from the bank: abilities, and items as uncertain as the bank knows them. Real

@@ -37,7 +37,7 @@ def parse_budget(text: str) -> tuple[int | None, float | None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Judging):
+class PairJudgingOptions(Judging):
     """Who judges what, and how often."""
 
     command: str | None = _who(
@@ -92,8 +92,8 @@ class Compared(Judging):
 
 @click.command(cls=Command)
 @click.argument("items", metavar="ITEMS", type=click.Path())
-@takes("asked", Options)
-def judge(items: str, *, asked: Options) -> None:
+@takes("asked", PairJudgingOptions)
+def judge(items: str, *, asked: PairJudgingOptions) -> None:
     """Let a model or a program compare pairs of items, until the goal or the budget is reached.
 
     ITEMS are as for `rank compare`. Positions are drawn at random and kept with every answer; the

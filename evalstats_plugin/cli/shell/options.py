@@ -4,15 +4,15 @@ The options of a command are the fields of a frozen record, and what it shares w
 are records too; the type of a field decides the type of its option::
 
     @dataclass(frozen=True, kw_only=True)
-    class Options:
+    class ReportOptions:
         derive: tuple[str, ...] = under("More scores")("Also report …", metavar="METRIC")
 
     @click.command(cls=Command)
     @paths
-    @takes("asked", Options)
+    @takes("asked", ReportOptions)
     @takes("reading", Reading)
     @click.pass_context
-    def report(ctx, paths, *, asked: Options, reading: Reading): ...
+    def report(ctx, paths, *, asked: ReportOptions, reading: Reading): ...
 """
 
 from __future__ import annotations
