@@ -21,10 +21,9 @@ from torch import Tensor
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.frozen import score
-from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room, smoothed_logit
-from evalstats_plugin.irt.model.fit import Estimates, IRTFit, irt_fit, not_converged, run_facts
+from evalstats_plugin.irt.model.fit import IRTFit, irt_fit, not_converged, run_facts
 from evalstats_plugin.runtime.torch import linalg, unique
 
 CML_NOTE = (
@@ -360,18 +359,15 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     if not conditional.converged:
         notes.append(not_converged(conditional.iterations))
     shift = able.value.mean()
-    of_items = np.zeros((m, 2, 2))
-    of_items[:, 1, 1] = as_array(variance)
-    estimates = Estimates(
-        as_array(able.value - shift),
-        as_array(covariance),
-        np.ones(m),
-        as_array(shift - difficulty),
-        of_items,
-    )
+    of_items = torch.zeros(m, 2, 2).to(variance)
+    of_items[:, 1, 1] = variance
     return irt_fit(
         matrix,
-        estimates,
+        ability=able.value - shift,
+        covariance=covariance,
+        discrimination=torch.ones_like(difficulty),
+        intercept=shift - difficulty,
+        item_covariance=of_items,
         item_model="rasch",
         estimator="cml",
         identification="abilities sum to 0",

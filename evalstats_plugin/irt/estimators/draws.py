@@ -23,7 +23,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import Estimates, IRTFit, RaschOr2PL, irt_fit, run_facts
+from evalstats_plugin.irt.model.fit import IRTFit, RaschOr2PL, irt_fit, run_facts
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
 from evalstats_plugin.runtime.torch import check_memory, generator_of, normal, polya_gamma, uniform
 
@@ -275,13 +275,11 @@ def fit_mcmc(
     unit_scale = item_model == "2pl"
     return irt_fit(
         matrix,
-        Estimates(
-            ability.mean(axis=0),
-            np.atleast_2d(np.cov(ability, rowvar=False)),
-            as_array(draws.discrimination),
-            as_array(draws.intercept),
-            as_array(draws.item_covariance),
-        ),
+        ability=torch.as_tensor(ability.mean(axis=0)),
+        covariance=torch.as_tensor(np.atleast_2d(np.cov(ability, rowvar=False))),
+        discrimination=draws.discrimination,
+        intercept=draws.intercept,
+        item_covariance=draws.item_covariance,
         ability_draws=np.moveaxis(as_array(draws.ability), 2, 0).copy(),
         item_model=item_model,
         estimator="mcmc",

@@ -70,9 +70,9 @@ from evalstats_plugin.irt.model.fit import (
     RaschOr2PL,
     below_chance_note,
     dispersion_note,
+    irt_fit,
     not_converged,
     run_facts,
-    suspects_note,
 )
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -1289,26 +1289,23 @@ def fit_mml_items(
         notes.append(integrated.reason)
     notes += _extremes_note(matrix, integrated, guessed=bool(guess.any()))
     item_covariance = as_array(integrated.item_covariance)
-    slope_error = np.sqrt(np.maximum(item_covariance[:, 0, 0], 0))
     if item_model == "rasch":
         # A slope that is given has no error: what rounding leaves of one is not shown.
         item_covariance[:, 0] = item_covariance[:, :, 0] = 0.0
-        slope_error = np.full(m, np.nan)
-    fit = IRTFit(
+    item_covariance[:, 0, 0] = np.maximum(item_covariance[:, 0, 0], 0)
+    fit = irt_fit(
+        matrix,
         item_model=item_model,
         estimator="mml-items",
-        models=matrix.models,
-        item_ids=matrix.item_ids,
-        tasks=matrix.tasks,
-        ability=as_array(integrated.ability),
-        ability_covariance=as_array(integrated.covariance),
-        discrimination=as_array(integrated.discrimination),
+        ability=integrated.ability,
+        covariance=integrated.covariance,
+        discrimination=integrated.discrimination,
         difficulty=as_array(integrated.difficulty),
+        intercept=integrated.intercept,
         guessing=guess,
-        discrimination_std_error=slope_error,
         difficulty_std_error=as_array(integrated.difficulty_std_error),
         guessing_std_error=guess_error,
-        item_covariance=item_covariance,
+        item_covariance=array_of(item_covariance, integrated.ability),
         predicted=as_array(integrated.probability),
         ability_quantiles=integrated.quantiles if np.isfinite(integrated.quantiles).any() else None,
         identification="abilities sum to 0",
@@ -1321,8 +1318,9 @@ def fit_mml_items(
             "node_error": integrated.node_error,
             **run_facts(counts, began),
         },
+        notes=tuple(notes),
     )
-    return replace(fit, notes=(*notes, *suspects_note(fit), *discriminations_note(fit)))
+    return replace(fit, notes=(*fit.notes, *discriminations_note(fit)))
 
 
 def _extremes_note(

@@ -27,7 +27,6 @@ from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, Slop
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import (
-    Estimates,
     IRTFit,
     RaschOr2PL,
     irt_fit,
@@ -452,10 +451,11 @@ def _record(
         here = torch.as_tensor(flat, device=counts.right.device)
         level = counts.right.new_tensor(ability) * float(a[flat][0])
         d[flat] = as_array(warm(counts.right[:, here].T, counts.trials[:, here].T, level).value)
-    estimates = Estimates(
-        ability, as_array(joint.covariance), a, d, as_array(joint.item_covariance)
-    )
-    fit = irt_fit(matrix, estimates, item_model=item_model, **rest)
+    fit = irt_fit(
+        matrix, item_model=item_model, ability=joint.ability, covariance=joint.covariance,
+        discrimination=torch.as_tensor(a), intercept=torch.as_tensor(d),
+        item_covariance=joint.item_covariance, **rest,
+    )  # fmt: skip
     return replace(fit, notes=(*fit.notes, flat_note(flat))) if flat.any() else fit
 
 

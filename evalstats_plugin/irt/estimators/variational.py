@@ -26,10 +26,8 @@ from torch import Tensor
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators.optimise import Solution, squarem
 from evalstats_plugin.irt.methods import SviOptions, ViOptions
-from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import (
-    Estimates,
     IRTFit,
     RaschOr2PL,
     irt_fit,
@@ -297,13 +295,11 @@ def _recorded(
     unit_scale = item_model == "2pl" or unit
     return irt_fit(
         matrix,
-        Estimates(
-            as_array(posterior.ability),
-            as_array(posterior.covariance),
-            as_array(posterior.discrimination),
-            as_array(posterior.intercept),
-            as_array(posterior.item_covariance),
-        ),
+        ability=posterior.ability,
+        covariance=posterior.covariance,
+        discrimination=posterior.discrimination,
+        intercept=posterior.intercept,
+        item_covariance=posterior.item_covariance,
         item_model=item_model,
         estimator=estimator,
         identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",

@@ -29,7 +29,7 @@ from evalstats_plugin.data.results import Drawable, Results, finite
 from evalstats_plugin.data.runs import place_of
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import Rotation
-from evalstats_plugin.irt.model.arrays import is_numpy
+from evalstats_plugin.irt.model.arrays import Array, as_array, is_numpy
 from evalstats_plugin.runtime.chains import inference_data
 from evalstats_plugin.runtime.files import (
     check_fields,
@@ -962,42 +962,51 @@ RaschOr2PL = Literal["rasch", "2pl"]
 """Item models of the estimators that fit abilities and items together."""
 
 
-class Estimates(NamedTuple):
-    """Estimates of N abilities and M items, where P(right) = 1 / (1 + exp(-(aθ + d)))."""
+def irt_fit(
+    matrix: ResponseMatrix,
+    *,
+    item_model: str,
+    ability: Array,
+    covariance: Array,
+    discrimination: Array,
+    intercept: Array,
+    item_covariance: Array,
+    **rest: Any,
+) -> IRTFit:
+    """Record estimates where P(right) = 1 / (1 + exp(-(aθ + d))), on whatever device they are.
 
-    ability: FloatArray
-    """Shape (N,)."""
-    covariance: FloatArray
-    """Shape (N, N)."""
-    discrimination: FloatArray
-    """Shape (M,)."""
-    intercept: FloatArray
-    """Shape (M,)."""
-    item_covariance: FloatArray
-    """Shape (M, 2, 2), of discrimination and intercept."""
+    Difficulties are -d / a, with their errors, unless `rest`, the other fields, has them.
 
-
-def irt_fit(matrix: ResponseMatrix, found: Estimates, *, item_model: str, **rest: Any) -> IRTFit:
-    """Record estimates, with difficulties -d / a and their errors; `rest` are other fields."""
+    Parameters
+    ----------
+    ability, covariance
+        Shape (N,), and (N, N).
+    discrimination, intercept
+        Shape (M,).
+    item_covariance : shape (M, 2, 2)
+        Of discrimination and intercept.
+    """
+    a, d, spread = as_array(discrimination), as_array(intercept), as_array(item_covariance)
     # A discrimination of 0 would divide by 0: such an item gets an extreme difficulty.
-    a = np.where(found.discrimination == 0, np.finfo(float).tiny, found.discrimination)
-    d, covariance = found.intercept, found.item_covariance
+    a = np.where(a == 0, np.finfo(float).tiny, a)
     none = np.full(len(a), np.nan)
+    usual: dict[str, Any] = {
+        "difficulty": -d / a,
+        "guessing": np.zeros(len(a)),
+        "discrimination_std_error": none if item_model == "rasch" else np.sqrt(spread[:, 0, 0]),
+        "difficulty_std_error": difficulty_error(a, d, spread),
+        "guessing_std_error": none,
+    }
     fit = IRTFit(
         item_model=item_model,
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        ability=found.ability,
-        ability_covariance=found.covariance,
+        ability=as_array(ability),
+        ability_covariance=as_array(covariance),
         discrimination=a,
-        difficulty=-d / a,
-        guessing=np.zeros(len(a)),
-        discrimination_std_error=(none if item_model == "rasch" else np.sqrt(covariance[:, 0, 0])),
-        difficulty_std_error=difficulty_error(a, d, covariance),
-        guessing_std_error=none,
-        item_covariance=covariance,
-        **rest,
+        item_covariance=spread,
+        **usual | rest,
     )
     return replace(fit, notes=(*fit.notes, *suspects_note(fit)))
 
