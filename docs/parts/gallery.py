@@ -179,8 +179,7 @@ def masks() -> str:
 
 
 REPLAYED = {
-    "livebench_binary": "LiveBench, right or wrong", "arc": "ARC", "gsm8k": "GSM8K",
-    "hellaswag": "HellaSwag",
+    "livebench_binary": "LiveBench, right or wrong", "gsm8k": "GSM8K", "hellaswag": "HellaSwag",
 }  # fmt: skip
 """Benchmarks whose models were kept out of a bank and then tested adaptively."""
 PICKED = {

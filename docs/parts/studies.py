@@ -195,10 +195,10 @@ def _asked(run: dict[str, Any] | None, goal: str) -> str:
 
 def tested() -> str:
     """Return the errors of adaptive tests of real models, and how often intervals held, by rule."""
-    sets = {"livebench_binary": "LiveBench", "arc": "ARC"}
-    at = (10, 100)
+    sets = {"livebench_binary": "LiveBench", "gsm8k": "GSM8K", "hellaswag": "HellaSwag"}
+    at = (10, 50)
     heads = [f"{shown}, {n} items" for shown in sets.values() for n in at]
-    lines = [f"| `--rule` | {' | '.join(heads)} |", "|---" * 5 + "|"]
+    lines = [f"| `--rule` | {' | '.join(heads)} |", "|---" * 7 + "|"]
     found = {
         (name, row["rule"], row["n"]): row
         for name in sets
@@ -228,7 +228,7 @@ def by_design() -> str:
     }  # fmt: skip
     sets = {
         "LiveBench": "LiveBench", "metabench ARC": "ARC", "AlpacaEval": "AlpacaEval",
-        "drawn worlds": "40 drawn worlds",
+        "drawn worlds": "15 drawn worlds",
     }  # fmt: skip
     study = read_study("adaptive_design")
     lines = [f"| Models tested | {' | '.join(sets.values())} |", "|---" * (1 + len(sets)) + "|"]
@@ -244,6 +244,28 @@ def by_design() -> str:
             )
             curves = " / ".join(_hundredths(found["curves", n]["held"]) for n in at)
             cells.append(f"{held}; {wide} *({curves})*")
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def by_shared_draws() -> str:
+    """Return how often limits of a difference of two models held it, and their width."""
+    kinds = {
+        "models": "two models", "versions": "two versions of a model",
+        "unlike": "two models unlike the bank",
+    }  # fmt: skip
+    ways = {
+        "shared": "the same items (`random`)", "apart": "each its own (`design`)",
+        "sample, shared": "sample, the same items", "sample, apart": "sample, each its own",
+    }  # fmt: skip
+    found = {(r["kind"], r["how"], r["n"]): r for r in read_study("adaptive_pairs")["pairs"]}
+    lines = [f"| Compared | {' | '.join(ways.values())} |", "|---" * (1 + len(ways)) + "|"]
+    for kind, shown in kinds.items():
+        cells: list[str] = []
+        for how in ways:
+            rows = [found[kind, how, n] for n in (10, 25, 50)]
+            held = " / ".join(_hundredths(row["held"]) for row in rows)
+            cells.append(f"{held}; {' / '.join(_hundredths(row['width']) for row in rows)}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

