@@ -20,8 +20,8 @@ from scipy import special
 from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.ranking.contests.outcomes import (
     LEAST_VARIANCE,
+    LINKS,
     Link,
-    check_link,
     entropy,
     prob_win,
     prob_win_and_ahead,
@@ -111,7 +111,8 @@ def next_contests(
     generator = stream(rng, "next contests")
     if rule not in RULES:
         raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
-    check_link(link)
+    if link not in LINKS:
+        raise SelectionError(no_such("link", link, LINKS, ", ".join(LINKS)))
     rating = np.asarray(state.rating, dtype=np.float64)
     covariance = np.asarray(state.covariance, dtype=np.float64)
     n = len(rating)

@@ -185,7 +185,7 @@ class _Mixture(NamedTuple):
     scales: tuple[float, ...]
 
 
-_LINKS: Mapping[str, _Mixture] = MappingProxyType(
+LINKS: Mapping[str, _Mixture] = MappingProxyType(
     {
         "probit": _Mixture((1.0,), (1.0,)),
         # Minimax fit; largest error against 1/(1+e⁻ᵈ): 4.8e-6.
@@ -195,6 +195,7 @@ _LINKS: Mapping[str, _Mixture] = MappingProxyType(
         ),
     }
 )
+"""How a difference of ratings makes a probability to win, by name."""
 
 
 def prob_win(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
@@ -254,18 +255,12 @@ def entropy(p: ArrayLike) -> FloatArray:
     return (special.entr(value) + special.entr(1 - value)) / np.log(2)
 
 
-def check_link(link: str) -> None:
-    """Raise `SelectionError` where there is no such link."""
-    if link not in _LINKS:
-        raise SelectionError(no_such("link", link, _LINKS, ", ".join(_LINKS)))
-
-
 def _floored(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatArray, FloatArray]:
     v = np.maximum(np.asarray(variance, dtype=np.float64), LEAST_VARIANCE)
     return np.asarray(mean, dtype=np.float64), v
 
 
 def _over_mixture(link: Link, part: Callable[[float], FloatArray]) -> FloatArray:
-    mixture = _LINKS[link]
+    mixture = LINKS[link]
     parts = [w * part(s) for w, s in zip(mixture.weights, mixture.scales, strict=True)]
     return np.sum(parts, axis=0)

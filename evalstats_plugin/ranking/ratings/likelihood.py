@@ -246,10 +246,9 @@ def covariance_of(
     varies = ~one_way[found.cell]
     by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
     rows = rows._replace(by_x=by_x[:, None], by_tie=by_tie[:, None])
-    clustered = kind != "sandwich"
     one_each: Any = sparse.eye_array(len(by_x), format="csr")
-    members = found.groups(kind) if clustered else one_each
-    groups: int | None = members.shape[0] if clustered else None
+    members = one_each if kind == "sandwich" else found.groups(kind)
+    groups: int | None = None if kind == "sandwich" else members.shape[0]
     times = np.ones(groups) if groups else found.count
     units = float(times.sum())
     if units <= CORRECTED * design.size:

@@ -208,12 +208,6 @@ def difference_rows(first: IntArray, second: IntArray, n: int, *, ordered: bool)
     return cast("Any", sparse.csr_array((values.ravel(), where, starts), shape=shape))
 
 
-def usable_contests(contests: Contests, ties: Ties) -> Contests:
-    """Drop contests of weight 0, and ties if these are to be dropped."""
-    keep = contests.weight > 0
-    return contests.take(keep & ~contests.tied if ties == "drop" else keep)
-
-
 def bounds(answer: ArrayLike, tie: float) -> tuple[FloatArray, FloatArray]:
     """Bounds of the noisy differences behind answers 1, 0 and -1."""
     answer = np.asarray(answer)

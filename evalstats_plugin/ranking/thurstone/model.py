@@ -33,7 +33,6 @@ from evalstats_plugin.ranking.thurstone.design import (
     difference_rows,
     prior_of,
     sites_of,
-    usable_contests,
 )
 from evalstats_plugin.ranking.thurstone.exact import (
     MOST_PLAYERS,
@@ -123,7 +122,8 @@ def fit_thurstone(
     started = perf_counter()
     if len(contests):
         contests.check()
-    used = usable_contests(contests, ties)
+    counts = contests.weight > 0
+    used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
     prior = prior_of(prior_mean, prior_covariance, len(contests.players), ordered=contests.ordered)
     sites = sites_of(used, ties)
     problem = Problem(used, prior, sites, ties, draws, stream(rng, "thurstone fit"))

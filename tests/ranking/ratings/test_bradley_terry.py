@@ -220,30 +220,53 @@ def test_the_sandwich_by_hand(simulated, monkeypatch):
     np.testing.assert_allclose(model, bread, atol=1e-12)
 
 
+def clustered(simulated):
+    """150 contests of 4 players in clusters of two to four."""
+    _, made = simulated(4, 150, 8, ties=0.3, position=0.4)
+    sizes = np.random.default_rng(1).integers(2, 5, 75)
+    return replace(made, cluster=np.repeat(np.arange(75), sizes)[:150])
+
+
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
 @pytest.mark.parametrize("kind", ["sandwich", "cluster"])
-def test_errors_in_small_samples_are_those_of_leaving_out_each_unit(
-    simulated, monkeypatch, ties, kind
-):
-    """Refits without each contest, or each cluster of two to four; and in blocks of clusters."""
-    _, made = simulated(4, 150, 8, ties=0.3, position=0.4)
-    sizes = np.random.default_rng(1).integers(2, 5, 60)
-    cluster = np.repeat(np.arange(60), sizes)[:150]
-    made = replace(made, cluster=cluster if kind == "cluster" else np.arange(150))
+def test_small_samples_have_the_scores_of_a_jackknife(simulated, monkeypatch, ties, kind):
+    """A score s becomes s + H s + H² s + H³ s, by the information of each unit; also in blocks."""
+    made = clustered(simulated)
+    unit = made.cluster if kind == "cluster" else np.arange(150)
     settings = {"ties": ties, "position": True, "covariance": kind}
     fit = fit_bradley_terry(made, **settings)
-    units = np.unique(made.cluster)
-    without = np.array([
-        fit_bradley_terry(made.take(made.cluster != k), **settings).rating for k in units
-    ])  # fmt: skip
-    away = without - fit.rating
-    refitted = np.sqrt((away**2).sum(axis=0) * (1 - 1 / len(units)))
+    at = np.append(fit.rating, list(fit.parameters.values()))[:, None]
+    parts = []
+    for k in np.unique(unit):
+        alone = count_contests(made.take(unit == k), ties, position=True)
+        sample = Sample(alone.weights())
+        point = _point(alone.design, sample, at)
+        parts.append((point.gradient[:, 0], _information(alone.design, sample, at, point)[0]))
+    bread = likelihood.inverse(sum(own for _, own in parts), 4)
+    middle = 0
+    for score, own in parts:
+        jackknifed = score
+        for _ in range(3):
+            jackknifed = score + own @ bread @ jackknifed
+        middle = middle + np.outer(jackknifed, jackknifed) * (1 - 1 / len(parts))
+    expected = (bread @ middle @ bread)[:4, :4]
+
+    np.testing.assert_allclose(fit.covariance, expected, rtol=1e-6, atol=1e-9)
+    monkeypatch.setattr(likelihood, "_CELLS", 50)
+    np.testing.assert_allclose(fit_bradley_terry(made, **settings).covariance, fit.covariance)
+
+
+def test_small_samples_have_the_errors_of_leaving_out_each_cluster(simulated, monkeypatch):
+    made = clustered(simulated)
+    fit, units = fit_bradley_terry(made, position=True), np.unique(made.cluster)
+    without = np.array(
+        [fit_bradley_terry(made.take(made.cluster != k), position=True).rating for k in units]
+    )
+    refitted = np.sqrt(((without - fit.rating) ** 2).sum(axis=0) * (1 - 1 / len(units)))
 
     np.testing.assert_allclose(fit.std_error, refitted, rtol=0.015)
-    monkeypatch.setattr(likelihood, "_CELLS", 50)
-    np.testing.assert_allclose(fit_bradley_terry(made, **settings).std_error, fit.std_error)
     monkeypatch.setattr(likelihood, "CORRECTED", 0)
-    assert (fit_bradley_terry(made, **settings).std_error < 0.985 * refitted).all()
+    assert (fit_bradley_terry(made, position=True).std_error < 0.985 * refitted).all()
 
 
 def test_a_player_of_one_cluster_has_a_finite_error():
