@@ -86,7 +86,7 @@ def _about_pooling(name: str) -> str:
 
 def _calibration(what: str) -> str:
     """Return the smallest p-value of engines, the largest of controls, or that of a wrong one."""
-    engines = read_study("hierarchical_calibration")
+    engines = dict(read_study("hierarchical_calibration"))
     wrong = engines.pop("nuts without the volume of its maps")["quantities"]
     if what == "forgetful":
         return f"{max(wrong['sd']['p_value'], 0.0001):.4f}"
