@@ -66,8 +66,9 @@ def _about_pooling(name: str) -> str:
         study = read_study("hierarchical_engine")["nested"]
         errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
-    if name in ("calibrated", "narrowed"):
-        return _calibration(control=name == "narrowed")
+    if name in ("calibrated", "narrowed", "forgetful") or name.startswith("gate_"):
+        gate = name.removeprefix("gate_")
+        return _calibration(name) if gate == name else _gate(gate)
     if name.startswith("new_"):
         known = read_study("hierarchical_predictions")["rows"]
         wanted = ("normal", "normal", name.replace("_", " "))
@@ -83,13 +84,27 @@ def _about_pooling(name: str) -> str:
     return short(pooled["coverage"]) if what == "coverage" else narrower
 
 
-def _calibration(*, control: bool) -> str:
-    """Return the smallest p-value of the engines, or the largest p-value of the controls."""
-    engines = read_study("hierarchical_calibration").values()
-    quantities = [x for engine in engines for x in engine["quantities"].values()]
-    if control:
+def _calibration(what: str) -> str:
+    """Return the smallest p-value of engines, the largest of controls, or that of a wrong one."""
+    engines = dict(read_study("hierarchical_calibration"))
+    wrong = engines.pop("nuts without the volume of its maps")["quantities"]
+    if what == "forgetful":
+        return f"{max(wrong['sd']['p_value'], 0.0001):.4f}"
+    quantities = [x for engine in engines.values() for x in engine["quantities"].values()]
+    if what == "narrowed":
         return f"{max(x['p_value_of_control'] for x in quantities):.0e}"
     return _figure(min(x["p_value"] for x in quantities))
+
+
+def _gate(what: str) -> str:
+    """Return how many posteriors are known, or the worst of an engine's errors."""
+    errors = {tuple(k.rsplit(", ", 1)): x for k, x in read_study("reference_posteriors").items()}
+    if what == "models":
+        return str(len({model.split(",")[0] for model, _ in errors}))
+    method, _, of = what.partition("_")
+    column = {"mean": "error_of_mean", "sd": "ratio_of_sd"}[of]
+    method = "mp-vi" if method == "vi" else method
+    return f"{max(x[column] for (_, engine), x in errors.items() if engine == method):.2f}"
 
 
 def _where_the_truth_is_unlike(what: str) -> str:

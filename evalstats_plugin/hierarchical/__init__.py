@@ -3,7 +3,8 @@
 * `fitting`: `pool`, and how it chooses model and engine; `methods`: their names
 * `capabilities`: what some items need beyond one ability, chosen, fitted, and looked for again
 * `data`: counts by model and task; `fit`: the fit, its checks and evidence; `rows`: its records
-* `engines`: inference (torch): crossed effects, nested effects, sparse codes, plates
+* `judging`: models of one's own checked before a fit, and judged after
+* `engines`: inference: crossed effects, nested effects, sparse codes, plates
 
 `Model` of `Plate`, `Latent` and `Observed` declares a model of one's own, and `infer` fits it.
 

@@ -24,6 +24,7 @@ from evalstats_plugin.hierarchical.methods import (
     HIERARCHICAL_MODELS,
     SCALES,
     Prior,
+    prior_of,
 )
 from evalstats_plugin.hierarchical.rows import (
     Check,
@@ -781,7 +782,7 @@ def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
         sd = fit.posterior.parameters.get(parameter)
         if sd is None:
             continue
-        log_sd, old = np.log(np.maximum(sd, 1e-300)), fit.priors.get(scale, fit.priors["default"])
+        log_sd, old = np.log(np.maximum(sd, 1e-300)), prior_of(fit.priors, scale)
         difference = log_scale_density(prior, log_sd) - log_scale_density(old, log_sd)
         total += difference.sum(axis=2) if difference.ndim == 3 else difference
     return total

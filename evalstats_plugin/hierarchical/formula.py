@@ -18,7 +18,7 @@ from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised, data_of_plates
 from evalstats_plugin.hierarchical.engines.posterior import COEFFICIENT_SD, INTERCEPT_SD
 from evalstats_plugin.hierarchical.engines.shared_questions import expected_share
-from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, FAMILIES, Prior
+from evalstats_plugin.hierarchical.methods import FAMILIES, Prior, prior_of
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -187,8 +187,7 @@ def compiled(
     for what, group in terms.grouped:
         name, (plate, scale) = _name(what, group), _GROUPS[group]
         sd = f"sd_{name}"
-        prior = _scale_prior(priors.get(scale if what == "1" else "interaction",
-                                        priors.get("default", DEFAULT_PRIOR)))  # fmt: skip
+        prior = _scale_prior(prior_of(priors, scale if what == "1" else "interaction"))
         used += [name]
         if what == "1":
             latents += [Latent(sd, prior), Latent(name, _around_zero(sd), plate)]

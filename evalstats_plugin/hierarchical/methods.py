@@ -49,6 +49,12 @@ Prior = tuple[str, float] | tuple[str, float, float]
 DEFAULT_PRIOR: Prior = ("gamma", 2.0, 2.0)
 """Default prior of every standard deviation [BA24]_."""
 
+
+def prior_of(priors: Mapping[str, Prior], scale: str) -> Prior:
+    """Return the prior of one standard deviation, by its name, ``"default"``, or the default."""
+    return priors.get(scale, priors.get("default", DEFAULT_PRIOR))
+
+
 SCALES = ("model", "task", "interaction", "question")
 """Effects whose standard deviation has a prior of its own."""
 

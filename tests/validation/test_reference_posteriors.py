@@ -137,6 +137,8 @@ def test_ragged_plates():
     )  # fmt: skip
     fit = infer(model, {"y": y}, "nuts", rng=0)
     precision = 1 + np.array([3, 1]) / 1.25
+    write("ragged plates", "nuts", fit, "mu", np.array([2.5, -0.7]) / 1.25 / precision,
+          precision**-0.5)  # fmt: skip
 
     assert near(fit, "mu", np.array([2.5, -0.7]) / 1.25 / precision, precision**-0.5)
 
@@ -149,6 +151,7 @@ def test_functions_that_sum_are_called_for_one_member():
         observed=[Observed("y", lambda z: Normal(z.sum(), 1.0), "task")],
     )
     fit = infer(model, {"y": [0.0, 0.5, 1.0]}, "nuts", n_particles=4, steps=300, rng=0)
+    write("a sum", "nuts", fit, "z", 1.5 / 4, 0.5)
 
     assert near(fit, "z", 1.5 / 4, 0.5)
 
@@ -182,6 +185,7 @@ def test_three_crossed_plates():
     prior = np.diag([1.0, *[0.49] * sum(sizes)])
     mean, variance = linear(design, y[~np.isnan(y)], 0.6, prior)
 
+    write("three crossed plates", "nuts", fit, "mu", mean[0], variance[0] ** 0.5)
     assert near(fit, "mu", mean[0], variance[0] ** 0.5)
     for name, part in zip(names, np.split(np.arange(1, 16), np.cumsum(sizes)[:-1]), strict=True):
         assert near(fit, name, mean[part], variance[part] ** 0.5)

@@ -42,7 +42,7 @@ from evalstats_plugin.hierarchical.engines.posterior import (
     replicate,
     scale_quantile,
 )
-from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
+from evalstats_plugin.hierarchical.methods import Prior, prior_of
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.runtime.torch import (
@@ -95,11 +95,6 @@ _MAX_NUMBERS = 2**27
 """Most numbers kept of accuracies (1 GiB); above, draws are thinned."""
 
 
-def scale_prior(priors: Mapping[str, Prior], scale: str) -> Prior:
-    """Return the prior of one standard deviation, by name or the default."""
-    return priors.get(scale, priors.get("default", DEFAULT_PRIOR))
-
-
 def _log_density(prior: Prior, log_sd: Tensor) -> Tensor:
     return log_scale_density(prior, log_sd, torch.exp)
 
@@ -120,7 +115,7 @@ class CrossedModel:
 
     def prior(self, scale: str) -> Prior:
         """Return the prior of one standard deviation."""
-        return scale_prior(self.priors, scale)
+        return prior_of(self.priors, scale)
 
 
 @dataclass(frozen=True, eq=False)

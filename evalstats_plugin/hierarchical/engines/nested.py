@@ -11,6 +11,7 @@ the same quantities.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,8 +28,9 @@ from evalstats_plugin.hierarchical.engines.posterior import (
     replicate,
     scale_quantile,
 )
-from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
+from evalstats_plugin.hierarchical.methods import Prior, prior_of
 from evalstats_plugin.runtime.chains import pareto_shape
+from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import FloatArray
 
 _PREDICTED = 1000
@@ -54,6 +56,9 @@ _STRATA = 200
 
 _POINTS = 41
 """Points at which the density of a logit is tabulated to draw from it."""
+
+_COPIES = 8
+"""Numbers that are kept of each drawn logit."""
 
 _BLOCK = 400_000
 """Most logits that are computed together."""
@@ -164,18 +169,23 @@ def fit_nested(
     ----------
     size
         Number of chains and draws of each, as for Gibbs sampling; here draws are independent.
+
+    Raises
+    ------
+    DesignError
+        Not enough memory.
     """
+    needed = 8 * _COPIES * math.prod(size) * counts.right.size
+    what = f"{math.prod(size)} draws of {counts.right.size} models or tasks"
+    check_memory(needed, what, "draw fewer, or pool fewer at a time")
     of_tasks = len(counts.right) == 1
     own, shared = ("task", "model") if of_tasks else ("model", "task")
-
-    def prior(scale: str) -> Prior:
-        return priors.get(scale, priors.get("default", DEFAULT_PRIOR))
 
     strata = (np.arange(_STRATA) + 0.5) / _STRATA
     nested = _Nested(
         counts.right.ravel(), counts.trials.ravel(), counts.tasks if of_tasks else counts.models,
-        -1.0 if of_tasks else 1.0, scale_quantile(prior(shared), strata), prior(own),
-        prior("interaction"),
+        -1.0 if of_tasks else 1.0, scale_quantile(prior_of(priors, shared), strata),
+        prior_of(priors, own), prior_of(priors, "interaction"),
     )  # fmt: skip
     proposal = _adapted(nested, rng)
     count = size[0] * size[1]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,8 @@ def log_scale_density(
         An array of NumPy or, with its function ``exp``, of torch.
     """
     family, first, second = prior[0], float(prior[1]), float(prior[-1])
-    x, of_exp = cast("Any", log_sd), cast("Any", exp)
+    x: Any = log_sd
+    of_exp: Any = exp
     if family == "gamma":
         constant = first * math.log(second) - math.lgamma(first)
         return first * x - second * of_exp(x) + constant

@@ -25,7 +25,7 @@ from evalstats_plugin.hierarchical.engines.posterior import (
     Predictions,
     log_scale_density,
 )
-from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, SCALES, Prior
+from evalstats_plugin.hierarchical.methods import SCALES, Prior, prior_of
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
@@ -315,8 +315,7 @@ class SharedGibbs:
         rng: np.random.Generator, tails: float | None = None,
     ) -> None:  # fmt: skip
         self.likelihood, self.rng, self.warm_up = Likelihood(blocks), rng, warm_up
-        default = priors.get("default", DEFAULT_PRIOR)
-        self.priors = [priors.get(name, default) for name in SCALES]
+        self.priors = [prior_of(priors, name) for name in SCALES]
         level, log_sd, self.surrogate = start(self.likelihood)
         self.n, self.t, self.chains = *level.shape, chains
         self.slope = float(_slope(np.array(log_sd)))

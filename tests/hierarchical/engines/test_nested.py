@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
@@ -92,6 +93,12 @@ def test_many_units_with_many_answers_keep_their_particles():
     fit = fitted(counts(right, np.full(100, 100.0), of_models=True), draws=100)
 
     assert fit.ess > 0.5 * fit.particles
+
+
+def test_more_draws_than_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setenv("EVALSTATS_MEMORY", "1 MB")
+    with pytest.raises(DesignError, match="6000 draws of 4 models or tasks"):
+        fitted(counts())
 
 
 def test_units_without_any_spread_are_drawn_together():

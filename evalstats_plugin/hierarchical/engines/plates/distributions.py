@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, distributions
@@ -52,15 +52,6 @@ _TOLERANCE = 1e-13
 
 _CHECK_EVERY = 3
 """Steps between checks of convergence."""
-
-
-@runtime_checkable
-class Density(Protocol):
-    """Anything with a density, such as a distribution of ``torch.distributions``."""
-
-    def log_prob(self, value: Tensor, /) -> Tensor:
-        """Log density at `value`, elementwise."""
-        ...
 
 
 @dataclass(frozen=True)

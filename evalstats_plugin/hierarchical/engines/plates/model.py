@@ -30,7 +30,6 @@ from torch import Tensor, distributions
 
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    Density,
     Family,
     Parts,
     in_double,
@@ -466,8 +465,6 @@ def _sorted(after: dict[str, set[str]]) -> list[str]:
 def arguments(function: Any) -> tuple[str, ...]:
     """Return the argument names of a function; none for a distribution."""
     if function is None or isinstance(function, (Family, _DISTRIBUTION)):
-        return ()
-    if not inspect.isfunction(function) and isinstance(function, Density):
         return ()
     return _parameters(function)
 

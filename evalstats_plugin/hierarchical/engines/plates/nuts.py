@@ -433,7 +433,8 @@ def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any
     if getattr(family, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
         msg = f"latent {latent.name!r} has whole numbers as values, which method 'nuts' cannot move"
         raise DesignError(f"{msg}: take 'qem' or 'mp-is', which sum over finitely many")
-    support = getattr(support, "base_constraint", support) if _is_mixture(support) else support
+    if type(support).__name__ == "MixtureSameFamilyConstraint":
+        support = support.base_constraint
     try:
         return cast("Any", distributions.biject_to(support))
     except NotImplementedError as error:
@@ -441,10 +442,6 @@ def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any
         raise DesignError(
             f"{msg}{type(family).__name__}: make it of others, such as a factor by LKJCholesky"
         ) from error
-
-
-def _is_mixture(support: Any) -> bool:
-    return type(support).__name__ == "MixtureSameFamilyConstraint"
 
 
 class Coordinates(NamedTuple):

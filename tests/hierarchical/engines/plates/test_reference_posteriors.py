@@ -3,6 +3,9 @@
 Means are within .1 standard deviations, and standard deviations within 10 %.
 """
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +19,19 @@ from evalstats_plugin.hierarchical.engines.plates.model import bind
 from evalstats_plugin.hierarchical.engines.plates.nuts import Posterior, tail_ess
 
 NAN = float("nan")
+
+
+def test_all_engines_pass_the_gate_in_the_study():
+    """By tests/validation/test_reference_posteriors.py."""
+    folder = Path(__file__).parents[4] / "fixtures" / "validation"
+    study = json.loads((folder / "reference_posteriors.json").read_text(encoding="utf-8"))
+    models = {name.split(",")[0] for name in study}
+
+    assert len(models) >= 20
+    assert {name.rsplit(", ", 1)[1] for name in study} == {"nuts", "qem", "mp-vi"}
+    for name, errors in study.items():
+        assert errors["error_of_mean"] < 0.1, name
+        assert errors["ratio_of_sd"] < np.log(1.1), name
 
 
 def test_the_posterior_of_one_number():
