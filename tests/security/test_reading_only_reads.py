@@ -102,10 +102,12 @@ def test_modules_beside_logs_are_not_imported(start: list[str], tmp_path: Path) 
     assert not (tmp_path / "PWNED").exists()
 
 
+PROMPTFOO = str(LOGS.parents[1] / "adapters" / "mapped" / "formats" / "promptfoo.toml")
 TRIED: Mapping[Path, Sequence[Work]] = {
     LOGS / "lm_eval" / "0.4.13" / "out": COMMANDS,
     LOGS / "inspect_ai" / "0.3.285" / "models": [["compare", "FOLDER"]],
     LOGS / "inspect_ai" / "0.3.285" / "pairwise": [["rank", "stats", "FOLDER"]],
+    LOGS / "promptfoo" / "0.118.10": [["report", "FOLDER", "--mapping", PROMPTFOO]],
     TABLE: OF_TABLES,
     VOTES: OF_VOTES,
 }
