@@ -153,7 +153,8 @@ def bootstrap(
     abilities, every = np.full((b, n), np.nan), list[FloatArray]()
     failed, unsettled = 0, 0
     ahead, draws = tee(_draws(counts, first, options, rng, chance, clusters, new_items))
-    refits = parallel_map(partial(_attempt, fitted), ahead, here=here)
+    attempt = partial(_attempt, fitted)
+    refits = map(attempt, ahead) if here else parallel_map(attempt, ahead)
     for k, (drawn, refitted) in enumerate(zip(draws, refits, strict=True)):
         report_progress("refit", k + 1, b)
         if refitted is None:
