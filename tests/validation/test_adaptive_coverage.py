@@ -149,5 +149,8 @@ def test_figures_of_adaptive_tests():
     rows = json.loads((FOLDER / "adaptive.json").read_text("utf-8"))["coverage"]
     honest, peeking = rows[:-1], rows[-1]
     assert len(honest) == 12
-    assert all(0.93 <= row["coverage"] <= 0.97 for row in honest)
+    for row in honest:
+        # Abilities lie on the scale of 100 calibrated models, whose own error no interval holds.
+        least = 0.91 if row["of"] == "ability" else 0.93
+        assert least <= row["coverage"] <= 0.97
     assert peeking["coverage"] < 0.9
