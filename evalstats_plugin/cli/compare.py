@@ -25,7 +25,7 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, by, named, on_logs, top
+from evalstats_plugin.cli.shell.running import Run, by, check_top, named, on_logs, top
 from evalstats_plugin.errors import SelectionError, few, no_such
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     from evalstats_plugin.scores.epochs import with_at_k
 
     method = intervals.chosen(run.plugins, ANALYSES[asked.design][1])
+    check_top(asked.by, asked.top)
     if asked.by is not None:
         _show_slices(run, asked, asked.by, intervals, method)
         return

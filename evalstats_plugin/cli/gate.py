@@ -30,7 +30,7 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, by, named, on_logs, top
+from evalstats_plugin.cli.shell.running import Run, by, check_top, named, on_logs, top
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.files import plain_bytes
 
@@ -220,6 +220,7 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
         check_output_path(asked.junit, (".xml",), asked="--junit")
     if asked.badge is not None:
         check_output_path(asked.badge, (".svg", ".json"), asked="--badge")
+    check_top(asked.by, asked.top)
     method = intervals.chosen(run.plugins, PAIRED)
     responses = _baseline_and_candidates(run, asked)
     results = decide(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
-from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, by, on_logs, top
+from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, by, check_top, on_logs, top
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     from evalstats_plugin.scores.judged import noted
 
     page = _place_of_page(asked.html, asked.baseline)
+    check_top(asked.by, asked.top)
     if asked.by is not None:
         _show_slices(run, asked, asked.by, labelled, intervals)
         return

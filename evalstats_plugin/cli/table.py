@@ -27,6 +27,7 @@ from evalstats_plugin.cli.shell.running import (
     Reading,
     Run,
     by,
+    check_top,
     loaded_plugins,
     on_logs,
     progress_on_work,
@@ -99,6 +100,7 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
+    check_top(asked.by, asked.top)
     others = {"subtasks": asked.subtasks, "judge": labelled.judge}
     read = run.read_by(asked.by, **others) if asked.by else run.read()
     responses = _without(read, asked.exclude)

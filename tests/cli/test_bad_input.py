@@ -262,3 +262,9 @@ def test_questions_that_differ_under_one_id_are_never_paired(tmp_path: Path) -> 
     kept = found.matrix(task="es_one", on_conflict="drop")
     assert kept.scores.shape == (3, 0, 1)
     assert kept.notes == ("es_one: 1 item dropped, not the same question",)
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "table", "gate --baseline m1"])
+def test_a_number_of_slices_without_their_field(command: str, run: Run, copy: Path) -> None:
+    """It would have no effect."""
+    _refused(run(*command.split(), str(copy), "--top", "2"), "--by FIELD")

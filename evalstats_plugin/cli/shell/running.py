@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from evalstats_plugin.cli.shell.options import (
     OUTPUT,
@@ -27,6 +28,7 @@ from evalstats_plugin.cli.shell.options import (
     Parsed,
     file,
     form,
+    options_of,
     parse_columns,
     paths,
     quiet,
@@ -664,6 +666,15 @@ def top(heading: str) -> Any:
         "Of --by: this many of the largest slices of a task; the rest is one.",
         type=click.IntRange(min=1), metavar="N",
     )  # fmt: skip
+
+
+def check_top(by: str | None, top: int | None) -> None:
+    """Raise `SelectionError` for ``--top`` on the command line without ``--by``."""
+    if by is None and top is not None:
+        ctx = click.get_current_context()
+        name = str(options_of(ctx.command)["top"].name)
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 
 
 @dataclass(frozen=True)
