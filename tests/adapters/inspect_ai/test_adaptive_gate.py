@@ -132,7 +132,7 @@ def test_items_that_fail_are_not_asked_again_and_others_are_in_their_place(
 ) -> None:
     """Every third item ends in an error: the limit counts answers."""
     done = _run(slots, epochs=epochs, fails=lambda i, *_: i % 3 == 0)
-    answered = {step.item for step in done.gate.session.trace}
+    answered = {step.item for step in done.gate.session.answers}
     failed = {item for item, _ in done.ran if int(item[5:]) % 3 == 0}
 
     assert N_ASKED == len(answered)
@@ -176,7 +176,7 @@ def test_one_epoch_that_fails_leaves_the_others() -> None:
     """The item has the answers that there are."""
     done = _run(100, epochs=3, fails=lambda _i, epoch, _a: epoch == 2)
 
-    assert {2.0} == {step.trials for step in done.gate.session.trace}
+    assert {2.0} == {step.trials for step in done.gate.session.answers}
     assert N_ASKED == done.gate.session.n
 
 
@@ -205,7 +205,7 @@ def test_an_epoch_answered_before_lets_the_others_of_its_item_through() -> None:
 
     gate, heard = anyio.run(retried)
     assert [None] == heard
-    assert [("item_3", 0.5, 2)] == [(s.item, s.score, s.trials) for s in gate.session.trace]
+    assert [("item_3", 0.5, 2)] == [(s.item, s.score, s.trials) for s in gate.session.answers]
 
 
 def test_waiting_samples_can_be_cancelled() -> None:

@@ -250,7 +250,7 @@ def test_items_are_chosen_by_what_they_tell_not_by_their_place(bank: Path, tmp_p
         place = int(session.next()[0])
         session.record(place, float(int(session.bank.item_ids[place]) % 3 > 0))
 
-    assert [step.item for step in session.trace] == _asked(tmp_path)
+    assert [step.item for step in session.answers] == _asked(tmp_path)
     assert [str(i) for i in range(N_ASKED)] != sorted(_asked(tmp_path), key=int)
 
 
