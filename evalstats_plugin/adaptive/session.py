@@ -230,7 +230,8 @@ class AdaptiveSession(Drawable):
         while len(places) < wanted and self.stopped is None and (place := next(choose, -1)) >= 0:
             places.append(place)
             self._out[place] = True
-        if not places and among is None and self.stopped is None and not self._waiting():
+        waiting = int(self._out.sum()) > self.n
+        if not places and among is None and self.stopped is None and not waiting:
             self.stopped = NO_MONEY if self._left.any() else EXHAUSTED
         return np.array(places, dtype=np.int64)
 
@@ -239,7 +240,8 @@ class AdaptiveSession(Drawable):
         outlook = self._outlook
         candidates = Candidates(outlook.belief, Tables.of(self.bank), lambda: outlook.state)
         while True:
-            open_items = self._open() if among is None else self._open() & among
+            open_items = self._left & self._affordable()
+            open_items = open_items if among is None else open_items & among
             if not open_items.any():
                 return
             allowed = open_items[None]
@@ -380,7 +382,8 @@ class AdaptiveSession(Drawable):
         """Return the items drawn by score, for differences; None where items were chosen."""
         if self._draws is None or not len(self._draws):
             return None
-        items = tuple(map(" / ".join, np.array(self.bank.keys())[list(self._drawn)].tolist()))
+        keys = self.bank.keys()
+        items = tuple(" / ".join(keys[place]) for place in self._drawn)
         chances = [draw.probability for draw in self._drawn.values()]
         residuals = self._draws.residuals(self.belief)[:, 0]
         return {
@@ -535,18 +538,10 @@ class AdaptiveSession(Drawable):
         )
         self._scored: Scored = eap(belief)
 
-    def _waiting(self) -> bool:
-        """Whether items are out that have not been answered."""
-        return int(self._out.sum()) > self.n
-
     @property
     def _left(self) -> NDArray[np.bool_]:
         """Items that can still be asked."""
         return self.bank.usable & ~self._out & ~self._lost
-
-    def _open(self) -> NDArray[np.bool_]:
-        """Items that can be asked and paid for."""
-        return self._left & self._affordable()
 
     def _affordable(self) -> NDArray[np.bool_]:
         """Items that what is left of the budget buys."""

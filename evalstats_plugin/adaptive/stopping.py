@@ -218,10 +218,6 @@ class Seconds(_Threshold):
         return f"{standing.seconds:.0f} s ≥ {self.value:g} s"
 
 
-LIMITS = (Items, Cost, Seconds)
-"""Rules that say how much may be asked, not how much is known."""
-
-
 @dataclass(frozen=True)
 class Clear:
     """It is clear whether the full score lies above or below a value, such as another model's.

@@ -108,7 +108,7 @@ def replayed() -> Any:
         )
         for k in range(3)
     ]  # fmt: skip
-    return replay(items, logs, Plan(bank=Path("bank"), max_items=8), rules=("auto", "random"))
+    return replay(items, logs, Plan(bank=Path("bank"), max_items=8))
 
 
 def rated() -> Any:
