@@ -86,11 +86,13 @@ def test_a_density_without_the_volume_element_is_caught(monkeypatch):
     assert abs(fitted(counts()).log_evidence - summed()[0]) > 0.1
 
 
-def test_many_units_with_many_answers_keep_their_particles():
+def test_many_units_with_covariates_keep_their_particles():
     """The posterior is far narrower than the prior: the proposal starts from its curvature."""
     rng = np.random.default_rng(0)
-    right = rng.binomial(100, special.expit(0.5 + 0.7 * rng.standard_normal(100))) * 1.0
-    fit = fitted(counts(right, np.full(100, 100.0), of_models=True), draws=100)
+    x = rng.standard_normal((100, 3))
+    logit = 0.5 + 0.3 * x.sum(axis=1) + 0.5 * rng.standard_normal(100)
+    right = rng.binomial(500, special.expit(logit)) * 1.0
+    fit = fitted(counts(right, np.full(100, 500.0), of_models=True, x=x), draws=10)
 
     assert fit.ess > 0.5 * fit.particles
 
