@@ -28,7 +28,7 @@ MOST_VALUES = 24
 WORDS = {"notes", "method", "text", "summary", "source", "provenance", "device", "version",
          "software", "reason", "why", "measure", "population", "prior", "seconds"}  # fmt: skip
 """Fields that hold words, which may be put better without any number changing."""
-REFUSALS = (EvalStatsError, ValueError, TypeError)
+REFUSALS = (EvalStatsError, ValueError)
 
 Run = Callable[[], Any]
 

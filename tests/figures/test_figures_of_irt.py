@@ -16,7 +16,6 @@ from evalstats_plugin.irt import (
     FactorOptions,
     JmlOptions,
     MapOptions,
-    McmcOptions,
     MmlItemsOptions,
     MmlOptions,
     OrderedOptions,
@@ -99,10 +98,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "dispersion": _of(MANY, "rasch", "mml", MmlOptions(dispersion=1.5), levels=3),
     },
     "conditional": {
-        **{f"{estimator} {size}": _of(size, "rasch", estimator)
-           for estimator in ("cml", "cml-items") for size in (SMALL, MANY)},
+        **{f"cml {size}": _of(size, "rasch", "cml") for size in (SMALL, MANY)},
         "missing": _of(LONG, "rasch", "cml", missing=0.2),
-        "missing of items": _of(MANY, "rasch", "cml-items", missing=0.2),
     },
     "joint": {
         **{f"map {slopes}": _of(SMALL, "2pl", "map", MapOptions(discrimination=slopes))
@@ -119,10 +116,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         **{f"svi {guide}": _of(SMALL, "2pl", "svi", SviOptions(guide=guide, steps=30))
            for guide in ("normal", "lognormal")},
         "svi rasch": _of(SMALL, "rasch", "svi", SviOptions(prior="gaussian-gamma", steps=30)),
-    },
-    "mcmc": {
-        model: _of(SMALL, model, "mcmc", McmcOptions(chains=2, draws=20, warm_up=20))
-        for model in ("rasch", "2pl")
     },
     "several abilities": {
         **{rotation: _of(LONG, "factor", options=FactorOptions(dimensions=2, rotation=rotation,

@@ -17,7 +17,6 @@ from evalstats_plugin.ranking import (
     BootstrapOptions,
     Contests,
     MlOptions,
-    PosteriorOptions,
     fit_bradley_terry,
     fit_plackett_luce,
 )
@@ -73,8 +72,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "elo": _rank("ml", scale="elo"),
         "no ties": _rank("ml", ties=0.0),
         "bootstrap": _rank("bootstrap", BootstrapOptions(n_resamples=40)),
-        "laplace": _rank("laplace", PosteriorOptions(prior_covariance=0.5)),
-        "laplace with ties": _rank("laplace", PosteriorOptions(ties="davidson")),
         "of scores": partial(es.rank, list(evaluation("binary")), rng=0),
     },
     "covariances": {
