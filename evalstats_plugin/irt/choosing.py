@@ -116,8 +116,8 @@ def choose_model(
     --------
     >>> from evalstats_plugin.irt import choose_model, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=15, n_items=60, item_model="rasch")
-    >>> found = choose_model(matrix, ["rasch", "2pl"], seeds=[0])
-    >>> [row.item_model for row in found if row.chosen]
+    >>> comparison = choose_model(matrix, ["rasch", "2pl"], seeds=[0])
+    >>> [row.item_model for row in comparison if row.chosen]
     ['rasch']
     """
     matrix = matrix_of(responses)
@@ -163,7 +163,7 @@ def _number_of_levels(matrix: ResponseMatrix) -> int:
 def _as_shares(matrix: ResponseMatrix) -> ResponseMatrix:
     """Bring scores outside [0, 1] to it, so that each candidate predicts the same numbers."""
     low, high = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
-    if low >= 0 and high <= 1:
+    if (low >= 0 and high <= 1) or not 0 < high - low < np.inf:
         return matrix
     note = f"scores from {low:g} to {high:g} are taken as shares of that way, from 0 to 1"
     scores = (matrix.scores - low) / (high - low)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -136,13 +135,6 @@ def hierarchical(
     return {"accuracy": fit.posterior.accuracy, **fit.posterior.parameters}
 
 
-def nested(device: str) -> Numbers:
-    """Evals of one model, with a few steps and sets of particles."""
-    few = partial(FitOptions, iterations=4, sets=4)
-    with patch("evalstats_plugin.hierarchical.engines.nested.FitOptions", few):
-        return hierarchical(device, "task", "importance", (1, 4))
-
-
 PLATED = Model(
     plates=[Plate("task", 4), Plate("item", 3, within="task")],
     latents=[
@@ -243,7 +235,6 @@ def _hierarchical_fits() -> dict[str, Fit]:
         "task by gibbs": partial(hierarchical, model="task", inference="gibbs", shape=(3, 2)),
         "question": partial(hierarchical, model="question", inference="gibbs", shape=(2, 2)),
         "across-task": partial(hierarchical, model="across-task", inference="gibbs", shape=(3, 2)),
-        "nested, by particles": nested,
         "plates": plated,
         "plates in blocks": partial(plated, memory=40_000, iterations=1),
         "particles together": weighed,

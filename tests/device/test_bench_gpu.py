@@ -6,14 +6,13 @@ from benchmarks import gpu, gpu_kernels
 
 
 def test_the_benchmark_runs(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "REFITS", 4)
     monkeypatch.setattr(gpu, "FIT_STEPS", 4)
     monkeypatch.setattr(gpu_kernels, "PARTICLES", 6)
     cpu = torch.device("cpu")
     found = gpu.measure(cpu, torch.float64, [(20, 24)], quick=True)
 
     assert found["device"].startswith("cpu")
-    assert len(found["kernels"]) == 10
+    assert len(found["kernels"]) == 9
     for row in found["kernels"]:
         assert row["fraction"] > 0
         assert row["bound_by"] in ("memory", "arithmetic")
