@@ -1,4 +1,4 @@
-"""What MkDocs does not do by itself: the first page, keys of sources as links, formulas as MathML.
+"""What MkDocs does not do by itself: first page, links of sources, MathML, words of searches.
 
 Nothing of it needs a script when a page is read. GitHub, which shows the same pages, renders the
 formulas itself and leaves the keys as text.
@@ -24,6 +24,39 @@ REFERENCES = "reference/references"
 _ENTRY = re.compile(r"^- \[((?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?)\] ", re.MULTILINE)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _TEXT = re.compile(r"<(pre|code|script|style|a)\b.*?</\1>|<[^>]*>", re.DOTALL)
+
+_SEARCHED: dict[str, tuple[str, ...]] = {
+    "start/install": ("Jupyter", "Colab", "Python 3.14", "Docker", "pip", "conda"),
+    "start/lm-eval": ("MMLU", "GSM8K", "lm-evaluation-harness", "EleutherAI"),
+    "start/inspect": ("UK AISI", "inspect_ai", "eval log", "viewer"),
+    "start/table": ("CSV", "pandas", "polars", "DataFrame", "Excel", "Parquet", "Jupyter"),
+    "guides/report": ("error bars", "confidence interval", "standard error", "prompt", "language"),
+    "guides/clusters": ("clustered standard errors", "passages", "design effect", "ICC"),
+    "guides/missing": ("errors", "timeouts", "refusals", "unanswered"),
+    "guides/epochs": ("pass@k", "maj@k", "self-consistency", "temperature", "seeds", "variance"),
+    "guides/partial-credit": ("judge scores", "rubric", "Likert", "continuous"),
+    "guides/f1": ("F1", "BLEU", "ROUGE", "AUC", "perplexity", "MCC"),
+    "guides/many-models": ("multiple comparisons", "Bonferroni", "significance", "p-value"),
+    "guides/power": ("sample size", "how many questions", "minimum detectable effect"),
+    "guides/sequential": ("early stopping", "A/B test", "peeking"),
+    "guides/gate": ("GitHub Actions", "CI", "regression test", "release", "badge", "pull request"),
+    "guides/leaderboard": ("leaderboard", "LaTeX table", "paper", "ranking of models", "MMLU"),
+    "guides/rankings": ("Elo", "Bradley-Terry", "Chatbot Arena", "LMArena", "AlpacaEval"),
+    "guides/judges": ("LLM judge", "LLM as a judge", "human labels", "annotators", "kappa"),
+    "guides/abilities": ("item response theory", "IRT", "contamination", "label errors", "2PL"),
+    "guides/adaptive": ("fewer items", "computerized adaptive testing", "CAT", "cheaper evals"),
+    "guides/hierarchical": ("multilevel model", "mixed effects", "partial pooling", "Bayesian"),
+    "guides/models": ("Stan", "PyMC", "NumPyro", "brms", "MCMC", "probabilistic programming"),
+    "guides/annotate": ("viewer", "write back", "metadata"),
+    "guides/export": ("W&B", "wandb", "Weights & Biases", "MLflow", "Every Eval Ever"),
+    "guides/big": ("GPU", "CUDA", "cluster", "Slurm", "memory", "Dask"),
+    "explanation/methods": ("McNemar", "bootstrap", "Wilson", "formula"),
+    "reference/errors": ("exit code", "traceback"),
+}
+"""Words that people search for, by page."""
+_LISTS = ("explanation/proof", "reference/commands", "reference/python", "reference/references",
+          "reference/speed")  # fmt: skip
+"""Pages that name everything: others come before them."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -60,8 +93,11 @@ def notebook_page(path: Path) -> str:
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
     """Give every entry of the references an anchor; keep two keys from being read as a link.
 
-    Links to notebooks lead to their pages.
+    Links to notebooks lead to their pages, and the search learns a page's words.
     """
+    name = page.file.src_uri.removesuffix(".md")
+    page.meta["tags"] = list(_SEARCHED.get(name, ()))
+    page.meta["search"] = {"boost": 0.1 if name in _LISTS else 1}
     markdown = markdown.replace(".ipynb)", ".md)")
     if page.file.src_uri == f"{REFERENCES}.md":
         return _ENTRY.sub(r'- <a id="\1"></a><b>\1</b> ', markdown)

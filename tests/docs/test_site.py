@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,8 +12,69 @@ from inspect import ismodule
 from pathlib import Path
 
 import pytest
+from lunr import lunr
 
 ROOT = Path(__file__).parents[2]
+
+QUERIES = {
+    "mmlu": "guides/leaderboard,start/lm-eval,start/table",
+    "jupyter": "start/install,notebooks/paper-table,faq",
+    "polars": "start/table",
+    "pandas dataframe": "start/table",
+    "wandb": "guides/export,faq",
+    "weights & biases": "guides/export,faq",
+    "github actions": "guides/gate",
+    "ci release gate": "guides/gate",
+    "pass@k": "guides/epochs",
+    "maj@k": "guides/epochs",
+    "significance": "explanation/words,guides/many-models,explanation/choosing",
+    "p-value": "explanation/methods,explanation/words,guides/many-models",
+    "error bars": "guides/report,explanation/words,faq",
+    "standard error": "explanation/methods,explanation/words,guides/clusters",
+    "confidence interval": "explanation/methods,guides/report,explanation/choosing",
+    "leaderboard": "guides/leaderboard",
+    "latex table": "guides/leaderboard",
+    "paper": "guides/leaderboard",
+    "elo": "guides/rankings",
+    "bradley-terry": "guides/rankings",
+    "chatbot arena": "guides/rankings",
+    "llm judge": "guides/judges",
+    "human labels": "guides/judges",
+    "item response theory": "guides/abilities",
+    "irt difficulty": "guides/abilities",
+    "adaptive testing": "guides/adaptive",
+    "fewer items": "guides/adaptive",
+    "sample size": "guides/power",
+    "how many questions": "guides/power",
+    "clustered standard errors": "guides/clusters",
+    "missing answers": "guides/missing",
+    "temperature": "guides/report,guides/epochs",
+    "bootstrap": "explanation/methods",
+    "mcnemar": "explanation/methods",
+    "f1": "guides/f1",
+    "bleu": "guides/f1",
+    "inspect viewer": "start/inspect,guides/annotate",
+    "lm-eval": "start/lm-eval",
+    "promptfoo": "reference/formats",
+    "gpu": "guides/big,reference/speed",
+    "python 3.14": "start/install",
+    "exit code": "reference/errors",
+    "plugin": "guides/plugins",
+    "hierarchical model": "guides/hierarchical,guides/models",
+    "multiple comparisons": "guides/many-models,explanation/methods",
+    "contamination": "guides/abilities,faq",
+    "zero width interval": "gallery/small-evals,index,faq,explanation/methods",
+    "noise between runs": "guides/epochs,explanation/methods,reference/commands",
+    "which items are broken": "guides/abilities,notebooks/abilities",
+    "label next": "guides/judges",
+    "strip annotation": "guides/annotate,start/inspect,start/lm-eval",
+    "non-inferiority margin": "guides/gate,explanation/methods",
+    "ties in votes": "guides/rankings",
+    "prior sensitivity": "guides/hierarchical,guides/models",
+    "toml mapping": "reference/formats",
+    "slices by language": "guides/report,guides/gate",
+}
+"""What people search for, and the pages of which one should be among the first five."""
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +176,21 @@ def test_every_public_name_is_explained(site: Path) -> None:
     ]
 
     assert missing == []
+
+
+def test_search_finds_the_page(site: Path) -> None:
+    """With the weights of the pages' own search: tags before titles before texts."""
+    sections = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    documents = [
+        ({**section, "tags": " ".join(section.get("tags", ()))}, {"boost": section["boost"]})
+        for section in sections
+    ]
+    weights = {"tags": 1e6, "title": 1e3, "text": 1}
+    fields = [{"field_name": name, "boost": weight} for name, weight in weights.items()]
+    index = lunr(ref="location", fields=fields, documents=documents)
+    for query, wanted in QUERIES.items():
+        hits = (hit["ref"].partition("#")[0] for hit in index.search(query))
+        pages = [page.removesuffix(".html") for page in dict.fromkeys(hits)]
+
+        assert {*wanted.split(",")} & {*pages[:5]}, (query, pages[:5])
+    assert len(QUERIES) > 40
