@@ -195,8 +195,8 @@ def installed(
 
 
 OPTIONAL = {
-    "accelerate", "arviz", "inspect_ai", "latex2mathml", "lm_eval", "mkdocs", "moto", "opt_einsum",
-    "playwright", "s3fs", "torch", "transformers",
+    "accelerate", "arviz", "inspect_ai", "latex2mathml", "lm_eval", "lunr", "mkdocs", "moto",
+    "opt_einsum", "playwright", "s3fs", "torch", "transformers",
 }  # fmt: skip
 """What some environments do not have: tests that need it are skipped there, and say so."""
 _ALL = bool(os.environ.get("EVALSTATS_REQUIRE_ALL"))
