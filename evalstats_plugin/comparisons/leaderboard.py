@@ -122,6 +122,11 @@ class ScoreTable(Results[TableCell]):
         return columns
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether models were compared in any column."""
+        return any(cell.best_rank is not None for cell in self.rows)
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """Names of the columns of the table, overall first where there is one."""
         return tuple(name for _, name in self.by_column)
@@ -264,7 +269,10 @@ def table(
         every = [cell.responses for cell in cells]
         needed, most = _pair_bytes([*every, *joint]), budget()
         if most is None or needed <= most:
-            ranks, pairs, more = ranks_with_groups(every, request, joint)
+            try:
+                ranks, pairs, more = ranks_with_groups(every, request, joint)
+            except DesignError as error:
+                more = [f"no ranks: {error}"]
         else:
             n = len(models)
             ranks, more = ranks_by_blocks(

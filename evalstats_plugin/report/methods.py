@@ -288,7 +288,9 @@ def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
             f"{markup.cite('mogstad2024ranks')}; a model may be the best of a column unless it is "
             f"worse than another{markup.cite('hsu1981best')}."
         )
-    elif n > 1:
+    elif not table.is_ranked:
+        said.append("Models were not compared with each other.")
+    else:
         said.append("Ranks come from blocks of pairs at Bonferroni's share of the level.")
     if table.notes:
         said.append(text(f"Notes: {'; '.join(table.notes)}."))
@@ -309,7 +311,7 @@ def _level(shown: Evaluation, markup: _Markup) -> str:
 def _n_items(shown: Evaluation) -> int:
     most: dict[str, int] = {}
     for r in shown.shown:
-        most[r.task] = max(most.get(r.task, 0), len(r.item_ids))
+        most[r.task] = max(most.get(r.task, 0), len(r.item_ids) or r.logged_n or 0)
     return sum(most.values())
 
 

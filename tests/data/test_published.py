@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import numpy as np
 import pytest
 
-from evalstats_plugin import compare, export, intervals, read
+from evalstats_plugin import compare, export, intervals, read, table
 from evalstats_plugin.data.published import Printed, counts_behind
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.stats.means import t_quantile
@@ -258,3 +258,31 @@ def test_an_exported_value_keeps_what_is_behind_it(tmp_path: Path) -> None:
     (exported,) = intervals(read(tmp_path / "eee"))
 
     assert (exported.low, exported.high, exported.method) == (mean.low, mean.high, "z")
+
+
+def test_a_table_of_values_has_intervals_and_says_why_no_ranks(tmp_path: Path) -> None:
+    """Models are not ranked: without items nobody knows which of them were right on the same."""
+    board = tmp_path / "board.md"
+    board.write_text(BOARD)
+    shown = table(read(board))
+    small = next(cell for cell in shown if (cell.model, cell.task) == ("alpha", "Small"))
+
+    assert (small.estimate, small.best_rank) == (0.7, None)
+    assert small.low is not None
+    assert any(note.startswith("no ranks: ") for note in shown.notes)
+    assert not shown.is_ranked
+
+
+def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path, run: Run) -> None:
+    """That nothing was compared is no tie."""
+    board, page = tmp_path / "board.md", tmp_path / "page.html"
+    board.write_text(BOARD)
+    assert run("report", board, "--html", page).returncode == 0
+    assert run("paper", board, "-o", tmp_path / "paper").returncode == 0
+
+    text, methods = page.read_text(), (tmp_path / "paper" / "methods.md").read_text()
+    assert "; models were not compared." in text
+    assert "cannot be told apart from" not in text.partition("<script")[0]
+    assert "Not everyone sat the same test" not in text
+    assert "Models were not compared with each other." in methods
+    assert "(2,494 items)" in methods

@@ -383,11 +383,14 @@ def headline(board: Board) -> tuple[Markup, list[Markup]]:
         return what.format(n_models, counted(len(board.tasks), "task")), []
     of = " of 100" if lead.is_share else ""
     score = f"{lead.number(top.estimate)}{of}"
-    if n == 1:
-        said = Markup("{} scores {} ({}).").format(
-            _bold(models[0]), score, lead.limits(top.low or 0.0, top.high or 0.0)
-        )
-        return said, [Markup("With one model there is nothing to compare.")]
+    if n == 1 or not board.table.is_ranked:
+        limits = lead.limits(top.low or 0.0, top.high or 0.0)
+        said = Markup("{} scores {} ({}).")
+        why = Markup("With one model there is nothing to compare.")
+        if n > 1:
+            said = Markup("{} has the highest score, {} ({}); models were not compared.")
+            why = Markup("No two models have scores of the same items: see Method.")
+        return said.format(_bold(models[0]), score, limits), [why]
     against = [board.pair(lead, 0, k) for k in range(1, n)]
     alike = [models[k] for k, p in enumerate(against, 1) if p is None or not p.verdict]
     first = [m for m, c in ranked if c.may_be_first]
@@ -618,7 +621,7 @@ def _missing(board: Board) -> list[Sentence]:
     fewer = [m for m, n in counts.items() if n < full]
     absent = [m for m in board.models if m not in counts]
     sentences: list[Sentence] = []
-    if fewer:
+    if fewer and board.table.is_ranked:
         leads = ", the first of the table among them," if board.models[0] in fewer else ""
         lack = sorted({full - counts[m] for m in fewer})
         some = f"{lack[0]:,}" if len(lack) == 1 else f"{lack[0]:,} to {lack[-1]:,}"
