@@ -78,6 +78,9 @@ class Results(Drawable, Generic[RowT]):
         notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
         return f"<{type(self).__name__}: {len(self.rows)} × {kind}{notes}>"
 
+    def __str__(self) -> str:
+        return self._shown_by("plain")
+
     def _repr_html_(self) -> str:
         """Return the table of `to_markdown` as notebooks show one: at most 60 rows, and notes."""
         return self._shown_by("html")

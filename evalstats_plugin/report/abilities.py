@@ -364,13 +364,13 @@ def _candidates(results: Candidates) -> Page:
     )
     said = "; ".join(f"{row.item_model}: {CANDIDATE_MODELS[row.item_model]}" for row in results)
     legend = (
-        results.sentence,
         f"{said[:1].upper()}{said[1:]}. Log loss: per answer held out, less is better; worse by: "
         "than the best, on the same answers, s.e. over items. AIC, BIC: less is better, – where a "
         "model has no marginal likelihood. RMSEA: error of the shares right on pairs of items "
         "(M2), below .05 is close. Q3: largest correlation of two items beyond ability.",
     )
-    return Page([Table("Item models, the simplest first", results.rows, columns)], legend)
+    table = Table("Item models, the simplest first", results.rows, columns)
+    return Page([table], legend, answer=results.sentence)
 
 
 def _chosen(row: Candidate) -> str:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from io import StringIO
 from operator import attrgetter
 from textwrap import wrap
 from types import MappingProxyType
@@ -34,6 +35,7 @@ from evalstats_plugin.runtime.untrusted import (
     latex_text,
     markdown_text,
     printable,
+    terminal,
     visible,
 )
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60
 """Rows that a notebook shows."""
+_PLAIN_WIDTH = 120
+"""Characters of a line that Python prints."""
 
 
 def written(value: object) -> str:
@@ -206,6 +210,16 @@ class Table:
                 r"\end{tabular}", "",
             ]
         )  # fmt: skip
+
+    def plain(self) -> str:
+        """Return the table as `print` shows it in Python: at most 60 rows, and the notes."""
+        file = StringIO()
+        console = terminal(file=file, width=_PLAIN_WIDTH, highlight=False, emoji=False)
+        console.print(replace(self, rows=self.rows[:_MOST_ROWS]).terminal())
+        more = len(self.rows) - _MOST_ROWS
+        for note in (*([f"{more} more rows"] if more > 0 else []), *self.notes):
+            console.print(Text(f"* {printable(note)}"))
+        return "\n".join(map(str.rstrip, file.getvalue().rstrip().split("\n")))
 
     def html(self) -> str:
         """Return the table as a notebook shows it, and the notes."""

@@ -3,8 +3,10 @@
 from copy import deepcopy
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
+import evalstats_plugin as es
 from evalstats_plugin.comparisons.rows import Comparison, PowerRow, RankSet
 from evalstats_plugin.data.results import records
 from evalstats_plugin.scores.rows import ScoreInterval, VariancePart
@@ -53,3 +55,24 @@ def test_every_class_of_records_can_be_built_by_columns() -> None:
         names = [field.name for field in fields(kind)]
         found = records(kind, {name: [f"{name} 1", f"{name} 2"] for name in names}, {})
         assert found == [kind(**{name: f"{name} {i}" for name in names}) for i in (1, 2)]
+
+
+def test_print_shows_the_table_and_its_notes() -> None:
+    """As people look at it; what Python itself shows of an object stays short."""
+    results = es.intervals(np.array([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, np.nan]]))
+    lines = str(results).split("\n")
+
+    assert lines[0].split() == [
+        "Model",
+        "Task",
+        "Metric",
+        "n",
+        "Estimate",
+        "95",
+        "%",
+        "interval",
+        "Method",
+    ]
+    assert "model_1" in lines[3]
+    assert lines[-1].startswith("* ") or results.notes == ()
+    assert repr(results).startswith("<Results: 2 × ScoreInterval")

@@ -42,6 +42,7 @@ def test_what_the_answers_come_from_is_taken(how, expected):
 
     assert [expected] == taken(found)
     assert found.sentence.startswith(f"Take {expected}:")
+    assert TABLE.to_markdown(found, "").startswith(f"Take {expected}:")
 
 
 def test_a_common_chance_is_taken_where_models_guess():
