@@ -206,7 +206,8 @@ def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
             except json.JSONDecodeError:
                 if is_all:
                     raise
-        if end < len(text):
+        # A number that is cut behind "0." or "1e" is no 0 or 1.
+        if end < len(text) and (is_all or text[end] not in ".eE"):
             yield value
             place, before = end, _BEFORE_NEXT
         elif is_all:

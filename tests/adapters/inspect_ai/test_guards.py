@@ -354,6 +354,11 @@ def test_a_list_is_read_as_a_whole_would_be(
     assert values == list(elements(blocks))
 
 
+def test_a_number_is_not_over_where_a_block_ends() -> None:
+    """Behind its point or its exponent's letter."""
+    assert [0.5, 200.0, -1.5] == list(elements([b"[0.", b"5, 2e", b"2, -1", b".5]"]))
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1]]", "[1] 2", "[]x", "{}", '["a', "a"],
