@@ -421,14 +421,12 @@ class _Search:
             self.logs.setdefault(path, _Log(LogFile(path)))
             return []
         logs: dict[Path, _Log] = {}
-        if self.selection is not None and self.selection.mapping is not None:
-            files = [p for p in path.rglob("*") if p.suffix.lower() in _JSON and p.is_file()]
-            self.logs |= {p: _Log(LogFile(p)) for p in sorted(files, key=_BY_PARTS)}
-            return []
         for folder in [path, *sorted(filter(Path.is_dir, path.rglob("*")), key=_BY_PARTS)]:
             # Hidden folders hold no logs, but what programs note, such as files being written.
             if not any(map(_HIDDEN.match, folder.relative_to(path).parts)):
                 logs |= self._in_folder(folder)
+        if self._is_mapped and not logs:
+            raise LogError(f"{path} holds no JSON or JSONL, of which a mapping says what is in it")
         logs = logs or self._tables_in(path)
         if not logs:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
@@ -440,6 +438,10 @@ class _Search:
             if not (passed_over and entry.adapter == TABULAR):
                 self.logs.setdefault(log, entry)
         return passed_over
+
+    @property
+    def _is_mapped(self) -> bool:
+        return self.selection is not None and self.selection.mapping is not None
 
     def _tables_in(self, folder: Path) -> dict[Path, _Log]:
         """Return the tables of a folder without logs, where the selection says what is in them.
@@ -460,9 +462,14 @@ class _Search:
         return {}
 
     def _in_folder(self, folder: Path) -> dict[Path, _Log]:
-        """Return the logs directly in a folder; each file is offered until a plugin claims it."""
+        """Return the logs directly in a folder; each file is offered until a plugin claims it.
+
+        A mapping claims all JSON.
+        """
         entries = sorted(folder.iterdir(), key=lambda p: p.name)
         files = {p: LogFile(p) for p in entries if not p.name.startswith(".") and p.is_file()}
+        if self._is_mapped:
+            return {p: _Log(file) for p, file in files.items() if p.suffix.lower() in _JSON}
         logs: dict[Path, _Log] = {}
         with ExitStack() as looking:
             for file in list(files.values())[: _MOST_OPEN - self.n_held]:

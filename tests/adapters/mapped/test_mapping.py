@@ -315,3 +315,19 @@ def test_the_mapping_goes_before_what_others_would_read(out: Path) -> None:
     read = es.read(out, mapping={**MAPPING, "score": ".success"}, plugins=_with(greedy))
 
     assert [r.metric for r in read] == ["score"]
+
+
+def test_folders_are_searched_as_for_any_log(tmp_path: Path, run: Run) -> None:
+    """What is hidden is no log, and a folder without one is an error that says so."""
+    mapping = tmp_path / "my.toml"
+    mapping.write_text('items = "[*]"\nitem = ".id"\nscore = ".ok"\n')
+    folder, hidden = tmp_path / "runs", tmp_path / "runs" / ".being-written"
+    hidden.mkdir(parents=True)
+    for place in (hidden, tmp_path):
+        (place / "m_1.json").write_text('[{"id": 1, "ok": true}]')
+
+    done = run("report", folder, "--mapping", mapping)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {folder} holds no JSON or JSONL")
+    (tmp_path / "m_1.json").rename(folder / "m_2.json")
+    assert [r.source.path.name for r in es.read(folder, mapping=mapping)] == ["m_2.json"]
