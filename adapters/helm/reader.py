@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, agree
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -275,12 +275,12 @@ def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
     if not means or math.isnan(value):
         return
     mean = float(np.mean(means))
-    if not math.isclose(mean, value, rel_tol=1e-9, abs_tol=1e-12):
+    if not agree(mean, value):
         yield f"mismatch: {value:.6g} was logged, the instances give {mean:.6g}"
         return
     items = mean_over_epochs(scores)
     of_items = float(items[~np.isnan(items)].mean())
-    if not math.isclose(of_items, value, rel_tol=1e-9, abs_tol=1e-12):
+    if not agree(of_items, value):
         yield f"{value:.6g} was logged, a mean of trials; of instances it is {of_items:.6g}"
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.measure import Measure, agree
 from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import LogError, counted
@@ -229,7 +229,7 @@ class _Run:
             return Responses(**base, provenance=Provenance(task_version=version), notes=(note,))
         scores = details.scores[metric]
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
-        same = logged is not None and math.isclose(mean, logged, rel_tol=1e-9, abs_tol=1e-12)
+        same = logged is not None and agree(mean, logged)
         n_cut = max(int(effective or 0) - n, 0) if isinstance(effective, int) else 0
         aggregation = about.get("corpus_level_fn") or "mean"
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):

@@ -30,6 +30,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import agree
 from evalstats_plugin.data.responses import Weighting
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.hookspecs import ItemText
@@ -590,7 +591,7 @@ def same(a: float, b: float) -> bool:
     """Whether two numbers agree up to rounding; NaN agrees with NaN."""
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return agree(a, b)
 
 
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[float]) -> float:

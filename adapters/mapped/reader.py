@@ -37,7 +37,7 @@ import numpy as np
 
 from evalstats_plugin.adapters.tabular.reader import WORDS, responses_of
 from evalstats_plugin.adapters.tabular.recognition import BY_ORDER, LINES
-from evalstats_plugin.data.measure import Scale
+from evalstats_plugin.data.measure import Scale, agree
 from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.data.tables import as_text, json_cell, read_lines, record_table
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
@@ -535,9 +535,10 @@ def _with_logged(r: Responses, logged: Any) -> Responses:
     ):
         return r
     mean = float(np.nanmean(means))
-    note = f"mismatch: {logged:.6g} was logged, the items give {mean:.6g}"
-    agree = math.isclose(mean, logged, rel_tol=1e-9, abs_tol=1e-12)
-    return replace(r, logged=float(logged), notes=(*r.notes, *(() if agree else (note,))))
+    with_value = replace(r, logged=float(logged))
+    if agree(mean, logged):
+        return with_value
+    return with_value.noted(f"mismatch: {logged:.6g} was logged, the items give {mean:.6g}")
 
 
 def _setting(value: Any) -> str:

@@ -3,6 +3,7 @@
 * `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
 * `joint`: the measure of several models' scores, from what each log says
 * `Measures`: what a user says of scores, and `given`, which puts that in place of what logs say
+* `agree`: whether two values are the same but for rounding
 """
 
 from __future__ import annotations
@@ -275,3 +276,8 @@ class Measured:
     def higher_is_better(self) -> bool | None:
         """Direction of the metric; None if it is not known."""
         return self.measure.higher_is_better
+
+
+def agree(a: float, b: float) -> bool:
+    """Whether two values are the same but for rounding."""
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)

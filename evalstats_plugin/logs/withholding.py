@@ -8,10 +8,10 @@ that an adaptive test predicts, gets a name of its own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 
+from evalstats_plugin.data.measure import agree
 from evalstats_plugin.errors import counted
 from evalstats_plugin.hookspecs import PartialScores
 from evalstats_plugin.scores.intervals import ADAPTIVE, NO_METHOD
@@ -79,7 +79,7 @@ def is_printed_as(value: float, logged: float) -> bool:
     >>> is_printed_as(0.38113, 0.381), is_printed_as(0.3821, 0.381), is_printed_as(1 / 3, 1 / 3)
     (True, False, True)
     """
-    if math.isclose(value, logged, rel_tol=1e-9, abs_tol=1e-12):
+    if agree(value, logged):
         return True
     text = repr(logged)
     # Values with fewer digits are exact as often as rounded.

@@ -16,12 +16,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import agree
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.scales import strays
 from evalstats_plugin.errors import DesignError, counted
-from evalstats_plugin.scores.metrics import Composite, agree, composites
+from evalstats_plugin.scores.metrics import Composite, composites
 from evalstats_plugin.stats.arrays import FloatArray
 
 SumsOf: TypeAlias = "Callable[[Cell], tuple[FloatArray, FloatArray]]"

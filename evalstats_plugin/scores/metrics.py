@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.measure import agree
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import run_of
@@ -233,11 +233,6 @@ def _counts(metric: str, pairs: NDArray[Any]) -> FloatArray:
 def _texts(value: Any) -> list[Any]:
     """Return a list of texts: harnesses allow one text, or a list of them."""
     return cast("list[Any]", value) if isinstance(value, list) and value else [value]
-
-
-def agree(a: float, b: float) -> bool:
-    """Whether two values are the same but for rounding."""
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def recognise(responses: Responses) -> str | None:
