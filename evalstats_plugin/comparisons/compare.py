@@ -431,7 +431,13 @@ def _over_values(
 
     Of all pairs together: what values differ by is added to the limits at these values.
     """
-    from evalstats_plugin.scores.slices import ALIKE, answers_at_values, at_all_values, extended
+    from evalstats_plugin.scores.slices import (
+        ALIKE,
+        answers_at_values,
+        at_all_values,
+        extended,
+        is_mean,
+    )
 
     value = [str(r.tags[0]) if r.tags is not None else "" for r in runs]
     by_model = {
@@ -440,7 +446,7 @@ def _over_values(
     }
     common = [v for v in dict.fromkeys(value) if all(v in own for own in by_model.values())]
     first = runs[0]
-    if len(common) < 2 or any(r.aggregation != "mean" for r in runs):
+    if len(common) < 2 or not all(map(is_mean, runs)):
         why = f"{first.task} {first.metric} not compared over values of {by}: the models share "
         return [], (f"{why}{counted(len(common), 'value')} with a mean",)
     at_all = {m: at_all_values([own[v] for v in common]) for m, own in by_model.items()}

@@ -211,13 +211,18 @@ class Table:
             ]
         )  # fmt: skip
 
+    @property
+    def _notes_in_python(self) -> list[str]:
+        """Notes of a table that is cut after its first rows."""
+        more = len(self.rows) - _MOST_ROWS
+        return [*([f"{more} more rows"] if more > 0 else []), *self.notes]
+
     def plain(self) -> str:
         """Return the table as `print` shows it in Python: at most 60 rows, and the notes."""
         file = StringIO()
         console = terminal(file=file, width=_PLAIN_WIDTH, highlight=False, emoji=False)
         console.print(replace(self, rows=self.rows[:_MOST_ROWS]).terminal())
-        more = len(self.rows) - _MOST_ROWS
-        for note in (*([f"{more} more rows"] if more > 0 else []), *self.notes):
+        for note in self._notes_in_python:
             console.print(Text(f"* {printable(note)}"))
         return "\n".join(map(str.rstrip, file.getvalue().rstrip().split("\n")))
 
@@ -229,9 +234,7 @@ class Table:
 
         cells = self.cells
         body = "".join(line(row, "td") for row in cells[:_MOST_ROWS])
-        more = len(cells) - _MOST_ROWS
-        told = [*([f"{more} more rows"] if more > 0 else []), *self.notes]
-        notes = "".join(f"<li>{escape(visible(note))}</li>" for note in told)
+        notes = "".join(f"<li>{escape(visible(note))}</li>" for note in self._notes_in_python)
         table = f"<table><thead>{line(self.titles, 'th')}</thead><tbody>{body}</tbody></table>"
         return table + (f"<ul>{notes}</ul>" if notes else "")
 

@@ -84,12 +84,10 @@ def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None 
     for j, name, (color, marker, dashes) in zip(named, names, SERIES, strict=False):
         axes.plot(at, right[:, j], color=color, linestyle=dashes, marker=marker, markersize=4,
                   markevery=20, linewidth=1.5, label=name, zorder=3)  # fmt: skip
-    _rug(axes, fit)
+    _along_abilities(axes, fit, at)
     axes.set_ylim(-0.04, 1.04)
-    axes.set_xlim(at[0], at[-1])
     canvas.percent_axis(axes.yaxis)
     axes.set_ylabel("probability of a right answer")
-    axes.set_xlabel("ability (logits); ticks above: the models")
     canvas.title(axes, f"{right.shape[1]:,} items, {fit.item_model} ({fit.estimator})")
     if names:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title="items", alignment="left")
@@ -169,12 +167,10 @@ def plot_observed_curve(
               label="expected")  # fmt: skip
     axes.plot(ability, share, linestyle="", marker="o", markersize=5, color=VERMILION,
               markeredgecolor=INK, markeredgewidth=0.5, zorder=3, label="observed")  # fmt: skip
-    _rug(axes, fit)
+    _along_abilities(axes, fit, at)
     axes.set_ylim(-0.04, 1.04)
-    axes.set_xlim(at[0], at[-1])
     canvas.percent_axis(axes.yaxis)
     axes.set_ylabel("right answers")
-    axes.set_xlabel("ability (logits); ticks above: the models")
     canvas.title(axes, canvas.shown(f"item {fit.item_ids[j]}", 60))
     said = f"{counted(len(order), 'model')} in {counted(len(groups), 'group')}"
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=said, alignment="left")
@@ -200,9 +196,7 @@ def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
     axes: Any = canvas.axes_or_new(ax, 5.6, 3.4)
     [line] = axes.plot(at, total, color=BLUE, linewidth=1.8, label="information (left)", zorder=3)
     axes.set_ylim(0, None)
-    axes.set_xlim(at[0], at[-1])
     axes.set_ylabel("information of all items")
-    axes.set_xlabel("ability (logits); ticks above: the models")
     errors = axes.twinx()
     if ax is None:
         canvas.dressed(errors)
@@ -213,7 +207,7 @@ def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
                            label="standard error (right)")  # fmt: skip
     errors.set_ylim(0, None)
     errors.set_ylabel("standard error of an ability")
-    _rug(axes, fit)
+    _along_abilities(axes, fit, at)
     axes.legend(
         handles=[line, dashes], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, alignment="left",
         title=f"{len(fit.item_ids):,} items, {fit.item_model} ({fit.estimator})",
@@ -230,8 +224,10 @@ def _right_and_slope(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArra
     return guessing + (upper - guessing) * curve, slope
 
 
-def _rug(axes: Any, fit: IRTFit) -> None:
-    """Draw ticks at the models' abilities."""
+def _along_abilities(axes: Any, fit: IRTFit, at: FloatArray) -> None:
+    """Make the horizontal axis one of abilities, with ticks above it where the models are."""
+    axes.set_xlim(at[0], at[-1])
+    axes.set_xlabel("ability (logits); ticks above: the models")
     abilities = fit.ability[np.isfinite(fit.ability)]
     place = axes.get_xaxis_transform()
     axes.vlines(abilities, 0.965, 1.0, transform=place, color=INK, linewidth=0.8, zorder=4)
