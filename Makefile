@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo check test programs lint docs validate mutants bench bench-peers bench-big bench-gpu test-versions clean
+.PHONY: demo seeds check test programs lint docs validate mutants bench bench-peers bench-big bench-gpu test-versions clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -86,6 +86,10 @@ validate: $(DEV)
 # stopped; any change of a test draws another sample, in a file of its own.
 mutants: $(DEV)
 	$(BIN)/python -m tests.mutants --seconds 2400
+
+# Every claim of the sources that this package began with, run again: about three CPU minutes.
+seeds: $(DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.seeds
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
