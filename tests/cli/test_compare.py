@@ -19,6 +19,7 @@ from evalstats_plugin.comparisons.compare import DESIGNS
 from evalstats_plugin.comparisons.design import Correction
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.report import comparisons
+from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.scores.cells import Estimand, Missing
 from evalstats_plugin.scores.intervals import ClustersAre
 
@@ -44,7 +45,7 @@ def test_the_answer_comes_first_and_one_table_has_all_tasks(run: Run) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert text.startswith("m2 is better than each of the other 2 models on these 13 tasks (macro")
     assert "m2 m1 +0.2145 [+0.0" in text
-    assert 1 == text.count("evalstats-plugin 0.2.0, seed 0")
+    assert 1 == text.count(f"evalstats-plugin {VERSION}, seed 0")
     assert "unclear: these items do not" not in text
     explained = run("compare", LOGS, "-t", "es_bin", "--explain").stdout
     assert "unclear: these items do not" in " ".join(explained.split())
