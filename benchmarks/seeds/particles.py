@@ -256,7 +256,7 @@ def qem() -> Outcome:
     return _means("qem")
 
 
-@source.claim("MP-VI, IWAE and VI", fast=True)
+@source.claim("MP-VI, IWAE and VI")
 def variational() -> Outcome:
     """The farthest of the three from the exact means."""
     outcomes = [_means(method) for method in ("mp-vi", "iwae", "vi")]
