@@ -232,7 +232,7 @@ def whatever(
     """
     special: Any = import_module("scipy.special")
 
-    from evalstats_plugin.stats.survey import imbens_manski_level
+    from evalstats_plugin.stats.interval import imbens_manski_level
 
     level = 1 - (1 - request.confidence_level) / n_tests
     extremes = Whatever(*np.full((3, len(pairs)), np.nan))

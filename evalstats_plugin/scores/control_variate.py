@@ -28,7 +28,7 @@ from evalstats_plugin.scores.intervals import group_rows, intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.survey import (
+from evalstats_plugin.stats.survey.regression import (
     Adjusted,
     adjust_to_benchmark,
     adjusted_bounded_interval,

@@ -70,11 +70,16 @@ from evalstats_plugin.scores.methods import (
 )
 from evalstats_plugin.scores.metrics import Composite
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
-from evalstats_plugin.stats import survey
 from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
-from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.interval import Interval, imbens_manski_level, normal_quantile
 from evalstats_plugin.stats.streams import stream
+from evalstats_plugin.stats.survey import strata
+from evalstats_plugin.stats.survey.finite_population import (
+    predictive_equal_tailed,
+    predictive_hpd,
+    shrink,
+)
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -317,7 +322,7 @@ def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
 
     Rounded up, so that thousands of scores have few levels.
     """
-    reached = survey.imbens_manski_level(width, error, confidence_level=level)
+    reached = imbens_manski_level(width, error, confidence_level=level)
     return level - np.floor((level - reached) * 1000 + 1e-9) / 1000
 
 
@@ -730,14 +735,14 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
     note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
     if row.method in ("beta-hpd", "beta") and row.estimate is not None and cell.bounds == UNIT:
         hpd = row.method == "beta-hpd"
-        predict = survey.predictive_hpd if hpd else survey.predictive_equal_tailed
+        predict = predictive_hpd if hpd else predictive_equal_tailed
         interval = predict(
             cell.successes, n, total, confidence_level=row.confidence_level, prior=(1.0, 1.0)
         )
         method = PREDICTIVE
     else:
         limits = Interval(np.asarray(row.low), np.asarray(row.high))
-        interval = survey.shrink(row.estimate or 0.0, limits, n, total)
+        interval = shrink(row.estimate or 0.0, limits, n, total)
         method = f"{row.method}+fpc"
     return replace(
         row,
@@ -841,7 +846,7 @@ def _weighted_row(
     if any(r.missing_low is not None for r in rows):
         ends = [(r.low, r.high) if r.missing_low is None else (r.missing_low, r.missing_high)
                 for r in rows]  # fmt: skip
-        limits = survey.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
+        limits = strata.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
         low, high = float(limits.low), float(limits.high)
         row = _with_open(row, low, high, "drop")
     return replace(
@@ -919,7 +924,7 @@ def _combine(
     if auto and len(bounds) == 1 and None not in bounds:
         low, high = next(iter(bounds)) or (0.0, 1.0)
         width = high - low
-        share = survey.beta_effective(
+        share = strata.beta_effective(
             (estimates - low) / width,
             _smoothed(cells, low, width),
             shares,
@@ -928,18 +933,18 @@ def _combine(
         return Interval(low + width * share.low, low + width * share.high), "beta-neff"
     lows, highs = (np.array([getattr(r, side) for r in rows]) for side in ("low", "high"))
     names = ", ".join(sorted({r.method for r in rows}))
-    return survey.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
+    return strata.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
 
 
-def _smoothed(cells: Sequence[Cell], low: float, width: float) -> survey.Smoothed:
+def _smoothed(cells: Sequence[Cell], low: float, width: float) -> strata.Smoothed:
     parts = [
-        survey.smoothed_binary(c.successes, c.n)
+        strata.smoothed_binary(c.successes, c.n)
         if c.kind == "binary"
-        else survey.smoothed_scores((c.values - low) / width)
+        else strata.smoothed_scores((c.values - low) / width)
         for c in cells
     ]
     means, variances = (np.array([float(p[i]) for p in parts]) for i in (0, 1))
-    return survey.Smoothed(means, variances)
+    return strata.Smoothed(means, variances)
 
 
 def _of_matrix(
