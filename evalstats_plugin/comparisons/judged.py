@@ -42,7 +42,7 @@ from evalstats_plugin.scores.judged import (
 )
 from evalstats_plugin.scores.rows import CorrectedScore
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
-from evalstats_plugin.stats.differences import distance
+from evalstats_plugin.stats.pairs.differences import distance
 from evalstats_plugin.stats.streams import child, stream
 from evalstats_plugin.stats.survey.prediction_powered import cross_fitted
 

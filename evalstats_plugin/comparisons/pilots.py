@@ -2,9 +2,9 @@
 
 `Pilot` holds the scores of two models, on one task or several. `Planned` draws samples of its units
 with replacement, moves them to a true difference, and counts how many the one engine of
-`stats.differences` finds. What is drawn is what the comparison samples: items, clusters, items of
-each of several fixed tasks, or tasks. Scores of fewer epochs than the pilot has are means of some
-of its epochs; those of more are item means without their noise, with less noise added.
+`stats.pairs.differences` finds. What is drawn is what the comparison samples: items, clusters,
+items of each of several fixed tasks, or tasks. Scores of fewer epochs than the pilot has are means
+of some of its epochs; those of more are item means without their noise, with less noise added.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Population(NamedTuple):
         either side at F; so scores keep their grid, and rare failures stay rare. Clusters and tasks
         are moved as they are, and vary as much as before.
         """
-        from evalstats_plugin.stats.differences import distance
+        from evalstats_plugin.stats.pairs.differences import distance
 
         if self.widened:
             rest = self.sums - self.mean * self.sizes
@@ -211,7 +211,7 @@ class Planned:
         """Return the probability to show that b is not lower than a by more than the margin."""
         from scipy import special
 
-        from evalstats_plugin.stats.differences import Differences
+        from evalstats_plugin.stats.pairs.differences import Differences
 
         drawn = self._drawn(n, difference)
         pairs = Differences(drawn.x, sizes=drawn.sizes, span=self._span)
@@ -271,7 +271,7 @@ class _Statistic(NamedTuple):
 
 def _judged(drawn: _Samples) -> _Statistic:
     """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
-    from evalstats_plugin.stats.differences import Differences
+    from evalstats_plugin.stats.pairs.differences import Differences
 
     if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
         w = Differences(drawn.x, sizes=drawn.sizes).deviate

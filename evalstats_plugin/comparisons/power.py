@@ -505,7 +505,7 @@ class PowerSolver:
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items that find a difference; NaN where nothing varies."""
-        from evalstats_plugin.stats import power as stats_power
+        from evalstats_plugin.stats.pairs import power as stats_power
 
         goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
         distance = difference + (self.margin or 0.0)
@@ -541,7 +541,7 @@ class PowerSolver:
 
     def difference(self, n_items: FloatArray) -> FloatArray:
         """Return the smallest differences that so many items find; NaN where none is possible."""
-        from evalstats_plugin.stats import power as stats_power
+        from evalstats_plugin.stats.pairs import power as stats_power
 
         tail, goal, top = self.tail(self.n_models), self.aim.power, self.spread.bounded
         smallest = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
@@ -579,7 +579,7 @@ class PowerSolver:
         self, n_items: FloatArray, difference: float, n_models: int | None = None
     ) -> FloatArray:
         """Return the power to find a difference."""
-        from evalstats_plugin.stats import power as stats_power
+        from evalstats_plugin.stats.pairs import power as stats_power
 
         tail = self.tail(n_models or self.n_models)
         distance = difference + (self.margin or 0.0)
@@ -597,7 +597,7 @@ class PowerSolver:
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return the epochs that so many items need; inf where none suffice, NaN if unknown."""
-        from evalstats_plugin.stats.power import epochs_needed
+        from evalstats_plugin.stats.pairs.power import epochs_needed
 
         epochs = epochs_needed(
             difference,
@@ -678,7 +678,7 @@ class SequentialPower(PowerSolver):
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items by which a difference is found."""
-        from evalstats_plugin.stats.power import mixture_items_needed
+        from evalstats_plugin.stats.pairs.power import mixture_items_needed
 
         tail = self.tail(self.n_models)
 
@@ -694,7 +694,7 @@ class SequentialPower(PowerSolver):
 
     def difference(self, n_items: FloatArray) -> FloatArray:
         """Return the smallest differences that so many items find; NaN where none is possible."""
-        from evalstats_plugin.stats.power import least_difference
+        from evalstats_plugin.stats.pairs.power import least_difference
 
         top = np.full(1, self.spread.bounded)
 
@@ -724,7 +724,7 @@ class SequentialPower(PowerSolver):
     def _power(
         self, discordance: float | None, variance: float, n: float, difference: float, n_models: int
     ) -> float:
-        from evalstats_plugin.stats.power import looks_up_to, mixture_power
+        from evalstats_plugin.stats.pairs.power import looks_up_to, mixture_power
 
         reached = mixture_power(
             looks_up_to(n, self.look_every), difference, variance=variance,

@@ -55,7 +55,7 @@ Solved = tuple[FloatArray, FloatArray, FloatArray | None]
 
 def _solver(samples: _Samples) -> Callable[[float], Solved]:
     """Return what solves at a level, from what methods of this family are computed from."""
-    from evalstats_plugin.stats.unpaired import independent_counts
+    from evalstats_plugin.stats.pairs.unpaired import independent_counts
 
     a, b, n = samples.a, samples.b, samples.sizes
     data: tuple[Any, ...]

@@ -4,10 +4,10 @@ Or the runs of a model at several values of a setting, such as a temperature or 
 same items, and with a row for other values, which vary as these do
 (`stats.clustered.crossed`).
 
-A slice is judged against the other items of its task by a permutation test
-(`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
-limits of independent samples find small slices of an easy task too often in the far tail that
-twenty slices need. Limits of k slices are each at level ** (1 / k) (Šidák).
+A slice is judged against the other items of its task by a permutation test (`permuted_slices`),
+whose size is exact however small the slice is: the default limits of independent samples find small
+slices of an easy task too often in the far tail that twenty slices need. Limits of k slices are
+each at level ** (1 / k) (Šidák).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 from evalstats_plugin.stats.clustered import by_cluster, crossed
 from evalstats_plugin.stats.multiplicity import holm
+from evalstats_plugin.stats.pairs.unpaired import permuted_slices
 from evalstats_plugin.stats.streams import stream
-from evalstats_plugin.stats.unpaired import permuted_slices
 
 NONE, OTHER, ALIKE = "(none)", "(other)", "(values like these)"
 """Slices of the items without the field, of those outside the largest slices, and of a setting's

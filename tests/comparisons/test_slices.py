@@ -20,7 +20,7 @@ from evalstats_plugin.report.gating import sentence
 from evalstats_plugin.report.text import worst_slice
 from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
 from evalstats_plugin.stats.clustered import crossed
-from evalstats_plugin.stats.unpaired import permuted_slices
+from evalstats_plugin.stats.pairs.unpaired import permuted_slices
 
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
 EEE = "fixtures/logs/every_eval_ever/0.3.0/exported/data/reading"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "stats": ("evalstats_plugin/stats/*.py",),
+    "stats": ("evalstats_plugin/stats/*.py", "evalstats_plugin/stats/*/*.py"),
     "data": ("evalstats_plugin/data/*.py",),
     "scores": ("evalstats_plugin/scores/*.py",),
     "comparisons": ("evalstats_plugin/comparisons/*.py",),

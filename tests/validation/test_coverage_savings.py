@@ -11,9 +11,10 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, paired, sequential
+from evalstats_plugin.stats import bounded, means, sequential
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.paired import paired_counts
 from evalstats_plugin.stats.survey import finite_population, regression
 from evalstats_plugin.stats.survey.prediction_powered import ppi
 

@@ -1,6 +1,6 @@
 """All pairs of models at once: limits and p-values that hold for the whole family and agree.
 
-`AllPairs` leaves every pair its own distribution of `stats.differences` and judges all by one
+`AllPairs` leaves every pair its own distribution of `stats.pairs.differences` and judges all by one
 critical value c, that of the largest of as many standard normal variables, correlated as the pairs
 are by the items and the models that they share. On its scale a pair stands
 
@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.differences import Counts, MeanDifferences
 from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.pairs.differences import Counts, MeanDifferences
 from evalstats_plugin.stats.streams import child, stream
 
 BLOCK_SIZE = 2**18
@@ -100,7 +100,7 @@ class AllPairs:
 
     Examples
     --------
-    >>> from evalstats_plugin.stats.differences import Counts
+    >>> from evalstats_plugin.stats.pairs.differences import Counts
     >>> scores = np.repeat([[0.0], [0.0], [1.0]], 30, axis=1)
     >>> scores[:, ::3] = 1 - scores[:, ::3]
     >>> a, b = np.triu_indices(3, 1)

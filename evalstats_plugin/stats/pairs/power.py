@@ -5,7 +5,7 @@
   standard error of √(variance/n).
 * `least_items`, `least_difference`: searches for any power function
 * `paired_power`, `paired_items_needed`: comparisons of two models' 0/1 scores on the same items, by
-  the p-value of `stats.differences`, summed over all outcomes
+  the p-value of `stats.pairs.differences`, summed over all outcomes
 * `mixture_power`, `mixture_items_needed`: the mixture test of `stats.sequential`, by simulation
 
 A test rejects when its p-value on either side is at most `tail`.
