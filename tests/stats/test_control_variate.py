@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from evalstats_plugin.stats import means
 from evalstats_plugin.stats.interval import Interval
@@ -119,6 +120,8 @@ def test_over_all_samples_it_covers_and_is_shorter_than_without():
 
     adjusted = regression.adjusted_t_interval(found, **LEVEL)
     without = regression.adjusted_t_interval(plain, **LEVEL)
+    half = stats.t.ppf(0.975, 9 - 2) * np.sqrt(found.variance)
+    assert np.allclose(adjusted, (found.estimate - half, found.estimate + half), rtol=1e-9)
     assert share(adjusted) >= 0.95
     assert share(regression.adjusted_bounded_interval(found, **DAMPED)) >= 0.95
     assert np.mean(adjusted.high - adjusted.low) < 0.65 * np.mean(without.high - without.low)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats.survey.prediction_powered import cross_fitted, ppi
+from evalstats_plugin.stats.survey.prediction_powered import _part_of_differences, cross_fitted, ppi
 
 UNIT = {"bounds": (0, 1), "confidence_level": 0.95}
 
@@ -157,12 +157,31 @@ def test_a_judge_that_says_always_the_same_changes_nothing():
 
 
 def test_labels_of_all_items_leave_nothing_to_the_judge():
-    """Weight 0, the mean of the labels."""
+    """Weight 0, the mean of the labels, which of these very items is certain."""
     labels, judged = drawn(200, 200)
     found = ppi([labels], [judged], **UNIT)
+    certain = ppi([labels], [judged], finite=True, **UNIT)
 
     assert 0.0 == float(found.power[0])
     assert float(labels.mean()) == pytest.approx(float(found.estimate[0]), abs=1e-12)
+    assert np.allclose(certain.interval, labels.mean(), rtol=0, atol=1e-12)
+
+
+def test_models_labelled_apart_vary_by_what_the_judge_says_of_their_differences():
+    """By the analysis of variance of the judge's scores, for the share of items labelled once."""
+    rng = np.random.default_rng(3)
+    f = rng.normal(size=(3, 30)) + 2 * rng.normal(size=30)
+    seen = np.zeros((3, 30), dtype=bool)
+    seen[0, :8] = seen[1, 5:12] = seen[2, 10:20] = True
+    alike = np.mean([seen[:, j].sum() > 1 for j in range(20)])
+    rows = f - f.mean(axis=1, keepdims=True)
+    rest = rows - rows.mean(axis=0)
+    of_differences = (rest**2).sum() / (2 * 29) / ((rows**2).sum() / (3 * 29))
+    expected = alike + (1 - alike) * of_differences
+
+    part = _part_of_differences(f, np.ones_like(seen), seen)
+    assert part == pytest.approx(expected, rel=1e-12)
+    assert 0.4 < part < 0.8
 
 
 def test_scales_of_labels_and_judge_do_not_matter():
