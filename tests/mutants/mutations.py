@@ -32,7 +32,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         f"evalstats_plugin/adaptive/{name}.py" for name in ("scoring", "selection", "stopping")
     ),
     "logs": ("evalstats_plugin/logs/*.py",),
-    "readers": ("adapters/*/reader.py", "adapters/lm_eval/samples.py"),
+    "readers": (
+        "adapters/*/reader.py",
+        *(f"adapters/lm_eval/{name}.py" for name in ("groups", "samples", "values")),
+    ),
 }
 """Central modules: results depend on each line of theirs."""
 
