@@ -17,7 +17,7 @@ from evalstats_plugin.comparisons.gating import gate as gate
 from evalstats_plugin.comparisons.judged import judge as judge
 from evalstats_plugin.comparisons.judged import next_labels as next_labels
 from evalstats_plugin.comparisons.leaderboard import table as table
-from evalstats_plugin.comparisons.power import power as power
+from evalstats_plugin.comparisons.planning.power import power as power
 from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
 from evalstats_plugin.data.measure import Measure as Measure
 from evalstats_plugin.data.measure import Scale as Scale

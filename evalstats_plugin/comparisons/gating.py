@@ -19,8 +19,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.pilots import SIMULATED_UP_TO, Pilot, Planned, search
-from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
+from evalstats_plugin.comparisons.planning.pilots import SIMULATED_UP_TO, Pilot, Planned, search
+from evalstats_plugin.comparisons.planning.solver import EXACT_UP_TO
+from evalstats_plugin.comparisons.planning.spreads import Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
 from evalstats_plugin.data.measure import Measure, Measures

@@ -25,7 +25,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "stats": ("evalstats_plugin/stats/*.py", "evalstats_plugin/stats/*/*.py"),
     "data": ("evalstats_plugin/data/*.py",),
     "scores": ("evalstats_plugin/scores/*.py",),
-    "comparisons": ("evalstats_plugin/comparisons/*.py",),
+    "comparisons": ("evalstats_plugin/comparisons/*.py", "evalstats_plugin/comparisons/*/*.py"),
     "irt/estimators": ("evalstats_plugin/irt/estimators/*.py",),
     "ranking/ratings": ("evalstats_plugin/ranking/ratings/*.py",),
     "adaptive": tuple(

@@ -34,7 +34,7 @@ from evalstats_plugin.stats.arrays import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from evalstats_plugin.comparisons.power import PowerCurve
+    from evalstats_plugin.comparisons.planning.power import PowerCurve
     from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow, RankSets
     from evalstats_plugin.ranking.rows import Ranking
 
