@@ -19,11 +19,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.scores.cells import (
-    Cell,
-    epochs_are_binary,
-    make_cell,
-)
+from evalstats_plugin.scores.cells import Cell, epochs_are_binary, make_cell
 from evalstats_plugin.scores.rows import VariancePart, VarianceParts
 
 AT_K = ("pass@k", "pass^k", "maj@k")
