@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import special
@@ -17,7 +17,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
-from evalstats_plugin.irt.fit_statistics import cells_of, m2
+from evalstats_plugin.irt.fit_statistics import m2
 from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt
 from evalstats_plugin.irt.holdout import predicted
 from evalstats_plugin.irt.methods import (
@@ -29,14 +29,11 @@ from evalstats_plugin.irt.methods import (
     MmlOptions,
     OrderedOptions,
 )
-from evalstats_plugin.irt.suspects import residual_correlations
+from evalstats_plugin.irt.suspects import q3
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import report_progress
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import cluster_moments
-
-if TYPE_CHECKING:
-    from evalstats_plugin.irt.model.fit import IRTFit
 
 _FEWEST_FOR_MORE, _FEWEST_FOR_Q3 = 20, 10
 """Models from which on several abilities or ordered levels are tried, and Q3 is looked at."""
@@ -65,7 +62,7 @@ class Candidate:
     aic: float | None
     bic: float | None
     rmsea: float | None
-    """Of M2, see `m2`; None where that cannot be computed."""
+    """Of M2, or of C2 of ordered scores, see `m2`; None where that cannot be computed."""
     largest_q3: float | None
     """Largest residual correlation of two items; None with fewer than 10 models."""
     converged: bool | None
@@ -254,19 +251,19 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
 
 
 def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model in ("factor", *ORDERED_MODELS) or fit.estimator != "mml":
+    if fit.item_model == "factor" or fit.estimator != "mml":
         return None
     try:
-        return finite(m2(cast("IRTFit", fit), matrix).rmsea)
+        return finite(m2(fit, matrix).rmsea)
     except DesignError:
         return None
 
 
 def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model in ("factor", *ORDERED_MODELS) or len(matrix.models) < _FEWEST_FOR_Q3:
+    if fit.item_model == "factor" or len(matrix.models) < _FEWEST_FOR_Q3:
         return None
-    q3 = residual_correlations(cells_of(cast("IRTFit", fit), matrix))
-    pairs = q3[np.triu_indices(len(q3), 1)]
+    correlations = q3(fit, matrix)
+    pairs = correlations[np.triu_indices(len(correlations), 1)]
     return finite(float(pairs[np.isfinite(pairs)].max(initial=-1.0)))
 
 

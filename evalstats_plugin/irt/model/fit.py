@@ -546,17 +546,27 @@ class OrderedFit(SavedFit):
         width = normal_quantile(confidence_level) * self.ability_std_error
         return self.ability - width, self.ability + width
 
+    @property
+    def ability_distribution(self) -> tuple[float, float]:
+        """Mean and standard deviation of abilities."""
+        return self.hyperparameters["ability_mean"], self.hyperparameters["ability_sd"]
+
+    def chances(self, ability: FloatArray) -> FloatArray:
+        """P of each level of every item at abilities (Q,), shape (Q, M, K); 0 where it has none."""
+        logit = self.discrimination[:, None] * (ability[:, None, None] - self.steps)
+        ends = np.ones((*logit.shape[:2], 1))
+        if self.item_model == "graded":
+            above = np.nan_to_num(special.expit(logit))
+            return -np.diff(np.concatenate([ends, above, 0 * ends], axis=2), axis=2)
+        whole = np.concatenate([0 * ends, np.cumsum(logit, axis=2)], axis=2)
+        return special.softmax(np.where(np.isfinite(self.level), whole, -np.inf), axis=2)
+
     def predict(self) -> FloatArray:
         """Expected score of every model on every item at the estimates, shape (N, M)."""
         values = np.asarray(self.diagnostics["levels"])
-        logit = self.discrimination[:, None] * (self.ability[:, None, None] - self.steps)
         observed = np.isfinite(self.level)
         score = np.where(observed, values[np.where(observed, self.level, 0).astype(np.int64)], 0.0)
-        if self.item_model == "graded":
-            rises = np.where(observed[:, 1:], np.diff(score, axis=1), 0.0)
-            return score[:, 0] + (np.nan_to_num(special.expit(logit)) * rises).sum(axis=2)
-        whole = np.concatenate([np.zeros((*logit.shape[:2], 1)), np.cumsum(logit, axis=2)], axis=2)
-        return (special.softmax(np.where(observed, whole, -np.inf), axis=2) * score).sum(axis=2)
+        return (self.chances(self.ability) * score).sum(axis=2)
 
     def _of_models(self, confidence_level: float) -> dict[str, Any]:
         return _model_columns(self, confidence_level)
