@@ -461,8 +461,8 @@ class _Recipes:
             ).ability  # fmt: skip
             ends, limits = self.fit.endless, self.fit.limits(self.level)
             low, high = (
-                np.where(ends == 0, drawn, own)
-                for drawn, own in zip((refits.low, refits.high), limits, strict=True)
+                np.where(ends == 0, drawn, limit)
+                for drawn, limit in zip((refits.low, refits.high), limits, strict=True)
             )
             return self.fit.ability, low, high, refits.std_error
         if name.startswith("mcmc"):
@@ -506,7 +506,9 @@ class _Recipes:
         covariance = np.full((len(self.fit.models),) * 2, np.nan)
         covariance[np.ix_(inner, inner)] = as_array(sandwich(part, again, kind, clusters))
         trials = as_array(self.counts.trials)
-        return np.sqrt(counted_from_zero(self.fit, trials, covariance, own=False).diagonal())
+        return np.sqrt(
+            counted_from_zero(self.fit, trials, covariance, item_errors=False).diagonal()
+        )
 
     def _posterior(self, estimator: str, options: Any, seed: int) -> IRTFit:
         """Fit a posterior, unless it was fitted before."""

@@ -234,9 +234,9 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
         return dict.fromkeys(("n_parameters", "log_likelihood", "aic", "bic"))
     if fit.estimator == "mml":
         # Items are parameters, models are the sample.
-        own = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}
+        per_item = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}
         of_levels = fit.diagnostics.get("n_parameters")
-        k = m * own[name] + (name in ("rasch", "common-c")) if of_levels is None else of_levels
+        k = m * per_item[name] + (name in ("rasch", "common-c")) if of_levels is None else of_levels
         size = n
     else:
         # Models but one and the distribution of items are parameters, items are the sample.

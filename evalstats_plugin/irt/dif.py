@@ -295,8 +295,8 @@ def _matching(data: _Data, anchor: NDArray[np.bool_]) -> FloatArray:
     Without the item itself, groups that differ in ability would seem to differ on sound items.
     """
     total = data.score @ anchor.astype(np.float64)
-    own = ~anchor
-    return (total[:, None] + own * data.score + 0.5) / (anchor.sum() + own + 1)
+    added = ~anchor
+    return (total[:, None] + added * data.score + 0.5) / (anchor.sum() + added + 1)
 
 
 def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:

@@ -190,7 +190,7 @@ def factor_abilities(
         "confidence_level": confidence_level,
         "scale": fit.identification,
     }
-    n_items: list[int] = totals.there.sum(axis=1).tolist()
+    n_items: list[int] = totals.answered.sum(axis=1).tolist()
     return FactorAbilities(
         rows=_factor_rows(fit, totals.mean(axis=1).tolist(), n_items, same),
         notes=fit.notes,
@@ -261,7 +261,7 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
         extreme[1.0] = ("every answer right: it may be more able by any amount",)
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
-        "n_items": totals.there.sum(axis=1)[order].tolist(),
+        "n_items": totals.answered.sum(axis=1)[order].tolist(),
         "score": finite_values(score[order]),
         "estimate": finite_values(fit.ability[order]),
         "low": finite_values(low[order]),
@@ -277,9 +277,9 @@ def _differences(
 ) -> list[Comparison]:
     """Each other model's ability minus that of model `against`; p-values adjusted by Holm."""
     covariance = fit.ability_covariance
-    own = np.diagonal(covariance)
+    variance = np.diagonal(covariance)
     difference = fit.ability - fit.ability[against]
-    error = np.sqrt(np.maximum(own + own[against] - 2 * covariance[against], 0.0))
+    error = np.sqrt(np.maximum(variance + variance[against] - 2 * covariance[against], 0.0))
     order = np.argsort(-steady(fit.ability), kind="stable")
     order = order[order != against]
     difference, error = difference[order], error[order]
@@ -287,7 +287,7 @@ def _differences(
         z = np.where(difference == 0, 0.0, difference / error)
     width = normal_quantile(level) * error
     p = 2 * special.ndtr(-np.abs(z))
-    scored = _totals(matrix).there
+    scored = _totals(matrix).answered
     columns: dict[str, Sequence[Any]] = {
         "model_b": [fit.models[i] for i in order],
         "n_items": (scored[order] & scored[against]).sum(axis=1).tolist(),
@@ -347,7 +347,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
         "item": [keys[j][1] for j in order],
         "task": [keys[j][0] for j in order],
         "metric": [short_metric(str(matrix.metrics[j])) for j in order],
-        "n_models": totals.there.sum(axis=0)[order].tolist(),
+        "n_models": totals.answered.sum(axis=0)[order].tolist(),
         "notes": [reasons.get(keys[j], ()) for j in order],
         **{name: finite_values(values[order]) for name, values in numbers.items()},
     }
@@ -382,7 +382,7 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
 def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
     """Note abilities that order the models otherwise than their scores on the same items."""
     totals = _totals(matrix)
-    same = totals.there.all(axis=1) & np.isfinite(fit.ability)
+    same = totals.answered.all(axis=1) & np.isfinite(fit.ability)
     if same.sum() < _FEWEST_IN_ORDER:
         return []
     score = totals.mean(axis=1)
@@ -476,12 +476,12 @@ def check_level(confidence_level: float) -> None:
 class _Totals(NamedTuple):
     right: FloatArray
     """Mean score over epochs, shape (N, M); 0 where missing."""
-    there: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
     """Whether there is a score, shape (N, M)."""
 
     def mean(self, axis: int) -> FloatArray:
         with np.errstate(invalid="ignore"):
-            return self.right.sum(axis=axis) / self.there.sum(axis=axis)
+            return self.right.sum(axis=axis) / self.answered.sum(axis=axis)
 
 
 def _totals(matrix: ResponseMatrix) -> _Totals:

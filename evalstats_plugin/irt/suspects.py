@@ -163,8 +163,8 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     sure = benjamini_hochberg(special.ndtr(tests.none)) <= level
     # With few models and many items a negative slope is seldom significant, but one unlike the
     # others soon is: then the item's own test is enough.
-    own = special.ndtr(tests.none) <= _OWN
-    less = (benjamini_hochberg(special.ndtr(tests.typical)) <= level) & own
+    alone = special.ndtr(tests.none) <= _OWN
+    less = (benjamini_hochberg(special.ndtr(tests.typical)) <= level) & alone
     for j in np.flatnonzero(sure | less):
         z = tests.none[j]
         negative = (
@@ -407,10 +407,10 @@ def _blocks(
     step = max(_BLOCK // max(m, 1), 1)
     for start in range(0, m, step):
         rows = slice(start, min(start + step, m))
-        ours, mine, own = answered[:, rows].T, residual[:, rows].T, squares[:, rows].T
+        ours, mine, our_squares = answered[:, rows].T, residual[:, rows].T, squares[:, rows].T
         n, x, y = ours @ answered, mine @ answered, ours @ residual
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = (n * (own @ answered) - x * x) * (n * (ours @ squares) - y * y)
+            spread = (n * (our_squares @ answered) - x * x) * (n * (ours @ squares) - y * y)
             part = (n * (mine @ residual) - x * y) / np.sqrt(spread)
         part[(n < 3) | (spread <= 1e-20 * n**4)] = np.nan
         yield rows, np.clip(part, -1, 1), n

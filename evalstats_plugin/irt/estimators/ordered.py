@@ -118,8 +118,8 @@ def fit_ordered(
     covariance = unit**2 * np.diag(variance)
     ability = unit * (mean - at)
     if i is not None:
-        own = unit**2 * variance[i]
-        covariance = covariance + own
+        of_zero = unit**2 * variance[i]
+        covariance = covariance + of_zero
         covariance[i], covariance[:, i] = 0.0, 0.0
         fit = fit._replace(steps=fit.steps - ability[i])
         ability = ability - ability[i]
@@ -332,8 +332,8 @@ class _Problem:
             for g, level in zip(self.groups, log_p, strict=True)
         )
         total = np.asarray(total) + _LOG_WEIGHT
-        own = special.logsumexp(total, axis=1, keepdims=True)
-        return np.exp(total - own), float(own.sum())
+        by_model = special.logsumexp(total, axis=1, keepdims=True)
+        return np.exp(total - by_model), float(by_model.sum())
 
     def abilities(self, point: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Posterior means and variances of the abilities, and the log-likelihood."""
@@ -404,16 +404,16 @@ class _Problem:
             record.level[g.at, : k + 1] = g.observed
             if spread is None:
                 continue
-            own = spread[g.part, g.part].reshape(m, k + 1, m, k + 1)
-            own = own[np.arange(m), :, np.arange(m)]
-            record.slope_error[g.at] = np.sqrt(own[:, 0, 0]) / unit
+            of_items = spread[g.part, g.part].reshape(m, k + 1, m, k + 1)
+            of_items = of_items[np.arange(m), :, np.arange(m)]
+            record.slope_error[g.at] = np.sqrt(of_items[:, 0, 0]) / unit
             by = np.zeros((m, k, k + 1))
             by[:, :, 0] = step / a[:, None] ** 2
             rows: IntArray = np.arange(k, dtype=np.int64)
             by[:, rows, rows + 1] = -1 / a[:, None]
             if not self.graded:
                 by[:, rows[1:], rows[1:]] = 1 / a[:, None]
-            variance = np.einsum("mkp,mpr,mkr->mk", by, own, by)
+            variance = np.einsum("mkp,mpr,mkr->mk", by, of_items, by)
             record.steps_error[g.at, :k] = unit * np.sqrt(variance)
         return record
 

@@ -186,21 +186,21 @@ def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
         raise DesignError(msg)
 
 
-def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def components(answered: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number the groups of models (N,) and items (M,) linked by answers; -1 is an empty item.
 
     >>> components(np.array([[True, False], [True, False], [False, True]]))
     (array([0, 0, 1]), array([0, 1]))
     """
-    models, items = (np.full(size, -1) for size in there.shape)
+    models, items = (np.full(size, -1) for size in answered.shape)
     group = 0
     while (models < 0).any():
         fresh = np.array([int(np.argmax(models < 0))])
         while len(fresh):
             models[fresh] = group
-            reached = there[fresh].any(axis=0) & (items < 0)
+            reached = answered[fresh].any(axis=0) & (items < 0)
             items[reached] = group
-            fresh = np.flatnonzero(there[:, reached].any(axis=1) & (models < 0))
+            fresh = np.flatnonzero(answered[:, reached].any(axis=1) & (models < 0))
         group += 1
     return models, items
 

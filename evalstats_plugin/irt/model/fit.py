@@ -727,8 +727,8 @@ class FactorFit(SavedFit):
 
 def _model_columns(fit: IRTFit | OrderedFit, confidence_level: float) -> dict[str, Any]:
     low, high = fit.limits(confidence_level)
-    own = {"ability": fit.ability, "std_error": fit.ability_std_error}
-    return {"model": fit.models, **own, "low": low, "high": high}
+    estimates = {"ability": fit.ability, "std_error": fit.ability_std_error}
+    return {"model": fit.models, **estimates, "low": low, "high": high}
 
 
 def _quantile(row: FloatArray, tail: ArrayLike) -> FloatArray:
