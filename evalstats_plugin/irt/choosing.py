@@ -29,6 +29,7 @@ from evalstats_plugin.irt.methods import (
     MmlOptions,
     OrderedOptions,
 )
+from evalstats_plugin.irt.model.data import MOST_LEVELS
 from evalstats_plugin.irt.suspects import q3
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import report_progress
@@ -149,8 +150,6 @@ def _possible(n: int, *, ordered: bool = False) -> list[str]:
 
 def _number_of_levels(matrix: ResponseMatrix) -> int:
     """Number of ordered levels of the cells' mean scores; 0 where they are continuous."""
-    from evalstats_plugin.irt.estimators.ordered import MOST_LEVELS
-
     seen = np.isfinite(matrix.scores)
     total = np.where(seen, matrix.scores, 0.0).sum(axis=2)
     count = len(np.unique(total[seen.any(axis=2)] / seen.sum(axis=2)[seen.any(axis=2)]))

@@ -27,7 +27,7 @@ from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.multiplicity import benjamini_hochberg, holm
+from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
 
 Method = Literal["logistic", "mantel-haenszel"]
@@ -161,7 +161,6 @@ def dif(
     focal: Sequence[str],
     *,
     method: Method = "logistic",
-    correction: Literal["holm", "bh"] = "holm",
     confidence_level: float = 0.95,
     purify: bool = True,
 ) -> DIF:
@@ -190,13 +189,12 @@ def dif(
     """
     if method not in _TESTS:
         raise SelectionError(no_such("DIF method", method, _TESTS, ", ".join(_TESTS)))
-    adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
     data, notes = _data(fit, matrix, focal)
     anchor = np.ones(len(matrix.item_ids), dtype=bool)
     tried: set[bytes] = set()
     while True:
         test = _TESTS[method](data, anchor)
-        p_adjusted = adjust(test.p_value)
+        p_adjusted = holm(test.p_value)
         tried.add(anchor.tobytes())
         # Unadjusted p-values: an anchor item with DIF does harm, a sound one left out hardly any.
         clean = ~(test.p_value <= 1 - confidence_level)

@@ -22,7 +22,7 @@ from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
-from evalstats_plugin.irt.estimators.ordered import levels_of
+from evalstats_plugin.irt.model.data import levels_of
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
@@ -638,9 +638,7 @@ def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
 def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
     """P(right) at the nodes, (Q, M), and the weights of the nodes, (Q,)."""
     at, weight = _distribution(fit, notes)
-    logit = at[:, None] * fit.discrimination + fit.intercept
-    curve = fit.guessing + (fit.upper - fit.guessing) * special.expit(logit)
-    return curve, weight / weight.sum()
+    return fit.chance(at), weight / weight.sum()
 
 
 def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:

@@ -367,8 +367,9 @@ def _candidates(results: Candidates) -> Page:
         f"{said[:1].upper()}{said[1:]}. Log loss: per answer held out, less is better; worse by: "
         "than the best, on the same answers, s.e. over items. AIC, BIC: less is better, – where a "
         "model has no marginal likelihood. RMSEA: error of the shares right on pairs of items "
-        "(M2; C2 of levels), below .05 is close. Q3: largest correlation of two items beyond "
-        "ability.",
+        "(M2; C2 of levels), below .05 is close; – but for one ability, estimator mml and 3 to 40 "
+        "items that models took once. Q3: largest correlation of two items beyond ability, – with "
+        "several abilities or few models.",
     )
     table = Table("Item models, the simplest first", results.rows, columns)
     return Page([table], legend, answer=results.sentence)

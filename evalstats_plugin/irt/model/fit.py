@@ -465,7 +465,7 @@ class IRTFit(SavedFit, Drawable):
             Predict at the estimates, as if they were known.
         """
         if plug_in:
-            return self._chance(self.ability)
+            return self.chance(self.ability)
         if self.predicted is not None:
             return self.predicted
         error = self.ability_std_error
@@ -473,10 +473,11 @@ class IRTFit(SavedFit, Drawable):
         error = np.where(is_finite, error, 0.0)
         probability = np.zeros((len(self.models), len(self.item_ids)))
         for z, weight in zip(*_NORMAL, strict=True):
-            probability += weight / math.sqrt(2 * math.pi) * self._chance(self.ability + z * error)
+            probability += weight / math.sqrt(2 * math.pi) * self.chance(self.ability + z * error)
         return probability
 
-    def _chance(self, ability: FloatArray) -> FloatArray:
+    def chance(self, ability: FloatArray) -> FloatArray:
+        """P(right) at abilities (Q,), the items as estimated, shape (Q, M)."""
         logit = ability[:, None] * self.discrimination + self.intercept
         return self.guessing + (self.upper - self.guessing) * special.expit(logit)
 
