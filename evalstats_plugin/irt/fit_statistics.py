@@ -24,7 +24,7 @@ from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.data import levels_of
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
@@ -259,9 +259,9 @@ def _levels_at(
         return right[:, :, 0].astype(np.int64), _LevelCurves(
             np.stack([1 - chance, chance], axis=2), [np.stack([-x, x], axis=2) for x in by]
         )
-    levels, places = levels_of(matrix.scores)
-    if places.shape[2] > 1 or levels.tolist() != fit.diagnostics["levels"]:
-        raise DesignError("C2 needs the scores that were fitted, one for each model and item")
+    _, places = _levels_fitted(fit, matrix)
+    if places.shape[2] > 1:
+        raise DesignError("C2 needs one score of each model on each item, and there are epochs")
     # Items on which all models have one score tell nothing.
     items = np.isfinite(fit.level[:, 1])
     places = places[:, items][(places[:, :, 0] >= 0).all(axis=1)]
@@ -428,6 +428,15 @@ def _check_matrix(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) 
     _check_same("items", *map(tuple, both))
 
 
+def _levels_fitted(fit: OrderedFit, matrix: ResponseMatrix) -> tuple[FloatArray, IntArray]:
+    """Return `levels_of` the scores, which are those of the fit."""
+    levels, places = levels_of(matrix.scores)
+    if levels.tolist() != fit.diagnostics["levels"]:
+        msg = "scores have other levels than the fit: expected the matrix that was fitted"
+        raise DesignError(msg)
+    return levels, places
+
+
 def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> None:
     if expected == given:
         return
@@ -458,7 +467,7 @@ def residuals_of(
         cells = cells_of(fit, matrix)
         return cells.residual / np.maximum(cells.trials, 1), cells.trials
     _check_matrix(fit, matrix)
-    levels, places = levels_of(matrix.scores)
+    levels, places = _levels_fitted(fit, matrix)
     seen = places >= 0
     count = seen.sum(axis=2, dtype=np.float64)
     total = np.where(seen, levels[places], 0.0).sum(axis=2)

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt import MmlOptions, OrderedOptions, fit_irt, m2, simulate_responses
+from evalstats_plugin.irt import MmlOptions, OrderedOptions, fit_irt, m2, q3, simulate_responses
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DATA = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]
@@ -224,12 +224,13 @@ def test_c2_is_a_chi_square_where_the_model_is_true_and_large_where_not():
     assert found[True][0].rmsea > 0.05
 
 
-def test_c2_of_scores_that_were_not_fitted_is_refused():
+def test_scores_that_were_not_fitted_are_refused():
     rng = np.random.default_rng(0)
     grades = 1.0 + rng.integers(0, 3, (40, 4))
     fit = fit_irt(ResponseMatrix.from_array(grades), "graded")
-    with pytest.raises(DesignError, match="C2 needs the scores that were fitted"):
-        m2(fit, ResponseMatrix.from_array(grades * 2))
-    twice = np.stack([grades, grades], axis=2)
-    with pytest.raises(DesignError, match="C2 needs the scores that were fitted"):
-        m2(fit_irt(ResponseMatrix.from_array(twice), "graded"), ResponseMatrix.from_array(twice))
+    for ask in (m2, q3):
+        with pytest.raises(DesignError, match="other levels than the fit"):
+            ask(fit, ResponseMatrix.from_array(grades * 2))
+    twice = ResponseMatrix.from_array(np.stack([grades, grades], axis=2))
+    with pytest.raises(DesignError, match="C2 needs one score of each model"):
+        m2(fit_irt(twice, "graded"), twice)
