@@ -387,8 +387,8 @@ def uncertainty(
     --------
     >>> from evalstats_plugin.irt import fit_irt, simulate_responses, uncertainty
     >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=60, item_model="rasch")
-    >>> found = uncertainty(fit_irt(matrix, "rasch"), matrix, ["model", "sandwich"])
-    >>> [(row.recipe, round(row.std_error, 2)) for row in found if row.model == "model_0"]
+    >>> intervals = uncertainty(fit_irt(matrix, "rasch"), matrix, ["model", "sandwich"])
+    >>> [(row.recipe, round(row.std_error, 2)) for row in intervals if row.model == "model_0"]
     [('model', 0.31), ('sandwich', 0.3)]
     """
     matrix = matrix_of(responses)

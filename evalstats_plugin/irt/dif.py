@@ -77,8 +77,8 @@ def item_dif(
     --------
     >>> from evalstats_plugin.irt import fit_irt, item_dif, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
-    >>> found = item_dif(fit_irt(matrix, "rasch"), matrix, matrix.models[:15])
-    >>> len(found), found.flagged
+    >>> differences = item_dif(fit_irt(matrix, "rasch"), matrix, matrix.models[:15])
+    >>> len(differences), differences.flagged
     (8, ())
     """
     matrix = matrix_of(responses)
@@ -438,8 +438,8 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
 
     Examples
     --------
-    >>> found = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
-    >>> round(float(found.log_odds), 3), round(float(found.p_value), 3)
+    >>> odds = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
+    >>> round(float(odds.log_odds), 3), round(float(odds.p_value), 3)
     (1.204, 0.09)
     """
     cells: FloatArray = np.asarray(tables, dtype=np.float64)

@@ -108,8 +108,8 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     --------
     >>> from evalstats_plugin.irt import fit_irt, s_x2, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=400, n_items=6, item_model="rasch")
-    >>> found = s_x2(fit_irt(matrix, "rasch"), matrix)
-    >>> found.n_models, found.df.tolist()
+    >>> of_items = s_x2(fit_irt(matrix, "rasch"), matrix)
+    >>> of_items.n_models, of_items.df.tolist()
     (400, [4.0, 4.0, 4.0, 4.0, 4.0, 3.0])
     """
     matrix = matrix_of(responses)

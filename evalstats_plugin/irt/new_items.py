@@ -134,12 +134,11 @@ def predict_items(
     >>> import pandas as pd
     >>> from evalstats_plugin.irt import fit_irt, predict_items, simulate_responses
     >>> matrix, truth = simulate_responses(rng=0, n_models=30, n_items=80, item_model="rasch")
-    >>> known, new = matrix.item_ids[:60], matrix.item_ids[60:]
     >>> features = pd.DataFrame({"item": matrix.item_ids, "steps": truth.difficulty})
     >>> from evalstats_plugin.data.matrix import submatrix
     >>> fit = fit_irt(submatrix(matrix, range(30), range(60)), "rasch")
-    >>> found = predict_items(fit, features)
-    >>> len(found), round(found.explained, 1)
+    >>> new_items = predict_items(fit, features)
+    >>> len(new_items), round(new_items.explained, 1)
     (20, 1.0)
     """
     learnt = _learnt(fit)

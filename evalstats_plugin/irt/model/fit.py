@@ -921,8 +921,8 @@ def reliability(fit: IRTFit) -> Reliability:
     --------
     >>> from evalstats_plugin.irt import fit_irt, reliability, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=60, item_model="rasch")
-    >>> found = reliability(fit_irt(matrix, "rasch"))
-    >>> round(found.reliability, 2), round(found.separation, 1), found.kind
+    >>> told_apart = reliability(fit_irt(matrix, "rasch"))
+    >>> round(told_apart.reliability, 2), round(told_apart.separation, 1), told_apart.kind
     (0.91, 3.2, 'separation')
     """
     finite = np.isfinite(fit.ability) & np.isfinite(fit.ability_std_error)
