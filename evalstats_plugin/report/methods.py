@@ -22,6 +22,7 @@ from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, Tabl
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.leaderboard import Layout, column_name
+from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.report.tables import markdown_table
 from evalstats_plugin.report.text import short_metric
 from evalstats_plugin.runtime import VERSION
@@ -478,34 +479,19 @@ def methods_markdown(shown: Evaluation) -> str:
         ["Guideline", "What it asks", "Here", "Where, or why not"], rows, right=()
     )
     lines += ["", "## Settings of the runs", ""]
-    differ, common = _settings(shown)
+    settings = settings_of(shown.shown)
+    differ = [
+        [one.tasks, one.name, "; ".join(f"{few(m, 8)}: {value}" for value, m in one.models.items())]
+        for one in settings
+        if not one.is_common
+    ]
+    common = [[one.tasks, one.name, *one.models] for one in settings if one.is_common]
     if differ:
-        lines += [f"**{counted(len(differ), 'setting')} differ between models of one task:**", ""]
+        many = f"{counted(len(differ), 'setting')} differ{'s' * (len(differ) == 1)}"
+        lines += [f"**{many} between models of one task:**", ""]
         lines += markdown_table(["Task", "Setting", "Values by model"], differ, right=())
         lines += [""]
     lines += markdown_table(["Task", "Setting", "Value"], common, right=()) if common else [
         "The logs hold no settings."
     ]  # fmt: skip
     return "\n".join([*lines, ""])
-
-
-def _settings(shown: Evaluation) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the settings that differ between the models of a task, and those that do not."""
-    values: dict[tuple[str, str], dict[str, str]] = {}
-    for r in shown.shown:
-        of_run = {"harness": f"{r.source.harness} {r.source.version or ''}".strip(),
-                  "task version": r.provenance.task_version, **dict(r.settings)}  # fmt: skip
-        for name, value in of_run.items():
-            if value:
-                values.setdefault((r.task, name), {})[r.model] = value
-    differ: list[list[str]] = []
-    common: dict[tuple[str, str], list[str]] = {}
-    for (task, name), own in values.items():
-        if len(set(own.values())) > 1:
-            differ.append([task, name, "; ".join(f"{m}: {value}" for m, value in own.items())])
-        else:
-            common.setdefault((name, next(iter(own.values()))), []).append(task)
-    every = list(dict.fromkeys(r.task for r in shown.shown))
-    listed = [["all tasks" if len(tasks) == len(every) else few(tasks, 8), name, value]
-              for (name, value), tasks in common.items()]  # fmt: skip
-    return differ, listed

@@ -31,9 +31,11 @@ from evalstats_plugin.report.html.parts import (
     items_data,
     logs_table,
     scores_table,
+    settings_table,
     table_data,
     texts_data,
 )
+from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
@@ -116,7 +118,9 @@ def _contents(page: Page) -> dict[str, Any]:
     )
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
+    settings = settings_of(page.responses)
     tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
+    tables += [settings_table(settings)] if settings else []
     about_rows, common = _notes(page)
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
@@ -150,7 +154,7 @@ def _contents(page: Page) -> dict[str, Any]:
     return {
         **shown,
         "size": " · ".join(size),
-        "distrust": boards.distrust(board, findings, answers, page.responses),
+        "distrust": boards.distrust(board, findings, answers, page.responses, settings),
         "findings": findings,
         "left": left,
         "tables": tables,
