@@ -2,7 +2,7 @@
 
 * `Evaluation`: a table of scores with the responses it is of, and what follows from both
 * `methods_latex`, `methods_markdown`: two paragraphs, and answers to reporting guidelines
-* `SOURCES`: what they cite
+* `sources`: what they cite
 
 Every sentence says what the logs and the table hold. What they do not hold is named as missing.
 """
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -38,69 +39,6 @@ _HARNESSES = {
     "tabular": ("item scores from tables", ""),
 }
 """Name and BibTeX key of each harness."""
-
-SOURCES = r"""@misc{miller2024errorbars,
-  author  = {Miller, Evan},
-  title   = {Adding Error Bars to Evals: A Statistical Approach to Language Model Evaluations},
-  year    = {2024},
-  note    = {arXiv:2411.00640},
-}
-@inproceedings{reuel2024betterbench,
-  author  = {Reuel, Anka and Hardy, Amelia and Smith, Chandler and Lamparth, Max and Hardy, Malcolm
-             and Kochenderfer, Mykel J.},
-  title   = {{BetterBench}: Assessing {AI} Benchmarks, Uncovering Issues, and Establishing Best
-             Practices},
-  booktitle = {NeurIPS Datasets and Benchmarks},
-  year    = {2024},
-}
-@techreport{nist8002,
-  author  = {{National Institute of Standards and Technology}},
-  title   = {Practices for Automated Benchmark Evaluations of Language Models},
-  number  = {NIST AI 800-2, initial public draft},
-  institution = {NIST},
-  year    = {2026},
-}
-@techreport{nist8003,
-  author  = {{National Institute of Standards and Technology}},
-  title   = {Expanding the {AI} Evaluation Toolbox with Statistical Models},
-  number  = {NIST AI 800-3},
-  institution = {NIST},
-  year    = {2026},
-}
-@article{rubin1981bootstrap,
-  author  = {Rubin, Donald B.},
-  title   = {The {Bayesian} Bootstrap},
-  journal = {Annals of Statistics},
-  volume  = {9},
-  year    = {1981},
-}
-@misc{eval-harness,
-  author  = {Gao, Leo and Tow, Jonathan and Abbasi, Baber and others},
-  title   = {The Language Model Evaluation Harness},
-  note    = {Zenodo, doi:10.5281/zenodo.12608602},
-  year    = {2024},
-}
-@misc{inspect,
-  author  = {{UK AI Security Institute}},
-  title   = {{Inspect} {AI}: Framework for Large Language Model Evaluations},
-  note    = {github.com/UKGovernmentBEIS/inspect\_ai},
-  year    = {2024},
-}
-@article{helm,
-  author  = {Liang, Percy and Bommasani, Rishi and Lee, Tony and others},
-  title   = {Holistic Evaluation of Language Models},
-  journal = {Transactions on Machine Learning Research},
-  year    = {2023},
-}
-@misc{lighteval,
-  author  = {Habib, Nathan and Fourrier, Cl{\'e}mentine and Kydl{\'\i}{\v{c}}ek, Hynek and others},
-  title   = {{LightEval}: A Lightweight Framework for {LLM} Evaluation},
-  note    = {github.com/huggingface/lighteval},
-  year    = {2023},
-}
-"""
-"""BibTeX entries beside those of `leaderboard.bibtex`."""
-
 
 _OF_GROUPS = "the same for a weighted mean of tasks"
 """What methods are that groups of tasks have, by name beside those of single tasks."""
@@ -342,7 +280,7 @@ class Answer(NamedTuple):
     """What a guideline asks of a report, and what this one has."""
 
     source: str
-    """Key of `SOURCES`."""
+    """Key of `sources`."""
     asks: str
     answer: Literal["yes", "partly", "no", "not in the logs"]
     says: str
@@ -452,6 +390,11 @@ def _of_nist(shown: Evaluation) -> Iterator[Answer]:
         "no",
         "evalstats-plugin pool fits one (effects of models, tasks and items)",
     )
+
+
+def sources() -> str:
+    """Return the BibTeX entries that methods cite, beside those of `leaderboard.bibtex`."""
+    return files("evalstats_plugin.report").joinpath("methods.bib").read_text("utf-8")
 
 
 def methods_latex(shown: Evaluation) -> str:
