@@ -69,14 +69,6 @@ def loaded_plugins() -> Plugins:
 _read = under(READ)
 
 
-def parse_memory(text: str) -> str:
-    """Read an amount of memory."""
-    from evalstats_plugin.runtime.memory import parse_size
-
-    parse_size(text)
-    return text
-
-
 def _limit_memory(ctx: click.Context, _: click.Parameter, size: str | None) -> str | None:
     from evalstats_plugin.runtime.memory import limited
 
@@ -146,7 +138,7 @@ class Reading:
     memory: str | None = _read(
         "Most memory that reading and computing may take; more is done by blocks, or refused with "
         "its size. Half of the machine's by default.",
-        metavar="SIZE", type=Parsed(parse_memory), callback=_limit_memory,
+        metavar="SIZE", callback=_limit_memory,
     )  # fmt: skip
     model_name: str = _read(
         "Name of the model in logs that do not name one, such as a samples file of lm-eval alone.",
