@@ -77,7 +77,8 @@ class ReportOptions:
 def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
-    PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
+    PATHS are results files, folders or patterns; "-" is standard input: the JSON object that a
+    harness returned, or whatever --columns, --wide, --missing-code or --mapping say is in it.
     With --judge and labels, scores of a judge say how people's labels correct them.
     """
     from evalstats_plugin.report import text

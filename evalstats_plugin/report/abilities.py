@@ -24,8 +24,10 @@ from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
     Page,
+    gather,
     interval_text,
     marks_column,
+    note_numbers,
     page_view,
     percent,
     plain,
@@ -211,23 +213,21 @@ def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
 
 def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:
     """Footnote number of each note on a model or item shown."""
-    rows: list[Ability | ItemEstimate] = [*results.rows, *results.items[:most_items]]
-    return {note: k for k, note in enumerate(dict.fromkeys(n for r in rows for n in r.notes), 1)}
+    return note_numbers([*results.rows, *results.items[:most_items]])
 
 
 def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     """Return the notes as lines of text: footnotes first, then those of the whole."""
-    about: dict[str, list[str]] = {}
-    names = [(row.model, row.notes) for row in results.rows]
     several = _several_tasks(results.items)
-    for item in results.items:
-        name = f"{item.task} item {item.item}" if several else f"item {item.item}"
-        names.append((name, item.notes))
-    for name, noted in names:
-        for note in noted:
-            about.setdefault(note, []).append(name)
+
+    def name(row: Any) -> str:
+        if hasattr(row, "model"):
+            return row.model
+        return f"{row.task} item {row.item}" if several else f"item {row.item}"
+
+    about = gather([*results.rows, *results.items])
     return [
-        *(f"{mark}. {note} ({few(about[note])})" for note, mark in marks.items()),
+        *(f"{mark}. {note} ({few(list(map(name, about[note])))})" for note, mark in marks.items()),
         *(f"* {note}" for note in results.notes),
     ]
 

@@ -2,7 +2,7 @@
 
 * `Evaluation`: a table of scores with the responses it is of, and what follows from both
 * `methods_latex`, `methods_markdown`: two paragraphs, and answers to reporting guidelines
-* `SOURCES`: what they cite
+* `sources`: what they cite
 
 Every sentence says what the logs and the table hold. What they do not hold is named as missing.
 """
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,7 @@ from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, Tabl
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.leaderboard import Layout, column_name
+from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.report.tables import markdown_table
 from evalstats_plugin.report.text import short_metric
 from evalstats_plugin.runtime import VERSION
@@ -37,69 +39,6 @@ _HARNESSES = {
     "tabular": ("item scores from tables", ""),
 }
 """Name and BibTeX key of each harness."""
-
-SOURCES = r"""@misc{miller2024errorbars,
-  author  = {Miller, Evan},
-  title   = {Adding Error Bars to Evals: A Statistical Approach to Language Model Evaluations},
-  year    = {2024},
-  note    = {arXiv:2411.00640},
-}
-@inproceedings{reuel2024betterbench,
-  author  = {Reuel, Anka and Hardy, Amelia and Smith, Chandler and Lamparth, Max and Hardy, Malcolm
-             and Kochenderfer, Mykel J.},
-  title   = {{BetterBench}: Assessing {AI} Benchmarks, Uncovering Issues, and Establishing Best
-             Practices},
-  booktitle = {NeurIPS Datasets and Benchmarks},
-  year    = {2024},
-}
-@techreport{nist8002,
-  author  = {{National Institute of Standards and Technology}},
-  title   = {Practices for Automated Benchmark Evaluations of Language Models},
-  number  = {NIST AI 800-2, initial public draft},
-  institution = {NIST},
-  year    = {2026},
-}
-@techreport{nist8003,
-  author  = {{National Institute of Standards and Technology}},
-  title   = {Expanding the {AI} Evaluation Toolbox with Statistical Models},
-  number  = {NIST AI 800-3},
-  institution = {NIST},
-  year    = {2026},
-}
-@article{rubin1981bootstrap,
-  author  = {Rubin, Donald B.},
-  title   = {The {Bayesian} Bootstrap},
-  journal = {Annals of Statistics},
-  volume  = {9},
-  year    = {1981},
-}
-@misc{eval-harness,
-  author  = {Gao, Leo and Tow, Jonathan and Abbasi, Baber and others},
-  title   = {The Language Model Evaluation Harness},
-  note    = {Zenodo, doi:10.5281/zenodo.12608602},
-  year    = {2024},
-}
-@misc{inspect,
-  author  = {{UK AI Security Institute}},
-  title   = {{Inspect} {AI}: Framework for Large Language Model Evaluations},
-  note    = {github.com/UKGovernmentBEIS/inspect\_ai},
-  year    = {2024},
-}
-@article{helm,
-  author  = {Liang, Percy and Bommasani, Rishi and Lee, Tony and others},
-  title   = {Holistic Evaluation of Language Models},
-  journal = {Transactions on Machine Learning Research},
-  year    = {2023},
-}
-@misc{lighteval,
-  author  = {Habib, Nathan and Fourrier, Cl{\'e}mentine and Kydl{\'\i}{\v{c}}ek, Hynek and others},
-  title   = {{LightEval}: A Lightweight Framework for {LLM} Evaluation},
-  note    = {github.com/huggingface/lighteval},
-  year    = {2023},
-}
-"""
-"""BibTeX entries beside those of `leaderboard.bibtex`."""
-
 
 _OF_GROUPS = "the same for a weighted mean of tasks"
 """What methods are that groups of tasks have, by name beside those of single tasks."""
@@ -341,7 +280,7 @@ class Answer(NamedTuple):
     """What a guideline asks of a report, and what this one has."""
 
     source: str
-    """Key of `SOURCES`."""
+    """Key of `sources`."""
     asks: str
     answer: Literal["yes", "partly", "no", "not in the logs"]
     says: str
@@ -453,6 +392,11 @@ def _of_nist(shown: Evaluation) -> Iterator[Answer]:
     )
 
 
+def sources() -> str:
+    """Return the BibTeX entries that methods cite, beside those of `leaderboard.bibtex`."""
+    return files("evalstats_plugin.report").joinpath("methods.bib").read_text("utf-8")
+
+
 def methods_latex(shown: Evaluation) -> str:
     """Return the methods as LaTeX: two paragraphs, then the checklist."""
     lines = ["% What was done; the citations are in refs.bib."]
@@ -478,34 +422,19 @@ def methods_markdown(shown: Evaluation) -> str:
         ["Guideline", "What it asks", "Here", "Where, or why not"], rows, right=()
     )
     lines += ["", "## Settings of the runs", ""]
-    differ, common = _settings(shown)
+    settings = settings_of(shown.shown)
+    differ = [
+        [one.tasks, one.name, "; ".join(f"{few(m, 8)}: {value}" for value, m in one.models.items())]
+        for one in settings
+        if not one.is_common
+    ]
+    common = [[one.tasks, one.name, *one.models] for one in settings if one.is_common]
     if differ:
-        lines += [f"**{counted(len(differ), 'setting')} differ between models of one task:**", ""]
+        many = f"{counted(len(differ), 'setting')} differ{'s' * (len(differ) == 1)}"
+        lines += [f"**{many} between models of one task:**", ""]
         lines += markdown_table(["Task", "Setting", "Values by model"], differ, right=())
         lines += [""]
     lines += markdown_table(["Task", "Setting", "Value"], common, right=()) if common else [
         "The logs hold no settings."
     ]  # fmt: skip
     return "\n".join([*lines, ""])
-
-
-def _settings(shown: Evaluation) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the settings that differ between the models of a task, and those that do not."""
-    values: dict[tuple[str, str], dict[str, str]] = {}
-    for r in shown.shown:
-        of_run = {"harness": f"{r.source.harness} {r.source.version or ''}".strip(),
-                  "task version": r.provenance.task_version, **dict(r.settings)}  # fmt: skip
-        for name, value in of_run.items():
-            if value:
-                values.setdefault((r.task, name), {})[r.model] = value
-    differ: list[list[str]] = []
-    common: dict[tuple[str, str], list[str]] = {}
-    for (task, name), own in values.items():
-        if len(set(own.values())) > 1:
-            differ.append([task, name, "; ".join(f"{m}: {value}" for m, value in own.items())])
-        else:
-            common.setdefault((name, next(iter(own.values()))), []).append(task)
-    every = list(dict.fromkeys(r.task for r in shown.shown))
-    listed = [["all tasks" if len(tasks) == len(every) else few(tasks, 8), name, value]
-              for (name, value), tasks in common.items()]  # fmt: skip
-    return differ, listed

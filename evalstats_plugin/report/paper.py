@@ -30,10 +30,10 @@ from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.comparisons import plot_ranks
 from evalstats_plugin.report.figures.scores import plot_forest
 from evalstats_plugin.report.methods import (
-    SOURCES,
     Evaluation,
     methods_latex,
     methods_markdown,
+    sources,
 )
 from evalstats_plugin.report.tables import elided, latex_row
 from evalstats_plugin.report.text import pairs_at_once
@@ -178,7 +178,7 @@ def paper(
     files["numbers.tex"] = number_macros(shown)
     files["methods.tex"] = methods_latex(shown)
     files["methods.md"] = methods_markdown(shown)
-    files["refs.bib"] = leaderboard.bibtex() + SOURCES
+    files["refs.bib"] = leaderboard.bibtex() + sources()
     files["main.tex"] = _main(shown, files)
     files["README.md"] = _readme(files, command or "evalstats_plugin.paper(responses, folder)")
     content = {
