@@ -17,12 +17,10 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, no_suc
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.fit import RankingFit, normal_draws
 from evalstats_plugin.ranking.thurstone.approximation import (
-    FIRST_TIE,
     Normals,
     Posterior,
     estimate_threshold,
     expectation_propagation,
-    laplace,
     threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
@@ -276,8 +274,7 @@ class Threshold(NamedTuple):
 
 def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
     sites, prior = problem.sites, problem.prior
-    start = laplace(sites, prior, FIRST_TIE if sites.ties.any() else 0.0).normals
-    tie, posterior = estimate_threshold(sites, prior, start, tolerance=_RESIDUAL)
+    tie, posterior = estimate_threshold(sites, prior, tolerance=_RESIDUAL)
     return Threshold(tie, threshold_error(sites, prior, tie, posterior)), posterior
 
 
@@ -405,6 +402,9 @@ class EPState(AnswerCounts):
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Count an answer as `record` does, and update the posterior."""
         self.record(i, j, outcome, weight)
+        if abs(weight) > 1:
+            # Too far from the normals so far to start from them.
+            self._normals = np.zeros((2, 0))
         self.polish()
 
     def polish(self) -> None:
@@ -418,7 +418,7 @@ class EPState(AnswerCounts):
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         normals = np.zeros((2, len(ends)))
         normals[:, : self._normals.shape[1]] = self._normals
-        start = Normals(*normals[:, used])
+        start = Normals(*normals[:, used]) if self._normals.any() else None
         self.tie, self._posterior = estimate_threshold(
             sites, self.prior, start, tie=self.tie, tolerance=_UPDATE_RESIDUAL
         )
