@@ -127,7 +127,7 @@ class Standing:
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
         self.n = n
         self._prior_variance = prior_variance
-        self._known: tuple[Answer, ...] = ()
+        self._given: tuple[Answer, ...] = ()
         self._rng = stream(seed, "pairs to judge")
         self._state: EPState | LocalState = self._of([], ordered=True)
         self._unpolished = 0
@@ -141,10 +141,10 @@ class Standing:
     def update(self, given: Sequence[Answer]) -> None:
         """Add new answers to the posterior, and remove those that were undone."""
         given = tuple(given)
-        pairs = zip(self._known, given, strict=False)
+        pairs = zip(self._given, given, strict=False)
         same = next((k for k, (old, new) in enumerate(pairs) if old != new), None)
-        kept = min(len(self._known), len(given)) if same is None else same
-        gone, new = self._known[kept:], given[kept:]
+        kept = min(len(self._given), len(given)) if same is None else same
+        gone, new = self._given[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
         if len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             self._state = self._of(given, ordered=ordered)
@@ -161,7 +161,7 @@ class Standing:
         for answers, times in ((gone, -1), (new, 1)):
             for answer in answers:
                 self._shown.add((answer.first, answer.second), times)
-        self._known = given
+        self._given = given
 
     def _of(self, given: Sequence[Answer], *, ordered: bool) -> EPState | LocalState:
         """Return the posterior of these answers."""
@@ -199,7 +199,7 @@ class Standing:
         k = min(k, n_pairs - len(never))
         if k <= 0:
             return []
-        recent = [answer.pair for answer in self._known[-RECENT:]]
+        recent = [answer.pair for answer in self._given[-RECENT:]]
         # At least k pairs must remain.
         spared = n_pairs - len(never) - k
         avoided = never | set(recent[len(recent) - min(spared, len(recent)) :])
