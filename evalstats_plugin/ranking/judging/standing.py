@@ -17,12 +17,11 @@ from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.next import (
     RULES,
     NextContest,
-    all_pairs,
     expected_covariance,
     next_contests,
     order_information,
 )
-from evalstats_plugin.ranking.ratings.fit import normal_draws
+from evalstats_plugin.ranking.ratings.fit import normal_draws, pairwise_differences
 from evalstats_plugin.ranking.thurstone.local import LocalState
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -303,14 +302,14 @@ class _Shown:
 def _among_few(state: EPState, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, float]:
     """Expected ranks, P(best) and share in order, by the covariance of every two items."""
     n = state.players
-    pairs = all_pairs(state.rating, state.covariance)
-    ahead = special.ndtr(pairs.mean / np.sqrt(pairs.variance))
-    beaten = np.zeros(n)
-    beaten += np.bincount(pairs.second, ahead, n)
-    beaten += np.bincount(pairs.first, 1 - ahead, n)
+    mean, variance = pairwise_differences(state.rating, state.covariance)
+    behind = special.ndtr(-mean / np.sqrt(variance))
     draws = normal_draws(state.rating, state.covariance, (N_DRAWS,), rng)
     best = np.bincount(draws.argmax(axis=1), minlength=n)
-    return 1 + beaten, best / N_DRAWS, float(np.maximum(ahead, 1 - ahead).mean())
+    of_pairs = behind[np.triu_indices(n, 1)]
+    # Half for the item itself, whose difference is 0.
+    expected_rank = np.asarray(0.5 + behind.sum(axis=1), dtype=np.float64)
+    return expected_rank, best / N_DRAWS, float(np.maximum(of_pairs, 1 - of_pairs).mean())
 
 
 def _among_thousands(
