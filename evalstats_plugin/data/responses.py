@@ -1,7 +1,7 @@
 """Responses: the scores of one model on one task under one metric (`data.measure`).
 
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
-* `DrawnItems`, `shared_correlation`: items that two adaptive tests drew alike
+* `DrawnItems`, `difference_error`: items that two adaptive tests drew alike
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
 * `field_of_slices`: the field of ``by=``, and into how many quantiles its numbers are cut
 * `metadata_of`, `metadata_fields`: all but the scores as JSON values, for formats that store it
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -34,6 +35,8 @@ TABULAR = "tabular"
 
 _PRIOR_DRAWS = 4.0
 """Number of draws for which independent errors count."""
+_PAIRED_PRIOR_DRAWS = 2.0
+"""The same where every draw gives a difference."""
 
 IN_ARRAY = "matrix"
 """The same of scores in an array, or in a matrix of them."""
@@ -148,6 +151,49 @@ def shared_correlation(a: DrawnItems, b: DrawnItems) -> float:
     n, x, y = a.n_shared(b), a.residuals, b.residuals
     spread = np.sqrt((_PRIOR_DRAWS + x @ x) * (_PRIOR_DRAWS + y @ y))
     return float(x[:n] @ y[:n] / spread)
+
+
+def difference_error(a: DrawnItems, error_a: float, b: DrawnItems, error_b: float) -> float:
+    """Standard error of the difference of two models' scores, by the draws that both tests share.
+
+    Where all draws are shared, that of a mean of paired differences if it is smaller: by the
+    residual of the difference in each draw, weighted as the scores are (inverse probabilities), and
+    `_PAIRED_PRIOR_DRAWS` more draws with independent errors.
+
+    Parameters
+    ----------
+    error_a, error_b
+        Of each score: a normal's share of its limits by Student's t at 95 %, with `_PRIOR_DRAWS`
+        more draws. So is that of the difference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = DrawnItems(("t / x", "t / y"), np.array([0.2, 0.25]), np.array([1.0, -1.0]))
+    >>> round(difference_error(draws, 0.1, draws, 0.1), 3)
+    0.115
+    >>> round(difference_error(draws, 0.1, draws._replace(items=("t / y", "t / x")), 0.1), 3)
+    0.141
+    """
+    from scipy import special
+
+    variance = error_a**2 + error_b**2 - 2 * shared_correlation(a, b) * error_a * error_b
+    n = len(a.items)
+    if n and a.n_shared(b) == n == len(b.items):
+        # Each error is by the squares of its residuals, and of those that its prior counts for.
+        of_prior = sum(
+            error**2 / (_PRIOR_DRAWS + draws.residuals @ draws.residuals)
+            for draws, error in ((a, error_a), (b, error_b))
+        )
+        fewer = variance - (_PRIOR_DRAWS - _PAIRED_PRIOR_DRAWS) * of_prior
+        # A score has at least the draws of the rarest task; two parameters are fitted.
+        inside = min(Counter(item.partition(" / ")[0] for item in a.items).values())
+        priors = np.array([_PAIRED_PRIOR_DRAWS, _PRIOR_DRAWS])
+        squares = priors + max(n - 2, 0)
+        reach = special.stdtrit(priors + max(inside - 2, 0), 0.975)
+        paired = fewer * squares[1] / squares[0] * (reach[0] / reach[1]) ** 2
+        variance = min(variance, paired)
+    return float(np.sqrt(max(variance, 0.0)))
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
