@@ -157,8 +157,12 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _cell(match: re.Match[str]) -> str:
+    start = match[0].partition("-->")[0]
+    return f"{start}-->{cell(*match.groups())}<!-- /cell -->"
+
+
+def cell(study: str, section: str, wanted: str, kind: str | None, column: str) -> str:
     """Return the mean, least or greatest of one column of a study, or its only value."""
-    study, section, wanted, kind, column = match.groups()
     keys = dict(part.split("=", 1) for part in wanted.split(";"))
     figures = [
         float(row[column])
@@ -167,11 +171,10 @@ def _cell(match: re.Match[str]) -> str:
         and row[column] is not None
     ]
     if not figures or (kind is None and len(figures) != 1):
-        msg = f"{match[0]}: {len(figures)} rows found"
+        msg = f"{study}.{section} {wanted} {kind} {column}: {len(figures)} rows found"
         raise ValueError(msg)
-    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind, min)
-    start = match[0].partition("-->")[0]
-    return f"{start}-->{_written(of(figures))}<!-- /cell -->"
+    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind or "", min)
+    return _written(of(figures))
 
 
 def _written(figure: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from parts import ROOT
 
@@ -10,20 +11,22 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def growth() -> str:
-    """Return what the largest size of each series took, and the exponents of growth."""
-    lines = [
-        "| | grows | from … to | time | memory | exponent |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in json.loads((RESULTS / "growth.json").read_text())["runs"]:
-        done = [point for point in row["points"] if "cpu_seconds" in point]
-        least, most = done[0]["amount"], done[-1]["amount"]
+    """Return of each job the series that grows fastest: its largest size and its exponent."""
+    runs = json.loads((RESULTS / "growth.json").read_text())["runs"]
+    fastest: dict[str, dict[str, Any]] = {}
+    for row in sorted(runs, key=lambda row: -row["exponent"]):
+        fastest.setdefault(row["series"].partition(",")[0], row)
+    lines = ["| | grows | to | time | memory | exponent |", "|---|---|---|---|---|---|"]
+    for row in runs:
+        if row is not fastest[row["series"].partition(",")[0]]:
+            continue
+        point = [point for point in row["points"] if "cpu_seconds" in point][-1]
         cells = (
             row["series"],
             row["grows"],
-            f"{least:,} … {most:,}",
-            _seconds(done[-1]["cpu_seconds"]),
-            _megabytes(done[-1]["peak_mb"]),
+            f"{point['amount']:,}",
+            _seconds(point["cpu_seconds"]),
+            _megabytes(point["peak_mb"]),
             f"{row['exponent']:.2f}",
         )
         lines.append(f"| {' | '.join(cells)} |")

@@ -92,7 +92,7 @@ def figures() -> str:
     return "\n".join(lines)
 
 
-SEVERAL = 3
+SEVERAL = 2
 """Commands from which on an option that they share is described once, at the top."""
 
 Record = tuple[str, str]
@@ -100,7 +100,10 @@ Record = tuple[str, str]
 
 
 def commands() -> str:
-    """Return what ``--help-all`` says of every command; options of several commands stand first."""
+    """Return the options of every command, each once: those of several commands stand first.
+
+    Examples, and the commands of a group, are left to ``--help``.
+    """
     settings = {"info_name": "evalstats-plugin", "terminal_width": 80, **main.context_settings}
     with click.Context(main, **settings) as root:
         contexts = list(_contexts(main, root))
@@ -108,9 +111,9 @@ def commands() -> str:
         # Where a name means something else, that command describes it itself.
         usual = {record[0]: record for record, _ in reversed(in_commands.most_common())}
         shared = {record for record in usual.values() if in_commands[record] >= SEVERAL}
-        return "\n\n".join(
-            [_of_several(contexts, shared), *(_help(ctx, shared) for ctx in contexts)]
-        )
+        headings = _headings(contexts, shared)
+        sections = [_help(ctx, shared, headings) for ctx in contexts]
+        return "\n\n".join([_of_several(headings), *sections])
 
 
 def _contexts(group: click.Group, parent: click.Context) -> Iterator[click.Context]:
@@ -131,33 +134,71 @@ def _options(ctx: click.Context) -> Iterator[tuple[click.Option, Record]]:
             yield option, record
 
 
-def _of_several(contexts: Sequence[click.Context], shared: Collection[Record]) -> str:
-    """Return the options that several commands share, by heading."""
-    by_heading: dict[str, dict[Record, None]] = {}
+def _headings(
+    contexts: Sequence[click.Context], shared: Collection[Record]
+) -> dict[str, dict[Record, str]]:
+    """Return the options that several commands share, by the first heading of each, with names."""
+    by_heading: dict[str, dict[Record, str]] = {}
+    placed: set[Record] = set()
     for ctx in contexts:
         for option, record in _options(ctx):
-            if record in shared:
-                by_heading.setdefault(getattr(option, "heading", OUTPUT), {})[record] = None
+            if record in shared and record not in placed:
+                heading = getattr(option, "heading", OUTPUT)
+                by_heading.setdefault(heading, {})[record] = max(option.opts, key=len)
+                placed.add(record)
+    return by_heading
+
+
+def _of_several(headings: dict[str, dict[Record, str]]) -> str:
+    """Return the options that several commands share, by heading."""
     formatter = click.HelpFormatter(width=80)
-    for heading, records in by_heading.items():
+    for heading, records in headings.items():
         with formatter.section(heading):
             formatter.write_dl(list(records))
     return f"## Options of several commands\n\n{_block(formatter.getvalue())}"
 
 
-def _help(ctx: click.Context, shared: Collection[Record]) -> str:
+def _help(
+    ctx: click.Context, shared: Collection[Record], headings: dict[str, dict[Record, str]]
+) -> str:
     """Return the help of a command, in which shared options are only named."""
-    options = [option for option, record in _options(ctx) if record in shared]
-    for option in options:
+    records = {record: option for option, record in _options(ctx) if record in shared}
+    for option in records.values():
         option.hidden = True
-    said = ctx.command.get_help(ctx)
-    for option in options:
+    said = _options_alone(ctx)
+    for option in records.values():
         option.hidden = False
     path = ctx.command_path.removeprefix("evalstats-plugin ")
-    named = [max(option.opts, key=len) for option in options]
-    names = ", ".join(f"`{name}`" for name in named if not name.startswith("--help"))
-    also = f"\n\n[Also](#options-of-several-commands): {names}." if names else ""
-    return f"## {path}\n\n{_block(said)}{also}"
+    also = ", ".join(_named(records, headings))
+    link = f"\n\n[Also](#options-of-several-commands): {also}." if also else ""
+    return f"## {path}\n\n{_block(said)}{link}"
+
+
+def _named(records: Collection[Record], headings: dict[str, dict[Record, str]]) -> Iterator[str]:
+    """Yield the headings of which a command has every option, and its options of the others.
+
+    A name that stands under two headings is written with what it takes.
+    """
+    several = Counter(name for options in headings.values() for name in options.values())
+    for heading, options in headings.items():
+        if len(options) > 1 and all(record in records for record in options):
+            yield f"*{heading}*"
+            continue
+        for record, name in options.items():
+            if record in records and not name.startswith("--help"):
+                yield f"`{name if several[name] == 1 else record[0]}`"
+
+
+def _options_alone(ctx: click.Context) -> str:
+    """Return the help of a command without its examples and without the commands of a group."""
+    formatter = ctx.make_formatter()
+    ctx.command.format_usage(ctx, formatter)
+    ctx.command.format_help_text(ctx, formatter)
+    if isinstance(ctx.command, click.Group):
+        click.Command.format_options(ctx.command, ctx, formatter)
+    else:
+        ctx.command.format_options(ctx, formatter)
+    return formatter.getvalue().partition("\nExamples:\n")[0]
 
 
 def _block(text: str) -> str:
