@@ -75,7 +75,7 @@ _CHOICES = (
         "t interval: {epochs.of_k method=t_interval}",
     ),
     Choice(
-        "[F1](../guides/f1.md)", "`wilson-f1` [Wil27]",
+        "[F1](../guides/partial-credit.md#f1-and-other-metrics)", "`wilson-f1` [Wil27]",
         "{confusion.f1 method=wilson-f1}", "delta method: {confusion.f1 method=wald-f1}",
     ),
     Choice(
@@ -103,7 +103,7 @@ _CHOICES = (
         "({paired_engine.clusters method=t_cr2;clusters=8 coverage_worst})",
     ),
     Choice(
-        "a run you [look at while it goes on](../guides/sequential.md)",
+        "a run you [look at while it goes on](../guides/power.md#looking-while-it-runs)",
         "`beta-mixture`, `compare --design sequential`",
         "{savings.looks method=beta_mixture} at all of 100 looks",
         "any interval for one look: {savings.looks method=beta_hpd}",
@@ -170,11 +170,12 @@ def coverage_first() -> str:
 
 
 def irt_drawn() -> str:
-    """Return coverage on item response designs drawn at random, a row for each quantity."""
-    head = ("Item model", "Estimator", "95 % intervals of", "mean", "1st percentile", "chance")
-    lines = [f"| {' | '.join(head)} | worst design |", "|---" * 7 + "|"]
+    """Return coverage of the 2PL on item response designs drawn at random, by quantity."""
+    head = ("Estimator", "95 % intervals of", "mean", "1st percentile", "chance", "worst design")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in read_study("irt_drawn")["rows"]:
+        if row["item_model"] != "2pl":
+            continue
         figures = (short(row[key]) for key in ("mean", "first_percentile", "noise", "worst"))
-        what = (row["item_model"], f"`{row['estimator']}`", row["quantity"])
-        lines.append(f"| {' | '.join((*what, *figures))} |")
+        lines.append(f"| `{row['estimator']}` | {row['quantity']} | {' | '.join(figures)} |")
     return "\n".join(lines)

@@ -108,14 +108,12 @@ def _gate(what: str) -> str:
 
 
 def _where_the_truth_is_unlike(what: str) -> str:
-    """Return the least or most coverage where effects are not as assumed, or the worst error."""
+    """Return the least or most coverage where effects are not as assumed."""
     known = read_study("hierarchical_predictions")["rows"]
     rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
     if what == "new":
         return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
     old = [r for r in rows if "new" not in r["intervals"]]
-    if what == "error":
-        return f"{100 * max(r['rmse'] / r['rmse_of_scores'] for r in old):.0f}"
     return short((min if what == "least" else max)(r["coverage"] for r in old))
 
 

@@ -31,11 +31,6 @@ _BATTLES = (
         "ranking", "ratings with intervals", "ratings with intervals, 1,000,000 battles",
         ("arena-rank", "choix", "evalica"),
     ),
-    Battle("adaptive_peers", "10,000 items", "adaptive tests, 10,000 items", ("catsim",)),
-    Battle(
-        "hierarchical", "20 models × 30 tasks × 100 questions", "20 models crossed with 30 tasks",
-        ("NumPyro",),
-    ),
 )  # fmt: skip
 
 

@@ -12,66 +12,34 @@ import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli.shell.options import ALL, OUTPUT
-from evalstats_plugin.comparisons.methods import COMPARISONS, COMPOSITE_COMPARISONS, UNPAIRED
+from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.report.figures import FIGURES
-from evalstats_plugin.scores.methods import CLUSTERED, COMPOSITES, DEFAULTS, METHODS, SEQUENTIAL
+from evalstats_plugin.scores.methods import DEFAULTS, METHODS
 
 
 def methods() -> str:
-    """Return the table of methods, defaults marked."""
+    """Return the list of methods, defaults marked."""
     defaults = {name: kind for kind, (name, _) in DEFAULTS.items()}
-    lines = ["| `--method` | for scores that are | what it is | source |", "|---|---|---|---|"]
-    for m in METHODS:
-        default = f" (default for {defaults[m.name]} scores)" if m.name in defaults else ""
-        lines.append(f"| `{m.name}`{default} | {m.family} | {m.summary} | {m.source} |")
-    return "\n".join(lines)
-
-
-def clustered() -> str:
-    """Return the table of methods for items in clusters."""
-    return _plain(CLUSTERED)
+    return "\n".join(_listed(m, defaults.get(m.name, "")) for m in METHODS)
 
 
 def comparisons() -> str:
-    """Return the table of methods for comparisons."""
-    return _plain(COMPARISONS)
+    """Return the list of methods for comparisons."""
+    return "\n".join(_listed(method) for method in COMPARISONS)
 
 
-def composites() -> str:
-    """Return the table of methods for metrics that are not means."""
-    return _plain((*COMPOSITES, *COMPOSITE_COMPARISONS))
-
-
-def independent() -> str:
-    """Return the table of methods for models on items of their own."""
-    return _plain(UNPAIRED)
-
-
-def sequences() -> str:
-    """Return the table of methods that stay valid at every look."""
-    return _plain(SEQUENTIAL)
-
-
-def _plain(table: Sequence[Method]) -> str:
-    lines = ["| `--method` | for scores that are | what it is | source |", "|---|---|---|---|"]
-    lines += [f"| `{m.name}` | {m.family} | {m.summary} | {m.source} |" for m in table]
-    return "\n".join(lines)
+def _listed(method: Method, default: str = "") -> str:
+    """Return name, scores, summary and source; a source that is this page is not named."""
+    source = method.source.replace("docs/explanation/methods.md", "").strip("; ")
+    marked = f", the default for {default} scores" if default else ""
+    ending = f". {source}" if source else ""
+    return f"- `{method.name}` ({method.family}{marked}): {method.summary}{ending}"
 
 
 def why() -> str:
     """Return why each default is the default."""
     return "\n".join(f"- {kind}: `{name}`, because {why}" for kind, (name, why) in DEFAULTS.items())
-
-
-def defaults() -> str:
-    """Return the default of each kind of score in one line each."""
-    summaries = {method.name: method for method in METHODS}
-    lines = ["| scores | default | what it is | source |", "|---|---|---|---|"]
-    for kind, (name, _) in DEFAULTS.items():
-        method = summaries[name]
-        lines.append(f"| {kind} | `{name}` | {method.summary} | {method.source} |")
-    return "\n".join(lines)
 
 
 def hooks() -> str:
@@ -86,10 +54,8 @@ def hooks() -> str:
 
 
 def figures() -> str:
-    """Return the table of figures."""
-    lines = ["| figure | what it shows |", "|---|---|"]
-    lines += [f"| `{name}` | {figure.summary} |" for name, figure in FIGURES.items()]
-    return "\n".join(lines)
+    """Return the list of figures."""
+    return "\n".join(f"- `{name}`: {figure.summary}" for name, figure in FIGURES.items())
 
 
 SEVERAL = 2
@@ -102,7 +68,7 @@ Record = tuple[str, str]
 def commands() -> str:
     """Return the options of every command, each once: those of several commands stand first.
 
-    Examples, and the commands of a group, are left to ``--help``.
+    Explanations, examples and the commands of a group are left to ``--help``.
     """
     settings = {"info_name": "evalstats-plugin", "terminal_width": 80, **main.context_settings}
     with click.Context(main, **settings) as root:
@@ -190,10 +156,12 @@ def _named(records: Collection[Record], headings: dict[str, dict[Record, str]]) 
 
 
 def _options_alone(ctx: click.Context) -> str:
-    """Return the help of a command without its examples and without the commands of a group."""
+    """Return usage, first sentence and options of a command, without the commands of a group."""
     formatter = ctx.make_formatter()
     ctx.command.format_usage(ctx, formatter)
-    ctx.command.format_help_text(ctx, formatter)
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(inspect.cleandoc(ctx.command.help or "").partition("\n\n")[0])
     if isinstance(ctx.command, click.Group):
         click.Command.format_options(ctx.command, ctx, formatter)
     else:
