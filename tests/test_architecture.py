@@ -121,7 +121,7 @@ def test_public_names_load_and_are_listed(package: str) -> None:
 def test_every_public_name_is_on_the_python_page() -> None:
     """In an example, and with its docstring."""
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
-    plugins = (ROOT / "docs" / "guides" / "plugins.md").read_text()
+    plugins = (ROOT / "docs" / "reference" / "plugins.md").read_text()
     examples = "\n".join(re.findall(r"```py\w+\n(.*?)```", page + plugins, re.DOTALL))
     missing: list[str] = []
     for package in ("", *PACKAGES):

@@ -108,14 +108,12 @@ def _gate(what: str) -> str:
 
 
 def _where_the_truth_is_unlike(what: str) -> str:
-    """Return the least or most coverage where effects are not as assumed, or the worst error."""
+    """Return the least or most coverage where effects are not as assumed."""
     known = read_study("hierarchical_predictions")["rows"]
     rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
     if what == "new":
         return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
     old = [r for r in rows if "new" not in r["intervals"]]
-    if what == "error":
-        return f"{100 * max(r['rmse'] / r['rmse_of_scores'] for r in old):.0f}"
     return short((min if what == "least" else max)(r["coverage"] for r in old))
 
 
@@ -157,8 +155,12 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _cell(match: re.Match[str]) -> str:
+    start = match[0].partition("-->")[0]
+    return f"{start}-->{cell(*match.groups())}<!-- /cell -->"
+
+
+def cell(study: str, section: str, wanted: str, kind: str | None, column: str) -> str:
     """Return the mean, least or greatest of one column of a study, or its only value."""
-    study, section, wanted, kind, column = match.groups()
     keys = dict(part.split("=", 1) for part in wanted.split(";"))
     figures = [
         float(row[column])
@@ -167,11 +169,10 @@ def _cell(match: re.Match[str]) -> str:
         and row[column] is not None
     ]
     if not figures or (kind is None and len(figures) != 1):
-        msg = f"{match[0]}: {len(figures)} rows found"
+        msg = f"{study}.{section} {wanted} {kind} {column}: {len(figures)} rows found"
         raise ValueError(msg)
-    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind, min)
-    start = match[0].partition("-->")[0]
-    return f"{start}-->{_written(of(figures))}<!-- /cell -->"
+    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind or "", min)
+    return _written(of(figures))
 
 
 def _written(figure: float) -> str:
