@@ -395,7 +395,8 @@ class Selection:
     table; ``wide`` means that tables are matrices of scores, and says what their rows are.
     ``repeats`` also scores each answer of items that were answered several times, where the harness
     scored only one of them or their vote. ``model_name`` names the model of logs that do not.
-    ``mapping`` says where the scores of any JSON are.
+    ``mapping`` says where the scores of any JSON are. ``costs`` also reads what answers cost, where
+    the harness logs it, as scores under metrics such as "tokens".
     """
 
     tasks: tuple[str, ...] = ()
@@ -414,6 +415,7 @@ class Selection:
     """A file in TOML, or its content."""
     by: str | None = None
     """Field of an item that becomes `Responses.tags`."""
+    costs: bool = False
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -431,6 +433,11 @@ class Selection:
         """
         wanted = self.metrics_of(*tasks)
         return not wanted or self.place_of_metric(name, *tasks) < len(wanted)
+
+    def wants_cost(self, name: str, *tasks: str) -> bool:
+        """Whether a cost is wanted: all are asked for, or it is by its name."""
+        by_name = bool(self.metrics_of(*tasks)) and self.wants_metric(name, *tasks)
+        return self.costs or by_name
 
     def place_of_metric(self, name: str, *tasks: str) -> int:
         """Return the place of a metric in the order of preference; behind all if not wanted."""

@@ -104,6 +104,7 @@ def read(
     missing_code: float | Sequence[float] = (),
     mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
     by: str | None = None,
+    costs: bool = False,
     measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
@@ -155,6 +156,9 @@ def read(
         Field of an item, such as its language or tags, by which `slices`, `compare_slices` and
         `gate` take tasks apart; or a setting of the runs, such as a temperature, whose values are
         then not different models.
+    costs
+        Also read what answers cost, where the logs say so: tokens, money and time, as scores under
+        these names, of which less is better, for `costs`.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -177,7 +181,7 @@ def read(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
         missing_codes=_numbers(missing_code), mapping=mapping,
-        by=field_of_slices(by)[0] if by else None,
+        by=field_of_slices(by)[0] if by else None, costs=costs,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)

@@ -161,6 +161,7 @@ class Reading:
         quiet: bool,
         repeats: bool = False,
         by: str | None = None,
+        costs: bool = False,
     ) -> ResponseSet:
         """Read files, folders and patterns; ``-`` is one JSON object from standard input.
 
@@ -170,6 +171,8 @@ class Reading:
             Also score each answer of items that were answered several times (`--at-k`).
         by
             Field of the items, or setting of the runs, that makes slices (`--by`).
+        costs
+            Also read what answers cost (`--cost`).
 
         Raises
         ------
@@ -177,16 +180,18 @@ class Reading:
             As of `evalstats_plugin.read`; or no model has one of the names asked for.
         """
         responses = (
-            self._from_input(plugins, repeats=repeats, by=by)
+            self._from_input(plugins, repeats=repeats, by=by, costs=costs)
             if tuple(paths) == ("-",)
-            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats, by=by)
+            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats, by=by, costs=costs)
         )
         if not self.models:
             return responses
         kept = set(named(self.models, [r.model for r in responses]))
         return replace(responses, responses=tuple(r for r in responses if r.model in kept))
 
-    def _from_input(self, plugins: Plugins, *, repeats: bool, by: str | None) -> ResponseSet:
+    def _from_input(
+        self, plugins: Plugins, *, repeats: bool, by: str | None, costs: bool
+    ) -> ResponseSet:
         from evalstats_plugin.data.responses import Selection, field_of_slices
         from evalstats_plugin.logs.reading import read_results
 
@@ -198,7 +203,9 @@ class Reading:
                 "simple_evaluate returns them, and name tables as files"
             ) from error
         field = field_of_slices(by)[0] if by else None
-        selection = Selection(self.task, self.metric, self.cluster, repeats=repeats, by=field)
+        selection = Selection(
+            self.task, self.metric, self.cluster, repeats=repeats, by=field, costs=costs
+        )
         return read_results(data, selection, plugins)
 
     def _from_logs(
@@ -209,6 +216,7 @@ class Reading:
         quiet: bool,
         repeats: bool,
         by: str | None,
+        costs: bool,
     ) -> ResponseSet:
         from evalstats_plugin.logs.reading import read
 
@@ -228,6 +236,7 @@ class Reading:
                 wide=self.wide or "",
                 repeats=repeats,
                 by=by,
+                costs=costs,
                 model_name=self.model_name,
                 missing_code=self.missing_code,
                 mapping=self.mapping,
@@ -677,6 +686,15 @@ def check_top(by: str | None, top: int | None) -> None:
             raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 
 
+def check_alone(option: str, others: Mapping[str, object]) -> None:
+    """Raise `SelectionError` where an option was given with others that do not go with it."""
+    for name, value in others.items():
+        if value:
+            other = name.replace("_", "-")
+            msg = f"--{option} and --{other} do not go together: leave one of them out"
+            raise SelectionError(msg)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a command on logs: what is read, and where results go."""
@@ -690,10 +708,13 @@ class Run:
         """The plugins that are not blocked."""
         return loaded_plugins()
 
-    def read(self, *, repeats: bool = False, by: str | None = None) -> ResponseSet:
+    def read(
+        self, *, repeats: bool = False, by: str | None = None, costs: bool = False
+    ) -> ResponseSet:
         """Read what the paths name; errors are those of `Reading.read`."""
-        quiet = self.output.quiet
-        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats, by=by)
+        return self.reading.read(
+            self.paths, self.plugins, quiet=self.output.quiet, repeats=repeats, by=by, costs=costs
+        )
 
     def read_by(self, by: str, **others: object) -> ResponseSet:
         """Read what the paths name, with the field of the items that makes slices.
@@ -703,11 +724,7 @@ class Run:
         SelectionError
             One of the other options was given, which do not go with slices.
         """
-        for name, value in others.items():
-            if value:
-                option = name.replace("_", "-")
-                msg = f"--by and --{option} do not go together: leave one of them out"
-                raise SelectionError(msg)
+        check_alone("by", others)
         return self.read(by=by)
 
     def show(
