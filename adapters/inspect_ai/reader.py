@@ -173,6 +173,8 @@ def _read_scores(
 ) -> list[Responses]:
     scorers_of_log = scorers_of(log)
     fields = fields_of(log, scorers_of_log, selection.cluster, selection.by)
+    if selection.repeats == "answers":
+        fields |= {_answer_field(scorer) for scorer in scorers_of_log}
     costs = [name for name in COST_NAMES if selection.wants_cost(name, *_task_names(base))]
     samples = read_samples(fields | {COSTS} if costs else fields)
     scorers = scorers_of(log, samples)
@@ -218,6 +220,10 @@ def _costs(log: EvalLog, names: Sequence[str], table: Table, items: Fields) -> I
                 population=_population(log, table), n_cut=_n_cut(log, table),
             )  # fmt: skip
             yield Responses(**only_items({**fields, "scores": scores}, table.kept))
+
+
+def _answer_field(scorer: Scorer) -> str:
+    return f"{SCORES}{scorer.name}.answer"
 
 
 def _selected(
@@ -313,6 +319,7 @@ def _of_scorer(
             n_cut=_n_cut(log, table),
         ),
         "scores": table.spread(table.numbers(values)),
+        "answers": table.answers(_answer_field(scorer)) if selection.repeats == "answers" else None,
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
@@ -399,6 +406,7 @@ def _of_estimand(
         **_logged(estimand),
         "measure": measure,
         "scores": epochs["scores"][kept] if valid is None else valid[kept],
+        "answers": made["answers"] if is_mean else None,
         "unreduced": None if is_mean else Responses(**made),
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
@@ -578,6 +586,12 @@ class Table:
         scores = np.full((len(self.item_ids), self.n_epochs), math.nan)
         scores[self.rows, self.columns] = values
         return scores
+
+    def answers(self, field: str) -> NDArray[Any] | None:
+        """Return a field of the samples, shape (M, R), empty where none; None if none has it."""
+        texts = np.full((len(self.item_ids), self.n_epochs), "", dtype=object)
+        texts[self.rows, self.columns] = [s.fields.get(field, "") for s in self.samples]
+        return texts if (texts != "").any() else None
 
     def numbers(self, values: Sequence[Any]) -> list[float]:
         """Return values as numbers, NaN where there is none."""

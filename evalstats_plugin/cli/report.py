@@ -54,8 +54,9 @@ class ReportOptions:
         default=(), metavar="METRIC",
     )  # fmt: skip
     at_k: tuple[str, ...] = _more(
-        "Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) and "
-        "the like; may be repeated.",
+        "Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority), "
+        "cons@4 (the most frequent answer of 4 is right) and the like, or pass@1..8 with limits "
+        "for all of these k at once; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
     control_variate: bool = _more(
@@ -95,7 +96,13 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     With --judge and labels, scores of a judge say how people's labels correct them.
     """
     from evalstats_plugin.report import text
-    from evalstats_plugin.scores.epochs import variance_parts, with_at_k
+    from evalstats_plugin.scores.epochs import (
+        curves,
+        is_curve,
+        repeats_for,
+        variance_parts,
+        with_at_k,
+    )
     from evalstats_plugin.scores.judged import noted
 
     page = _place_of_page(asked.html, asked.baseline)
@@ -107,14 +114,19 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
         _show_costs(run, asked, labelled, intervals)
         return
     # Both use every answer to an item.
-    repeats = bool(asked.at_k) or run.output.figure == "variance-parts"
-    responses = run.read(repeats=repeats)
-    if asked.at_k:
-        responses = with_at_k(responses, asked.at_k)
+    read = run.read(repeats=repeats_for(asked.at_k) or run.output.figure == "variance-parts")
+    points = [name for name in asked.at_k if not is_curve(name)]
+    responses = with_at_k(read, points) if points else read
     if asked.control_variate:
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
         results = intervals.of(_with_derived(responses, asked.derive), run.plugins)
+    if names := [name for name in asked.at_k if is_curve(name)]:
+        level = intervals.confidence_level
+        joint = curves(read, *names, confidence_level=level, intervals=_at_level(run, intervals))
+        models = list(dict.fromkeys(row.model for row in results))
+        rows = sorted((*results, *joint), key=lambda row: models.index(row.model))
+        results = replace(results, rows=tuple(rows), notes=(*results.notes, *joint.notes))
     if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):
         results = noted(results, labelled.judge, corrections)
     run.output.draw(

@@ -99,7 +99,7 @@ def read(
     skip_broken: bool = False,
     columns: Columns | None = None,
     wide: Literal["", "models", "items"] = "",
-    repeats: bool = False,
+    repeats: bool | Literal["answers"] = False,
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
     mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
@@ -143,7 +143,8 @@ def read(
     repeats
         Also score each answer to items that were answered several times, where the harness scored
         one of them or their vote: `scores.at_k` and `scores.variance_parts` then use all. For
-        lm-eval's logs this runs lm-eval's own filters and metrics.
+        lm-eval's logs this runs lm-eval's own filters and metrics. ``"answers"`` also
+        reads the answers themselves, of which ``"cons@k"`` is a vote.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code

@@ -6,7 +6,7 @@
   know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
 * `costs`: tokens, money and time, for each item and each right answer
-* `epochs`: pass@k, and the variance between and within items
+* `epochs`: pass@k, votes of k answers, and the variance between and within items
 * `control_variate`: scores made more precise by other models'
 * `slices`: parts of a task by a field of the items
 * `judged`: judges' scores corrected by people's labels, agreement of raters, bias

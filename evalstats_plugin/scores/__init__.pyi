@@ -2,6 +2,7 @@
 
 from evalstats_plugin.scores.costs import CostRow as CostRow
 from evalstats_plugin.scores.epochs import at_k as at_k
+from evalstats_plugin.scores.epochs import curves as curves
 from evalstats_plugin.scores.epochs import variance_parts as variance_parts
 from evalstats_plugin.scores.findings import Finding as Finding
 from evalstats_plugin.scores.judged import JudgeAgreement as JudgeAgreement

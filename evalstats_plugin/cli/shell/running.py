@@ -159,7 +159,7 @@ class Reading:
         plugins: Plugins,
         *,
         quiet: bool,
-        repeats: bool = False,
+        repeats: bool | Literal["answers"] = False,
         by: str | None = None,
         costs: bool = False,
     ) -> ResponseSet:
@@ -190,7 +190,7 @@ class Reading:
         return replace(responses, responses=tuple(r for r in responses if r.model in kept))
 
     def _from_input(
-        self, plugins: Plugins, *, repeats: bool, by: str | None, costs: bool
+        self, plugins: Plugins, *, repeats: bool | Literal["answers"], by: str | None, costs: bool
     ) -> ResponseSet:
         from evalstats_plugin.data.responses import Selection, field_of_slices
         from evalstats_plugin.logs.reading import read_results
@@ -214,7 +214,7 @@ class Reading:
         plugins: Plugins,
         *,
         quiet: bool,
-        repeats: bool,
+        repeats: bool | Literal["answers"],
         by: str | None,
         costs: bool,
     ) -> ResponseSet:
@@ -709,7 +709,11 @@ class Run:
         return loaded_plugins()
 
     def read(
-        self, *, repeats: bool = False, by: str | None = None, costs: bool = False
+        self,
+        *,
+        repeats: bool | Literal["answers"] = False,
+        by: str | None = None,
+        costs: bool = False,
     ) -> ResponseSet:
         """Read what the paths name; errors are those of `Reading.read`."""
         return self.reading.read(
