@@ -42,6 +42,7 @@ from evalstats_plugin.ranking.rank import rank as rank
 from evalstats_plugin.report.paper import paper as paper
 from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
+from evalstats_plugin.scores.costs import costs as costs
 from evalstats_plugin.scores.intervals import intervals as intervals
 from evalstats_plugin.scores.noise import noise as noise
 from evalstats_plugin.scores.slices import slices as slices

@@ -79,7 +79,7 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 _OF_ITEMS = ("weights", "clusters", "item_hashes", "chance", "tags")
 """Fields of `Responses` of shape (M,), besides the ids."""
 
-PER_ITEM = ("item_ids", "scores", "pairs", *_OF_ITEMS)
+PER_ITEM = ("item_ids", "scores", "pairs", "answers", *_OF_ITEMS)
 """Fields of `Responses` with a row for each item."""
 
 Weighting = Literal["micro", "macro", "parts", "either"]
@@ -246,6 +246,9 @@ class Responses(Measured):
     """Shape (M, 2), objects: expected and given answer of each item, where `aggregation` needs
     them: labels (f1), texts (bleu), a label and its probability (roc_auc). None where missing.
     `scores` then have shape (M, 0)."""
+    answers: NDArray[Any] | None = None
+    """Shape (M, R): text of each answer as it was filtered and scored, empty where there is none;
+    None unless ``Selection.repeats`` asks for them."""
     left_out: FloatArray | None = None
     """Shape (U,): the metric's value without each unit (item, cluster, block of them) in turn,
     where it is no mean of item scores and was recomputed. `scores` are then empty."""
@@ -440,8 +443,10 @@ class Selection:
     fast and enough to list the contents. ``columns`` maps parts of a response to columns of a
     table; ``wide`` means that tables are matrices of scores, and says what their rows are.
     ``repeats`` also scores each answer of items that were answered several times, where the harness
-    scored only one of them or their vote. ``model_name`` names the model of logs that do not.
-    ``mapping`` says where the scores of any JSON are.
+    scored only one of them or their vote; ``"answers"`` also reads the answers themselves.
+    ``model_name`` names the model of logs that do not. ``mapping`` says where the
+    scores of any JSON are. ``costs`` also reads what answers cost, where the harness logs it, as
+    scores under metrics such as "tokens".
     """
 
     tasks: tuple[str, ...] = ()
@@ -452,7 +457,7 @@ class Selection:
     columns: tuple[tuple[str, str], ...] = ()
     """Pairs such as ``("item", "question_id")``; a part may be there more than once."""
     wide: Literal["", "models", "items"] = ""
-    repeats: bool = False
+    repeats: bool | Literal["answers"] = False
     model_name: str = ""
     missing_codes: tuple[float, ...] = ()
     """Numbers that stand for a missing score in tables."""
@@ -460,6 +465,7 @@ class Selection:
     """A file in TOML, or its content."""
     by: str | None = None
     """Field of an item that becomes `Responses.tags`."""
+    costs: bool = False
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -477,6 +483,11 @@ class Selection:
         """
         wanted = self.metrics_of(*tasks)
         return not wanted or self.place_of_metric(name, *tasks) < len(wanted)
+
+    def wants_cost(self, name: str, *tasks: str) -> bool:
+        """Whether a cost is wanted: all are asked for, or it is by its name."""
+        by_name = bool(self.metrics_of(*tasks)) and self.wants_metric(name, *tasks)
+        return self.costs or by_name
 
     def place_of_metric(self, name: str, *tasks: str) -> int:
         """Return the place of a metric in the order of preference; behind all if not wanted."""

@@ -5,7 +5,9 @@
 * `cells`: one model on one task under one metric, with clusters, and what the rows of one metric
   know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
-* `epochs`: pass@k, and the variance between and within items; `noise`: of repeated runs
+* `costs`: tokens, money and time, for each item and each right answer
+* `epochs`: pass@k, votes of k answers, and the variance between and within items; `noise`: of
+  repeated runs
 * `control_variate`: scores made more precise by other models'
 * `slices`: parts of a task by a field of the items
 * `judged`: judges' scores corrected by people's labels, agreement of raters, bias

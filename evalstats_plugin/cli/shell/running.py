@@ -151,8 +151,9 @@ class Reading:
         plugins: Plugins,
         *,
         quiet: bool,
-        repeats: bool = False,
+        repeats: bool | Literal["answers"] = False,
         by: str | None = None,
+        costs: bool = False,
     ) -> ResponseSet:
         """Read files, folders and patterns; ``-`` is standard input.
 
@@ -165,6 +166,8 @@ class Reading:
             Also score each answer of items that were answered several times (`--at-k`).
         by
             Field of the items, or setting of the runs, that makes slices (`--by`).
+        costs
+            Also read what answers cost (`--cost`).
 
         Raises
         ------
@@ -189,6 +192,7 @@ class Reading:
                 wide=self.wide or "",
                 repeats=repeats,
                 by=by,
+                costs=costs,
                 model_name=self.model_name,
                 missing_code=self.missing_code,
                 mapping=self.mapping,
@@ -659,6 +663,15 @@ def check_top(by: str | None, top: int | None) -> None:
             raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 
 
+def check_alone(option: str, others: Mapping[str, object]) -> None:
+    """Raise `SelectionError` where an option was given with others that do not go with it."""
+    for name, value in others.items():
+        if value:
+            other = name.replace("_", "-")
+            msg = f"--{option} and --{other} do not go together: leave one of them out"
+            raise SelectionError(msg)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a command on logs: what is read, and where results go."""
@@ -672,10 +685,17 @@ class Run:
         """The plugins that are not blocked."""
         return loaded_plugins()
 
-    def read(self, *, repeats: bool = False, by: str | None = None) -> ResponseSet:
+    def read(
+        self,
+        *,
+        repeats: bool | Literal["answers"] = False,
+        by: str | None = None,
+        costs: bool = False,
+    ) -> ResponseSet:
         """Read what the paths name; errors are those of `Reading.read`."""
-        quiet = self.output.quiet
-        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats, by=by)
+        return self.reading.read(
+            self.paths, self.plugins, quiet=self.output.quiet, repeats=repeats, by=by, costs=costs
+        )
 
     def read_by(self, by: str, **others: object) -> ResponseSet:
         """Read what the paths name, with the field of the items that makes slices.
@@ -685,11 +705,7 @@ class Run:
         SelectionError
             One of the other options was given, which do not go with slices.
         """
-        for name, value in others.items():
-            if value:
-                option = name.replace("_", "-")
-                msg = f"--by and --{option} do not go together: leave one of them out"
-                raise SelectionError(msg)
+        check_alone("by", others)
         return self.read(by=by)
 
     def show(
