@@ -162,6 +162,10 @@ def answered_alike(counts: EvalCounts) -> bool:
     return binary and float(np.median(trials.sum(axis=0))) > 1
 
 
+def _expit(x: FloatArray) -> FloatArray:
+    return np.asarray(special.expit(x), dtype=np.float64)
+
+
 def _slope(log_sd: FloatArray) -> FloatArray:
     return np.sqrt(1 + _ATTENUATION * np.exp(2 * log_sd))
 
@@ -211,6 +215,8 @@ class Covariates:
 
     def draw(self, totals: FloatArray, precision: FloatArray, rng: np.random.Generator) -> None:
         """Draw β given totals (C, N), of which it is the mean, and their precision (C, 1)."""
+        if not self.along.size:
+            return
         whole = COEFFICIENT_SD**-2 + precision * self.squares
         noise = rng.standard_normal(self.along.shape) @ self.axes
         self.along = precision * (totals @ self.values) / whole + noise / np.sqrt(whole)
@@ -404,7 +410,9 @@ class CrossedGibbs:
         """
         n, c, own = self.n, self.chains, self.structure.own_interactions
         of_models, of_tasks = self.of_models.fitted, self.of_tasks.fitted
-        level = self.level - of_models[:, :, None] + of_tasks[:, None]
+        level = self.level
+        if self.of_models.along.size or self.of_tasks.along.size:
+            level = level - of_models[:, :, None] + of_tasks[:, None]
         means = level.mean(axis=1)
         deviations = level - means[:, None]
 
@@ -554,9 +562,10 @@ class CrossedGibbs:
             wanted = slope + (curve @ self.model[..., None])[..., 0]
             i = np.arange(self.n)
             curve[:, i, i] += prior
-            factor = np.linalg.cholesky(curve).swapaxes(1, 2)
-            solved = np.linalg.solve(curve, wanted[..., None]) + np.linalg.solve(factor, noise)
-            model = np.asarray(solved, dtype=np.float64)[..., 0]
+            factor: FloatArray = np.linalg.cholesky(curve)
+            middle = np.asarray(np.linalg.solve(curve, wanted[..., None]), dtype=np.float64)
+            away = np.asarray(np.linalg.solve(factor.swapaxes(1, 2), noise), dtype=np.float64)
+            model = (middle + away)[..., 0]
         taken = self._try(self.level + (model - self.model)[:, :, None], (2,))
         self.model = np.where(taken[..., 0], model, self.model)
 
@@ -797,13 +806,13 @@ def _predicted(
     answered = by_task(counts.trials) > 0
     for c in range(len(state.level)):
         hard = likelihood.draw_questions(state.level[c], float(state.log_sd[_QUESTION][c, 0]), rng)
-        share = special.expit(state.level[c][:, counts.task] - hard)
+        share = _expit(state.level[c][:, counts.task] - hard)
         again.append(by_task(replicate(rng, counts.trials, share)))
         base = state.mean[c][:, counts.task] - hard
         centre, scale = state.level[c] - state.mean[c], np.exp(state.log_sd[_INTERACTION][c])
         tight = np.ones_like(centre)
         for _ in range(2):
-            share = special.expit(base + centre[:, counts.task])
+            share = _expit(base + centre[:, counts.task])
             prior = _precision(centre, scale, tails)
             tight = by_task(counts.trials * share * (1 - share)) + prior
             slope = by_task(counts.right - counts.trials * share) - prior * centre

@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 _MOST_FACTORS = 100
 """Most answers to a question whose likelihoods are multiplied out: products over more leave the
@@ -32,44 +32,13 @@ _DENSE, _BLOCK = 2**21, 2**22
 """Most entries of the table of sums of right answers, and most numbers computed together."""
 
 
-class LevelLikelihood(Protocol):
-    """Likelihood of N models' answers on T tasks."""
-
-    independent: bool
-    """Whether cells are independent given their levels."""
-    right: FloatArray
-    """Right answers of each model on each task, (N, T)."""
-    trials: FloatArray
-    """Answers, (N, T)."""
-    weight: float
-    """Questions with effects."""
-
-    def __call__(self, level: FloatArray, log_sd: FloatArray) -> FloatArray:
-        """Log likelihood at levels (C, N, T) and log σ_κ (C,).
-
-        Of cells (C, N, T), where these are independent, else of tasks (C, 1, T).
-        """
-        ...
-
-    def derivatives(self, level: FloatArray, log_sd: float) -> tuple[FloatArray, FloatArray, float]:
-        """Gradient (N, T) at levels (N, T), minus the Hessian, and the expected sum of κ².
-
-        The Hessian is of shape (T, N, N), or its diagonal of (T, N).
-        """
-        ...
-
-    def draw_questions(
-        self, level: FloatArray, log_sd: float, rng: np.random.Generator
-    ) -> FloatArray:
-        """Draw the difficulty of each column of the counts given levels (N, T)."""
-        ...
-
-
 class CellLikelihood:
     """Binomial log likelihood of each cell; counts need not be whole numbers."""
 
     independent = True
+    """Whether cells are independent given their levels."""
     weight = 0.0
+    """Questions with effects."""
 
     def __init__(self, counts: Counts) -> None:
         self.right, self.trials = counts.right, counts.trials
@@ -84,8 +53,9 @@ class CellLikelihood:
         """Gradient (N, T), and the diagonal of minus the Hessian (T, N)."""
         del log_sd
         share = np.asarray(special.expit(level), dtype=np.float64)
-        expected = self.trials * share
-        return self.right - expected, (expected * (1 - share)).T, 0.0
+        expected: FloatArray = self.trials * share
+        variance: FloatArray = expected * (1 - share)
+        return self.right - expected, variance.T, 0.0
 
     def draw_questions(
         self, level: FloatArray, log_sd: float, rng: np.random.Generator
@@ -93,13 +63,6 @@ class CellLikelihood:
         """Questions have no effects."""
         del log_sd, rng
         return np.zeros(level.shape[1])
-
-
-class _Part(NamedTuple):
-    """Tasks whose derivatives are computed together: their blocks, and sums in these."""
-
-    blocks: slice
-    sums: slice
 
 
 class QuestionLikelihood:
@@ -133,26 +96,27 @@ class QuestionLikelihood:
             block * len(self.sums) + place.ravel(), return_inverse=True, return_counts=True
         )
         self.block, self.sum = np.divmod(code, len(self.sums))
-        self.starts: FloatArray = np.searchsorted(self.block, np.arange(g))
+        self.starts: IntArray = np.searchsorted(self.block, np.arange(g))
         # One factor of the polynomial for each answer of a model to a question.
         most = self.answers.max(axis=0)
         self.model = np.repeat(np.arange(n), most.astype(int))
-        epoch = np.concatenate([np.arange(m) for m in most])
+        epoch: FloatArray = np.concatenate([np.arange(m, dtype=np.float64) for m in most.tolist()])
         self.asked = (self.answers[:, self.model] > epoch).T
-        self.degree = len(self.model)
+        self.all_asked, self.degree = bool(self.asked.all()), len(self.model)
         self.dense = self.degree <= _MOST_FACTORS and g * len(self.sums) <= _DENSE
         if self.dense:
             self.tally = np.zeros((len(self.sums), g))
             self.tally[self.sum, self.block] = self.count
         self.parts = self._parts(n, t)
 
-    def _parts(self, n: int, t: int) -> list[_Part]:
+    def _parts(self, n: int, t: int) -> list[tuple[slice, slice]]:
+        """Blocks, and sums in these, whose derivatives are computed together."""
         each = np.bincount(self.task[self.block], minlength=t) * n * max(n, 3 * int(_SPAN**2))
         number = each.cumsum() // _BLOCK
         first = np.flatnonzero(np.diff(number, prepend=-1))
         edges = np.searchsorted(self.task, np.append(first, t))
         return [
-            _Part(slice(a, b), slice(*np.searchsorted(self.block, (a, b)).tolist()))
+            (slice(a, b), slice(*np.searchsorted(self.block, (a, b)).tolist()))
             for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         ]
 
@@ -182,9 +146,11 @@ class QuestionLikelihood:
         # Π (1 + e^(η − κ)) over answers is a polynomial in e^−κ, whose coefficients need no κ: all
         # terms are positive, and half-centred, so that none is lost. Sums over questions come
         # first.
-        half = np.exp(at / 2).transpose(1, 0, 2)[self.model]
-        asked = self.asked[:, None]
-        up, down = half * asked, np.where(asked, 1 / half, 1.0)
+        up = np.exp(at / 2).transpose(1, 0, 2)[self.model]
+        down = 1 / up
+        if not self.all_asked:
+            asked = self.asked[:, None]
+            up, down = up * asked, np.where(asked, down, 1.0)
         sums: FloatArray = np.ones((len(up) + 1, *up.shape[1:]))
         for n in range(len(up)):
             more = sums[: n + 1] * up[n]
@@ -222,7 +188,7 @@ class QuestionLikelihood:
         kappa, weight = self.posterior(level, log_sd)
         of_nodes = np.add.reduceat(weight * self.count[:, None], self.starts, axis=0)
         slope, curve = self.of_blocks.copy(), np.zeros((t, n, n))
-        i = np.arange(n)
+        i: IntArray = np.arange(n)
         for blocks, sums in self.parts:
             logit = level[:, self.task[blocks], None] - kappa
             share = np.asarray(special.expit(logit), dtype=np.float64)
@@ -247,6 +213,10 @@ class QuestionLikelihood:
         share = weight.cumsum(axis=1)[self.code]
         node = (share < rng.random((len(share), 1))).sum(axis=1)
         return kappa[node.clip(max=len(kappa) - 1)]
+
+
+LevelLikelihood = CellLikelihood | QuestionLikelihood
+"""Either: called at levels (C, N, T), with derivatives at (N, T), and draws of difficulties."""
 
 
 class Surrogate(NamedTuple):
@@ -275,9 +245,11 @@ class Surrogate(NamedTuple):
 
     def gain(self, level: FloatArray, old: FloatArray, shrink: FloatArray) -> FloatArray:
         """Log ratio of the approximation, like the likelihood's, at levels (C, N, T) · shrink."""
-        by = level - old
-        ratio = by * (self.pull * shrink - times(self.curve, level + old) * shrink**2 / 2)
-        return ratio if self.vectors is None else ratio.sum(axis=1, keepdims=True)
+        by, along = level - old, times(self.curve, level + old)
+        if self.vectors is None:
+            return by * (self.pull * shrink - along * shrink**2 / 2)
+        square = np.einsum("cnt,cnt->ct", by, along)[:, None]
+        return np.einsum("nt,cnt->ct", self.pull, by)[:, None] * shrink - square * shrink**2 / 2
 
     def turned(self, level: FloatArray) -> FloatArray:
         """Coordinates (C, T, N) of levels (C, N, T) along the eigenvectors."""
