@@ -558,11 +558,11 @@ class CrossedGibbs:
             model = (slope + flat * self.model) / (flat + prior)
             model = model + noise[..., 0] / np.sqrt(flat + prior)
         else:
-            curve = near.curve.sum(axis=0) * shrink**2
+            curve: FloatArray = near.curve.sum(axis=0) * shrink**2
             wanted = slope + (curve @ self.model[..., None])[..., 0]
             i = np.arange(self.n)
             curve[:, i, i] += prior
-            factor: FloatArray = np.linalg.cholesky(curve)
+            factor = np.asarray(np.linalg.cholesky(curve), dtype=np.float64)
             middle = np.asarray(np.linalg.solve(curve, wanted[..., None]), dtype=np.float64)
             away = np.asarray(np.linalg.solve(factor.swapaxes(1, 2), noise), dtype=np.float64)
             model = (middle + away)[..., 0]

@@ -62,7 +62,7 @@ class CellLikelihood:
     ) -> FloatArray:
         """Questions have no effects."""
         del log_sd, rng
-        return np.zeros(level.shape[1])
+        return np.zeros(len(level.T))
 
 
 class QuestionLikelihood:
@@ -188,7 +188,7 @@ class QuestionLikelihood:
         kappa, weight = self.posterior(level, log_sd)
         of_nodes = np.add.reduceat(weight * self.count[:, None], self.starts, axis=0)
         slope, curve = self.of_blocks.copy(), np.zeros((t, n, n))
-        i: IntArray = np.arange(n)
+        i = np.arange(len(level))
         for blocks, sums in self.parts:
             logit = level[:, self.task[blocks], None] - kappa
             share = np.asarray(special.expit(logit), dtype=np.float64)
