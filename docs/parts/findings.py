@@ -66,9 +66,8 @@ def _about_pooling(name: str) -> str:
         study = read_study("hierarchical_engine")["nested"]
         errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
-    if name in ("calibrated", "narrowed", "forgetful") or name.startswith("gate_"):
-        gate = name.removeprefix("gate_")
-        return _calibration(name) if gate == name else _gate(gate)
+    if name in ("calibrated", "narrowed", "forgetful"):
+        return _calibration(name)
     if name.startswith("new_"):
         known = read_study("hierarchical_predictions")["rows"]
         wanted = ("normal", "normal", name.replace("_", " "))
@@ -94,17 +93,6 @@ def _calibration(what: str) -> str:
     if what == "narrowed":
         return f"{max(x['p_value_of_control'] for x in quantities):.0e}"
     return _figure(min(x["p_value"] for x in quantities))
-
-
-def _gate(what: str) -> str:
-    """Return how many posteriors are known, or the worst of an engine's errors."""
-    errors = {tuple(k.rsplit(", ", 1)): x for k, x in read_study("reference_posteriors").items()}
-    if what == "models":
-        return str(len({model.split(",")[0] for model, _ in errors}))
-    method, _, of = what.partition("_")
-    column = {"mean": "error_of_mean", "sd": "ratio_of_sd"}[of]
-    method = "mp-vi" if method == "vi" else method
-    return f"{max(x[column] for (_, engine), x in errors.items() if engine == method):.2f}"
 
 
 def _where_the_truth_is_unlike(what: str) -> str:

@@ -42,6 +42,21 @@ def processors() -> str:
     return "\n".join(lines)
 
 
+def reference_posteriors() -> str:
+    """Return the worst errors of each method of `infer` in the gate of known posteriors."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for name, row in read_study("reference_posteriors").items():
+        by_method.setdefault(name.rsplit(", ", 1)[1], []).append(row)
+    lines = ["| method | quantities | means, in standard deviations | standard deviations, log |"]
+    lines.append("|---|--:|--:|--:|")
+    lines += [
+        f"| `{method}` | {len(rows)} | {max(x['error_of_mean'] for x in rows):.2f} "
+        f"| {max(x['ratio_of_sd'] for x in rows):.2f} |"
+        for method, rows in sorted(by_method.items(), key=lambda x: (x[0] != "nuts", x[0]))
+    ]
+    return "\n".join(lines)
+
+
 def kills() -> str:
     """Return how often writers were killed or found the disk full."""
     study = read_study("kills")
