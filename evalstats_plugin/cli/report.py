@@ -181,11 +181,21 @@ def _of_scores_alone(run: Run, asked: ReportOptions, labelled: Labelled) -> dict
 
 
 def _at_level(run: Run, asked: Intervals) -> Callable[..., rows.Intervals]:
-    """Return a function that gives intervals as asked for, at another confidence level."""
+    """Return a function that gives intervals as asked for, at another confidence level.
+
+    By the method that its caller prefers, where neither a method nor a prior was asked for.
+    """
     from evalstats_plugin.data.runs import ResponseSet
 
-    def intervals(parts: Sequence[Responses], confidence_level: float) -> rows.Intervals:
-        own = replace(asked, confidence_level=confidence_level)
+    def intervals(
+        parts: Sequence[Responses], confidence_level: float, method: str = "auto"
+    ) -> rows.Intervals:
+        is_free = asked.method == "auto" and asked.prior is None
+        own = replace(
+            asked,
+            confidence_level=confidence_level,
+            method=method if is_free else asked.method,
+        )
         return own.of(ResponseSet(tuple(parts)), run.plugins)
 
     return intervals

@@ -289,3 +289,12 @@ def test_the_command_shows_a_score_beside_its_costs(run: Run) -> None:
         both = run("report", INSPECT / "set", "--cost", *other)
         assert both.returncode == 2
         assert f"{other[0]} and --cost" in both.stderr or f"--cost and {other[0]}" in both.stderr
+
+
+def test_half_an_item_is_small_beside_clusters() -> None:
+    """Beside sums of clusters a single item looked like a cluster of its own, and limits like 0."""
+    right = np.random.default_rng(50).random((40, 1)) < 0.6
+    equal = np.full((40, 1), 15.0)
+    row = _only(equal, right * 1.0, clusters=np.repeat(np.arange(5), 8))
+    assert row.per_right_low is not None
+    assert row.per_right_low > 15.0
