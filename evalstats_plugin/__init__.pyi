@@ -39,7 +39,7 @@ from evalstats_plugin.logs.reading import read as read
 from evalstats_plugin.logs.reading import read_contests as read_contests
 from evalstats_plugin.logs.texts import compare_items as compare_items
 from evalstats_plugin.ranking.rank import rank as rank
-from evalstats_plugin.report.paper import paper as paper
+from evalstats_plugin.report.paper.folder import paper as paper
 from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
 from evalstats_plugin.scores.costs import costs as costs

@@ -12,7 +12,7 @@ from given_responses import given_responses
 from evalstats_plugin.comparisons.leaderboard import table
 from evalstats_plugin.data.responses import Provenance, Responses, Source
 from evalstats_plugin.report.html.page import Page, to_html
-from evalstats_plugin.report.methods import Evaluation, methods_markdown
+from evalstats_plugin.report.paper.methods import Evaluation, methods_markdown
 from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.scores.intervals import intervals
 

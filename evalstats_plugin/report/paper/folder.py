@@ -29,7 +29,7 @@ from evalstats_plugin.report import leaderboard
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.comparisons import plot_ranks
 from evalstats_plugin.report.figures.scores import plot_forest
-from evalstats_plugin.report.methods import (
+from evalstats_plugin.report.paper.methods import (
     Evaluation,
     methods_latex,
     methods_markdown,

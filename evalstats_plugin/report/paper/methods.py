@@ -394,7 +394,7 @@ def _of_nist(shown: Evaluation) -> Iterator[Answer]:
 
 def sources() -> str:
     """Return the BibTeX entries that methods cite, beside those of `leaderboard.bibtex`."""
-    return files("evalstats_plugin.report").joinpath("methods.bib").read_text("utf-8")
+    return files("evalstats_plugin.report.paper").joinpath("methods.bib").read_text("utf-8")
 
 
 def methods_latex(shown: Evaluation) -> str:
