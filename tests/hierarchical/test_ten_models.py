@@ -57,7 +57,7 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
     from evalstats_plugin.hierarchical.engines.plates import nuts
 
     monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 15, 20, 20, 15))
-    monkeypatch.setattr(nuts, "_DEPTH", 6)
+    monkeypatch.setattr(nuts, "_DEPTH", 4)
     data, truth = CASES[name]
 
     def short(model, data, method="qem"):
