@@ -73,7 +73,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/cli/test_pool.py",
         "tests/cli/test_power.py",
         "tests/hierarchical/test_capabilities.py",
-        "tests/hierarchical/engines/test_crossed_gibbs.py",
+        "tests/hierarchical/engines/test_crossed.py",
         "tests/hierarchical/engines/test_nested.py",
         "tests/hierarchical/engines/test_peers.py",
         "tests/irt/estimators/test_ability_groups.py",

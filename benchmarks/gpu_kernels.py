@@ -13,11 +13,6 @@ import numpy as np
 import torch  # noqa: TID253 - it is what is measured
 from torch import Tensor  # noqa: TID253
 
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import (
-    CrossedData,
-    CrossedGibbs,
-    CrossedModel,
-)
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
@@ -109,20 +104,6 @@ def _of_draws(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Itera
     z = torch.randn((n, m), generator=generator, dtype=dtype, device=device)
     one = torch.ones((), dtype=dtype, device=device)
     yield Kernel("Pólya–Gamma numbers", lambda: polya_gamma(one, z, generator), 2 * word * cells)
-    counts = answers_of(n, min(m, 200), device, torch.float64, 0.0)
-    tasks, none = counts.right.shape[1], counts.right.new_zeros(n, 0)
-    data = CrossedData(
-        right=counts.right,
-        trials=counts.trials,
-        task=torch.arange(tasks, device=device),
-        n_tasks=tasks,
-        model_covariates=none,
-        task_covariates=counts.right.new_zeros(tasks, 0),
-    )
-    sampler = CrossedGibbs(data, CrossedModel(), 4, generator)
-    # Each chain reads its interactions and writes them; answers are read once.
-    least = 8.0 * (2 * 4 + 2) * n * tasks
-    yield Kernel(f"sweep of 4 chains, {tasks} tasks", sampler.sweep, least)
 
 
 def _around(mu: Tensor) -> Normal:

@@ -17,7 +17,7 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.adaptive.stopping import StdError
-from evalstats_plugin.comparisons.power import power_curve
+from evalstats_plugin.comparisons.planning.power import power_curve
 from evalstats_plugin.irt.rows import abilities
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures import FIGURES, draw
@@ -105,11 +105,8 @@ def results() -> dict[str, Any]:
         "differences": compare(few, baseline=few.models[0], rng=0),
         "ranks": ranking,
         "variance-parts": variance_parts(hard),
-        "curves": fit,
-        "information": fit,
         "wright": fit,
         "observed": fit,
-        "ability-score": abilities(fit, many),
         "item-fit": abilities(fit, many, items=True),
         "power": power_curve(few, difference=0.2),
         "trace": session(),

@@ -16,12 +16,25 @@ import re
 import sys
 from pathlib import Path
 
-from parts import ROOT, gallery, growth, peer_models, seeds, side_by_side, studies, tables
+from parts import (
+    ROOT,
+    choices,
+    gallery,
+    growth,
+    peer_models,
+    seeds,
+    side_by_side,
+    studies,
+    tables,
+    ten_models,
+)  # fmt: skip
 from parts.findings import rendered_findings
 from parts.sessions import rendered_sessions, run_examples, same, workspace
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-_TABLES = (tables, studies, side_by_side, peer_models, growth, gallery, seeds)
+_TABLES = (
+    tables, choices, studies, side_by_side, peer_models, growth, gallery, seeds, ten_models,
+)  # fmt: skip
 """Modules whose functions write the tables."""
 _ADDRESS = re.compile(r"https?://[^\s)>\]`\"]+")
 _PART = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)

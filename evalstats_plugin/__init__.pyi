@@ -17,7 +17,7 @@ from evalstats_plugin.comparisons.gating import gate as gate
 from evalstats_plugin.comparisons.judged import judge as judge
 from evalstats_plugin.comparisons.judged import next_labels as next_labels
 from evalstats_plugin.comparisons.leaderboard import table as table
-from evalstats_plugin.comparisons.power import power as power
+from evalstats_plugin.comparisons.planning.power import power as power
 from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
 from evalstats_plugin.data.measure import Measure as Measure
 from evalstats_plugin.data.measure import Scale as Scale
@@ -39,9 +39,10 @@ from evalstats_plugin.logs.reading import read as read
 from evalstats_plugin.logs.reading import read_contests as read_contests
 from evalstats_plugin.logs.texts import compare_items as compare_items
 from evalstats_plugin.ranking.rank import rank as rank
-from evalstats_plugin.report.paper import paper as paper
+from evalstats_plugin.report.paper.folder import paper as paper
 from evalstats_plugin.runtime.files import reporting_damage as reporting_damage
 from evalstats_plugin.runtime.workers import workers as workers
+from evalstats_plugin.scores.costs import costs as costs
 from evalstats_plugin.scores.intervals import intervals as intervals
 from evalstats_plugin.scores.noise import noise as noise
 from evalstats_plugin.scores.slices import slices as slices

@@ -22,7 +22,7 @@ from evalstats_plugin.testing import check_adapter
 
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / "fixtures" / "logs"
-GUIDE = (ROOT / "docs" / "guides" / "plugins.md").read_text()
+GUIDE = (ROOT / "docs" / "reference" / "plugins.md").read_text()
 Read = Callable[..., Any]
 
 

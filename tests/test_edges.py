@@ -12,10 +12,10 @@ from given_responses import given_responses
 from evalstats_plugin import Responses, Source, compare
 from evalstats_plugin.comparisons import compare as compare_module
 from evalstats_plugin.comparisons.families import FEW_ITEMS
-from evalstats_plugin.comparisons.power import _around
+from evalstats_plugin.comparisons.planning.power import _around
 from evalstats_plugin.data.tables import Column
-from evalstats_plugin.stats.power import MOST_ITEMS, items_needed
-from evalstats_plugin.stats.unpaired import independent_counts, miettinen_nurminen
+from evalstats_plugin.stats.pairs.power import MOST_ITEMS, items_needed
+from evalstats_plugin.stats.pairs.unpaired import independent_counts, miettinen_nurminen
 
 
 def _responses(n: int, tasks: str = "t", models: str = "abc") -> list[Responses]:

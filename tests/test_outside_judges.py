@@ -16,7 +16,8 @@ from scipy import stats
 
 from evalstats_plugin.irt.dif import mantel_haenszel
 from evalstats_plugin.ranking import Contests, fit_bradley_terry
-from evalstats_plugin.stats import bounded, clustered, multiplicity, paired, power, unpaired
+from evalstats_plugin.stats import bounded, clustered, multiplicity
+from evalstats_plugin.stats.pairs import paired, power, unpaired
 
 GOLDEN: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "golden" / "judges.json").read_text(encoding="utf-8")

@@ -484,7 +484,7 @@ def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
     import inspect
 
     names = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
-    page = (HERE.parent / "docs" / "guides" / "plugins.md").read_text()
+    page = (HERE.parent / "docs" / "reference" / "plugins.md").read_text()
 
     assert f"{hook}({names})" in page
 

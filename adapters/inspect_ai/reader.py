@@ -26,7 +26,14 @@ from evalstats_plugin.adapters.inspect_ai.archive.opening import (
     opened,
     read_outputs,
 )
-from evalstats_plugin.adapters.inspect_ai.archive.samples import SCORES, LoggedSample, texts_of
+from evalstats_plugin.adapters.inspect_ai.archive.samples import (
+    COST_NAMES,
+    COSTS,
+    SCORES,
+    LoggedSample,
+    costs_of,
+    texts_of,
+)
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     MEAN,
     MOST_UNITS,
@@ -49,7 +56,7 @@ from evalstats_plugin.adapters.inspect_ai.estimands import (
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import with_prediction
-from evalstats_plugin.data.measure import SHARE, Measure, Scale
+from evalstats_plugin.data.measure import COST, SHARE, Measure, Scale
 from evalstats_plugin.data.responses import (
     PER_ITEM,
     Provenance,
@@ -165,11 +172,19 @@ def _read_scores(
     log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Fields
 ) -> list[Responses]:
     scorers_of_log = scorers_of(log)
-    samples = read_samples(fields_of(log, scorers_of_log, selection.cluster, selection.by))
+    fields = fields_of(log, scorers_of_log, selection.cluster, selection.by)
+    if selection.repeats == "answers":
+        fields |= {_answer_field(scorer) for scorer in scorers_of_log}
+    costs = [name for name in COST_NAMES if selection.wants_cost(name, *_task_names(base))]
+    samples = read_samples(fields | {COSTS} if costs else fields)
     scorers = scorers_of(log, samples)
+    costs_of_run: list[Responses] = []
     if samples:
         table = tabulate(samples, log, base["source"].path)
         by_scorer = [_of_scorer(log, s, table, selection, base) for s in scorers]
+        costs = [name for name in costs if name not in (s.label for s in scorers)]
+        items, _ = _items(log, scorers[:1], table, selection, base)
+        costs_of_run = [*_costs(log, costs, table, items)]
     else:
         note = "no samples logged (run Inspect without --no-log-samples)"
         note = note if log.status == "success" else _incomplete_note(log, 0)
@@ -188,7 +203,27 @@ def _read_scores(
         scorers_of_log = None if headline is None else measure.metric == headline
         fields["measure"] = replace(measure, is_headline=scorers_of_log)
         fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
-    return _selected([each for each in by_scorer if each], others, selection, _task_names(base))
+    scores = _selected([each for each in by_scorer if each], others, selection, _task_names(base))
+    return [*scores, *costs_of_run]
+
+
+def _costs(log: EvalLog, names: Sequence[str], table: Table, items: Fields) -> Iterator[Responses]:
+    """Yield what the samples of a run cost, under each name that the log has."""
+    model, roles = log.eval.model, log.eval.model_roles or {}
+    same = [role for role, used in roles.items() if getattr(used, "model", None) == model]
+    costs = [costs_of(sample, model, same) for sample in table.samples]
+    for name in names:
+        scores = table.spread(table.valid([each[name] for each in costs]))
+        if not np.isnan(scores).all():
+            fields = _named(
+                items, name, scale=COST, scale_from="logged", higher_is_better=False,
+                population=_population(log, table), n_cut=_n_cut(log, table),
+            )  # fmt: skip
+            yield Responses(**only_items({**fields, "scores": scores}, table.kept))
+
+
+def _answer_field(scorer: Scorer) -> str:
+    return f"{SCORES}{scorer.name}.answer"
 
 
 def _selected(
@@ -269,13 +304,12 @@ def _of_scorer(
         notes.append(f"{len(stops)} samples were stopped early, which may favour some items")
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
-    field = selection.cluster or cluster_field(log, scorer)
-    clusters, about_clusters = as_clusters(table.field(field), field) if field else (None, ())
+    items, about_clusters = _items(log, [scorer], table, selection, base)
     graded = all(is_grade(v) or is_unscored(v) for v in values)
     estimands = estimands_of(log, scorer)
     epochs: Fields = {
         **_named(
-            base,
+            items,
             scorer.label,
             scorer=scorer.name,
             scale=SHARE if graded else None,
@@ -284,17 +318,32 @@ def _of_scorer(
             population=_population(log, table),
             n_cut=_n_cut(log, table),
         ),
-        "item_ids": table.item_ids,
-        "item_hashes": table.hashes("question"),
-        "provenance": replace(base["provenance"], prompt_hashes=table.hashes("prompt")),
         "scores": table.spread(table.numbers(values)),
+        "answers": table.answers(_answer_field(scorer)) if selection.repeats == "answers" else None,
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
-        "clusters": clusters,
-        "tags": as_clusters(table.field(selection.by), selection.by)[0] if selection.by else None,
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
     }
     done = log.status == "success"
     return [_of_estimand(e, epochs, values, table, base, done=done) for e in estimands]
+
+
+def _items(
+    log: EvalLog, scorers: Sequence[Scorer], table: Table, selection: Selection, base: Fields
+) -> tuple[Fields, tuple[str, ...]]:
+    """Return the fields of items that all values share, and notes on their clusters.
+
+    Clusters are those that the user names, or else the first of the scorers.
+    """
+    field = selection.cluster or next((cluster_field(log, scorer) for scorer in scorers), None)
+    clusters, notes = as_clusters(table.field(field), field) if field else (None, ())
+    return {
+        **base,
+        "item_ids": table.item_ids,
+        "item_hashes": table.hashes("question"),
+        "provenance": replace(base["provenance"], prompt_hashes=table.hashes("prompt")),
+        "clusters": clusters,
+        "tags": as_clusters(table.field(selection.by), selection.by)[0] if selection.by else None,
+    }, notes
 
 
 def _of_estimand(
@@ -357,6 +406,7 @@ def _of_estimand(
         **_logged(estimand),
         "measure": measure,
         "scores": epochs["scores"][kept] if valid is None else valid[kept],
+        "answers": made["answers"] if is_mean else None,
         "unreduced": None if is_mean else Responses(**made),
         "notes": (*notes, f"mismatch: {problem}") if problem else notes,
     }
@@ -536,6 +586,12 @@ class Table:
         scores = np.full((len(self.item_ids), self.n_epochs), math.nan)
         scores[self.rows, self.columns] = values
         return scores
+
+    def answers(self, field: str) -> NDArray[Any] | None:
+        """Return a field of the samples, shape (M, R), empty where none; None if none has it."""
+        texts = np.full((len(self.item_ids), self.n_epochs), "", dtype=object)
+        texts[self.rows, self.columns] = [s.fields.get(field, "") for s in self.samples]
+        return texts if (texts != "").any() else None
 
     def numbers(self, values: Sequence[Any]) -> list[float]:
         """Return values as numbers, NaN where there is none."""

@@ -15,26 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval import layout
+from evalstats_plugin.adapters.lm_eval.groups import Tree
 from evalstats_plugin.adapters.lm_eval.samples import (
     BRIER,
     Samples,
-    Tree,
+    cluster_field,
+    collect,
+    number_records,
+    read_records,
+    read_samples,
+)
+from evalstats_plugin.adapters.lm_eval.texts import texts_of
+from evalstats_plugin.adapters.lm_eval.values import (
     aggregation_of,
     as_answers,
     as_number,
     as_pairs,
     as_scores,
     brier_scores,
-    cluster_field,
-    collect,
     contradiction,
     disagreement,
     kind_of,
-    number_records,
-    read_records,
-    read_samples,
     repeat_scores,
-    texts_of,
 )
 from evalstats_plugin.adaptive.records import RECORD, with_prediction
 from evalstats_plugin.data.measure import Measure, Scale

@@ -21,16 +21,9 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.adapters.lm_eval import layout
+from evalstats_plugin.adapters.lm_eval.groups import Tree, pooled_stderr, unweighted_stderr
 from evalstats_plugin.adapters.lm_eval.reader import read_results
-from evalstats_plugin.adapters.lm_eval.samples import (
-    Tree,
-    as_number,
-    disagreement,
-    mean_and_stderr,
-    pooled_stderr,
-    same,
-    unweighted_stderr,
-)
+from evalstats_plugin.adapters.lm_eval.values import as_number, disagreement, mean_and_stderr, same
 from evalstats_plugin.adaptive.records import RECORD, with_record
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import WriteError

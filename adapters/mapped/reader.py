@@ -37,7 +37,7 @@ import numpy as np
 
 from evalstats_plugin.adapters.tabular.reader import WORDS, responses_of
 from evalstats_plugin.adapters.tabular.recognition import BY_ORDER, LINES
-from evalstats_plugin.data.measure import Scale, agree
+from evalstats_plugin.data.measure import COST, agree
 from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.data.tables import as_text, json_cell, read_lines, record_table
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
@@ -68,7 +68,6 @@ _KEYS = tuple(key for keys, _, _ in _KINDS for key in keys)
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(?:([*#])|(-?\d{1,9})|"([^"]+)")\]')
 """A name; or in brackets a sign, a number, or a name with any letters."""
 
-_COST = Scale(0.0, math.inf)
 _LONGEST_SETTING = 60
 _DEEPEST, _MOST_FIELDS, _MOST_SHOWN = 4, 200, 12
 
@@ -367,8 +366,9 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
     costs = {
         name: file.column(f"costs.{name}", part)
         for name, part in mapping.costs.items()
-        if selection.metrics and selection.wants_metric(name)
+        if selection.wants_cost(name)
     }
+    every = replace(chosen, metrics=()) if selection.costs else chosen
     if not any(scores.values()):
         raise LogError(file.unmatched("score", next(iter(mapping.scores.values()))))
     for settings, rows in _by_settings(file).items():
@@ -380,7 +380,7 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
             records = [record for k in rows for record in _records(columns, k, name, values[k])]
             table = record_table(records, str(log.path), notes)
             try:
-                made = list(responses_of(table, log.path, chosen))
+                made = list(responses_of(table, log.path, every if name in costs else chosen))
             except DesignError as error:
                 hint = f"Rows are entries of {mapping.items.text}; [values] gives scores to texts."
                 raise DesignError(f"{error} {hint}") from error
@@ -391,7 +391,7 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
             for r in made:
                 known = replace(r, source=source, settings=settings)
                 if name in costs:
-                    known = known.measured(scale=_COST, scale_from="logged", higher_is_better=False)
+                    known = known.measured(scale=COST, scale_from="logged", higher_is_better=False)
                 if not mapping.is_strict and selection.cluster is None:
                     known = _without_single_clusters(known)
                 yield known if len(made) > 1 else _with_logged(known, logged)

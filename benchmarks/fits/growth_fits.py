@@ -110,8 +110,8 @@ def bca(items: int, resamples: int) -> Work:
 
 def max_t(models: int, items: int, resamples: int) -> Work:
     """P-values of all pairs from draws of the largest of them."""
-    from evalstats_plugin.stats.differences import Differences
-    from evalstats_plugin.stats.simultaneous import AllPairs, Units
+    from evalstats_plugin.stats.pairs.differences import Differences
+    from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 
     scores = data.beta_scores(models, items)
     a, b = np.triu_indices(models, 1)

@@ -66,9 +66,8 @@ def _about_pooling(name: str) -> str:
         study = read_study("hierarchical_engine")["nested"]
         errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
-    if name in ("calibrated", "narrowed", "forgetful") or name.startswith("gate_"):
-        gate = name.removeprefix("gate_")
-        return _calibration(name) if gate == name else _gate(gate)
+    if name in ("calibrated", "narrowed", "forgetful"):
+        return _calibration(name)
     if name.startswith("new_"):
         known = read_study("hierarchical_predictions")["rows"]
         wanted = ("normal", "normal", name.replace("_", " "))
@@ -96,26 +95,13 @@ def _calibration(what: str) -> str:
     return _figure(min(x["p_value"] for x in quantities))
 
 
-def _gate(what: str) -> str:
-    """Return how many posteriors are known, or the worst of an engine's errors."""
-    errors = {tuple(k.rsplit(", ", 1)): x for k, x in read_study("reference_posteriors").items()}
-    if what == "models":
-        return str(len({model.split(",")[0] for model, _ in errors}))
-    method, _, of = what.partition("_")
-    column = {"mean": "error_of_mean", "sd": "ratio_of_sd"}[of]
-    method = "mp-vi" if method == "vi" else method
-    return f"{max(x[column] for (_, engine), x in errors.items() if engine == method):.2f}"
-
-
 def _where_the_truth_is_unlike(what: str) -> str:
-    """Return the least or most coverage where effects are not as assumed, or the worst error."""
+    """Return the least or most coverage where effects are not as assumed."""
     known = read_study("hierarchical_predictions")["rows"]
     rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
     if what == "new":
         return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
     old = [r for r in rows if "new" not in r["intervals"]]
-    if what == "error":
-        return f"{100 * max(r['rmse'] / r['rmse_of_scores'] for r in old):.0f}"
     return short((min if what == "least" else max)(r["coverage"] for r in old))
 
 
@@ -157,8 +143,12 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _cell(match: re.Match[str]) -> str:
+    start = match[0].partition("-->")[0]
+    return f"{start}-->{cell(*match.groups())}<!-- /cell -->"
+
+
+def cell(study: str, section: str, wanted: str, kind: str | None, column: str) -> str:
     """Return the mean, least or greatest of one column of a study, or its only value."""
-    study, section, wanted, kind, column = match.groups()
     keys = dict(part.split("=", 1) for part in wanted.split(";"))
     figures = [
         float(row[column])
@@ -167,11 +157,10 @@ def _cell(match: re.Match[str]) -> str:
         and row[column] is not None
     ]
     if not figures or (kind is None and len(figures) != 1):
-        msg = f"{match[0]}: {len(figures)} rows found"
+        msg = f"{study}.{section} {wanted} {kind} {column}: {len(figures)} rows found"
         raise ValueError(msg)
-    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind, min)
-    start = match[0].partition("-->")[0]
-    return f"{start}-->{_written(of(figures))}<!-- /cell -->"
+    of = {"mean": lambda x: sum(x) / len(x), "least": min, "most": max}.get(kind or "", min)
+    return _written(of(figures))
 
 
 def _written(figure: float) -> str:

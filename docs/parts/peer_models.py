@@ -16,7 +16,7 @@ def catsim() -> str:
     sizes = list(dict.fromkeys(run["job"] for run in runs))
     lines = [f"| program | {' | '.join(sizes)} |", "|---" * (1 + len(sizes)) + "|"]
     found = {(run["program"], run["job"]): run for run in runs}
-    for program in dict.fromkeys(run["program"] for run in runs):
+    for program in ("evalstats-plugin", "catsim", "catsim, a-stratified", "adaptivetesting"):
         cells = (_test(found.get((program, size))) for size in sizes)
         lines.append(f"| {program} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -46,9 +46,15 @@ def nuts() -> str:
     return "\n".join([*lines, *_fits()])
 
 
+_ALIKE = ("clustered, 5 × 20", "clustered, 20 × 50", "clustered, 20 × 100", "two-level, scale 1")
+"""Other sizes and priors of a job that is shown."""
+
+
 def _fits() -> Iterator[str]:
     runs = _runs("hierarchical")
     for job in dict.fromkeys(run["job"] for run in runs):
+        if job in _ALIKE:
+            continue
         shown = job
         ours, *_ = done = [run for run in runs if run["job"] == job and "share" in run]
         for run in done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,16 +17,16 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def reading() -> str:
-    """Return what reading changed, of all that was tried under watch."""
+    """Return what reading changed, of all that was tried under watch: logs, and every trap."""
+    logs, *traps = read_study("reading")["folders"]
+    counted = ("n_folders", "runs", "ended_well", "events", "changes")
+    trapped = {key: sum(row[key] for row in traps) for key in counted}
     lines = [
         "| folders | how many | runs | with a result | audit events | changes |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    lines += [
-        f"| {row['folders']} | {row['n_folders']} | {row['runs']:,} | {row['ended_well']} "
-        f"| {row['events']:,} | {row['changes']} |"
-        for row in read_study("reading")["folders"]
-    ]
+    for name, row in (("logs", logs), ("traps", trapped)):
+        lines.append(f"| {name} | {' | '.join(f'{row[key]:,}' for key in counted)} |")
     return "\n".join(lines)
 
 
@@ -39,6 +39,21 @@ def processors() -> str:
         lines.append(
             f"| {what} | {row['commands']} | {row['that_differ']} | {row['most_units']:g} |"
         )
+    return "\n".join(lines)
+
+
+def reference_posteriors() -> str:
+    """Return the worst errors of each method of `infer` in the gate of known posteriors."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for name, row in read_study("reference_posteriors").items():
+        by_method.setdefault(name.rsplit(", ", 1)[1], []).append(row)
+    lines = ["| method | quantities | means, in standard deviations | standard deviations, log |"]
+    lines.append("|---|--:|--:|--:|")
+    lines += [
+        f"| `{method}` | {len(rows)} | {max(x['error_of_mean'] for x in rows):.2f} "
+        f"| {max(x['ratio_of_sd'] for x in rows):.2f} |"
+        for method, rows in sorted(by_method.items(), key=lambda x: (x[0] != "nuts", x[0]))
+    ]
     return "\n".join(lines)
 
 
@@ -71,7 +86,7 @@ def coverage() -> str:
     for method in dict.fromkeys(row["method"] for row in study["binary"]):
         rows = {row["n"]: row for row in study["binary"] if row["method"] == method}
         figures = (
-            " / ".join(short(rows[n][what]) for what in ("coverage", "least", "width"))
+            f"{short(rows[n]['coverage'])} ({short(rows[n]['least'])}), {short(rows[n]['width'])}"
             for n in sizes
         )
         lines.append(f"| `{names[method]}` | " + " | ".join(figures) + " |")
@@ -89,33 +104,37 @@ def partial() -> str:
             if m.prior is None and m.mass is None
         },
     }
-    lines = ["| what | method | mean coverage | least | mean width |", "|---|---|---|---|---|"]
+    lines = ["| what | method | coverage (least) | mean width |", "|---|---|---|---|"]
     for section, what in _SECTIONS.items():
         for method in dict.fromkeys(row["method"] for row in study[section]):
+            if method in _IN_JSON_ALONE:
+                continue
             rows = [row for row in study[section] if row["method"] == method]
             cover = [row["coverage"] for row in rows]
             width = [row["width"] for row in rows if row["width"] is not None]
             name = re.sub(r"[\w.]+(\([\d.]+\))?", lambda m: names.get(m[0], m[0]), method)
-            figures = (sum(cover) / len(cover), min(cover), sum(width) / len(width))
-            lines.append(f"| {what} | `{name}` | " + " | ".join(map(short, figures)) + " |")
+            held = f"{short(sum(cover) / len(cover))} ({short(min(cover))})"
+            lines.append(f"| {what} | `{name}` | {held} | {short(sum(width) / len(width))} |")
             what = ""  # noqa: PLW2901 - said once per section
     return "\n".join(lines)
 
 
 def studies() -> str:
     """Return what the other studies found: mean and least coverage, mean width."""
-    lines = ["| what | method | mean coverage | least | mean width |", "|---|---|---|---|---|"]
+    lines = ["| what | method | coverage (least) | mean width |", "|---|---|---|---|"]
     for (file, section), what in _STUDIES.items():
         study = read_study(file)
         for method in dict.fromkeys(row["method"] for row in study[section]):
+            if method in _IN_JSON_ALONE:
+                continue
             rows = [row for row in study[section] if row["method"] == method]
             cover = [row["coverage"] for row in rows]
             least = min(row.get("least", row["coverage"]) for row in rows)
             width = [w for row in rows if (w := row.get("width", row.get("width_100"))) is not None]
-            shown = " | ".join(map(short, (sum(cover) / len(cover), least)))
+            held = f"{short(sum(cover) / len(cover))} ({short(least)})"
             mean_width = short(sum(width) / len(width)) if width else "–"
             name = method.replace("_", "-")
-            lines.append(f"| {what} | `{name}` | {shown} | {mean_width} |")
+            lines.append(f"| {what} | `{name}` | {held} | {mean_width} |")
             what = ""  # noqa: PLW2901 - said once per section
     return "\n".join(lines)
 
@@ -129,25 +148,24 @@ _STUDIES = {
     ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
     ("cluster_sizes", "scores"): "the same, unequal sizes, 5 to 200 clusters, ICC 0 to .6",
     ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",
-    (
-        "cluster_pairs",
-        "pairs",
-    ): "the same over items, unequal sizes, 5 to 200 clusters, leads that go with size",
-    ("cluster_pairs", "partial_credit"): "partial credit in 5 to 200 clusters of unequal size",
     ("missing", "scores"): "0/1 scores, up to half of the wrong missing, n = 20 to 1,000",
     ("missing", "pairs"): "difference of two models with missing scores, n = 50 and 200",
     ("confusion", "f1"): "F1, n = 3 to 300 (exact)",
     ("confusion", "tables"): "MCC, balanced accuracy, macro-F1, n = 10 to 300",
     ("confusion", "paired"): "difference of F1 and of MCC",
     ("epochs", "of_k"): "pass@4, pass^4, maj@3, n = 10 to 100 items, 4 to 16 epochs",
-    (
-        "reducers",
-        "coverage",
-    ): "pass_at, pass_k, at_least, max, mode of Inspect, n = 10 to 100 items, 4 and 8 epochs",
     ("savings", "looks"): "0/1 scores, at all of 100 looks (width at n = 100)",
     ("savings", "control_variate"): "a part of the items, the others' scores known on all",
     ("savings", "prediction_powered"): "20 to 100 human labels, 1,000 items judged",
 }
+
+_IN_JSON_ALONE = {
+    "agresti_min", "mn_ratio", "beta_ratio(0.5)", "beta_ratio(1)", "katz", "mn_odds",
+    "beta_odds(0.5)", "beta_odds(1)", "naive_wilson", "naive_bonett_price", "fixed_task_bootstrap",
+    "cuped-t-hc2", "cuped-t-hc3", "betabinomial_gamma", "mover(wilson)", "mover(jeffreys)",
+    "mover(mid_p)",
+}  # fmt: skip
+"""Methods for ratios and odds, and variants of methods that the table has."""
 
 # Functions that several methods share, or that are none by themselves.
 _NAMES = {
@@ -195,28 +213,25 @@ def _asked(run: dict[str, Any] | None, goal: str) -> str:
 
 def tested() -> str:
     """Return the errors of adaptive tests of real models, and how often intervals held, by rule."""
-    sets = {"livebench_binary": "LiveBench", "gsm8k": "GSM8K", "hellaswag": "HellaSwag"}
+    sets = {"livebench_binary": "LiveBench", "gsm8k": "GSM8K"}
     at = (10, 50)
     heads = [f"{shown}, {n} items" for shown in sets.values() for n in at]
-    lines = [f"| `--rule` | {' | '.join(heads)} |", "|---" * 7 + "|"]
+    lines = [f"| `--rule` | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     found = {
         (name, row["rule"], row["n"]): row
         for name in sets
         for row in read_study(f"adaptive_{name}")[name]
     }
-    for rule in dict.fromkeys(rule for _, rule, _ in found):
-        cells = [_tested(found.get((name, rule, n))) for name in sets for n in at]
-        shown = f"`{rule}`" if rule.isidentifier() or rule.replace("-", "").isalpha() else rule
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    for rule in ("design", "random", "information"):
+        cells = [_tested(found[name, rule, n]) for name in sets for n in at]
+        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _tested(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "–"
+def _tested(row: dict[str, Any]) -> str:
     off, half = (f"{row[key]:.4f}".lstrip("0") for key in ("score_mae", "score_mae_half_width"))
     rank, held = (short(row[key]) for key in ("rank_correlation", "score_coverage"))
-    return f"{off} ± {half} / {rank} / {held}"
+    return f"{off} ± {half}, {rank}, {held}"
 
 
 def by_design() -> str:
@@ -227,22 +242,21 @@ def by_design() -> str:
         "reversed": "easy and hard exchanged", "other": "another kind of questions",
     }  # fmt: skip
     sets = {
-        "LiveBench": "LiveBench", "metabench ARC": "ARC", "AlpacaEval": "AlpacaEval",
-        "drawn worlds": "15 drawn worlds",
+        "LiveBench": "LiveBench", "AlpacaEval": "AlpacaEval", "drawn worlds": "15 drawn worlds"
     }  # fmt: skip
+    at = (10, 50)
     study = read_study("adaptive_design")
     lines = [f"| Models tested | {' | '.join(sets.values())} |", "|---" * (1 + len(sets)) + "|"]
     for kind, shown in kinds.items():
         cells: list[str] = []
         for name in sets:
             found = {(r["how"], r["n"]): r for r in study[name] if r["kind"] == kind}
-            at = [n for how, n in found if how == "design"]
-            held = " / ".join(_hundredths(found["design", n]["held"]) for n in at)
-            wide = " / ".join(
+            held = ", ".join(_hundredths(found["design", n]["held"]) for n in at)
+            wide = ", ".join(
                 f"{found['design', n]['width'] / found['random sample', n]['width']:.2f}"
                 for n in at
             )
-            curves = " / ".join(_hundredths(found["curves", n]["held"]) for n in at)
+            curves = ", ".join(_hundredths(found["curves", n]["held"]) for n in at)
             cells.append(f"{held}; {wide} *({curves})*")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -256,16 +270,16 @@ def by_shared_draws() -> str:
     }  # fmt: skip
     ways = {
         "shared": "the same items (`random`)", "apart": "each its own (`design`)",
-        "sample, shared": "sample, the same items", "sample, apart": "sample, each its own",
+        "sample, shared": "a simple random sample, the same items",
     }  # fmt: skip
     found = {(r["kind"], r["how"], r["n"]): r for r in read_study("adaptive_pairs")["pairs"]}
     lines = [f"| Compared | {' | '.join(ways.values())} |", "|---" * (1 + len(ways)) + "|"]
     for kind, shown in kinds.items():
         cells: list[str] = []
         for how in ways:
-            rows = [found[kind, how, n] for n in (10, 25, 50)]
-            held = " / ".join(_hundredths(row["held"]) for row in rows)
-            cells.append(f"{held}; {' / '.join(_hundredths(row['width']) for row in rows)}")
+            rows = [found[kind, how, n] for n in (10, 50)]
+            held = ", ".join(_hundredths(row["held"]) for row in rows)
+            cells.append(f"{held}; {', '.join(_hundredths(row['width']) for row in rows)}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -274,67 +288,9 @@ def _hundredths(figure: float) -> str:
     return f"{figure:.2f}".removeprefix("0")
 
 
-def new_items() -> str:
-    """Return how well features predict items that no model answered."""
-    sets = {
-        "digits": "797 digits, 150 classifiers",
-        "alpaca_eval": "AlpacaEval, 805 instructions, 58 models",
-    }
-    shown = {
-        "nothing": "none (random numbers)", "pixels": "64 pixels",
-        "text": "hashed words of the text", "embedding": "all-MiniLM-L6-v2, 384 numbers",
-        "its answers": "*its own answers*",
-    }  # fmt: skip
-    head = ("New items of", "Features", "explained", "correlation", "95 % held", "log loss")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for name, what in sets.items():
-        for row in read_study("new_items")[name]:
-            keys = ("explained", "correlation", "held", "log_loss")
-            cells = [short(row[key] + 0.0) if key in row else "–" for key in keys]
-            lines.append(f"| {what} | {shown[row['features']]} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def livebench_dimensions() -> str:
-    """Return how well factor models of LiveBench predict answers held out."""
-    lines = ["| Abilities | log loss per answer held out | less than with one |", "|---|---|---|"]
-    for row in read_study("dimensions_livebench")["held_out"]:
-        gain = "–"
-        if row["abilities"] > 1:
-            gain = _plus_minus(row["gain"], row["gain_std_error"])
-        loss = _plus_minus(row["log_loss"], row["std_error"])
-        lines.append(f"| {row['abilities']} | {loss} | {gain} |")
-    return "\n".join(lines)
-
-
-def several_abilities() -> str:
-    """Return the errors of adaptive tests of LiveBench by the number of abilities."""
-    found = {(r["bank"], r["n"]): r for r in read_study("adaptive_abilities")["replay"]}
-    named = {"2pl": "one (2pl)", "1": "one (factor model)", "2": "two", "3": "three"}
-    lines = ["| Abilities of the bank | error, 25 items | error, 50 items | held, 25 / 50 items |"]
-    lines.append("|---" * 4 + "|")
-    for key, shown in named.items():
-        rows = [found[key, n] for n in (25, 50)]
-        errors = [_plus_minus(r["score_mae"], r["score_mae_half_width"]) for r in rows]
-        held = " / ".join(short(r["score_coverage"]) for r in rows)
-        lines.append(f"| {shown} | {' | '.join(errors)} | {held} |")
-    return "\n".join(lines)
-
-
-def _plus_minus(figure: float, error: float) -> str:
-    """Write a small figure with four digits, and its error."""
-    return " ± ".join(f"{value:.4f}".removeprefix("0") for value in (figure, error))
-
-
 def battles() -> str:
     """Return how programs for Bradley–Terry do on a million battles."""
     return _beside("ranking", {"rmse": "off by", "coverage": "coverage"})
-
-
-def in_r() -> str:
-    """Return how R packages do."""
-    errors = {"rmse": "off by", "std_error_from_ours": "standard errors differ by"}
-    return _beside("r_peers", errors)
 
 
 def peers() -> str:
@@ -342,9 +298,14 @@ def peers() -> str:
     errors = {"log_loss": "log loss", "rmse_ability": "abilities off by"}
     study = _benchmark("irt_peers")
     truth = {job: f"{job}; truth: {of['log_loss']:.4f}" for job, of in study["truth"].items()}
-    lines = [_beside("irt_peers", errors, jobs=truth)]
-    lines += [f"| | {name} | {why}: not run |{' |' * 4}" for name, why in study["not_run"].items()]
-    return "\n".join(lines)
+    return _beside(
+        "irt_peers", errors, jobs={job: truth[job] for job in _ITEM_JOBS}, left_out=_OTHER_SETTINGS
+    )
+
+
+_OTHER_SETTINGS = ("torch_measure JML", "py-irt default", "girth_mcmc")
+"""Settings with which a program does worse, and a program that does not start."""
+_ITEM_JOBS = ("2PL 200 × 1,000", "2PL 1,000 × 1,000", "2PL 40 × 5,000")
 
 
 def rivals() -> str:
@@ -363,15 +324,26 @@ def harnesses() -> str:
         "coverage": "coverage / of strong models",
         "interval_score": "interval score / of strong models",
     }
-    return _beside("harness_errors", errors)
+    jobs = ("3,000 accuracies of 15 items", "600 F1 of 200 items", "600 MCC of 200 items")
+    return _beside("harness_errors", errors, jobs={job: job for job in jobs})
 
 
-def _beside(name: str, errors: Mapping[str, str], jobs: Mapping[str, str] = _NO_NAMES) -> str:
-    """Return programs side by side: a row for each program and job, ours first."""
-    heads = ("", "program", "CPU time", "beside ours", "memory", *errors.values())
+def _beside(
+    name: str,
+    errors: Mapping[str, str],
+    jobs: Mapping[str, str] = _NO_NAMES,
+    left_out: Collection[str] = (),
+) -> str:
+    """Return programs side by side: a row for each program and job, ours first.
+
+    Jobs that are named are shown alone, under these names.
+    """
+    heads = ("", "program", "CPU time", "beside ours", *errors.values())
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     before = ""
     for run in _benchmark(name)["runs"]:
+        if (jobs and run["job"] not in jobs) or run["program"] in left_out:
+            continue
         job = jobs.get(run["job"], run["job"])
         cells = (
             job if job != before else "",
@@ -384,13 +356,13 @@ def _beside(name: str, errors: Mapping[str, str], jobs: Mapping[str, str] = _NO_
     return "\n".join(lines)
 
 
-def _taken(run: dict[str, Any]) -> tuple[str, str, str]:
-    """Write CPU time, how many times ours that is, and memory; or why there is nothing."""
+def _taken(run: dict[str, Any]) -> tuple[str, str]:
+    """Write CPU time, and how many times ours that is; or why there is nothing."""
     said = "; ".join(str(run[key]) for key in ("failed", "note") if key in run)
     if "cpu_seconds" not in run:
-        return said, "–", "–"
+        return said, "–"
     took = seconds(run["cpu_seconds"]["median"]) + (f" ({said})" if said else "")
-    return took, ratio(run["ratio"]) if "ratio" in run else "–", f"{run['peak_mb']:,} MB"
+    return took, ratio(run["ratio"]) if "ratio" in run else "–"
 
 
 def _error(run: dict[str, Any], key: str) -> str:

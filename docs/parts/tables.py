@@ -12,66 +12,34 @@ import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli.shell.options import ALL, OUTPUT
-from evalstats_plugin.comparisons.methods import COMPARISONS, COMPOSITE_COMPARISONS, UNPAIRED
+from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.report.figures import FIGURES
-from evalstats_plugin.scores.methods import CLUSTERED, COMPOSITES, DEFAULTS, METHODS, SEQUENTIAL
+from evalstats_plugin.scores.methods import DEFAULTS, METHODS
 
 
 def methods() -> str:
-    """Return the table of methods, defaults marked."""
+    """Return the list of methods, defaults marked."""
     defaults = {name: kind for kind, (name, _) in DEFAULTS.items()}
-    lines = ["| `--method` | for scores that are | what it is | source |", "|---|---|---|---|"]
-    for m in METHODS:
-        default = f" (default for {defaults[m.name]} scores)" if m.name in defaults else ""
-        lines.append(f"| `{m.name}`{default} | {m.family} | {m.summary} | {m.source} |")
-    return "\n".join(lines)
-
-
-def clustered() -> str:
-    """Return the table of methods for items in clusters."""
-    return _plain(CLUSTERED)
+    return "\n".join(_listed(m, defaults.get(m.name, "")) for m in METHODS)
 
 
 def comparisons() -> str:
-    """Return the table of methods for comparisons."""
-    return _plain(COMPARISONS)
+    """Return the list of methods for comparisons."""
+    return "\n".join(_listed(method) for method in COMPARISONS)
 
 
-def composites() -> str:
-    """Return the table of methods for metrics that are not means."""
-    return _plain((*COMPOSITES, *COMPOSITE_COMPARISONS))
-
-
-def independent() -> str:
-    """Return the table of methods for models on items of their own."""
-    return _plain(UNPAIRED)
-
-
-def sequences() -> str:
-    """Return the table of methods that stay valid at every look."""
-    return _plain(SEQUENTIAL)
-
-
-def _plain(table: Sequence[Method]) -> str:
-    lines = ["| `--method` | for scores that are | what it is | source |", "|---|---|---|---|"]
-    lines += [f"| `{m.name}` | {m.family} | {m.summary} | {m.source} |" for m in table]
-    return "\n".join(lines)
+def _listed(method: Method, default: str = "") -> str:
+    """Return name, scores, summary and source; a source that is this page is not named."""
+    source = method.source.replace("docs/explanation/methods.md", "").strip("; ")
+    marked = f", the default for {default} scores" if default else ""
+    ending = f". {source}" if source else ""
+    return f"- `{method.name}` ({method.family}{marked}): {method.summary}{ending}"
 
 
 def why() -> str:
     """Return why each default is the default."""
     return "\n".join(f"- {kind}: `{name}`, because {why}" for kind, (name, why) in DEFAULTS.items())
-
-
-def defaults() -> str:
-    """Return the default of each kind of score in one line each."""
-    summaries = {method.name: method for method in METHODS}
-    lines = ["| scores | default | what it is | source |", "|---|---|---|---|"]
-    for kind, (name, _) in DEFAULTS.items():
-        method = summaries[name]
-        lines.append(f"| {kind} | `{name}` | {method.summary} | {method.source} |")
-    return "\n".join(lines)
 
 
 def hooks() -> str:
@@ -86,13 +54,11 @@ def hooks() -> str:
 
 
 def figures() -> str:
-    """Return the table of figures."""
-    lines = ["| figure | what it shows |", "|---|---|"]
-    lines += [f"| `{name}` | {figure.summary} |" for name, figure in FIGURES.items()]
-    return "\n".join(lines)
+    """Return the list of figures."""
+    return "\n".join(f"- `{name}`: {figure.summary}" for name, figure in FIGURES.items())
 
 
-SEVERAL = 3
+SEVERAL = 2
 """Commands from which on an option that they share is described once, at the top."""
 
 Record = tuple[str, str]
@@ -100,7 +66,10 @@ Record = tuple[str, str]
 
 
 def commands() -> str:
-    """Return what ``--help-all`` says of every command; options of several commands stand first."""
+    """Return the options of every command, each once: those of several commands stand first.
+
+    Explanations, examples and the commands of a group are left to ``--help``.
+    """
     settings = {"info_name": "evalstats-plugin", "terminal_width": 80, **main.context_settings}
     with click.Context(main, **settings) as root:
         contexts = list(_contexts(main, root))
@@ -108,9 +77,9 @@ def commands() -> str:
         # Where a name means something else, that command describes it itself.
         usual = {record[0]: record for record, _ in reversed(in_commands.most_common())}
         shared = {record for record in usual.values() if in_commands[record] >= SEVERAL}
-        return "\n\n".join(
-            [_of_several(contexts, shared), *(_help(ctx, shared) for ctx in contexts)]
-        )
+        headings = _headings(contexts, shared)
+        sections = [_help(ctx, shared, headings) for ctx in contexts]
+        return "\n\n".join([_of_several(headings), *sections])
 
 
 def _contexts(group: click.Group, parent: click.Context) -> Iterator[click.Context]:
@@ -131,33 +100,73 @@ def _options(ctx: click.Context) -> Iterator[tuple[click.Option, Record]]:
             yield option, record
 
 
-def _of_several(contexts: Sequence[click.Context], shared: Collection[Record]) -> str:
-    """Return the options that several commands share, by heading."""
-    by_heading: dict[str, dict[Record, None]] = {}
+def _headings(
+    contexts: Sequence[click.Context], shared: Collection[Record]
+) -> dict[str, dict[Record, str]]:
+    """Return the options that several commands share, by the first heading of each, with names."""
+    by_heading: dict[str, dict[Record, str]] = {}
+    placed: set[Record] = set()
     for ctx in contexts:
         for option, record in _options(ctx):
-            if record in shared:
-                by_heading.setdefault(getattr(option, "heading", OUTPUT), {})[record] = None
+            if record in shared and record not in placed:
+                heading = getattr(option, "heading", OUTPUT)
+                by_heading.setdefault(heading, {})[record] = max(option.opts, key=len)
+                placed.add(record)
+    return by_heading
+
+
+def _of_several(headings: dict[str, dict[Record, str]]) -> str:
+    """Return the options that several commands share, by heading."""
     formatter = click.HelpFormatter(width=80)
-    for heading, records in by_heading.items():
+    for heading, records in headings.items():
         with formatter.section(heading):
             formatter.write_dl(list(records))
     return f"## Options of several commands\n\n{_block(formatter.getvalue())}"
 
 
-def _help(ctx: click.Context, shared: Collection[Record]) -> str:
+def _help(
+    ctx: click.Context, shared: Collection[Record], headings: dict[str, dict[Record, str]]
+) -> str:
     """Return the help of a command, in which shared options are only named."""
-    options = [option for option, record in _options(ctx) if record in shared]
-    for option in options:
+    records = {record: option for option, record in _options(ctx) if record in shared}
+    for option in records.values():
         option.hidden = True
-    said = ctx.command.get_help(ctx)
-    for option in options:
+    said = _options_alone(ctx)
+    for option in records.values():
         option.hidden = False
     path = ctx.command_path.removeprefix("evalstats-plugin ")
-    named = [max(option.opts, key=len) for option in options]
-    names = ", ".join(f"`{name}`" for name in named if not name.startswith("--help"))
-    also = f"\n\n[Also](#options-of-several-commands): {names}." if names else ""
-    return f"## {path}\n\n{_block(said)}{also}"
+    also = ", ".join(_named(records, headings))
+    link = f"\n\n[Also](#options-of-several-commands): {also}." if also else ""
+    return f"## {path}\n\n{_block(said)}{link}"
+
+
+def _named(records: Collection[Record], headings: dict[str, dict[Record, str]]) -> Iterator[str]:
+    """Yield the headings of which a command has every option, and its options of the others.
+
+    A name that stands under two headings is written with what it takes.
+    """
+    several = Counter(name for options in headings.values() for name in options.values())
+    for heading, options in headings.items():
+        if len(options) > 1 and all(record in records for record in options):
+            yield f"*{heading}*"
+            continue
+        for record, name in options.items():
+            if record in records and not name.startswith("--help"):
+                yield f"`{name if several[name] == 1 else record[0]}`"
+
+
+def _options_alone(ctx: click.Context) -> str:
+    """Return usage, first sentence and options of a command, without the commands of a group."""
+    formatter = ctx.make_formatter()
+    ctx.command.format_usage(ctx, formatter)
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(inspect.cleandoc(ctx.command.help or "").partition("\n\n")[0])
+    if isinstance(ctx.command, click.Group):
+        click.Command.format_options(ctx.command, ctx, formatter)
+    else:
+        ctx.command.format_options(ctx, formatter)
+    return formatter.getvalue().partition("\nExamples:\n")[0]
 
 
 def _block(text: str) -> str:

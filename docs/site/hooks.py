@@ -30,15 +30,24 @@ _SEARCHED: dict[str, tuple[str, ...]] = {
     "start/lm-eval": ("MMLU", "GSM8K", "lm-evaluation-harness", "EleutherAI"),
     "start/inspect": ("UK AISI", "inspect_ai", "eval log", "viewer"),
     "start/table": ("CSV", "pandas", "polars", "DataFrame", "Excel", "Parquet", "Jupyter"),
+    "start/compare": ("significance", "p-value", "A/B test", "better"),
+    "start/paper": ("LaTeX table", "paper", "MMLU"),
+    "start/arena": ("Chatbot Arena", "LMArena", "votes", "Elo"),
     "guides/report": ("error bars", "confidence interval", "standard error", "prompt", "language"),
-    "guides/clusters": ("clustered standard errors", "passages", "design effect", "ICC"),
-    "guides/missing": ("errors", "timeouts", "refusals", "unanswered"),
+    "guides/clusters": (
+        "clustered standard errors", "passages", "design effect", "ICC", "missing answers",
+        "errors", "timeouts", "refusals", "unanswered",
+    ),
     "guides/epochs": ("pass@k", "maj@k", "self-consistency", "temperature", "seeds", "variance"),
-    "guides/partial-credit": ("judge scores", "rubric", "Likert", "continuous"),
-    "guides/f1": ("F1", "BLEU", "ROUGE", "AUC", "perplexity", "MCC"),
+    "guides/partial-credit": (
+        "judge scores", "rubric", "Likert", "continuous", "F1", "BLEU", "ROUGE", "AUC",
+        "perplexity", "MCC",
+    ),
     "guides/many-models": ("multiple comparisons", "Bonferroni", "significance", "p-value"),
-    "guides/power": ("sample size", "how many questions", "minimum detectable effect"),
-    "guides/sequential": ("early stopping", "A/B test", "peeking"),
+    "guides/power": (
+        "sample size", "how many questions", "minimum detectable effect", "early stopping",
+        "peeking",
+    ),
     "guides/gate": ("GitHub Actions", "CI", "regression test", "release", "badge", "pull request"),
     "guides/leaderboard": ("leaderboard", "LaTeX table", "paper", "ranking of models", "MMLU"),
     "guides/rankings": ("Elo", "Bradley-Terry", "Chatbot Arena", "LMArena", "AlpacaEval"),
@@ -46,13 +55,15 @@ _SEARCHED: dict[str, tuple[str, ...]] = {
     "guides/abilities": ("item response theory", "IRT", "contamination", "label errors", "2PL"),
     "guides/adaptive": ("fewer items", "computerized adaptive testing", "CAT", "cheaper evals"),
     "guides/hierarchical": ("multilevel model", "mixed effects", "partial pooling", "Bayesian"),
-    "guides/models": ("Stan", "PyMC", "NumPyro", "brms", "MCMC", "probabilistic programming"),
-    "guides/annotate": ("viewer", "write back", "metadata"),
-    "guides/export": ("W&B", "wandb", "Weights & Biases", "MLflow", "Every Eval Ever"),
-    "guides/big": ("GPU", "CUDA", "cluster", "Slurm", "memory", "Dask"),
+    "guides/annotate": (
+        "viewer", "write back", "metadata", "W&B", "wandb", "Weights & Biases", "MLflow",
+        "Every Eval Ever",
+    ),
+    "reference/models": ("Stan", "PyMC", "NumPyro", "brms", "MCMC", "probabilistic programming"),
+    "reference/big": ("GPU", "CUDA", "cluster", "Slurm", "memory", "Dask"),
     "explanation/methods": ("McNemar", "bootstrap", "Wilson", "formula"),
     "reference/errors": ("exit code", "traceback"),
-}
+}  # fmt: skip
 """Words that people search for, by page."""
 _LISTS = ("explanation/proof", "reference/commands", "reference/python", "reference/references",
           "reference/speed")  # fmt: skip

@@ -296,13 +296,13 @@ class ItemBank:
         return replace(bank, notes=(*bank.notes, note)) if absent.any() else bank
 
     def _check_hashes(self, places: NDArray[np.int64], hashes: Sequence[str | None]) -> None:
-        own = [None] * len(self) if self.hashes is None else self.hashes.tolist()
+        of_bank = [None] * len(self) if self.hashes is None else self.hashes.tolist()
         other = [
             key
-            for key, mine, place in zip(self.keys(), own, places, strict=True)
+            for key, calibrated, place in zip(self.keys(), of_bank, places, strict=True)
             if place >= 0
-            and mine not in (None, "", "None")
-            and hashes[place] not in (None, "", mine)
+            and calibrated not in (None, "", "None")
+            and hashes[place] not in (None, "", calibrated)
         ]
         if other:
             named = few([" / ".join(key) for key in other], 3)

@@ -165,21 +165,21 @@ def contents(bank: ItemBank, notes: Sequence[str] = ()) -> Results[BankTask]:
     return Results(rows, tuple(dict.fromkeys((*notes, *bank.notes, *shaky))))
 
 
-def _row(own: ItemBank, task: str) -> BankTask:
-    asked = own.usable
+def _row(bank: ItemBank, task: str) -> BankTask:
+    asked = bank.usable
     has_usable = asked.any()
-    safe = np.where(own.discrimination == 0, np.nan, own.discrimination)
-    left = zip(own.item_ids[~asked].tolist(), own.reasons[~asked].tolist(), strict=True)
+    safe = np.where(bank.discrimination == 0, np.nan, bank.discrimination)
+    left = zip(bank.item_ids[~asked].tolist(), bank.reasons[~asked].tolist(), strict=True)
     return BankTask(
         task=task,
-        metric=", ".join(map(str, own.provenance.get("metrics", ()))),
-        n_items=len(own),
+        metric=", ".join(map(str, bank.provenance.get("metrics", ()))),
+        n_items=len(bank),
         n_usable=int(asked.sum()),
-        n_models=len(own.models),
-        difficulty=float(np.median((-own.intercept / safe)[asked])) if has_usable else None,
-        discrimination=float(np.median(own.discrimination[asked])) if has_usable else None,
-        std_error=_std_error(own) if has_usable else None,
-        cost=None if own.cost is None else float(own.cost[asked].sum()),
+        n_models=len(bank.models),
+        difficulty=float(np.median((-bank.intercept / safe)[asked])) if has_usable else None,
+        discrimination=float(np.median(bank.discrimination[asked])) if has_usable else None,
+        std_error=_std_error(bank) if has_usable else None,
+        cost=None if bank.cost is None else float(bank.cost[asked].sum()),
         left_out=tuple(f"{item}: {reason}" for item, reason in left),
     )
 

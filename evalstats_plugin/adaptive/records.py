@@ -68,9 +68,9 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
             if not len(draws.items) == len(draws.probabilities) == len(draws.residuals):
                 raise ValueError("draws")
         same_metric = r.metric in str(record["metric"]).split(", ")
-        own: Mapping[str, Any] = record.get("items", {})
-        items: Mapping[str, Any] = own.get(r.task) or (
-            next(iter(own.values())) if len(own) == 1 else {}
+        by_name: Mapping[str, Any] = record.get("items", {})
+        items: Mapping[str, Any] = by_name.get(r.task) or (
+            next(iter(by_name.values())) if len(by_name) == 1 else {}
         )
         estimate, low, high = (float(score[name]) for name in ("estimate", "low", "high"))
         prediction = Prediction(
@@ -108,13 +108,13 @@ def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
     single = len(bank.task_names) == 1
     return {
         name: {
-            "ids": ids[own].tolist(),
-            "scores": expectation.scores[0, own].round(_DIGITS).tolist(),
-            "variances": expectation.variances[0, own].round(_DIGITS).tolist(),
+            "ids": ids[inside].tolist(),
+            "scores": expectation.scores[0, inside].round(_DIGITS).tolist(),
+            "variances": expectation.variances[0, inside].round(_DIGITS).tolist(),
             "common": float(expectation.common[0, 0 if single else 1 + place].round(_DIGITS)),
         }
         for place, name in enumerate(bank.task_names)
-        for own in [tasks == name]
+        for inside in [tasks == name]
     }
 
 

@@ -136,7 +136,7 @@ def _is_wanted(metric: str, wanted: Sequence[str]) -> bool:
     return not wanted or metric in wanted or metric.partition(",")[0] in wanted
 
 
-class _Known(NamedTuple):
+class _Tested(NamedTuple):
     """One model's answers, and the bank for them."""
 
     model: str
@@ -151,7 +151,7 @@ class _Known(NamedTuple):
     """Whether the answers are those of an adaptive test, whose mean is not the score."""
 
 
-def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -> _Known:
+def _tested_model(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -> _Tested:
     tasks = [part.task for part in parts]
     metrics = ", ".join(dict.fromkeys(part.metric for part in parts))
     if len(set(tasks)) < len(tasks):
@@ -160,16 +160,17 @@ def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -
     ids = [str(item) for part in parts for item in part.item_ids.tolist()]
     owners = [part.task for part in parts for _ in part.item_ids]
     hashes = [text for part in parts for text in _hashes(part)]
-    own = bank.of_tasks(tasks).matched(owners, ids, hashes)
+    tested = bank.of_tasks(tasks).matched(owners, ids, hashes)
     answer_of = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
     scored = {key: answer for key, answer in answer_of.items() if answer[1] > 0}
-    answers = [scored.get(key) for key in own.keys()]  # noqa: SIM118 - not a mapping
-    own = own.without(np.array([answer is None for answer in answers]), "no answer in the log")
-    notes = tuple(note for note in own.notes if note not in bank.notes)
+    answers = [scored.get(key) for key in tested.keys()]  # noqa: SIM118 - not a mapping
+    lacks = np.array([answer is None for answer in answers])
+    tested = tested.without(lacks, "no answer in the log")
+    notes = tuple(note for note in tested.notes if note not in bank.notes)
     was_adaptive = any(part.predicted is not None for part in parts)
     if was_adaptive:
         notes = (*notes, "answers of an adaptive test: no score of all items is known")
-    return _Known(*named, ", ".join(tasks), metrics, own, notes, answers, was_adaptive)
+    return _Tested(*named, ", ".join(tasks), metrics, tested, notes, answers, was_adaptive)
 
 
 def _hashes(part: Responses) -> list[str | None]:
@@ -195,7 +196,7 @@ def _test(
     bank: ItemBank, plan: Plan, of_model: tuple[tuple[str, str], Sequence[Responses]]
 ) -> AdaptiveTest:
     """Test one model on its recorded answers."""
-    recorded = _known(bank, *of_model)
+    recorded = _tested_model(bank, *of_model)
     session = plan.session(recorded.bank)
     while session.stopped is None:
         for place in session.next().tolist():
@@ -237,26 +238,26 @@ def _accuracy(rows: Sequence[AdaptiveTest]) -> ReplayAccuracy | None:
 
 
 def test_of(
-    found: Mapping[str, Any], *, model: str, task: str, metric: str, log: str
+    outcome: Mapping[str, Any], *, model: str, task: str, metric: str, log: str
 ) -> AdaptiveTest:
     """Make a row from the result of a session, or from its record in a log."""
-    full = found["full_score"]
-    steps: Sequence[Mapping[str, Any]] = found.get("trace", ())
+    full = outcome["full_score"]
+    steps: Sequence[Mapping[str, Any]] = outcome.get("trace", ())
     return AdaptiveTest(
         model=model,
         task=task,
         metric=metric,
-        **{name: found[name] for name in _SAME},
-        abilities=tuple(each["ability"] for each in found.get("abilities", ())),
-        abilities_std_error=tuple(each["std_error"] for each in found.get("abilities", ())),
-        ability_covariance=tuple(map(tuple, found.get("ability_covariance", ()))),
+        **{name: outcome[name] for name in _SAME},
+        abilities=tuple(each["ability"] for each in outcome.get("abilities", ())),
+        abilities_std_error=tuple(each["std_error"] for each in outcome.get("abilities", ())),
+        ability_covariance=tuple(map(tuple, outcome.get("ability_covariance", ()))),
         full_score=full["estimate"],
         full_score_low=full["low"],
         full_score_high=full["high"],
-        stopped=found["stopped"] or EXHAUSTED,
+        stopped=outcome["stopped"] or EXHAUSTED,
         log=log,
         asked=_asked([(str(step["task"]), str(step["item"])) for step in steps]),
-        notes=tuple(found["notes"]),
+        notes=tuple(outcome["notes"]),
     )
 
 

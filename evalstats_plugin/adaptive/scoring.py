@@ -313,11 +313,11 @@ class Shares:
         """Scores of a bank's tasks; a single task has only the score over all items."""
         tasks = bank.task_names
         names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
-        own = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
-        own[:, 0] = True
+        member = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
+        member[:, 0] = True
         misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
         # Column-major: sums over items are fastest that way.
-        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+        return cls(names, np.asfortranarray(member / member.sum(axis=0)), misfit)
 
     def of_items(self, kept: BoolArray) -> Shares:
         """Return the parts of the scores that some items have, a mask of shape (M,)."""

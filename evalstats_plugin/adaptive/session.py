@@ -55,7 +55,7 @@ from evalstats_plugin.adaptive.stopping import (
     Standing,
     StopRule,
 )
-from evalstats_plugin.data.responses import DrawnItems, shared_correlation
+from evalstats_plugin.data.responses import DrawnItems, difference_error
 from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.stats.arrays import IntArray
@@ -369,10 +369,9 @@ class AdaptiveSession(Drawable):
             msg = "a difference needs two tests with drawn items on one bank"
             raise DesignError(f"{msg}: use rule random for both")
         full = [session._outlook.full for session in (self, other)]
-        errors = np.stack([each.std_error[0] for each in full])
-        r = np.array([shared_correlation(mine[name], others[name]) for name in mine])
-        variance = (errors**2).sum(axis=0) - 2 * r * errors.prod(axis=0)
-        reach = normal_quantile(self.confidence_level) * np.sqrt(np.maximum(variance, 0.0))
+        errors = zip(mine, *(each.std_error[0].tolist() for each in full), strict=True)
+        error = [difference_error(mine[name], a, others[name], b) for name, a, b in errors]
+        reach = normal_quantile(self.confidence_level) * np.array(error)
         middle = (full[1].estimate - full[0].estimate)[0]
         low, high = np.maximum(middle - reach, -1.0), np.minimum(middle + reach, 1.0)
         limits = zip(middle.tolist(), low.tolist(), high.tolist(), strict=True)

@@ -275,8 +275,8 @@ def run_sessions(
         state = laplace(belief, state)
         if n in at:
             level = options.confidence_level
-            own = None if options.fitting else draws
-            full = full_score(own, belief, shares, state, bank.usable, confidence_level=level)
+            drawn = None if options.fitting else draws
+            full = full_score(drawn, belief, shares, state, bank.usable, confidence_level=level)
             checkpoints.append(Checkpoint(n, eap(belief), *belief.interval(level), full))
     return Simulated(tuple(checkpoints), belief.places)
 
@@ -330,8 +330,8 @@ def rank_correlation(x: FloatArray, y: FloatArray) -> float:
     """
 
     def midranks(values: FloatArray) -> FloatArray:
-        _, own, counts = np.unique(values, return_inverse=True, return_counts=True)
-        return (np.cumsum(counts) - (counts - 1) / 2)[own]
+        _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[group]
 
     ranks = [midranks(values) for values in (x, y)]
     if min(np.ptp(each) for each in ranks) == 0:

@@ -80,7 +80,7 @@ class AnnotateOptions:
         default=(), metavar="NAME", type=Name("model to fit", FITS),
     )  # fmt: skip
     at_k: tuple[str, ...] = _written(
-        "Also scores at k answers per item: pass@K, pass^K or maj@K; may be repeated.",
+        "Also scores at k answers per item: pass@K, pass^K, maj@K or cons@K; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
     allow_partial: bool = _written(
@@ -139,6 +139,7 @@ def annotate(
     from evalstats_plugin.data.responses import Selection
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.logs import annotating
+    from evalstats_plugin.scores.epochs import repeats_for
     from evalstats_plugin.scores.judged import noted
 
     labelled.check(needed=True)
@@ -185,7 +186,7 @@ def annotate(
                     reading.metric,
                     reading.cluster,
                     reading.include_incomplete,
-                    repeats=bool(asked.at_k),
+                    repeats=repeats_for(asked.at_k),
                     model_name=reading.model_name,
                 ),
                 analysis=analysis,

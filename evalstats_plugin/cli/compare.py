@@ -69,8 +69,8 @@ class CompareOptions:
         metavar="WEIGHT",
     )
     at_k: tuple[str, ...] = _compared(
-        "Also compare by pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) "
-        "and the like; may be repeated.",
+        "Also compare by pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority), "
+        "cons@4 (the most frequent answer of 4 is right) and the like; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
     by: str | None = by(_WHAT)
@@ -115,7 +115,7 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
     from evalstats_plugin.comparisons.compare import compare as compare_models
     from evalstats_plugin.report import comparisons
-    from evalstats_plugin.scores.epochs import with_at_k
+    from evalstats_plugin.scores.epochs import repeats_for, with_at_k
 
     method = intervals.chosen(run.plugins, ANALYSES[asked.design][1])
     check_top(asked.by, asked.top)
@@ -130,7 +130,7 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     if responses is None:
         # Models besides the two say how hard an item is.
         every_model = replace(run, reading=replace(run.reading, models=()))
-        every = (every_model if asked.items else run).read(repeats=bool(asked.at_k))
+        every = (every_model if asked.items else run).read(repeats=repeats_for(asked.at_k))
         every = with_at_k(every, asked.at_k) if asked.at_k else every
         responses = every
     two = _two_of(every, run.reading.models, asked.baseline) if asked.items and every else None

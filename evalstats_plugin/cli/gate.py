@@ -8,6 +8,7 @@ follows from the logs and one file, whose SHA-256 is printed with it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from click.core import ParameterSource
 
 from evalstats_plugin.cli.shell.options import (
     OF_ONE_SCORE,
+    OUTPUT,
     Deciding,
     Intervals,
     Parsed,
@@ -65,10 +67,20 @@ def parse_items(text: str) -> tuple[str, int]:
     return task, int(number)
 
 
+def parse_link(text: str) -> str:
+    """Read an address with ``{path}``, and perhaps ``{item}``, in it."""
+    if not (re.fullmatch(r"https?://[\w:/?#&=%+~.{}@!$,;-]+", text, re.ASCII) and "{path}" in text):
+        raise SelectionError(
+            f"--link {text!r} is no address of a log: write it with {{path}} where the log's path "
+            "goes, like --link https://github.com/org/repo/blob/main/{path}"
+        )
+    return text
+
+
 _MOST_CANDIDATES, _MOST_LOST = 3, 5
 """Candidates, and items of each, that a comment shows."""
 
-FREE = ("junit", "badge", "format", "quiet")
+FREE = ("junit", "badge", "format", "link", "quiet")
 """Options that decide nothing."""
 
 
@@ -185,6 +197,11 @@ class GateOptions:
     badge: str | None = file(
         "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
     )
+    link: str | None = under(OUTPUT)(
+        "In Markdown, address of the items that were lost: {path} is the candidate's log, {item} "
+        "the id.",
+        metavar="URL", type=Parsed(parse_link),
+    )  # fmt: skip
 
 
 @click.command(
@@ -255,7 +272,9 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
     view = gating.GATE
     if run.output.form == "markdown":
         lost = _items_lost(responses, results, run.plugins)
-        view = view._replace(to_markdown=partial(gating.gate_markdown, lost=lost))
+        view = view._replace(
+            to_markdown=partial(gating.gate_markdown, lost=lost, link=asked.link or "")
+        )
     # Of a log that was left out (exit code 1 elsewhere), the decision says that it is missing.
     with suppress(click.exceptions.Exit):
         run.show(results, how, view)

@@ -21,12 +21,14 @@ from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign, Tasks
+    from evalstats_plugin.comparisons.planning.power import PowerAssumptions
+    from evalstats_plugin.comparisons.planning.solver import PowerDesign
+    from evalstats_plugin.comparisons.planning.spreads import Tasks
     from evalstats_plugin.data.runs import ResponseSet
 
 
 METHODS = ("auto", "miller", "t", "symmetric-bootstrap")
-"""Those of `evalstats_plugin.comparisons.power`, which costs NumPy to import; a test compares.
+"""Those of `comparisons.planning.solver`, which costs NumPy to import; a test compares.
 """
 
 _goal = under("What is planned")
@@ -130,7 +132,7 @@ class PowerOptions:
 
     def planned(self) -> PowerDesign:
         """Return the design of the comparison."""
-        from evalstats_plugin.comparisons.power import PowerDesign
+        from evalstats_plugin.comparisons.planning.solver import PowerDesign
 
         return PowerDesign(
             paired=self.design == "paired",
@@ -164,8 +166,8 @@ def power(run: Run, *, asked: PowerOptions) -> None:
     find; with both, how often they do. PATHS are logs of a pilot with two models or more; without
     them, give --discordance or --variances.
     """
-    from evalstats_plugin.comparisons.power import power as plan
-    from evalstats_plugin.comparisons.power import power_curve
+    from evalstats_plugin.comparisons.planning.power import power as plan
+    from evalstats_plugin.comparisons.planning.power import power_curve
     from evalstats_plugin.report import comparisons
 
     pilot: ResponseSet | PowerAssumptions
@@ -197,7 +199,7 @@ def _check_not_assumed(asked: PowerOptions) -> None:
 
 def _assumptions(asked: PowerOptions) -> PowerAssumptions:
     """Return what is assumed in place of logs."""
-    from evalstats_plugin.comparisons.power import PowerAssumptions
+    from evalstats_plugin.comparisons.planning.power import PowerAssumptions
 
     if asked.discordance is None and asked.variances is None:
         raise click.UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
-from evalstats_plugin.cli.shell.running import Labelled, Reading, Run, by, check_top, on_logs, top
+from evalstats_plugin.cli.shell.running import (
+    Labelled,
+    Reading,
+    Run,
+    by,
+    check_alone,
+    check_top,
+    on_logs,
+    top,
+)
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
@@ -45,8 +54,9 @@ class ReportOptions:
         default=(), metavar="METRIC",
     )  # fmt: skip
     at_k: tuple[str, ...] = _more(
-        "Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) and "
-        "the like; may be repeated.",
+        "Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority), "
+        "cons@4 (the most frequent answer of 4 is right) and the like, or pass@1..8 with limits "
+        "for all of these k at once; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
     control_variate: bool = _more(
@@ -54,6 +64,11 @@ class ReportOptions:
         "hard the others found each item.",
         default=False,
     )
+    cost: bool = _more(
+        "Tokens, money and time beside the scores, where logs hold them: for each item and for "
+        "each right answer.",
+        default=False,
+    )  # fmt: skip
     by: str | None = by("More scores")
     top: int | None = top("More scores")
     html: str | None = file(
@@ -77,11 +92,18 @@ class ReportOptions:
 def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
-    PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
+    PATHS are results files, folders or patterns; "-" is standard input: the JSON object that a
+    harness returned, or whatever --columns, --wide, --missing-code or --mapping say is in it.
     With --judge and labels, scores of a judge say how people's labels correct them.
     """
     from evalstats_plugin.report import text
-    from evalstats_plugin.scores.epochs import variance_parts, with_at_k
+    from evalstats_plugin.scores.epochs import (
+        curves,
+        is_curve,
+        repeats_for,
+        variance_parts,
+        with_at_k,
+    )
     from evalstats_plugin.scores.judged import noted
 
     page = _place_of_page(asked.html, asked.baseline)
@@ -89,15 +111,23 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     if asked.by is not None:
         _show_slices(run, asked, asked.by, labelled, intervals)
         return
+    if asked.cost:
+        _show_costs(run, asked, labelled, intervals)
+        return
     # Both use every answer to an item.
-    repeats = bool(asked.at_k) or run.output.figure == "variance-parts"
-    responses = run.read(repeats=repeats)
-    if asked.at_k:
-        responses = with_at_k(responses, asked.at_k)
+    read = run.read(repeats=repeats_for(asked.at_k) or run.output.figure == "variance-parts")
+    points = [name for name in asked.at_k if not is_curve(name)]
+    responses = with_at_k(read, points) if points else read
     if asked.control_variate:
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
         results = intervals.of(_with_derived(responses, asked.derive), run.plugins)
+    if names := [name for name in asked.at_k if is_curve(name)]:
+        level = intervals.confidence_level
+        joint = curves(read, *names, confidence_level=level, intervals=_at_level(run, intervals))
+        models = list(dict.fromkeys(row.model for row in results))
+        rows = sorted((*results, *joint), key=lambda row: models.index(row.model))
+        results = replace(results, rows=tuple(rows), notes=(*results.notes, *joint.notes))
     if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):
         results = noted(results, labelled.judge, corrections)
     run.output.draw(
@@ -113,28 +143,62 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
 def _show_slices(
     run: Run, asked: ReportOptions, by: str, labelled: Labelled, intervals: Intervals
 ) -> None:
-    from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.report.text import SLICES
     from evalstats_plugin.scores.slices import slices
 
-    responses = run.read_by(
-        by, html=asked.html, derive=asked.derive, at_k=asked.at_k, judge=labelled.judge,
-        control_variate=asked.control_variate, figure=run.output.figure,
-    )  # fmt: skip
-
-    def own_intervals(parts: Sequence[Responses], confidence_level: float) -> rows.Intervals:
-        own = replace(intervals, confidence_level=confidence_level)
-        return own.of(ResponseSet(tuple(parts)), run.plugins)
+    responses = run.read_by(by, **_of_scores_alone(run, asked, labelled), cost=asked.cost)
 
     results = slices(
         responses,
         by=by,
         top=asked.top,
         confidence_level=intervals.confidence_level,
-        intervals=own_intervals,
+        intervals=_at_level(run, intervals),
         rng=intervals.seed,
     )
     run.show(results, {"by": by, **intervals.how()}, SLICES)
+
+
+def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
+    from evalstats_plugin.report.costs import COSTS
+    from evalstats_plugin.scores.costs import costs
+
+    check_alone("cost", _of_scores_alone(run, asked, labelled))
+    results = costs(
+        run.read(costs=True),
+        confidence_level=intervals.confidence_level,
+        intervals=_at_level(run, intervals),
+    )
+    run.show(results, intervals.how(), COSTS)
+
+
+def _of_scores_alone(run: Run, asked: ReportOptions, labelled: Labelled) -> dict[str, object]:
+    """Return the options that are for a report of scores alone, with their values."""
+    return {
+        "html": asked.html, "derive": asked.derive, "at_k": asked.at_k, "judge": labelled.judge,
+        "control_variate": asked.control_variate, "figure": run.output.figure,
+    }  # fmt: skip
+
+
+def _at_level(run: Run, asked: Intervals) -> Callable[..., rows.Intervals]:
+    """Return a function that gives intervals as asked for, at another confidence level.
+
+    By the method that its caller prefers, where neither a method nor a prior was asked for.
+    """
+    from evalstats_plugin.data.runs import ResponseSet
+
+    def intervals(
+        parts: Sequence[Responses], confidence_level: float, method: str = "auto"
+    ) -> rows.Intervals:
+        is_free = asked.method == "auto" and asked.prior is None
+        own = replace(
+            asked,
+            confidence_level=confidence_level,
+            method=method if is_free else asked.method,
+        )
+        return own.of(ResponseSet(tuple(parts)), run.plugins)
+
+    return intervals
 
 
 def _with_derived(responses: ResponseSet, metrics: Sequence[str]) -> ResponseSet:

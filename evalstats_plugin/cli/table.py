@@ -186,7 +186,7 @@ def paper(
 
     The same logs and seed give the same files.
     """
-    from evalstats_plugin.report.paper import paper as write_paper
+    from evalstats_plugin.report.paper.folder import paper as write_paper
 
     every = reading.read(paths, loaded_plugins(), quiet=to.quiet)
     responses = _without(every, asked.exclude)

@@ -188,7 +188,7 @@ def _sequential_solve(
 ) -> tuple[Interval, FloatArray]:
     """Interval and p-value of every pair; NaN without bounds or common items."""
     from evalstats_plugin.stats import sequential as stats_sequential
-    from evalstats_plugin.stats.paired import paired_counts
+    from evalstats_plugin.stats.pairs.paired import paired_counts
 
     if pairing.kind == "binary":
         counts = paired_counts(
@@ -310,9 +310,9 @@ def compare(
     Notes
     -----
     Interval, p-value and P(better) of a pair are of one distribution of its mean difference over
-    items, or over whole clusters where items come in clusters: `stats.differences`. It needs no
-    seed. Two pairs or more share one critical value besides: `stats.simultaneous`, of one stream of
-    draws whose error each row names. A method that is named is used alone, by Bonferroni.
+    items, or over whole clusters where items come in clusters: `stats.pairs.differences`. It needs
+    no seed. Two pairs or more share one critical value besides: `stats.pairs.simultaneous`, of one
+    stream of draws whose error each row names. A method that is named is used alone, by Bonferroni.
     Where a log does not say which scores are better, the higher are taken to be. Metrics that
     are not means of items (F1, BLEU, perplexity) are compared by what their items add up to.
 

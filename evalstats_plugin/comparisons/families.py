@@ -25,9 +25,9 @@ from evalstats_plugin.stats import multiplicity, ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.differences import MeanDifferences
     from evalstats_plugin.stats.interval import Interval
-    from evalstats_plugin.stats.simultaneous import AllPairs
+    from evalstats_plugin.stats.pairs.differences import MeanDifferences
+    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
 
 # Half-widths, in normal standard errors, at which an interval is looked at for its p-value.
 _QUANTILES = np.concatenate([np.linspace(0.02, 4.0, 32), np.linspace(4.25, 7.0, 12)])
@@ -58,8 +58,8 @@ class PairEstimates:
 
 def estimates_of(alone: Sequence[MeanDifferences], confidence_level: float) -> list[PairEstimates]:
     """Return what the distributions of mean differences of each table say of each pair alone."""
-    from evalstats_plugin.stats.differences import limits_of_all
     from evalstats_plugin.stats.interval import normal_quantile
+    from evalstats_plugin.stats.pairs.differences import limits_of_all
 
     limits = limits_of_all(alone, [normal_quantile(confidence_level)] * len(alone))
     return [
@@ -338,7 +338,7 @@ def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[
 
 def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval]:
     """Limits that hold for all pairs of each table at once; of counts, together."""
-    from evalstats_plugin.stats.differences import Counts, limits_of_all
+    from evalstats_plugin.stats.pairs.differences import Counts, limits_of_all
 
     limits: dict[int, Interval] = {}
     pairs: list[MeanDifferences] = []
@@ -458,7 +458,7 @@ def _of_one_more(
     for name, some in (("unseen", unseen), ("guarded", guarded)):
         if not some:
             continue
-        from evalstats_plugin.stats.differences import limits_of_all
+        from evalstats_plugin.stats.pairs.differences import limits_of_all
 
         def with_one_more(pairs: MeanDifferences, z: ArrayLike, name: str = name) -> Interval:
             return pairs.one_more(z, size=pairs.span if name == "unseen" else None)

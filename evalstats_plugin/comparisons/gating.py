@@ -19,8 +19,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.pilots import SIMULATED_UP_TO, Pilot, Planned, search
-from evalstats_plugin.comparisons.power import EXACT_UP_TO, Spread, spreads
+from evalstats_plugin.comparisons.planning.pilots import SIMULATED_UP_TO, Pilot, Planned, search
+from evalstats_plugin.comparisons.planning.solver import EXACT_UP_TO
+from evalstats_plugin.comparisons.planning.spreads import Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
 from evalstats_plugin.data.measure import Measure, Measures
@@ -624,7 +625,7 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
     """
     from scipy import special
 
-    from evalstats_plugin.stats.power import least_difference, paired_power, t_power
+    from evalstats_plugin.stats.pairs.power import least_difference, paired_power, t_power
 
     columns = [
         (s.n_items[0], s.design_effect[0], s.freedom[0], s.bounded, row.margin,
@@ -679,7 +680,7 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
 
 def _variance_of_halves(planned: Spread) -> float:
     """Return what half an item on either side, where the largest differences are, adds."""
-    from evalstats_plugin.stats.differences import distance
+    from evalstats_plugin.stats.pairs.differences import distance
 
     if not planned.pilots or planned.pilots[0].clustered:
         return 0.0
@@ -700,7 +701,7 @@ def _gains(
 
 def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -> int | None:
     """Return how many items decide if the true difference is the one seen, as `power` says."""
-    from evalstats_plugin.stats.power import items_needed
+    from evalstats_plugin.stats.pairs.power import items_needed
 
     gain = _gains(row, row.difference, row.difference)
     if gain is None:
@@ -716,7 +717,7 @@ def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -
 
 def _detectable(row: Comparison, limits: tuple[float, float] | None, margin: float) -> float | None:
     """Return the least drop that is detected, of differences with the error of the interval."""
-    from evalstats_plugin.stats.power import difference_needed
+    from evalstats_plugin.stats.pairs.power import difference_needed
 
     gain = _gains(row, row.difference, row.difference)
     if limits is None or gain is None:

@@ -1,8 +1,8 @@
 """Judges with error bars: corrected scores, differences of models, and what to label next.
 
 `judge` corrects scores and compares models, through the engine of all paired comparisons: a model's
-labels, corrected by what the judge says of all answers (`stats.survey.cross_fitted`), are scores of
-the labelled items like any others. `next_labels` draws answers for people to look at.
+labels, corrected by what the judge says of all answers (`cross_fitted`), are scores of the labelled
+items like any others. `next_labels` draws answers for people to look at.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from evalstats_plugin.scores.judged import (
 )
 from evalstats_plugin.scores.rows import CorrectedScore
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
-from evalstats_plugin.stats.differences import distance
+from evalstats_plugin.stats.pairs.differences import distance
 from evalstats_plugin.stats.streams import child, stream
-from evalstats_plugin.stats.survey import cross_fitted
+from evalstats_plugin.stats.survey.prediction_powered import cross_fitted
 
 Population = Literal["new", "these"]
 """What results are for: new items like these, or the very items that the judge scored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import ScoreInterval
-from evalstats_plugin.scores.slices import as_tasks
+from evalstats_plugin.scores.slices import as_tasks, jointly
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import stream
 
@@ -248,13 +248,15 @@ def table(
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         msg += " (in Python: metric=)"
         raise DesignError(msg)
-    level = confidence_level if by is None else confidence_level ** (1 / len(cells))
-    scored = [
-        replace(row, confidence_level=confidence_level)
-        for row in intervals(
-            [cell.responses for cell in cells], confidence_level=level, rng=rng
+    parts = [cell.responses for cell in cells]
+    if by is None:
+        scored = [*intervals(parts, confidence_level=confidence_level, rng=rng)]
+    else:
+        level = confidence_level ** (1 / len(cells))
+        rows_of_slices = jointly(
+            parts, confidence_level=level, intervals=partial(intervals, rng=rng)
         )
-    ]  # fmt: skip
+        scored = [replace(row, confidence_level=confidence_level) for row in rows_of_slices]
     shown = _Columns.of(cells, scored, subtasks, _listed(columns))
     joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights], OVERALL)
     if not are_apart:

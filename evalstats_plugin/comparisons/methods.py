@@ -17,10 +17,10 @@ from typing import Literal
 from evalstats_plugin.data.methods import Kind, Method
 from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 
-_PAIRED = "evalstats_plugin.stats.paired:"
-_UNPAIRED = "evalstats_plugin.stats.unpaired:"
+_PAIRED = "evalstats_plugin.stats.pairs.paired:"
+_UNPAIRED = "evalstats_plugin.stats.pairs.unpaired:"
 _BOUNDED = "evalstats_plugin.stats.bounded:"
-_DIFFERENCES = "evalstats_plugin.stats.differences:"
+_DIFFERENCES = "evalstats_plugin.stats.pairs.differences:"
 _MEANS = "evalstats_plugin.stats.means:"
 _CLUSTERED = "evalstats_plugin.stats.clustered:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"

@@ -37,8 +37,8 @@ from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
+from evalstats_plugin.stats.pairs.unpaired import two_sided
 from evalstats_plugin.stats.streams import seed_for, stream
-from evalstats_plugin.stats.unpaired import two_sided
 
 N_RESAMPLES = 9999
 """Resamples and posterior draws."""

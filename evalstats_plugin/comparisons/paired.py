@@ -1,8 +1,9 @@
 """Comparisons of models on the same items: differences item by item, or cluster by cluster.
 
 `paired` joins the models and `paired_tables` compares them: each pair by the distribution of its
-mean difference (`stats.differences`), all pairs of a task at once by one critical value more
-(`stats.simultaneous`). `Named` computes another method that was asked for, of each pair alone.
+mean difference (`stats.pairs.differences`), all pairs of a task at once by one critical value more
+(`stats.pairs.simultaneous`). `Named` computes another method that was asked for, of each pair
+alone.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.streams import seed_for, stream
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.differences import MeanDifferences
     from evalstats_plugin.stats.interval import Interval
+    from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 NO_INTERVAL = "no interval: nothing differs, and the scores' bounds are unknown"
 
@@ -117,7 +118,7 @@ def _table(
 
 def judged(family: Pairs, alone: MeanDifferences, n_draws: int) -> Judged:
     """Judge all pairs of a task at once."""
-    from evalstats_plugin.stats.simultaneous import AllPairs
+    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
 
     units = common_units(family) if len(family.a) > 1 else None
     return AllPairs(alone, units, family.a, family.b, n_draws=n_draws)
@@ -145,7 +146,7 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
 
     The columns that Miller recommends [Mil24]_.
     """
-    from evalstats_plugin.stats.differences import Counts
+    from evalstats_plugin.stats.pairs.differences import Counts
 
     n = len(pairing.a)
     if isinstance(alone, Counts):
@@ -232,7 +233,7 @@ def whatever(
     """
     special: Any = import_module("scipy.special")
 
-    from evalstats_plugin.stats.survey import imbens_manski_level
+    from evalstats_plugin.stats.interval import imbens_manski_level
 
     level = 1 - (1 - request.confidence_level) / n_tests
     extremes = Whatever(*np.full((3, len(pairs)), np.nan))
@@ -326,7 +327,7 @@ class Named:
     def solve(self) -> PairEstimates:
         """Return what was found of each pair."""
         from evalstats_plugin.stats.means import moments
-        from evalstats_plugin.stats.unpaired import two_sided
+        from evalstats_plugin.stats.pairs.unpaired import two_sided
 
         blocks = list(_blocks(self._pairing))
         every = (self._pairing.differences(x.start, x.stop) for x in blocks)
@@ -351,8 +352,8 @@ class Named:
 
     def _estimated(self, pairing: Pairs, pairs: slice, level: float) -> tuple[FloatArray, ...]:
         """Limits, then P(b higher) if the method gives it."""
-        from evalstats_plugin.stats import paired as stats_paired
         from evalstats_plugin.stats.means import moments
+        from evalstats_plugin.stats.pairs import paired as stats_paired
 
         method = self._method
         function = partial(method.load(), confidence_level=level)

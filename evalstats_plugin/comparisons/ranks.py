@@ -39,7 +39,7 @@ from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.differences import MeanDifferences
+    from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 MOST_LETTERED = 200
 """Most models of one task that are given letters; more would be unreadable."""

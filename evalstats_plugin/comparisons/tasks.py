@@ -50,7 +50,7 @@ from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.differences import MeanDifferences
+    from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 LEAST_TASKS = 3
 """Tasks from which a default answer also takes them as a random sample."""
@@ -288,8 +288,8 @@ class _Strata:
 
     def at_ends(self, pairs: IntArray) -> tuple[End, End]:
         """Some pairs with the worst and with the best of b, and the reverse of a, where open."""
-        from evalstats_plugin.stats.differences import Differences
         from evalstats_plugin.stats.means import moments
+        from evalstats_plugin.stats.pairs.differences import Differences
 
         span = self.whole.span[1]
 
@@ -305,7 +305,7 @@ class _Strata:
 
     def of_pairs(self, a: IntArray, b: IntArray) -> MeanDifferences:
         """Return the distributions of the differences of some pairs."""
-        from evalstats_plugin.stats.differences import Differences
+        from evalstats_plugin.stats.pairs.differences import Differences
 
         units = Strata([replace(task, a=a, b=b) for task in self.tasks], self.weights)
         return Differences(units.differences, n_pairs=len(a), span=self.whole.span[1])
@@ -402,8 +402,8 @@ def _all_items(
 
 
 def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Table:
-    from evalstats_plugin.stats.differences import Differences
-    from evalstats_plugin.stats.simultaneous import AllPairs
+    from evalstats_plugin.stats.pairs.differences import Differences
+    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
 
     whole, family = strata.whole, strata.whole.family
     units = Strata(strata.tasks, strata.weights)
@@ -601,8 +601,8 @@ def _against(table: Pairing, baseline: str | None) -> Pairing | None:
 
 
 def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
-    from evalstats_plugin.stats.differences import Differences
-    from evalstats_plugin.stats.simultaneous import AllPairs, Units
+    from evalstats_plugin.stats.pairs.differences import Differences
+    from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 
     family = table.family
     differences = sample.differences[family.a, family.b]

@@ -1,7 +1,7 @@
 """What is sampled when models are compared on the same items: items, clusters, tasks.
 
-Every design goes through the one engine of `stats.differences` and changes only its units: single
-items; sums over clusters; items within fixed tasks, with their weights; or tasks themselves.
+Every design goes through the one engine of `stats.pairs.differences` and changes only its units:
+single items; sums over clusters; items within fixed tasks, with their weights; or tasks themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from evalstats_plugin.comparisons.design import Pairing, Pairs
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evalstats_plugin.stats.differences import MeanDifferences
-    from evalstats_plugin.stats.simultaneous import Units
+    from evalstats_plugin.stats.pairs.differences import MeanDifferences
+    from evalstats_plugin.stats.pairs.simultaneous import Units
 
 
 def mean_differences(pairs: Pairs) -> MeanDifferences:
     """Return the distributions of all pairs, by items or clusters."""
-    from evalstats_plugin.stats.differences import Counts, Differences
+    from evalstats_plugin.stats.pairs.differences import Counts, Differences
 
     span = pairs.span[1]
     if pairs.kind == "binary" and pairs.clusters is None:
@@ -38,7 +38,7 @@ def mean_differences(pairs: Pairs) -> MeanDifferences:
 def common_units(pairs: Pairs) -> Units:
     """Return the items or clusters that the pairs share."""
     from evalstats_plugin.stats.clustered import by_cluster
-    from evalstats_plugin.stats.simultaneous import Units
+    from evalstats_plugin.stats.pairs.simultaneous import Units
 
     scores, clusters = pairs.all_scores(), pairs.clusters
     gone = np.isnan(scores)
@@ -93,7 +93,7 @@ class Strata:
 
     def common(self) -> Units:
         """Return the units that the pairs share."""
-        from evalstats_plugin.stats.simultaneous import Units
+        from evalstats_plugin.stats.pairs.simultaneous import Units
 
         scores = [task.scores for task in self.tasks]
         gone = any(bool(np.isnan(own).any()) for own in scores)

@@ -27,7 +27,7 @@ from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, p_
 from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
-from evalstats_plugin.data.responses import Responses, shared_correlation
+from evalstats_plugin.data.responses import Responses, difference_error, shared_correlation
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
@@ -55,7 +55,7 @@ Solved = tuple[FloatArray, FloatArray, FloatArray | None]
 
 def _solver(samples: _Samples) -> Callable[[float], Solved]:
     """Return what solves at a level, from what methods of this family are computed from."""
-    from evalstats_plugin.stats.unpaired import independent_counts
+    from evalstats_plugin.stats.pairs.unpaired import independent_counts
 
     a, b, n = samples.a, samples.b, samples.sizes
     data: tuple[Any, ...]
@@ -271,7 +271,7 @@ def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Ta
 
     The expected difference is summed over the items: of those that both answered it is observed.
     Its variance is the chance in each answer not seen, and what each model's predictions share.
-    Where the same items were drawn for both, they err alike (`responses.shared_correlation`).
+    Where the same items were drawn for both, they err alike (`responses.difference_error`).
     """
     refuse_best(request, responses)
     tables: list[Table] = []
@@ -314,8 +314,10 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
     if of_a is None or of_b is None:
         return "the complete run lacks items of the adaptive test's bank"
     errors = [math.hypot(np.sqrt(x.variances.sum()) / len(ids), x.common) for x in (of_a, of_b)]
-    together = 2 * _shared(a, b)[1] * math.prod(errors)
-    error = math.sqrt(max(math.hypot(*errors) ** 2 - together, 0.0))
+    draws = [r.predicted and r.predicted.draws for r in (a, b)]
+    error = math.hypot(*errors)
+    if draws[0] is not None and draws[1] is not None:
+        error = difference_error(draws[0], errors[0], draws[1], errors[1])
     return float((of_b.scores - of_a.scores).mean()), error, len(ids)
 
 

@@ -28,6 +28,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.scales import TAKEN_AS, settled
 from evalstats_plugin.data.store import LARGE, ResponseStore
 from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.runtime.files import LogFile
 
 
 class Rectangle(Protocol):
@@ -69,6 +70,7 @@ Readable: TypeAlias = (
     | Rectangle
     | LogInMemory
     | FileInfo
+    | LogFile
     | Sequence["Readable"]
     | Sequence[Sequence[float]]
     | Sequence[float]

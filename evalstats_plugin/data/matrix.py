@@ -493,6 +493,7 @@ def _stacked(runs: list[Responses]) -> Responses:
         item_hashes=joined.item_hashes,
         clusters=joined.clusters,
         chance=joined.chance,
+        answers=None,
         weights=None,
         logged=None,
         logged_std_error=None,

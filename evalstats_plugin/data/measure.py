@@ -18,7 +18,7 @@ Origin = Literal["", "logged", "registry", "given", "observed", "assumed"]
 """Where a part of a measure is known from: the log, the registry of metrics (`data.metrics`), the
 user, the scores themselves; or it is assumed. Empty where it is not known."""
 
-Unit = Literal["", "share", "percent", "points", "nats", "bits", "perplexity", "errors"]
+Unit = Literal["", "share", "percent", "points", "nats", "bits", "perplexity", "errors", "cost"]
 """What a score counts; empty where it is not known."""
 
 _TRUST: Mapping[str, int] = {name: i for i, name in enumerate(
@@ -53,6 +53,9 @@ class Scale:
 
 SHARE = Scale(0.0, 1.0, unit="share")
 """Of a count: right answers, or what a judge or a measure of overlap gives as a share."""
+
+COST = Scale(0.0, math.inf, unit="cost")
+"""Of what an answer cost: money, tokens, time."""
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -125,6 +128,11 @@ class Measure:
     def name(self) -> str:
         """Metric without lm-eval's filter "none", which other harnesses do not write."""
         return self.metric.removesuffix(",none")
+
+    @property
+    def is_cost(self) -> bool:
+        """Whether it is of what answers cost, not of how good they are."""
+        return self.scale is not None and self.scale.unit == "cost"
 
     def is_of(self, task: str, metric: str) -> bool:
         """Whether it is given for these scores: a metric also by the part before its comma."""

@@ -14,8 +14,8 @@ ratio      ``f(numerator, denominator, *, confidence_level)``, both (cells, M)
 clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real;
            -sized: also ``estimand`` and ``clusters`` (`stats.grid_posteriors`);
 paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -mean is the
-           default of comparisons alone, `stats.differences`
-unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`; -bounded:
+           default of comparisons alone, `stats.pairs.differences`
+unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.pairs.unpaired`; -bounded:
            ``f(scores, a, b, *, bounds, confidence_level)``, scores (N, M), a and b (P,);
            -real: ``f(totals, sizes, a, b, *, confidence_level)``, both (N, C)
 ========== ==============================================================================

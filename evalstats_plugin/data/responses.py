@@ -1,7 +1,7 @@
 """Responses: the scores of one model on one task under one metric (`data.measure`).
 
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
-* `DrawnItems`, `shared_correlation`: items that two adaptive tests drew alike
+* `DrawnItems`, `difference_error`: items that two adaptive tests drew alike
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
 * `field_of_slices`: the field of ``by=``, and into how many quantiles its numbers are cut
 * `metadata_of`, `metadata_fields`: all but the scores as JSON values, for formats that store it
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -34,6 +35,8 @@ TABULAR = "tabular"
 
 _PRIOR_DRAWS = 4.0
 """Number of draws for which independent errors count."""
+_PAIRED_PRIOR_DRAWS = 2.0
+"""The same where every draw gives a difference."""
 
 IN_ARRAY = "matrix"
 """The same of scores in an array, or in a matrix of them."""
@@ -76,7 +79,7 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 _OF_ITEMS = ("weights", "clusters", "item_hashes", "chance", "tags")
 """Fields of `Responses` of shape (M,), besides the ids."""
 
-PER_ITEM = ("item_ids", "scores", "pairs", *_OF_ITEMS)
+PER_ITEM = ("item_ids", "scores", "pairs", "answers", *_OF_ITEMS)
 """Fields of `Responses` with a row for each item."""
 
 Weighting = Literal["micro", "macro", "parts", "either"]
@@ -150,6 +153,49 @@ def shared_correlation(a: DrawnItems, b: DrawnItems) -> float:
     return float(x[:n] @ y[:n] / spread)
 
 
+def difference_error(a: DrawnItems, error_a: float, b: DrawnItems, error_b: float) -> float:
+    """Standard error of the difference of two models' scores, by the draws that both tests share.
+
+    Where all draws are shared, that of a mean of paired differences if it is smaller: by the
+    residual of the difference in each draw, weighted as the scores are (inverse probabilities), and
+    `_PAIRED_PRIOR_DRAWS` more draws with independent errors.
+
+    Parameters
+    ----------
+    error_a, error_b
+        Of each score: a normal's share of its limits by Student's t at 95 %, with `_PRIOR_DRAWS`
+        more draws. So is that of the difference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = DrawnItems(("t / x", "t / y"), np.array([0.2, 0.25]), np.array([1.0, -1.0]))
+    >>> round(difference_error(draws, 0.1, draws, 0.1), 3)
+    0.115
+    >>> round(difference_error(draws, 0.1, draws._replace(items=("t / y", "t / x")), 0.1), 3)
+    0.141
+    """
+    from scipy import special
+
+    variance = error_a**2 + error_b**2 - 2 * shared_correlation(a, b) * error_a * error_b
+    n = len(a.items)
+    if n and a.n_shared(b) == n == len(b.items):
+        # Each error is by the squares of its residuals, and of those that its prior counts for.
+        of_prior = sum(
+            error**2 / (_PRIOR_DRAWS + draws.residuals @ draws.residuals)
+            for draws, error in ((a, error_a), (b, error_b))
+        )
+        fewer = variance - (_PRIOR_DRAWS - _PAIRED_PRIOR_DRAWS) * of_prior
+        # A score has at least the draws of the rarest task; two parameters are fitted.
+        inside = min(Counter(item.partition(" / ")[0] for item in a.items).values())
+        priors = np.array([_PAIRED_PRIOR_DRAWS, _PRIOR_DRAWS])
+        squares = priors + max(n - 2, 0)
+        reach = special.stdtrit(priors + max(inside - 2, 0), 0.975)
+        paired = fewer * squares[1] / squares[0] * (reach[0] / reach[1]) ** 2
+        variance = min(variance, paired)
+    return float(np.sqrt(max(variance, 0.0)))
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prediction:
     """Score on all M items of a bank, predicted from the answers to some: of an adaptive test.
@@ -200,6 +246,9 @@ class Responses(Measured):
     """Shape (M, 2), objects: expected and given answer of each item, where `aggregation` needs
     them: labels (f1), texts (bleu), a label and its probability (roc_auc). None where missing.
     `scores` then have shape (M, 0)."""
+    answers: NDArray[Any] | None = None
+    """Shape (M, R): text of each answer as it was filtered and scored, empty where there is none;
+    None unless ``Selection.repeats`` asks for them."""
     left_out: FloatArray | None = None
     """Shape (U,): the metric's value without each unit (item, cluster, block of them) in turn,
     where it is no mean of item scores and was recomputed. `scores` are then empty."""
@@ -394,8 +443,10 @@ class Selection:
     fast and enough to list the contents. ``columns`` maps parts of a response to columns of a
     table; ``wide`` means that tables are matrices of scores, and says what their rows are.
     ``repeats`` also scores each answer of items that were answered several times, where the harness
-    scored only one of them or their vote. ``model_name`` names the model of logs that do not.
-    ``mapping`` says where the scores of any JSON are.
+    scored only one of them or their vote; ``"answers"`` also reads the answers themselves.
+    ``model_name`` names the model of logs that do not. ``mapping`` says where the
+    scores of any JSON are. ``costs`` also reads what answers cost, where the harness logs it, as
+    scores under metrics such as "tokens".
     """
 
     tasks: tuple[str, ...] = ()
@@ -406,7 +457,7 @@ class Selection:
     columns: tuple[tuple[str, str], ...] = ()
     """Pairs such as ``("item", "question_id")``; a part may be there more than once."""
     wide: Literal["", "models", "items"] = ""
-    repeats: bool = False
+    repeats: bool | Literal["answers"] = False
     model_name: str = ""
     missing_codes: tuple[float, ...] = ()
     """Numbers that stand for a missing score in tables."""
@@ -414,6 +465,7 @@ class Selection:
     """A file in TOML, or its content."""
     by: str | None = None
     """Field of an item that becomes `Responses.tags`."""
+    costs: bool = False
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -431,6 +483,11 @@ class Selection:
         """
         wanted = self.metrics_of(*tasks)
         return not wanted or self.place_of_metric(name, *tasks) < len(wanted)
+
+    def wants_cost(self, name: str, *tasks: str) -> bool:
+        """Whether a cost is wanted: all are asked for, or it is by its name."""
+        by_name = bool(self.metrics_of(*tasks)) and self.wants_metric(name, *tasks)
+        return self.costs or by_name
 
     def place_of_metric(self, name: str, *tasks: str) -> int:
         """Return the place of a metric in the order of preference; behind all if not wanted."""

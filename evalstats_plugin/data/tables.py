@@ -462,10 +462,12 @@ def decoded(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        code = "UTF-16" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
-        line = content.count(b"\n", 0, error.start) + 1
+        # Without the byte order mark, as positions are.
+        text = error.object
+        code = "UTF-16" if text[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
+        line = text.count(b"\n", 0, error.start) + 1
         msg = (
-            f"{where}: byte {content[error.start]:#04x} at position {error.start} (line {line}) is "
+            f"{where}: byte {text[error.start]:#04x} at position {error.start} (line {line}) is "
             f"not UTF-8; convert the file, as with: iconv -f {code} -t UTF-8 FILE > NEW"
         )
         raise LogError(msg) from error

@@ -450,7 +450,7 @@ def _scores_at(
     """Scores at levels (K, S, N, T): expected ones, or observed on new questions of every task."""
     from scipy import special
 
-    from evalstats_plugin.hierarchical.engines.shared_questions import expected_share
+    from evalstats_plugin.hierarchical.engines.crossed import expected_share
 
     if n_items is None:
         if sd is None:
@@ -562,7 +562,7 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
         share = rng.uniform(size=(1000, len(counts.models), width))
         wide = np.broadcast_to(share, (1000, *counts.trials.shape))
         return replicate(rng, counts.informative[1], wide)
-    from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, simulate
+    from evalstats_plugin.hierarchical.engines.crossed import crossed_model_of, simulate
 
     columns = counts.columns(fit.covariates, by_question=fit.model != "task")
     size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))

@@ -25,7 +25,11 @@ from evalstats_plugin.hierarchical.data import (
     data_of_plates,
     eval_counts,
 )
-from evalstats_plugin.hierarchical.engines import shared_questions
+from evalstats_plugin.hierarchical.engines.crossed import (
+    answered_alike,
+    crossed_model_of,
+    fit_crossed,
+)
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, Spread, performance_rows, spread
 from evalstats_plugin.hierarchical.methods import (
     BY_QUESTION,
@@ -37,7 +41,7 @@ from evalstats_plugin.hierarchical.methods import (
     Prior,
 )
 from evalstats_plugin.runtime import ChainLength
-from evalstats_plugin.runtime.chains import R_HAT_LIMIT, convergence
+from evalstats_plugin.runtime.chains import convergence
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import tail_probability
@@ -58,7 +62,7 @@ MIN_SHARE = 0.1
 NO_GAIN = 0.95
 """Ratio of pooled to unpooled interval widths (median) above which pooling does not help."""
 
-SHORT_R_HAT_LIMIT = 1.03
+R_HAT_LIMIT = 1.03
 """R-hat from which short chains of nearly independent draws count as not converged: the largest of
 hundreds is above 1.01 where only a quarter as many draws are needed."""
 
@@ -68,12 +72,9 @@ CHECKED_CELLS = 500
 _N_PARAMETERS: Mapping[str, int] = {"gamma": 2, "half-normal": 1, "lognormal": 2}
 """Families of priors, and the parameters of each."""
 
-_SECONDS_PER_SHARED_SWEEP, _SECONDS_PER_SHARED_CELL = 4e-4, 1e-6
-"""The same where questions are integrated out; timed for 20 × 10 and 10 × 300 tasks."""
-
-_SECONDS_PER_SWEEP, _SECONDS_PER_CELL = 6e-3, 3.3e-7
-"""On one core, for a sweep and for each cell of each chain in it; timed for 10 × 10 to 100 × 60
-cells and for 29 × 2,400 questions."""
+_SECONDS_PER_DRAW, _SECONDS_PER_CELL = 4e-4, 1e-6
+"""On one core, for a draw asked for and for each cell of it: models on tasks, or on sets of
+questions that the same models answered; timed for 6 × 5 to 100 × 60 cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,8 @@ def pool(
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
         have N(0, 1) priors.
     device
-        ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
+        Where a formula or a model of your own is fitted: ``"cpu"``, ``"cuda"``, or ``"auto"``,
+        CUDA where there is one.
     options
         Number of draws and chains, and priors.
 
@@ -232,7 +234,7 @@ def pool(
         msg = f"confidence_level {confidence_level} is not between 0 and 1: choose one such as 0.95"
         raise DesignError(msg)
     if isinstance(model, str):
-        _check_names(model, inference)
+        _check_names(model, inference, device)
     counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses)
     if formula is not None:
         if model != "auto" or inference not in ("auto", "nuts"):
@@ -253,7 +255,6 @@ def pool(
         options=options or HierarchicalOptions(),
         covariates=covariates_of(covariates, counts.models, counts.tasks),
         confidence_level=confidence_level,
-        device=device,
     )
     return _fit(counts, request, rng)
 
@@ -348,8 +349,10 @@ def _fit_own(
     return replace(fit, names={name: members for name, members in names.items() if name in nested})
 
 
-def _check_names(model: str, inference: str) -> None:
-    """Raise `SelectionError` for a model or inference that does not exist."""
+def _check_names(model: str, inference: str, device: str) -> None:
+    """Raise `SelectionError` for a model, inference or device that does not exist."""
+    if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise SelectionError(f"no device is called {device!r}; there are: auto, cpu, cuda")
     given = (("model", model, HIERARCHICAL_MODELS), ("inference", inference, INFERENCES))
     for what, name, table in given:
         if name not in ("auto", *table):
@@ -358,7 +361,7 @@ def _check_names(model: str, inference: str) -> None:
 
 def _choose_model(name: str, counts: EvalCounts, *, plain: bool) -> tuple[str, str]:
     n, t = counts.right.shape
-    alike = plain and shared_questions.answered_alike(counts)
+    alike = plain and answered_alike(counts)
     if name == "shared" and not alike:
         msg = "model 'shared' needs right or wrong answers of several models to the same questions"
         raise DesignError(f"{msg}, one epoch, no covariates: choose 'task' or 'across-task'")
@@ -380,11 +383,12 @@ def expected_seconds(
     nested = min(n, t) == 1 and model not in BY_QUESTION
     if model in CLOSED_FORM or (nested and inference != "gibbs"):
         return 1.0
-    cells = n * (len(counts.task) if model in BY_QUESTION else t)
-    sweeps = options.warm_up + options.draws
-    if model in ("auto", "shared") and shared_questions.answered_alike(counts):
-        return sweeps * (_SECONDS_PER_SHARED_SWEEP + _SECONDS_PER_SHARED_CELL * n * t)
-    return sweeps * (_SECONDS_PER_SWEEP + _SECONDS_PER_CELL * options.chains * cells)
+    columns = t
+    if model in BY_QUESTION or (model == "auto" and answered_alike(counts)):
+        pattern = np.concatenate([counts.task[None], counts.question_trials])
+        columns = np.unique(pattern, axis=1).shape[1]
+    draws = options.warm_up + options.draws
+    return draws * (_SECONDS_PER_DRAW + _SECONDS_PER_CELL * n * columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,7 +404,6 @@ class _Request:
     options: HierarchicalOptions
     covariates: Mapping[str, Standardised]
     confidence_level: float
-    device: str
 
 
 class _Inferred(NamedTuple):
@@ -466,7 +469,7 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
     SelectionError
         The engine that is asked for does not fit the model.
     DesignError
-        Covariates that the model does not know; torch is not installed; not enough memory.
+        Covariates that the model does not know; not enough memory.
     """
     single_axis = min(counts.right.shape) == 1
     nested = single_axis and request.model not in BY_QUESTION
@@ -482,12 +485,12 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         raise DesignError(f"{msg}: leave out tails, or choose model 'shared'")
     if closed:
         return _exact(counts, request, rng)
-    if request.model == "shared":
-        return _shared(counts, request, rng)
     if request.inference == "gibbs" or not nested:
         why = "questions have effects of their own, for which particles are not made here"
         if nested:
             why = "asked for"
+        elif request.model in BY_QUESTION and not single_axis:
+            why = "questions are integrated out, levels of a task are drawn together"
         elif not single_axis:
             why = "models and tasks are crossed, so that every cell depends on every other"
         return _gibbs(counts, request, rng, why)
@@ -536,25 +539,13 @@ def _gibbs(
     notes: tuple[str, ...] = (),
 ) -> _Inferred:
     """Draw by Gibbs sampling."""
-    need_torch("hierarchical models")
-    from evalstats_plugin.hierarchical.engines import crossed_gibbs
-
+    options = request.options
     given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
-    structure = crossed_gibbs.crossed_model_of(request.model, request.options.priors)
-    posterior = crossed_gibbs.fit_model(given, structure, rng, request.options, request.device)
-    diagnostics, more = _gibbs_diagnostics(posterior, request.options)
+    structure = crossed_model_of(request.model, options.priors)
+    posterior = fit_crossed(given, structure, rng, options, options.tails)
+    diagnostics, more = _gibbs_diagnostics(posterior, options)
     inferred = _summarised(counts, request, "gibbs", why, posterior)
     return inferred._replace(diagnostics=diagnostics, notes=(*notes, *more, *inferred.notes))
-
-
-def _shared(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
-    """Draw by Gibbs sampling with questions integrated out."""
-    options = request.options
-    posterior = shared_questions.fit_shared(counts, options.priors, rng, options, options.tails)
-    diagnostics, more = _gibbs_diagnostics(posterior, request.options, SHORT_R_HAT_LIMIT)
-    why = "questions are integrated out, levels of a task are drawn together"
-    inferred = _summarised(counts, request, "gibbs", why, posterior)
-    return inferred._replace(diagnostics=diagnostics, notes=(*more, *inferred.notes))
 
 
 def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
@@ -597,7 +588,7 @@ def _summarised(
 
 
 def _gibbs_diagnostics(
-    posterior: Posterior, options: HierarchicalOptions, limit: float = R_HAT_LIMIT
+    posterior: Posterior, options: HierarchicalOptions
 ) -> tuple[dict[str, Any], list[str]]:
     """R-hat and effective sample size of all reported quantities, and notes where they are poor."""
     cells = posterior.accuracy.reshape(*posterior.accuracy.shape[:2], -1)
@@ -609,10 +600,10 @@ def _gibbs_diagnostics(
     worst, least = max(r_hat.values()), min(ess.values())
     notes: list[str] = []
     wanted = 100 * options.chains
-    if not worst <= limit or not least >= wanted:
+    if not worst <= R_HAT_LIMIT or not least >= wanted:
         unmixed, slow = max(r_hat, key=r_hat.__getitem__), min(ess, key=ess.__getitem__)
         notes.append(
-            f"too few draws: R-hat {worst:.3f} of {unmixed} (limit {limit}), "
+            f"too few draws: R-hat {worst:.3f} of {unmixed} (limit {R_HAT_LIMIT}), "
             f"{least:.0f} effective draws of {slow} (at least {wanted} needed): draw more"
         )
     diagnostics: dict[str, Any] = {

@@ -16,8 +16,8 @@ import numpy as np
 
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised, data_of_plates
+from evalstats_plugin.hierarchical.engines.crossed import expected_share
 from evalstats_plugin.hierarchical.engines.posterior import COEFFICIENT_SD, INTERCEPT_SD
-from evalstats_plugin.hierarchical.engines.shared_questions import expected_share
 from evalstats_plugin.hierarchical.methods import FAMILIES, Prior, prior_of
 from evalstats_plugin.stats.arrays import FloatArray
 

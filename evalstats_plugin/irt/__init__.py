@@ -12,7 +12,7 @@ discrimination a of either sign, guessing c and upper asymptote u.
   fit? (`fit_statistics`, `suspects`, `dif`, `holdout`)
 * `choose_model`: item models side by side, and which to take (`choosing`)
 * `predict_items`, `text_features`: items that no model answered (`new_items`)
-* `link`, `seed_spread`: several fits on one scale (`linking`)
+* `link`: several fits on one scale (`linking`)
 * `simulate_responses`, `simulate_response_patterns`: answers with a known truth
 
 `model` holds curves, data, the fitted model and its file; `estimators` how it is fitted (torch).

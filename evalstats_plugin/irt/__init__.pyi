@@ -13,7 +13,6 @@ from evalstats_plugin.irt.fit_statistics import s_x2 as s_x2
 from evalstats_plugin.irt.fitting import fit_irt as fit_irt
 from evalstats_plugin.irt.holdout import hold_out as hold_out
 from evalstats_plugin.irt.linking import link as link
-from evalstats_plugin.irt.linking import seed_spread as seed_spread
 from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATES
 from evalstats_plugin.irt.methods import ESTIMATORS as ESTIMATORS
 from evalstats_plugin.irt.methods import ITEM_MODELS as ITEM_MODELS

@@ -16,7 +16,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import SavedFit
@@ -176,6 +176,12 @@ def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> F
         )
         raise SelectionError(msg)
     return chance if chance.any() else None
+
+
+def places_in(fit: SavedFit, matrix: ResponseMatrix) -> IntArray:
+    """Place in the fit of each item of the matrix, shape (M,); -1 where it has none."""
+    places = {key: j for j, key in enumerate(item_keys(fit))}
+    return np.array([places.get(key, -1) for key in item_keys(matrix)], dtype=np.int64)
 
 
 def item_keys(of: SavedFit | ResponseMatrix) -> list[tuple[str, str]]:

@@ -387,8 +387,8 @@ def uncertainty(
     --------
     >>> from evalstats_plugin.irt import fit_irt, simulate_responses, uncertainty
     >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=60, item_model="rasch")
-    >>> found = uncertainty(fit_irt(matrix, "rasch"), matrix, ["model", "sandwich"])
-    >>> [(row.recipe, round(row.std_error, 2)) for row in found if row.model == "model_0"]
+    >>> intervals = uncertainty(fit_irt(matrix, "rasch"), matrix, ["model", "sandwich"])
+    >>> [(row.recipe, round(row.std_error, 2)) for row in intervals if row.model == "model_0"]
     [('model', 0.31), ('sandwich', 0.3)]
     """
     matrix = matrix_of(responses)
@@ -461,8 +461,8 @@ class _Recipes:
             ).ability  # fmt: skip
             ends, limits = self.fit.endless, self.fit.limits(self.level)
             low, high = (
-                np.where(ends == 0, drawn, own)
-                for drawn, own in zip((refits.low, refits.high), limits, strict=True)
+                np.where(ends == 0, drawn, limit)
+                for drawn, limit in zip((refits.low, refits.high), limits, strict=True)
             )
             return self.fit.ability, low, high, refits.std_error
         if name.startswith("mcmc"):
@@ -506,7 +506,9 @@ class _Recipes:
         covariance = np.full((len(self.fit.models),) * 2, np.nan)
         covariance[np.ix_(inner, inner)] = as_array(sandwich(part, again, kind, clusters))
         trials = as_array(self.counts.trials)
-        return np.sqrt(counted_from_zero(self.fit, trials, covariance, own=False).diagonal())
+        return np.sqrt(
+            counted_from_zero(self.fit, trials, covariance, item_errors=False).diagonal()
+        )
 
     def _posterior(self, estimator: str, options: Any, seed: int) -> IRTFit:
         """Fit a posterior, unless it was fitted before."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import special
@@ -17,7 +17,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
-from evalstats_plugin.irt.fit_statistics import cells_of, m2
+from evalstats_plugin.irt.fit_statistics import m2
 from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt
 from evalstats_plugin.irt.holdout import predicted
 from evalstats_plugin.irt.methods import (
@@ -29,14 +29,12 @@ from evalstats_plugin.irt.methods import (
     MmlOptions,
     OrderedOptions,
 )
-from evalstats_plugin.irt.suspects import residual_correlations
+from evalstats_plugin.irt.model.data import MOST_LEVELS
+from evalstats_plugin.irt.suspects import q3
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import report_progress
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import cluster_moments
-
-if TYPE_CHECKING:
-    from evalstats_plugin.irt.model.fit import IRTFit
 
 _FEWEST_FOR_MORE, _FEWEST_FOR_Q3 = 20, 10
 """Models from which on several abilities or ordered levels are tried, and Q3 is looked at."""
@@ -65,7 +63,7 @@ class Candidate:
     aic: float | None
     bic: float | None
     rmsea: float | None
-    """Of M2, see `m2`; None where that cannot be computed."""
+    """Of M2, or of C2 of ordered scores, see `m2`; None where that cannot be computed."""
     largest_q3: float | None
     """Largest residual correlation of two items; None with fewer than 10 models."""
     converged: bool | None
@@ -152,8 +150,6 @@ def _possible(n: int, *, ordered: bool = False) -> list[str]:
 
 def _number_of_levels(matrix: ResponseMatrix) -> int:
     """Number of ordered levels of the cells' mean scores; 0 where they are continuous."""
-    from evalstats_plugin.irt.estimators.ordered import MOST_LEVELS
-
     seen = np.isfinite(matrix.scores)
     total = np.where(seen, matrix.scores, 0.0).sum(axis=2)
     count = len(np.unique(total[seen.any(axis=2)] / seen.sum(axis=2)[seen.any(axis=2)]))
@@ -237,9 +233,9 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
         return dict.fromkeys(("n_parameters", "log_likelihood", "aic", "bic"))
     if fit.estimator == "mml":
         # Items are parameters, models are the sample.
-        own = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}
+        per_item = {"rasch": 1, "2pl": 2, "common-c": 2, "3pl": 3}
         of_levels = fit.diagnostics.get("n_parameters")
-        k = m * own[name] + (name in ("rasch", "common-c")) if of_levels is None else of_levels
+        k = m * per_item[name] + (name in ("rasch", "common-c")) if of_levels is None else of_levels
         size = n
     else:
         # Models but one and the distribution of items are parameters, items are the sample.
@@ -254,19 +250,19 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
 
 
 def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model in ("factor", *ORDERED_MODELS) or fit.estimator != "mml":
+    if fit.item_model == "factor" or fit.estimator != "mml":
         return None
     try:
-        return finite(m2(cast("IRTFit", fit), matrix).rmsea)
+        return finite(m2(fit, matrix).rmsea)
     except DesignError:
         return None
 
 
 def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model in ("factor", *ORDERED_MODELS) or len(matrix.models) < _FEWEST_FOR_Q3:
+    if fit.item_model == "factor" or len(matrix.models) < _FEWEST_FOR_Q3:
         return None
-    q3 = residual_correlations(cells_of(cast("IRTFit", fit), matrix))
-    pairs = q3[np.triu_indices(len(q3), 1)]
+    correlations = q3(fit, matrix)
+    pairs = correlations[np.triu_indices(len(correlations), 1)]
     return finite(float(pairs[np.isfinite(pairs)].max(initial=-1.0)))
 
 

@@ -27,7 +27,7 @@ from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.multiplicity import benjamini_hochberg, holm
+from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
 
 Method = Literal["logistic", "mantel-haenszel"]
@@ -77,8 +77,8 @@ def item_dif(
     --------
     >>> from evalstats_plugin.irt import fit_irt, item_dif, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
-    >>> found = item_dif(fit_irt(matrix, "rasch"), matrix, matrix.models[:15])
-    >>> len(found), found.flagged
+    >>> differences = item_dif(fit_irt(matrix, "rasch"), matrix, matrix.models[:15])
+    >>> len(differences), differences.flagged
     (8, ())
     """
     matrix = matrix_of(responses)
@@ -161,7 +161,6 @@ def dif(
     focal: Sequence[str],
     *,
     method: Method = "logistic",
-    correction: Literal["holm", "bh"] = "holm",
     confidence_level: float = 0.95,
     purify: bool = True,
 ) -> DIF:
@@ -190,13 +189,12 @@ def dif(
     """
     if method not in _TESTS:
         raise SelectionError(no_such("DIF method", method, _TESTS, ", ".join(_TESTS)))
-    adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
     data, notes = _data(fit, matrix, focal)
     anchor = np.ones(len(matrix.item_ids), dtype=bool)
     tried: set[bytes] = set()
     while True:
         test = _TESTS[method](data, anchor)
-        p_adjusted = adjust(test.p_value)
+        p_adjusted = holm(test.p_value)
         tried.add(anchor.tobytes())
         # Unadjusted p-values: an anchor item with DIF does harm, a sound one left out hardly any.
         clean = ~(test.p_value <= 1 - confidence_level)
@@ -295,8 +293,8 @@ def _matching(data: _Data, anchor: NDArray[np.bool_]) -> FloatArray:
     Without the item itself, groups that differ in ability would seem to differ on sound items.
     """
     total = data.score @ anchor.astype(np.float64)
-    own = ~anchor
-    return (total[:, None] + own * data.score + 0.5) / (anchor.sum() + own + 1)
+    added = ~anchor
+    return (total[:, None] + added * data.score + 0.5) / (anchor.sum() + added + 1)
 
 
 def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
@@ -440,8 +438,8 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
 
     Examples
     --------
-    >>> found = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
-    >>> round(float(found.log_odds), 3), round(float(found.p_value), 3)
+    >>> odds = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
+    >>> round(float(odds.log_odds), 3), round(float(odds.p_value), 3)
     (1.204, 0.09)
     """
     cells: FloatArray = np.asarray(tables, dtype=np.float64)

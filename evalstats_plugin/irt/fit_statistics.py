@@ -22,8 +22,9 @@ from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
-from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.irt.model.data import levels_of
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     --------
     >>> from evalstats_plugin.irt import fit_irt, s_x2, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=400, n_items=6, item_model="rasch")
-    >>> found = s_x2(fit_irt(matrix, "rasch"), matrix)
-    >>> found.n_models, found.df.tolist()
+    >>> of_items = s_x2(fit_irt(matrix, "rasch"), matrix)
+    >>> of_items.n_models, of_items.df.tolist()
     (400, [4.0, 4.0, 4.0, 4.0, 4.0, 3.0])
     """
     matrix = matrix_of(responses)
@@ -153,19 +154,21 @@ MOST_ITEMS_OF_M2 = 40
 """Items up to which M2 is computed: its matrices have a row for each pair."""
 
 
-def m2(fit: IRTFit, responses: ResponsesLike) -> PairFit:
+def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     """Test the fit of a whole model by M2, from the shares right on items and pairs of items.
 
     Limited information: with many items most patterns of answers are seen once or never, but every
-    pair is seen by all models [MO06]_.
+    pair is seen by all models [MO06]_. Of ordered scores it is C2, from the shares of all levels of
+    items and the mean products of two items' levels, 0, 1, … [CM14]_; with two levels that is M2.
 
     Parameters
     ----------
     fit
-        Fit of the same models and items by estimator ``"mml"``, Rasch, 2PL or 3PL, of up to 40
-        items.
+        Fit of the same models and items by estimator ``"mml"``, Rasch, 2PL, 3PL, graded or GPCM, of
+        up to 40 items.
     responses
-        One epoch of each item, right or wrong; models that did not answer all are left out.
+        One answer to each item, right or wrong, or one ordered score; models that did not answer
+        all are left out.
 
     Raises
     ------
@@ -176,35 +179,40 @@ def m2(fit: IRTFit, responses: ResponsesLike) -> PairFit:
     --------
     >>> from evalstats_plugin.irt import fit_irt, m2, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=400, n_items=6, item_model="rasch")
-    >>> found = m2(fit_irt(matrix, "rasch"), matrix)
-    >>> found.df, found.p_value > 0.01
+    >>> pairs = m2(fit_irt(matrix, "rasch"), matrix)
+    >>> pairs.df, pairs.p_value > 0.01
     (14, True)
     """
     matrix = matrix_of(responses)
-    cells = cells_of(fit, matrix)
-    m, whole = len(fit.item_ids), (cells.trials > 0).all(axis=1)
-    right = cells.right[whole]
-    n = len(right)
+    _check_matrix(fit, matrix)
     if fit.estimator != "mml" or fit.item_model == "4pl" or "groups" in fit.hyperparameters:
-        raise DesignError("M2 is of estimator mml, item models rasch, 1pl, 2pl and 3pl, one group")
+        msg = "M2 is of estimator mml, item models rasch, 1pl, 2pl, 3pl, graded and gpcm, one group"
+        raise DesignError(msg)
+    mean, sd = fit.ability_distribution
+    weight = np.exp(-(_NODES**2) / 2)
+    weight = weight / weight.sum()
+    seen, curves = _levels_at(fit, matrix, mean + sd * _NODES)
+    n, m = seen.shape
     if m > MOST_ITEMS_OF_M2 or m < 3 or n < 2:
         raise DesignError(f"M2 needs 3 to {MOST_ITEMS_OF_M2} items and models that took all")
-    if cells.trials.max() > 1 or not np.isin(right, (0, 1)).all():
-        raise DesignError("M2 needs right or wrong answers of one epoch")
-    mean, sd = fit.ability_distribution
-    at, weight = _NODES, np.exp(-(_NODES**2) / 2)
-    weight = weight / weight.sum()
-    curve, up = _curves_at(fit, mean + sd * at)
     first, second = np.triu_indices(m, 1)
-    observed = np.concatenate([right.mean(axis=0), (right.T @ right / n)[first, second]])
-    margins = np.concatenate([curve, curve[:, first] * curve[:, second]], axis=1)
-    expected = weight @ margins
-    spread = _margin_covariance(curve, margins, weight, first, second)
-    by = _margin_derivatives(fit, curve, up, weight, at, (first, second))
+    item, level = np.nonzero(curves.chance.max(axis=0)[:, 1:])
+    level = level + 1
+    score = curves.expected(curves.chance)
+    margins = np.concatenate(
+        [curves.chance[:, item, level], score[:, first] * score[:, second]], axis=1
+    )
+    observed = np.concatenate(
+        [(seen[:, item] == level).mean(axis=0), (seen.T @ seen / n)[first, second]]
+    )
+    spread = _margin_covariance(curves, margins, weight, (item, level), (first, second))
+    by = _margin_derivatives(curves, weight, (item, level), (first, second))
+    if fit.item_model in ("rasch", "1pl"):
+        by = np.concatenate([by[:, :m], by[:, m:].sum(axis=1, keepdims=True)], axis=1)
     inverse = np.linalg.pinv(spread, hermitian=True)
     held = inverse @ by
     inverse = inverse - held @ np.linalg.pinv(by.T @ held) @ held.T
-    away = observed - expected
+    away = observed - weight @ margins
     statistic, df = float(n * away @ inverse @ away), len(away) - int(np.linalg.matrix_rank(by))
     p = float(special.chdtrc(df, statistic)) if df > 0 else np.nan
     rmsea = float(np.sqrt(max(statistic - df, 0.0) / (df * (n - 1)))) if df > 0 else np.nan
@@ -212,7 +220,7 @@ def m2(fit: IRTFit, responses: ResponsesLike) -> PairFit:
 
 
 class PairFit(NamedTuple):
-    """M2, and how far a model is from the truth for each degree of freedom."""
+    """M2 or C2, and how far a model is from the truth for each degree of freedom."""
 
     statistic: float
     df: int
@@ -221,57 +229,112 @@ class PairFit(NamedTuple):
     """Root-mean-square error of approximation; below .05 is called close."""
 
 
-def _curves_at(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """P(right), and of that what ability makes, at abilities, (Q, M) each."""
-    up = special.expit(at[:, None] * fit.discrimination + fit.intercept)
-    return fit.guessing + (fit.upper - fit.guessing) * up, up
+class _LevelCurves(NamedTuple):
+    """Levels 0, …, K - 1 of M items at Q abilities; right answers are level 1 of two."""
+
+    chance: FloatArray
+    """P of each level, shape (Q, M, K); 0 of levels that an item has not."""
+    by: list[FloatArray]
+    """Derivatives of `chance` by each parameter of the item."""
+
+    @staticmethod
+    def expected(chance: FloatArray) -> FloatArray:
+        """Mean level, shape (Q, M), or its derivative."""
+        return chance @ np.arange(chance.shape[2], dtype=np.float64)
+
+
+def _levels_at(
+    fit: IRTFit | OrderedFit, matrix: ResponseMatrix, at: FloatArray
+) -> tuple[NDArray[np.int64], _LevelCurves]:
+    """Levels of the models that answered all items, (n, M), and their curves at abilities."""
+    if isinstance(fit, IRTFit):
+        right = matrix.scores[np.isfinite(matrix.scores[:, :, 0]).all(axis=1)]
+        if right.shape[2] > 1 or not np.isin(right, (0, 1)).all():
+            raise DesignError("M2 needs right or wrong answers of one epoch")
+        up = special.expit(at[:, None] * fit.discrimination + fit.intercept)
+        height = fit.upper - fit.guessing
+        slope = height * up * (1 - up)
+        by = [slope, slope * _NODES[:, None]] + ([1 - up] if fit.item_model == "3pl" else [])
+        chance = fit.guessing + height * up
+        return right[:, :, 0].astype(np.int64), _LevelCurves(
+            np.stack([1 - chance, chance], axis=2), [np.stack([-x, x], axis=2) for x in by]
+        )
+    _, places = _levels_fitted(fit, matrix)
+    if places.shape[2] > 1:
+        raise DesignError("C2 needs one score of each model on each item, and there are epochs")
+    # Items on which all models have one score tell nothing.
+    items = np.isfinite(fit.level[:, 1])
+    places = places[:, items][(places[:, :, 0] >= 0).all(axis=1)]
+    chance = fit.chances(at)[:, items]
+    by = _by_logits(chance, graded=fit.item_model == "graded")
+    return (places == fit.level[items]).argmax(axis=2), _LevelCurves(chance, by)
+
+
+def _by_logits(chance: FloatArray, *, graded: bool) -> list[FloatArray]:
+    """Derivatives of P of the levels by the logit of each step, and by the discrimination."""
+    by_step: list[FloatArray] = []
+    for k in range(1, chance.shape[2]):
+        step: FloatArray = np.eye(chance.shape[2])[k]
+        if graded:
+            above = chance[:, :, k:].sum(axis=2, keepdims=True)
+            by_step.append(above * (1 - above) * (step - np.roll(step, -1)))
+        else:
+            by_step.append(chance * (step - chance[:, :, k : k + 1]))
+    times = [1 if graded else k for k in range(1, chance.shape[2])]
+    by_slope = sum(k * _NODES[:, None, None] * by for k, by in zip(times, by_step, strict=True))
+    return [*by_step, np.asarray(by_slope)]
 
 
 def _margin_covariance(
-    curve: FloatArray,
+    curves: _LevelCurves,
     margins: FloatArray,
     weight: FloatArray,
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
+    levels: tuple[NDArray[np.int64], NDArray[np.int64]],
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> FloatArray:
-    """Covariance of the margins of one model: P of all items of two margins, less the product."""
-    m, expected = curve.shape[1], weight @ margins
-    every_item: NDArray[np.int64] = np.arange(m, dtype=np.int64)
-    sets = np.stack(
-        [np.concatenate([every_item, first]), np.concatenate([every_item, second])], axis=1
+    """Covariance of the margins of one model: between abilities, and given ability."""
+    (item, level), (first, second) = levels, pairs
+    expected, n_levels = weight @ margins, len(item)
+    total = margins.T @ (weight[:, None] * margins) - np.outer(expected, expected)
+    chance, score = margins[:, :n_levels], curves.expected(curves.chance)
+    square = np.arange(curves.chance.shape[2], dtype=np.float64) ** 2
+    variance = curves.chance @ square - score**2
+    # Given ability items are independent, and a product of two moves with either by the other.
+    lever = np.zeros((len(weight), len(first), score.shape[1]))
+    rows = np.arange(len(first))
+    lever[:, rows, first], lever[:, rows, second] = score[:, second], score[:, first]
+    same = item[:, None] == item
+    total[:n_levels, :n_levels] += np.diag(weight @ chance) - same * (
+        chance.T @ (weight[:, None] * chance)
     )
-    together = margins.T @ (weight[:, None] * margins)
-    # Where two margins share an item, it counts once.
-    for s, own in enumerate(sets):
-        shared = (sets[:, :, None] == own).any(axis=2)
-        for t in np.flatnonzero(shared.any(axis=1)):
-            items = np.unique(np.concatenate([own, sets[t]]))
-            together[s, t] = weight @ curve[:, items].prod(axis=1)
-    return together - np.outer(expected, expected)
+    with_score = weight[:, None] * chance * (level - score[:, item])
+    cross = np.stack([with_score[:, s] @ lever[:, :, j] for s, j in enumerate(item)])
+    total[:n_levels, n_levels:] += cross
+    total[n_levels:, :n_levels] += cross.T
+    half = lever * np.sqrt(weight[:, None] * variance)[:, None]
+    half = half.swapaxes(0, 1).reshape(len(first), -1)
+    total[n_levels:, n_levels:] += half @ half.T
+    total[n_levels:, n_levels:] += np.diag(weight @ (variance[:, first] * variance[:, second]))
+    return total
 
 
 def _margin_derivatives(
-    fit: IRTFit,
-    curve: FloatArray,
-    up: FloatArray,
+    curves: _LevelCurves,
     weight: FloatArray,
-    at: FloatArray,
+    levels: tuple[NDArray[np.int64], NDArray[np.int64]],
     pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> FloatArray:
-    """Derivatives of the margins by the parameters, where abilities are N(0, 1), (S, P)."""
-    m, (first, second) = curve.shape[1], pairs
-    height = fit.upper - fit.guessing
-    slope = height * up * (1 - up)
+    """Derivatives of the margins by the parameters, each by item, shape (S, P)."""
+    (item, level), (first, second) = levels, pairs
+    score, m = curves.expected(curves.chance), curves.chance.shape[1]
+    every_level, rows = np.arange(len(item)), len(item) + np.arange(len(first))
     by_parameter: list[FloatArray] = []
-    by_own = [slope, slope * at[:, None]] + ([1 - up] if fit.item_model == "3pl" else [])
-    for k, own in enumerate(by_own):
-        columns = np.zeros((m + len(first), m))
-        columns[:m] = np.diag(weight @ own)
-        rows = m + np.arange(len(first))
-        columns[rows, first] = weight @ (own[:, first] * curve[:, second])
-        columns[rows, second] = weight @ (own[:, second] * curve[:, first])
-        common = k == 1 and fit.item_model in ("rasch", "1pl")
-        by_parameter.append(columns.sum(axis=1, keepdims=True) if common else columns)
+    for by in curves.by:
+        columns, of_score = np.zeros((len(item) + len(first), m)), curves.expected(by)
+        columns[every_level, item] = weight @ by[:, item, level]
+        columns[rows, first] = weight @ (of_score[:, first] * score[:, second])
+        columns[rows, second] = weight @ (of_score[:, second] * score[:, first])
+        by_parameter.append(columns)
     return np.concatenate(by_parameter, axis=1)
 
 
@@ -349,16 +412,29 @@ def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
     DesignError
         The matrix has other models or items than the fit, or the same in another order.
     """
+    _check_matrix(fit, matrix)
+    trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
+    # Residuals are taken from predictions at the estimates.
+    expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
+    return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
+
+
+def _check_matrix(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) -> None:
     _check_same("models", fit.models, matrix.models)
     both = (
         [f"{task}/{item}" for task, item in zip(part.tasks, part.item_ids, strict=True)]
         for part in (fit, matrix)
     )
     _check_same("items", *map(tuple, both))
-    trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
-    # Residuals are taken from predictions at the estimates.
-    expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
-    return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
+
+
+def _levels_fitted(fit: OrderedFit, matrix: ResponseMatrix) -> tuple[FloatArray, IntArray]:
+    """Return `levels_of` the scores, which are those of the fit."""
+    levels, places = levels_of(matrix.scores)
+    if levels.tolist() != fit.diagnostics["levels"]:
+        msg = "scores have other levels than the fit: expected the matrix that was fitted"
+        raise DesignError(msg)
+    return levels, places
 
 
 def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> None:
@@ -373,6 +449,30 @@ def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) ->
         "matrix that was fitted. For new models score_models(fit, matrix) gives a fit of them"
     )
     raise DesignError(msg)
+
+
+def residuals_of(
+    fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix
+) -> tuple[FloatArray, FloatArray]:
+    """Answers less those expected, averaged over epochs, and number of answers, (N, M) each.
+
+    Of ordered scores the answers are levels' values, or how many epochs are right. 0 where missing.
+
+    Raises
+    ------
+    DesignError
+        See `cells_of`.
+    """
+    if not isinstance(fit, OrderedFit):
+        cells = cells_of(fit, matrix)
+        return cells.residual / np.maximum(cells.trials, 1), cells.trials
+    _check_matrix(fit, matrix)
+    levels, places = _levels_fitted(fit, matrix)
+    seen = places >= 0
+    count = seen.sum(axis=2, dtype=np.float64)
+    total = np.where(seen, levels[places], 0.0).sum(axis=2)
+    mean = total / np.maximum(count, 1)
+    return np.where(count > 0, mean - fit.predict(), 0.0), count
 
 
 class MeanSquares(NamedTuple):
@@ -547,9 +647,7 @@ def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
 def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
     """P(right) at the nodes, (Q, M), and the weights of the nodes, (Q,)."""
     at, weight = _distribution(fit, notes)
-    logit = at[:, None] * fit.discrimination + fit.intercept
-    curve = fit.guessing + (fit.upper - fit.guessing) * special.expit(logit)
-    return curve, weight / weight.sum()
+    return fit.chance(at), weight / weight.sum()
 
 
 def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:

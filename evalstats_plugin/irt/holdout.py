@@ -124,8 +124,8 @@ def hold_out(
     --------
     >>> from evalstats_plugin.irt import hold_out, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=12, n_items=40, item_model="rasch")
-    >>> (found,) = hold_out(matrix, item_model="rasch", seeds=[0])
-    >>> found.n_cells, found.log_loss < found.base_log_loss
+    >>> (scores,) = hold_out(matrix, item_model="rasch", seeds=[0])
+    >>> scores.n_cells, scores.log_loss < scores.base_log_loss
     (96, True)
     """
     matrix = matrix_of(responses)

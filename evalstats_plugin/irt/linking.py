@@ -3,12 +3,11 @@
 A scale of ability is fixed up to ``θ → Aθ + B``. `link` estimates A and B and transforms a fit;
 `linking_constants` and `on_scale_of` are its two steps. A joint fit of all answers, with missing
 cells, needs no linking if the groups of models are alike; if not, it shrinks them towards each
-other, as it treats them as one population. `seed_spread` compares fits from several seeds.
+other, as it treats them as one population.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -102,21 +101,24 @@ def linking_constants(
     return _link(solution, len(i), method)
 
 
-def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
-    """Return `fit_b` with its abilities and items transformed by the link `found`."""
+def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, constants: Link) -> IRTFit:
+    """Return `fit_b` with its abilities and items transformed by the `constants` of a link."""
     by_constants = np.stack([fit_b.ability, np.ones_like(fit_b.ability)], axis=1)
-    linked = rescaled(fit_b, Line(found.slope, found.intercept))
-    about = found._asdict() | {"covariance": found.covariance.tolist(), "bank": fit_a.version}
-    slope_error, shift_error = np.sqrt(found.covariance.diagonal())
+    linked = rescaled(fit_b, Line(constants.slope, constants.intercept))
+    about = constants._asdict() | {
+        "covariance": constants.covariance.tolist(),
+        "bank": fit_a.version,
+    }
+    slope_error, shift_error = np.sqrt(constants.covariance.diagonal())
     note = (
-        f"on the scale of bank {fit_a.version}: {found.slope:.3f} (s.e. {slope_error:.3f}) × "
-        f"ability {found.intercept:+z.3f} (s.e. {shift_error:.3f}), by {found.n_common} items or "
-        f"models that both have ({found.method}); errors of abilities allow for that"
+        f"on the scale of bank {fit_a.version}: {constants.slope:.3f} (s.e. {slope_error:.3f}) × "
+        f"ability {constants.intercept:+z.3f} (s.e. {shift_error:.3f}), by {constants.n_common} "
+        f"items or models that both have ({constants.method}); errors of abilities allow for that"
     )
     return replace(
         linked,
         ability_covariance=linked.ability_covariance
-        + by_constants @ found.covariance @ by_constants.T,
+        + by_constants @ constants.covariance @ by_constants.T,
         predicted=fit_b.predict(),
         identification=f"linked to another fit: {fit_a.identification}",
         hyperparameters=linked.hyperparameters | {"link": about},
@@ -242,65 +244,3 @@ def _curves(items: Curves, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     return items.guessing[:, None] + height * up, height * items.discrimination[:, None] * up * (
         1 - up
     )
-
-
-def seed_spread(fits: Sequence[IRTFit], *, scale: bool = True) -> SeedSpread:
-    """Link fits from several seeds, and measure how far their abilities lie apart.
-
-    Each fit is shifted, and with `scale` stretched and turned, to the mean and standard deviation
-    of the first one (mean-sigma linking [KB14]_).
-
-    Parameters
-    ----------
-    fits
-        Fits of the same models, in the same order.
-
-    Raises
-    ------
-    DesignError
-        Fewer than two fits, fits of other models, or a fit in which all abilities are equal.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from evalstats_plugin.irt import fit_irt, seed_spread, simulate_responses
-    >>> fit = fit_irt(simulate_responses(rng=0, n_models=5, n_items=30)[0], "rasch")
-    >>> found = seed_spread([fit, replace(fit, ability=3 - 2 * fit.ability)])
-    >>> found.turned, bool(found.spread.max() < 1e-9)
-    (1, True)
-    """
-    if len(fits) < 2 or any(fit.models != fits[0].models for fit in fits):
-        what = "fit" if len(fits) == 1 else "fits of different models" if fits else "fits"
-        raise DesignError(f"{len(fits)} {what} have no spread: pass 2 or more of the same models")
-    theta: FloatArray = np.stack([fit.ability for fit in fits])
-    centre = theta - theta.mean(axis=1, keepdims=True)
-    sd = centre.std(axis=1, keepdims=True)
-    if scale and not (sd > 0).all():
-        raise DesignError("in a fit all models are equally able, so that it has no scale to link")
-    sign = np.where(centre @ centre[0] < 0, -1.0, 1.0) if scale else np.ones(len(theta))
-    factor = sign[:, None] * (sd[0] / sd if scale else 1.0)
-    linked = factor * centre + theta[0].mean()
-    return SeedSpread(
-        models=fits[0].models,
-        mean=linked.mean(axis=0),
-        spread=linked.std(axis=0, ddof=1),
-        lowest=linked.min(axis=0),
-        highest=linked.max(axis=0),
-        turned=int((sign < 0).sum()),
-    )
-
-
-class SeedSpread(NamedTuple):
-    """How far fits from different seeds lie apart on a common scale; arrays of shape (N,).
-
-    Not an interval: seeds differ by the optimiser's luck, which says nothing about other items.
-    """
-
-    models: tuple[str, ...]
-    mean: FloatArray
-    spread: FloatArray
-    """Standard deviation between seeds."""
-    lowest: FloatArray
-    highest: FloatArray
-    turned: int
-    """Fits that counted ability in the other direction."""

@@ -134,12 +134,11 @@ def predict_items(
     >>> import pandas as pd
     >>> from evalstats_plugin.irt import fit_irt, predict_items, simulate_responses
     >>> matrix, truth = simulate_responses(rng=0, n_models=30, n_items=80, item_model="rasch")
-    >>> known, new = matrix.item_ids[:60], matrix.item_ids[60:]
     >>> features = pd.DataFrame({"item": matrix.item_ids, "steps": truth.difficulty})
     >>> from evalstats_plugin.data.matrix import submatrix
     >>> fit = fit_irt(submatrix(matrix, range(30), range(60)), "rasch")
-    >>> found = predict_items(fit, features)
-    >>> len(found), round(found.explained, 1)
+    >>> new_items = predict_items(fit, features)
+    >>> len(new_items), round(new_items.explained, 1)
     (20, 1.0)
     """
     learnt = _learnt(fit)
@@ -232,10 +231,12 @@ def _released(
 ) -> tuple[FloatArray, FloatArray]:
     """Take the normal population out of posterior means, which it pulls towards its centre."""
     precision = error**-2.0
-    own = precision - spread**-2.0
+    of_answers = precision - spread**-2.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        told = own > _LEAST * precision
-        return centre + (mean - centre) * precision / own, np.where(told, own**-0.5, np.inf)
+        told = of_answers > _LEAST * precision
+        return centre + (mean - centre) * precision / of_answers, np.where(
+            told, of_answers**-0.5, np.inf
+        )
 
 
 def text_features(texts: Sequence[str], size: int = TEXT_FEATURES) -> FloatArray:
@@ -287,7 +288,7 @@ def _places(fit: IRTFit, features: pd.DataFrame) -> tuple[IntArray, list[tuple[s
     return places, new
 
 
-def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArray, list[str]]:
+def feature_numbers(features: pd.DataFrame, learnt_from: BoolArray) -> tuple[FloatArray, list[str]]:
     """Features as numbers: of the text, and columns in units of their spread over known items."""
     parts: list[FloatArray] = []
     names: list[str] = []
@@ -303,10 +304,10 @@ def feature_numbers(features: pd.DataFrame, known: BoolArray) -> tuple[FloatArra
     gaps = [str(columns[k]) for k in np.flatnonzero(~np.isfinite(values).all(axis=0))]
     if gaps:
         raise DesignError(f"features with gaps: {few(gaps)}. Fill or drop them")
-    if known.any() and columns:
-        spread = values[known].std(axis=0)
+    if learnt_from.any() and columns:
+        spread = values[learnt_from].std(axis=0)
         told = spread > 0
-        scaled = (values - values[known].mean(axis=0))[:, told] / spread[told]
+        scaled = (values - values[learnt_from].mean(axis=0))[:, told] / spread[told]
         parts.append(scaled / math.sqrt(max(int(told.sum()), 1)))
         names += [str(name) for name in columns]
     if not sum(part.shape[1] for part in parts):
@@ -410,15 +411,15 @@ def _regression(x: FloatArray, new: FloatArray, y: FloatArray, error: FloatArray
     fit = _solved(x, y, noise, weights, sigma)
     design = np.column_stack([np.ones(len(new)), new])
     half = linalg.solve_triangular(fit.factor, design.T, lower=True)
-    own = np.column_stack([np.ones(len(x)), x])
-    inner = linalg.solve_triangular(fit.factor, own.T, lower=True)
+    observed = np.column_stack([np.ones(len(x)), x])
+    inner = linalg.solve_triangular(fit.factor, observed.T, lower=True)
     variance = sigma**2 + noise
     leverage = np.sum(inner**2, axis=0) / variance
     rest = np.maximum(1 - leverage, 1e-9)
     return _Regression(
         mean=design @ fit.weights,
         std_error=np.sqrt(np.sum(half**2, axis=0) + sigma**2),
-        left_out=y - (y - own @ fit.weights) / rest,
+        left_out=y - (y - observed @ fit.weights) / rest,
         left_out_error=np.sqrt(variance / rest),
     )
 

@@ -17,10 +17,10 @@ from scipy import special
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.results import Results, finite, finite_values, records
+from evalstats_plugin.data.results import Results, finite_values, records
 from evalstats_plugin.data.runs import place_of
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.answers import item_keys, matrix_of, short_metric
+from evalstats_plugin.irt.answers import item_keys, matrix_of, places_in, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squares
 from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
@@ -190,11 +190,10 @@ def factor_abilities(
         "confidence_level": confidence_level,
         "scale": fit.identification,
     }
-    n_items: list[int] = totals.there.sum(axis=1).tolist()
     return FactorAbilities(
-        rows=_factor_rows(fit, totals.mean(axis=1).tolist(), n_items, same),
+        rows=_factor_rows(fit, totals, same),
         notes=fit.notes,
-        items=_loading_rows(fit, matrix, totals.mean(axis=0).tolist()),
+        items=_loading_rows(fit, matrix, totals.mean(axis=0)),
         fit=fit.summary(),
     )
 
@@ -261,7 +260,7 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
         extreme[1.0] = ("every answer right: it may be more able by any amount",)
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
-        "n_items": totals.there.sum(axis=1)[order].tolist(),
+        "n_items": totals.answered.sum(axis=1)[order].tolist(),
         "score": finite_values(score[order]),
         "estimate": finite_values(fit.ability[order]),
         "low": finite_values(low[order]),
@@ -277,9 +276,9 @@ def _differences(
 ) -> list[Comparison]:
     """Each other model's ability minus that of model `against`; p-values adjusted by Holm."""
     covariance = fit.ability_covariance
-    own = np.diagonal(covariance)
+    variance = np.diagonal(covariance)
     difference = fit.ability - fit.ability[against]
-    error = np.sqrt(np.maximum(own + own[against] - 2 * covariance[against], 0.0))
+    error = np.sqrt(np.maximum(variance + variance[against] - 2 * covariance[against], 0.0))
     order = np.argsort(-steady(fit.ability), kind="stable")
     order = order[order != against]
     difference, error = difference[order], error[order]
@@ -287,7 +286,7 @@ def _differences(
         z = np.where(difference == 0, 0.0, difference / error)
     width = normal_quantile(level) * error
     p = 2 * special.ndtr(-np.abs(z))
-    scored = _totals(matrix).there
+    scored = _totals(matrix).answered
     columns: dict[str, Sequence[Any]] = {
         "model_b": [fit.models[i] for i in order],
         "n_items": (scored[order] & scored[against]).sum(axis=1).tolist(),
@@ -347,7 +346,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
         "item": [keys[j][1] for j in order],
         "task": [keys[j][0] for j in order],
         "metric": [short_metric(str(matrix.metrics[j])) for j in order],
-        "n_models": totals.there.sum(axis=0)[order].tolist(),
+        "n_models": totals.answered.sum(axis=0)[order].tolist(),
         "notes": [reasons.get(keys[j], ()) for j in order],
         **{name: finite_values(values[order]) for name, values in numbers.items()},
     }
@@ -356,9 +355,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
 
 def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix]:
     """Restrict both to their common items, in the order of the matrix: a bank has others, too."""
-    fit_places = {key: j for j, key in enumerate(item_keys(fit))}
-    item_places = [fit_places.get(key, -1) for key in item_keys(matrix)]
-    places = np.asarray(item_places, dtype=np.int64)
+    places = places_in(fit, matrix)
     if np.array_equal(places, np.arange(len(fit.item_ids))):
         return fit, matrix
     here = np.flatnonzero(places >= 0)
@@ -382,7 +379,7 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
 def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
     """Note abilities that order the models otherwise than their scores on the same items."""
     totals = _totals(matrix)
-    same = totals.there.all(axis=1) & np.isfinite(fit.ability)
+    same = totals.answered.all(axis=1) & np.isfinite(fit.ability)
     if same.sum() < _FEWEST_IN_ORDER:
         return []
     score = totals.mean(axis=1)
@@ -420,50 +417,44 @@ def _note_on_discriminations(fit: IRTFit) -> list[str]:
 
 
 def _factor_rows(
-    fit: FactorFit, score: list[float], n_items: list[int], same: Mapping[str, Any]
+    fit: FactorFit, totals: _Totals, same: Mapping[str, Any]
 ) -> tuple[FactorAbility, ...]:
-    values = fit.ability
-    error = fit.ability_std_error
-    width = normal_quantile(same["confidence_level"]) * error
-    low, high = (values - width).tolist(), (values + width).tolist()
-    estimate, std_error = values.tolist(), error.tolist()
-    return tuple(
-        FactorAbility(
-            model=fit.models[i],
-            dimension=k + 1,
-            n_items=n_items[i],
-            score=finite(score[i]),
-            estimate=finite(estimate[i][k]),
-            low=finite(low[i][k]),
-            high=finite(high[i][k]),
-            std_error=finite(std_error[i][k]),
-            **same,
-        )
-        for i in sorted(range(len(score)), key=lambda i: -score[i])
-        for k in range(fit.n_dimensions)
-    )
+    k, score = fit.n_dimensions, totals.mean(axis=1)
+    order = np.argsort(-score, kind="stable")
+    width = normal_quantile(same["confidence_level"]) * fit.ability_std_error
+    numbers = {
+        "estimate": fit.ability,
+        "low": fit.ability - width,
+        "high": fit.ability + width,
+        "std_error": fit.ability_std_error,
+    }
+    columns: dict[str, Sequence[Any]] = {
+        "model": [fit.models[i] for i in order for _ in range(k)],
+        "dimension": [*range(1, k + 1)] * len(order),
+        "n_items": totals.answered.sum(axis=1)[order].repeat(k).tolist(),
+        "score": finite_values(score[order].repeat(k)),
+        **{name: finite_values(values[order].ravel()) for name, values in numbers.items()},
+    }
+    return tuple(records(FactorAbility, columns, same))
 
 
 def _loading_rows(
-    fit: FactorFit, matrix: ResponseMatrix, score: list[float]
+    fit: FactorFit, matrix: ResponseMatrix, score: FloatArray
 ) -> tuple[FactorLoading, ...]:
-    loading: list[list[float]] = fit.loading.tolist()
-    error: list[list[float]] = fit.loading_std_error.tolist()
-    intercept: list[float] = fit.intercept.tolist()
-    return tuple(
-        FactorLoading(
-            item=str(fit.item_ids[j]),
-            dimension=k + 1,
-            task=str(fit.tasks[j]),
-            metric=short_metric(str(matrix.metrics[j])),
-            score=finite(score[j]),
-            loading=finite(loading[j][k]),
-            std_error=finite(error[j][k]),
-            intercept=finite(intercept[j]),
-        )
-        for k in range(fit.n_dimensions)
-        for j in sorted(range(len(score)), key=lambda j: -abs(loading[j][k]))
-    )
+    m, k = fit.loading.shape
+    item = np.argsort(-np.abs(fit.loading), axis=0, kind="stable").T.ravel()
+    at = item, np.arange(k, dtype=np.int64).repeat(m)
+    columns: dict[str, Sequence[Any]] = {
+        "item": fit.item_ids[item].astype(str).tolist(),
+        "dimension": (at[1] + 1).tolist(),
+        "task": fit.tasks[item].astype(str).tolist(),
+        "metric": [short_metric(str(matrix.metrics[j])) for j in item],
+        "score": finite_values(score[item]),
+        "loading": finite_values(fit.loading[at]),
+        "std_error": finite_values(fit.loading_std_error[at]),
+        "intercept": finite_values(fit.intercept[item]),
+    }
+    return tuple(records(FactorLoading, columns, {}))
 
 
 def check_level(confidence_level: float) -> None:
@@ -476,12 +467,12 @@ def check_level(confidence_level: float) -> None:
 class _Totals(NamedTuple):
     right: FloatArray
     """Mean score over epochs, shape (N, M); 0 where missing."""
-    there: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
     """Whether there is a score, shape (N, M)."""
 
     def mean(self, axis: int) -> FloatArray:
         with np.errstate(invalid="ignore"):
-            return self.right.sum(axis=axis) / self.there.sum(axis=axis)
+            return self.right.sum(axis=axis) / self.answered.sum(axis=axis)
 
 
 def _totals(matrix: ResponseMatrix) -> _Totals:

@@ -11,7 +11,7 @@ from scipy import special
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.irt.answers import item_keys, matrix_of
+from evalstats_plugin.irt.answers import matrix_of, places_in
 from evalstats_plugin.irt.methods import ORDERED_MODELS
 from evalstats_plugin.runtime.lazy import need_torch
 
@@ -168,13 +168,12 @@ def _matched(
     fit: IRTFit | FactorFit, matrix: ResponseMatrix
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
     """Indices of the common items in the matrix and in the fit, and notes."""
-    place_of = {key: j for j, key in enumerate(item_keys(fit))}
-    places = np.array([place_of.get(key, -1) for key in item_keys(matrix)])
+    places = places_in(fit, matrix)
     here = np.flatnonzero(places >= 0)
     if not len(here):
         msg = (
-            f"none of the {len(places)} items is among the {len(place_of)} of the fit: tasks and "
-            "item ids must be the same"
+            f"none of the {len(places)} items is among the {len(fit.item_ids)} of the fit: tasks "
+            "and item ids must be the same"
         )
         raise DesignError(msg)
     missed = len(places) - len(here)

@@ -25,8 +25,9 @@ from evalstats_plugin.irt.fit_statistics import (
     cells_of,
     item_totals,
     mean_squares,
+    residuals_of,
 )
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 from evalstats_plugin.stats.steady import steady
@@ -162,8 +163,8 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     sure = benjamini_hochberg(special.ndtr(tests.none)) <= level
     # With few models and many items a negative slope is seldom significant, but one unlike the
     # others soon is: then the item's own test is enough.
-    own = special.ndtr(tests.none) <= _OWN
-    less = (benjamini_hochberg(special.ndtr(tests.typical)) <= level) & own
+    alone = special.ndtr(tests.none) <= _OWN
+    less = (benjamini_hochberg(special.ndtr(tests.typical)) <= level) & alone
     for j in np.flatnonzero(sure | less):
         z = tests.none[j]
         negative = (
@@ -286,11 +287,12 @@ def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float)
     return np.asarray(special.expit(slope * off + level), dtype=np.float64)
 
 
-def q3(fit: IRTFit, responses: ResponsesLike) -> FloatArray:
+def q3(fit: IRTFit | FactorFit | OrderedFit, responses: ResponsesLike) -> FloatArray:
     """Yen's Q3: residual correlation of every pair of items, shape (M, M) [Yen84]_.
 
     Correlations are over the models that answered both, with epochs averaged; NaN where fewer than
     3 models did or nothing varies. High values mean items that have more in common than ability.
+    Of ordered scores residuals are from the expected score.
 
     Parameters
     ----------
@@ -302,13 +304,8 @@ def q3(fit: IRTFit, responses: ResponsesLike) -> FloatArray:
     DesignError
         The matrix has other models or items than the fit.
     """
-    matrix = matrix_of(responses)
-    return residual_correlations(cells_of(fit, matrix))
-
-
-def residual_correlations(cells: Cells) -> FloatArray:
-    """Correlate the residuals of every pair of items; see `q3`."""
-    return np.concatenate([part for _, part, _ in _blocks(cells)])
+    residual, trials = residuals_of(fit, matrix_of(responses))
+    return np.concatenate([part for _, part, _ in _blocks(residual, trials)])
 
 
 def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDependence:
@@ -319,14 +316,15 @@ def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDe
     the bound holds for any number of models if their abilities are known.
     """
     count, total = 0, 0.0
-    for rows, part, _ in _blocks(cells):
+    residual, trials = cells.residual / np.maximum(cells.trials, 1), cells.trials
+    for rows, part, _ in _blocks(residual, trials):
         upper = _above(rows, part)
         values = part[upper & np.isfinite(part)]
         count, total = count + len(values), total + float(values.sum())
     mean = total / count if count else np.nan
     pairs: list[tuple[NDArray[np.int64], ...]] = []
     kept: list[tuple[FloatArray, FloatArray]] = []
-    for rows, part, common in _blocks(cells):
+    for rows, part, common in _blocks(residual, trials):
         with np.errstate(invalid="ignore"):
             far = _above(rows, part) & (part - mean > _FAR) & (common > 3)
         j, k = np.nonzero(far)
@@ -397,10 +395,11 @@ def _log_mean_exp(
     return np.asarray(total, dtype=np.float64).sum(axis=0)
 
 
-def _blocks(cells: Cells) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+def _blocks(
+    residual: FloatArray, trials: FloatArray
+) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield rows of the matrix of correlations, and of how many models answered both items."""
-    answered = (cells.trials > 0).astype(np.float64)
-    residual = cells.residual / np.maximum(cells.trials, 1)
+    answered = (trials > 0).astype(np.float64)
     # Centre first, so that sums of squares lose no digits.
     residual = (residual - residual.sum(0) / np.maximum(answered.sum(0), 1)) * answered
     squares = residual**2
@@ -408,10 +407,10 @@ def _blocks(cells: Cells) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     step = max(_BLOCK // max(m, 1), 1)
     for start in range(0, m, step):
         rows = slice(start, min(start + step, m))
-        ours, mine, own = answered[:, rows].T, residual[:, rows].T, squares[:, rows].T
+        ours, mine, our_squares = answered[:, rows].T, residual[:, rows].T, squares[:, rows].T
         n, x, y = ours @ answered, mine @ answered, ours @ residual
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = (n * (own @ answered) - x * x) * (n * (ours @ squares) - y * y)
+            spread = (n * (our_squares @ answered) - x * x) * (n * (ours @ squares) - y * y)
             part = (n * (mine @ residual) - x * y) / np.sqrt(spread)
         part[(n < 3) | (spread <= 1e-20 * n**4)] = np.nan
         yield rows, np.clip(part, -1, 1), n

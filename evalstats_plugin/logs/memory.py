@@ -69,6 +69,8 @@ def _add(held: Held, entry: Any, selection: Selection, plugins: Plugins) -> None
     if isinstance(entry, (str, PathLike)):
         path = cast("str | PathLike[str]", entry)
         held.places.append(path if isinstance(path, (str, Path)) else str(path))
+    elif isinstance(entry, LogFile):
+        held.tables.append(entry)
     elif isinstance(entry, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):
         held.responses += as_list(entry)[0]
     elif not hasattr(entry, "shape") and _is_file_info(entry):
@@ -182,7 +184,10 @@ def _as_file(table: Any, n: int, *, wide: bool) -> LogFile:
         dict(cast("Mapping[Any, Any]", table)) if isinstance(table, Mapping) else {}
     )
     if columns and all(isinstance(values, list) for values in columns.values()):
-        table = pa.table({str(name): values for name, values in columns.items()})
+        try:
+            table = pa.table({str(name): values for name, values in columns.items()})
+        except pa.ArrowException as error:
+            raise LogError(f"the columns cannot be read as a table: {error}") from error
     if isinstance(table, Mapping):
         msg = (
             "these results are of no harness that an installed adapter knows, and no columns of a "

@@ -99,11 +99,12 @@ def read(
     skip_broken: bool = False,
     columns: Columns | None = None,
     wide: Literal["", "models", "items"] = "",
-    repeats: bool = False,
+    repeats: bool | Literal["answers"] = False,
     model_name: str = "",
     missing_code: float | Sequence[float] = (),
     mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
     by: str | None = None,
+    costs: bool = False,
     measure: Measures = None,
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
@@ -142,7 +143,8 @@ def read(
     repeats
         Also score each answer to items that were answered several times, where the harness scored
         one of them or their vote: `scores.at_k` and `scores.variance_parts` then use all. For
-        lm-eval's logs this runs lm-eval's own filters and metrics.
+        lm-eval's logs this runs lm-eval's own filters and metrics. ``"answers"`` also
+        reads the answers themselves, of which ``"cons@k"`` is a vote.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
@@ -155,6 +157,9 @@ def read(
         Field of an item, such as its language or tags, by which `slices`, `compare_slices` and
         `gate` take tasks apart; or a setting of the runs, such as a temperature, whose values are
         then not different models.
+    costs
+        Also read what answers cost, where the logs say so: tokens, money and time, as scores under
+        these names, of which less is better, for `costs`.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -177,7 +182,7 @@ def read(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
         missing_codes=_numbers(missing_code), mapping=mapping,
-        by=field_of_slices(by)[0] if by else None,
+        by=field_of_slices(by)[0] if by else None, costs=costs,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)

@@ -14,8 +14,7 @@ from dataclasses import replace
 from evalstats_plugin.data.measure import agree
 from evalstats_plugin.errors import counted
 from evalstats_plugin.hookspecs import PartialScores
-from evalstats_plugin.scores.intervals import ADAPTIVE, NO_METHOD
-from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+from evalstats_plugin.scores.rows import ADAPTIVE, NO_METHOD, Intervals, ScoreInterval
 
 Place = tuple[str, str]
 """Task or group, and metric."""

@@ -194,8 +194,8 @@ def all_pairs(rating: ArrayLike, covariance: ArrayLike) -> Pairs:
     """
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     i, j = np.triu_indices(m.shape[-1], 1)
-    own = np.diagonal(cov, axis1=-2, axis2=-1)
-    variance = own[..., i] + own[..., j] - 2 * cov[..., i, j]
+    variances = np.diagonal(cov, axis1=-2, axis2=-1)
+    variance = variances[..., i] + variances[..., j] - 2 * cov[..., i, j]
     return Pairs(m[..., i] - m[..., j], np.maximum(variance, LEAST_VARIANCE), i, j)
 
 

@@ -22,6 +22,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.files import with_players
 from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
 from evalstats_plugin.ranking.ratings.fit import RankingFit, order_entropy
 from evalstats_plugin.ranking.rows import (
@@ -275,13 +276,13 @@ def leaderboard(
     by_category: dict[str, Ranking] = {}
     code = contests.category if category else None
     for number, name in enumerate(contests.categories if code is not None else ()):
-        own = _alone(contests.take(np.flatnonzero(code == number)))
+        votes_in = _of_those_who_met(contests.take(np.flatnonzero(code == number)))
         try:
-            by_category[name] = ranking(own)
+            by_category[name] = ranking(votes_in)
         except DesignError as error:
-            notes.append(f"category {name} ({counted(len(own), 'vote')}): left out: {error}")
+            notes.append(f"category {name} ({counted(len(votes_in), 'vote')}): left out: {error}")
             continue
-        if anchor is not None and anchor not in own.players:
+        if anchor is not None and anchor not in votes_in.players:
             notes.append(f"category {name}: {anchor} has no votes, the mean rating is {middle:g}")
     rows = list(overall.rows)
     for name, fitted in by_category.items():
@@ -308,17 +309,10 @@ def _with_style(
     return replace(MlOptions() if options is None else options, features=names)
 
 
-def _alone(contests: Contests) -> Contests:
+def _of_those_who_met(contests: Contests) -> Contests:
     """Return the same contests without the players who are in none."""
     met: list[int] = np.unique(np.concatenate([contests.first, contests.second])).tolist()
-    place = np.full(len(contests.players), -1)
-    place[met] = np.arange(len(met))
-    return replace(
-        contests,
-        players=tuple(contests.players[i] for i in met),
-        first=place[contests.first],
-        second=place[contests.second],
-    )
+    return with_players(contests, [contests.players[i] for i in met])
 
 
 def _anchored(ranking: Ranking, anchor: str, rating: float) -> Ranking:
@@ -398,7 +392,7 @@ def model_for(
     """
     if options is not None:
         return "thurstone" if isinstance(options, ThurstoneOptions) else "bradley-terry"
-    having = [name for name, own in ESTIMATORS.items() if estimator in own]
+    having = [name for name, estimators in ESTIMATORS.items() if estimator in estimators]
     if len(having) == 1:
         return "thurstone" if having == ["thurstone"] else "bradley-terry"
     own_list = len(contests) <= MOST_OF_A_LIST and not _has_clusters(contests)
@@ -511,15 +505,14 @@ def _position(fit: RankingFit, confidence_level: float) -> tuple[str, ...]:
 def _goodness(
     fit: RankingFit, contests: Contests, confidence_level: float, rng: np.random.Generator
 ) -> Goodness:
-    n = len(fit.players)
-    compared = bool((contests.weight > 0).any()) if len(contests) else False
+    entropy = None
+    if len(fit.players) <= MOST_FOR_ENTROPY:
+        entropy = order_entropy(fit.rating, fit.covariance, rng=rng)
+    if not (contests.weight > 0).any():
+        return Goodness(entropy)
     return Goodness(
-        entropy=order_entropy(fit.rating, fit.covariance, rng=rng)
-        if n <= MOST_FOR_ENTROPY
-        else None,
-        transitivity=transitivity(fit, contests, rng=rng) if compared else None,
-        predictive_fit=predictive_fit(fit, contests) if compared else None,
-        agreement=judge_agreement(contests, confidence_level=confidence_level, rng=rng)
-        if compared
-        else None,
+        entropy,
+        transitivity(fit, contests, rng=rng),
+        predictive_fit(fit, contests),
+        judge_agreement(contests, confidence_level=confidence_level, rng=rng),
     )

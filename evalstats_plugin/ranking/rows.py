@@ -232,8 +232,8 @@ def ranked(
         "letters": letters,
         "n_contests": met[order].tolist(),
     }
-    own = "log odds" if fit.model == "bradley-terry" else "probit"
-    shown_scale = "elo" if scale == "elo" else own
+    unit = "log odds" if fit.model == "bradley-terry" else "probit"
+    shown_scale = "elo" if scale == "elo" else unit
     same = {
         "n_players": n,
         "confidence_level": confidence_level,
@@ -293,8 +293,8 @@ def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, Float
     if fit.draws is not None:
         low, high = np.quantile(fit.draws, [tail, 1 - tail], axis=0)
         if fit.labels is not None:
-            own = np.diagonal(fit.labels)
-            low, high = (ratings_fit.averaged(limit, own) for limit in (low, high))
+            labels = np.diagonal(fit.labels)
+            low, high = (ratings_fit.averaged(limit, labels) for limit in (low, high))
         return low, high
     freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
     reach = -float(special.stdtrit(freedom, tail) if np.isfinite(freedom) else special.ndtri(tail))

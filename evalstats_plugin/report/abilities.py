@@ -24,8 +24,10 @@ from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
     Page,
+    gather,
     interval_text,
     marks_column,
+    note_numbers,
     page_view,
     percent,
     plain,
@@ -211,23 +213,21 @@ def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
 
 def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:
     """Footnote number of each note on a model or item shown."""
-    rows: list[Ability | ItemEstimate] = [*results.rows, *results.items[:most_items]]
-    return {note: k for k, note in enumerate(dict.fromkeys(n for r in rows for n in r.notes), 1)}
+    return note_numbers([*results.rows, *results.items[:most_items]])
 
 
 def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     """Return the notes as lines of text: footnotes first, then those of the whole."""
-    about: dict[str, list[str]] = {}
-    names = [(row.model, row.notes) for row in results.rows]
     several = _several_tasks(results.items)
-    for item in results.items:
-        name = f"{item.task} item {item.item}" if several else f"item {item.item}"
-        names.append((name, item.notes))
-    for name, noted in names:
-        for note in noted:
-            about.setdefault(note, []).append(name)
+
+    def name(row: Any) -> str:
+        if hasattr(row, "model"):
+            return row.model
+        return f"{row.task} item {row.item}" if several else f"item {row.item}"
+
+    about = gather([*results.rows, *results.items])
     return [
-        *(f"{mark}. {note} ({few(about[note])})" for note, mark in marks.items()),
+        *(f"{mark}. {note} ({few(list(map(name, about[note])))})" for note, mark in marks.items()),
         *(f"* {note}" for note in results.notes),
     ]
 
@@ -241,8 +241,8 @@ def _factors(results: FactorAbilities) -> Page:
         # A line of a table has the abilities of one model.
         models = [results.rows[start : start + k] for start in range(0, len(results.rows), k)]
         abilities = [Column(f"Dim. {j + 1}", itemgetter(j), _factor_cell(k)) for j in range(k)]
-        score = Column("Score", lambda own: own[0].score, share)
-        model = Column("Model", lambda own: own[0].model, least=10)
+        score = Column("Score", lambda group: group[0].score, share)
+        model = Column("Model", lambda group: group[0].model, least=10)
         tables.append(Table(title, models, (model, *abilities, score)))
     loadings = (
         *(_ITEM, _TASK, Column("Loading", "loading", signed)),
@@ -327,8 +327,8 @@ def _held_out(results: HeldOuts) -> Page:
 def _spread(name: str, *, alone: bool = False) -> Callable[[tuple[str, Sequence[HeldOut]]], str]:
     """Return a function that writes the mean of a column over the draws of a mask, and its SD."""
 
-    def write(own: tuple[str, Sequence[HeldOut]]) -> str:
-        values = [value for row in own[1] if (value := getattr(row, name)) is not None]
+    def write(group: tuple[str, Sequence[HeldOut]]) -> str:
+        values = [value for row in group[1] if (value := getattr(row, name)) is not None]
         if not values:
             return "–"
         text = f"{mean(values):.4f}"
@@ -343,8 +343,8 @@ _HELD_OUT = (
     Column("Log loss", _spread("log_loss"), right=True),
     Column("of the mean", _spread("base_log_loss", alone=True), right=True),
     Column("Brier", _spread("brier", alone=True), right=True),
-    Column("Cells", lambda own: mean(row.n_cells for row in own[1]), fixed(0)),
-    Column("Draws", lambda own: len(own[1]), fixed(0)),
+    Column("Cells", lambda group: mean(row.n_cells for row in group[1]), fixed(0)),
+    Column("Draws", lambda group: len(group[1]), fixed(0)),
 )
 _CALIBRATION = (
     *(Column("Predicted", "predicted", share), Column("Observed", "observed", share)),
@@ -367,7 +367,9 @@ def _candidates(results: Candidates) -> Page:
         f"{said[:1].upper()}{said[1:]}. Log loss: per answer held out, less is better; worse by: "
         "than the best, on the same answers, s.e. over items. AIC, BIC: less is better, – where a "
         "model has no marginal likelihood. RMSEA: error of the shares right on pairs of items "
-        "(M2), below .05 is close. Q3: largest correlation of two items beyond ability.",
+        "(M2; C2 of levels), below .05 is close; – but for one ability, estimator mml and 3 to 40 "
+        "items that models took once. Q3: largest correlation of two items beyond ability, – with "
+        "several abilities or few models.",
     )
     table = Table("Item models, the simplest first", results.rows, columns)
     return Page([table], legend, answer=results.sentence)
@@ -384,10 +386,10 @@ def _uncertainty(results: Uncertainties) -> Page:
     used = grouped(results.rows, lambda row: row.recipe)
     columns = (
         Column("Recipe", itemgetter(0), least=10),
-        Column("Std. error", lambda own: _mean([row.std_error for row in own[1]]), plain),
-        Column("Interval", lambda own: _mean(map(_interval_width, own[1])), plain),
-        Column("Covered", lambda own: own[1][0].coverage, share),
-        Column("Seconds", lambda own: own[1][0].seconds, fixed(1)),
+        Column("Std. error", lambda group: _mean([row.std_error for row in group[1]]), plain),
+        Column("Interval", lambda group: _mean(map(_interval_width, group[1])), plain),
+        Column("Covered", lambda group: group[1][0].coverage, share),
+        Column("Seconds", lambda group: group[1][0].seconds, fixed(1)),
     )
     said = "; ".join(f"{name}: {RECIPES[name]}" for name in used)
     legend = (

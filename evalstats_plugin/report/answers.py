@@ -20,7 +20,7 @@ from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report.tables import elided, side_by_side, titled
+from evalstats_plugin.report.tables import elided, of_columns, side_by_side
 from evalstats_plugin.report.text import (
     ROUNDING,
     number,
@@ -460,14 +460,9 @@ def _table_of_pair(
     ]
     taken = sum(2 + max(len(title), *map(len, column)) for title, column in cells)
     labels = elided(labels, max(_LEAST, width - taken - 1))
-    table = titled("")
-    for title, _ in (("Task", labels), *cells):
-        right = title not in ("Task", "", f"{difference} [limits]")
-        table.add_column(Text(title), justify="right" if right else "left", no_wrap=True)
-    for label, row, *line in zip(labels, rows, *(column for _, column in cells), strict=True):
-        table.add_row(label, *line, style="bold" if row.kind != "task" else "")
-    table.padding = (0, 1, 0, 0)
-    return table
+    columns = [("Task", labels), *cells]
+    right = [title not in ("Task", "", f"{difference} [limits]") for title, _ in columns]
+    return of_columns(columns, right, ["bold" * (row.kind != "task") for row in rows])
 
 
 def _mark(row: Comparison, marks: Mapping[str, int]) -> str:
@@ -510,19 +505,14 @@ def _rank_table(
         scores.setdefault(row.model_a, row.score_a)
         scores.setdefault(row.model_b, row.score_b)
     scored = all(score is not None for score in scores.values())
-    table = titled("")
-    titles = ["Rank", "Model", *(["Score"] if scored else []), "Ties"]
-    for title in titles:
-        right = title in ("Rank", "Score")
-        table.add_column(Text(title), justify="right" if right else "left", no_wrap=True)
     shown = elided([names[rank_set.model] for rank_set in ranks], max(_LEAST, width // 2))
-    for rank_set, name in zip(ranks, shown, strict=True):
-        score = [number(scores[rank_set.model])] if scored else []
-        table.add_row(
-            places(rank_set.best_rank, rank_set.worst_rank), name, *score, rank_set.letters
-        )
-    table.padding = (0, 1, 0, 0)
-    return table
+    columns = [
+        ("Rank", [places(rank_set.best_rank, rank_set.worst_rank) for rank_set in ranks]),
+        ("Model", shown),
+        *([("Score", [number(scores[rank_set.model]) for rank_set in ranks])] if scored else []),
+        ("Ties", [rank_set.letters for rank_set in ranks]),
+    ]
+    return of_columns(columns, [title in ("Rank", "Score") for title, _ in columns])
 
 
 def _pair_tables(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TextIO
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from rich.console import RenderableType
@@ -16,7 +19,7 @@ from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, 
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.tables import Column, Table, markdown_table
+from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.report.text import (
     ROUNDING,
     View,
@@ -26,7 +29,7 @@ from evalstats_plugin.report.text import (
     short_metric,
 )
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
-from evalstats_plugin.scores.rows import ItemComparisons
+from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
 
 WORDS: Mapping[Decision, str] = {
     "pass": "PASS", "regressed": "REGRESSED", "inconclusive": "INCONCLUSIVE",
@@ -121,7 +124,9 @@ def _limits(row: GateRow) -> str:
     return f"[{_signed(row, row.low)}, {_signed(row, row.high)}]"
 
 
-def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] = ()) -> str:
+def gate_markdown(
+    results: Gate, heading: str, lost: Sequence[ItemComparisons] = (), link: str = ""
+) -> str:
     """Return the decision, a table, and folded away how it was made: a comment in a review.
 
     Of many rows those that do not pass stand first, and the others are folded away.
@@ -130,6 +135,8 @@ def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] =
     ----------
     lost
         Of a candidate each the items on which it did worse than the baseline.
+    link
+        Address of an item in the candidate's log, as of `address_of`; "" for none.
     """
     word, _, rest = sentence(results).partition(": ")
     marks = report_text.note_numbers(results.rows)
@@ -139,7 +146,7 @@ def gate_markdown(results: Gate, heading: str, lost: Sequence[ItemComparisons] =
         blocks.append(_markdown_table(rows[:_LONGEST], marks))
     if more := rows[_LONGEST:]:
         blocks.append(_folded(f"{counted(len(more), 'more row')}", [_markdown_table(more, marks)]))
-    blocks += [each for items in lost for each in _items_lost(items)]
+    blocks += [each for items in lost for each in _items_lost(items, link)]
     if passed:
         summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
         blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
@@ -155,7 +162,34 @@ def _markdown_table(rows: Sequence[GateRow], marks: Mapping[str, int]) -> str:
     return "\n".join(Table("", rows, [model, task, metric, *others]).markdown())
 
 
-def _items_lost(lost: ItemComparisons) -> list[str]:
+def address_of(link: str, log: str, item: str) -> str:
+    """Return the address of an item in a log; "" for a log outside the working directory.
+
+    Parameters
+    ----------
+    link
+        Address in which ``{path}`` stands for the path of the log from the working directory, and
+        ``{item}`` for the id of the item.
+
+    >>> address_of("https://github.com/o/r/blob/main/{path}", "out/a (1).json", "7")
+    'https://github.com/o/r/blob/main/out/a%20%281%29.json'
+    """
+    path = Path(log).absolute()
+    if not (link and log and path.is_relative_to(Path.cwd())):
+        return ""
+    path = path.relative_to(Path.cwd())
+    # Browsers would go up from such a part, to another address.
+    if any(name.strip() in ("", ".", "..") for name in (*path.parts, item)):
+        return ""
+    parts = {"path": path.as_posix(), "item": item}
+    return re.sub(r"\{(path|item)\}", lambda part: _quoted(parts[part[1]], part[1]), link)
+
+
+def _quoted(text: str, part: str) -> str:
+    return quote(text.encode("utf-8", "surrogatepass"), safe="/" if part == "path" else "")
+
+
+def _items_lost(lost: ItemComparisons, link: str) -> list[str]:
     """Return a sentence and a table of the items on which a candidate did worse."""
     if not lost.rows:
         return []
@@ -167,12 +201,18 @@ def _items_lost(lost: ItemComparisons) -> list[str]:
     rows = [
         [
             f"{row.task} {short_metric(row.metric)}", row.item,
-            f"{row.score_a:.3g}", f"{row.score_b:.3g}", _short_text(row.question), row.where,
+            f"{row.score_a:.3g}", f"{row.score_b:.3g}", _short_text(row.question),
+            _place(row, link),
         ]
         for row in lost
     ]  # fmt: skip
     table = markdown_table(header, rows, right=(2, 3))
     return [markdown_text(said), "\n".join(table)]
+
+
+def _place(row: ItemComparison, link: str) -> str | Link:
+    url = address_of(link, row.log_b, row.item)
+    return Link(row.where or row.item, url) if url else row.where
 
 
 def _short_text(text: str) -> str:

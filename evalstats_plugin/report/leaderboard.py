@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from itertools import groupby
 from statistics import median
 from typing import TextIO
@@ -39,29 +40,6 @@ _TITLES_ABREAST, _ROWS_OF_A_PAGE = 40, 36
 
 _NOT_WIDER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 _NOT_HIGHER = r"\resizebox*{!}{\ifdim\totalheight>.8\textheight.8\textheight\else\totalheight\fi}{%"
-
-BIBTEX = r"""@article{mogstad2024ranks,
-  author  = {Mogstad, Magne and Romano, Joseph P. and Shaikh, Azeem M. and Wilhelm, Daniel},
-  title   = {Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic
-             Achievement across Countries},
-  journal = {Review of Economic Studies},
-  volume  = {91},
-  year    = {2024},
-}
-@article{hsu1981best,
-  author  = {Hsu, Jason C.},
-  title   = {Simultaneous Confidence Intervals for All Distances from the ``Best''},
-  journal = {Annals of Statistics},
-  volume  = {9},
-  year    = {1981},
-}
-@misc{evalstats_plugin,
-  author  = {{The evalstats-plugin authors}},
-  title   = {evalstats-plugin: statistics for the evaluation harness you already use},
-  note    = {Version %s},
-}
-"""
-"""What the caption of a LaTeX table cites."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +277,7 @@ def table_latex(
     plus_minus
         Half the width of the interval after ±, instead of its limits in brackets.
     cite
-        Whether the caption cites the entries of `BIBTEX`.
+        Whether the caption cites the entries of `bibtex`.
     label
         Name for ``\\ref``; none where it is empty.
     """
@@ -412,7 +390,8 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
 
 def bibtex() -> str:
     """Return the BibTeX entries that a caption cites."""
-    return BIBTEX % VERSION
+    text = files("evalstats_plugin.report").joinpath("captions.bib").read_text("utf-8")
+    return text.replace("%s", VERSION)
 
 
 def table_view(*, percent: bool, digits: int | None, plus_minus: bool, cite: bool) -> View:

@@ -3,7 +3,7 @@
 * `Table`, `Column`: written for the terminal, Markdown, LaTeX, HTML, CSV and pandas
 * `fixed`: writes numbers with so many decimals, and a unit
 * `elided`: names without their middles where there is little room
-* `titled`, `side_by_side`: layouts of a terminal; `markdown_table`, `latex_row`: of documents
+* `of_columns`, `side_by_side`: layouts of a terminal; `markdown_table`, `latex_row`: of documents
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from io import StringIO
+from itertools import zip_longest
 from operator import attrgetter
 from textwrap import wrap
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rich import box
 from rich.cells import cell_len
@@ -33,6 +33,7 @@ from evalstats_plugin.data.results import grouped
 from evalstats_plugin.runtime.untrusted import (
     csv_text,
     latex_text,
+    markdown_link,
     markdown_text,
     printable,
     terminal,
@@ -375,16 +376,23 @@ def side_by_side(
         del blocks[1:]
     tables: list[RichTable] = []
     for lead, block in blocks:
-        table = titled("")
-        for i, (title, _) in enumerate((*lead, *block)):
-            right = i >= len(lead) or title == "Rank"
-            head = Text(printable(title))
-            table.add_column(head, justify="right" if right else "left", no_wrap=True)
-        for row in zip(*(cells for _, cells in (*lead, *block)), strict=True):
-            table.add_row(*row)
-        table.padding = (0, _GAP - 1, 0, 0)
-        tables.append(table)
+        right = [title == "Rank" for title, _ in lead] + [True] * len(block)
+        tables.append(of_columns([*lead, *block], right))
     return tables, len(columns) - sum(len(block) for _, block in blocks)
+
+
+def of_columns(
+    columns: Sequence[Titled], right: Sequence[bool], styles: Sequence[str] = ()
+) -> RichTable:
+    """Return a table of columns that are not wrapped; `styles` are of its rows."""
+    table = titled("")
+    for (title, _), is_right in zip(columns, right, strict=True):
+        head = Text(printable(title))
+        table.add_column(head, justify="right" if is_right else "left", no_wrap=True)
+    for row, style in zip_longest(zip(*(cells for _, cells in columns), strict=True), styles):
+        table.add_row(*row, style=style)
+    table.padding = (0, _GAP - 1, 0, 0)
+    return table
 
 
 def _widest(*columns: Titled) -> int:
@@ -542,26 +550,9 @@ class _Table(RichTable):
         return _Line(cell)
 
 
-def titled(
-    title: str,
-    columns: Sequence[str] = (),
-    *,
-    right: Collection[str] = (),
-    fold: Mapping[str, int | None] = MappingProxyType({}),
-) -> RichTable:
-    """Return an empty compact table that prints strings as they are.
-
-    Parameters
-    ----------
-    columns
-        Titles of columns, which are on one line and aligned left.
-    right
-        Those that are aligned right.
-    fold
-        Those that may be shortened: names, with their least width, lose their middles; texts
-        (None) go on on the next line.
-    """
-    table = _Table(
+def titled(title: str) -> RichTable:
+    """Return an empty compact table that prints strings as they are."""
+    return _Table(
         title=Text(title, style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -569,21 +560,22 @@ def titled(
         pad_edge=False,
         padding=0,
     )
-    for name in columns:
-        if name in fold:
-            table.add_column(name, overflow="fold", min_width=fold[name])
-        else:
-            table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
-    return table
+
+
+class Link(NamedTuple):
+    """A text that leads somewhere."""
+
+    text: str
+    url: str
 
 
 def markdown_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int]
+    header: Sequence[str], rows: Iterable[Sequence[str | Link]], *, right: Collection[int]
 ) -> list[str]:
     """Return the lines of a Markdown table; numbers of columns from 0 are aligned `right`."""
     rule = ["---:" if i in right else "---" for i in range(len(header))]
-    cells = [[markdown_cell(text) for text in row] for row in rows]
-    return [markdown_line(row) for row in (header, rule, *cells)]
+    titles, *cells = [[markdown_cell(cell) for cell in row] for row in (header, *rows)]
+    return [markdown_line(row) for row in (titles, rule, *cells)]
 
 
 def markdown_line(cells: Sequence[str]) -> str:
@@ -591,9 +583,10 @@ def markdown_line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown_cell(text: str) -> str:
-    """Return text escaped for a cell of a Markdown table."""
-    return markdown_text(text).replace("|", "\\|")
+def markdown_cell(cell: str | Link) -> str:
+    """Return a text or link escaped for a cell of a Markdown table."""
+    text = markdown_text(cell) if isinstance(cell, str) else markdown_link(*cell)
+    return text.replace("|", "\\|")
 
 
 def latex_row(cells: Iterable[str]) -> str:

@@ -34,14 +34,6 @@ from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 if TYPE_CHECKING:
     from evalstats_plugin.scores.slices import SliceScore
 
-__all__ = [
-    "FINDINGS", "INTERVALS", "MOST_LOGS", "ROUNDING", "SLICES", "Noted", "Page", "View",
-    "clusters", "gather", "interval_text", "items", "markdown_list", "markdown_notes",
-    "marks_column", "note_lines", "note_numbers", "number", "page_view", "pairs_at_once",
-    "percent", "places", "plain", "print_all", "sampled", "share", "short_metric",
-    "shown_table", "signed", "task_and_metric", "to_csv", "to_json", "worst_slice",
-]  # fmt: skip
-
 
 def print_all(
     tables: Sequence[RenderableType],
@@ -183,9 +175,9 @@ class Limited(Protocol):
     """A row with limits."""
 
     @property
-    def low(self) -> float | None: ...
+    def low(self) -> float | None: ...  # noqa: D102 - as in the records
     @property
-    def high(self) -> float | None: ...
+    def high(self) -> float | None: ...  # noqa: D102
 
 
 def interval_text(row: Limited, write: Callable[[float | None], str] = number) -> str:

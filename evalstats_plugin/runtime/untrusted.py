@@ -6,7 +6,8 @@ Nothing that the package did not write itself goes anywhere else: a test reads t
   (`escape_on`)
 * `json_text`: JSON, which stays the same value;  `echo_data`: JSON and CSV on standard output
 * `csv_cell`, `csv_original`, `csv_text`: tables that spreadsheets open
-* `markdown_text`, `latex_text`: documents;  `path_part`: names of files and folders
+* `markdown_text`, `markdown_link`, `latex_text`: documents
+* `path_part`: names of files and folders
 """
 
 from __future__ import annotations
@@ -211,10 +212,23 @@ def markdown_text(text: str) -> str:
     '&lt;b>[a]\\(b) '
     >>> markdown_text("@ann #12 pass@4")
     '@&#8203;ann #&#8203;12 pass@4'
+    >>> print(markdown_text("C:\\logs"))
+    C:\\logs
     """
     literal = re.sub(r"&(?=#?\w+;)", "&amp;", printable(text).replace("\n", " "))
+    literal = literal.replace("\\", "\\\\")
     inert = literal.replace("<", "&lt;").replace("](", "]\\(")
     return _ACTIVE.sub(r"\g<0>&#8203;", inert)
+
+
+def markdown_link(text: str, url: str) -> str:
+    r"""Return a link of Markdown whose text is no markup, to an address without brackets or spaces.
+
+    >>> markdown_link("item [1]", "https://a.b/c")
+    '[item \\[1\\]](https://a.b/c)'
+    """
+    literal = re.sub(r"[\[\]`]", r"\\\g<0>", markdown_text(text).replace("]\\(", "]("))
+    return f"[{literal}]({url})"
 
 
 _LATEX = {

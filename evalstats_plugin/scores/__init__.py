@@ -1,11 +1,13 @@
 """Scores with intervals: epochs, clusters, groups, metrics that are not means.
 
-* `intervals`: the public function, and scores of groups of tasks; `methods`: its methods, the
-  defaults and why
+* `intervals`: the public function; `methods`: its methods, the defaults and why; `columns`: 0/1
+  scores of a matrix, counted; `groups`: scores of groups of tasks; `missing`: items without a score
 * `cells`: one model on one task under one metric, with clusters, and what the rows of one metric
   know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
-* `epochs`: pass@k, and the variance between and within items
+* `costs`: tokens, money and time, for each item and each right answer
+* `epochs`: pass@k, votes of k answers, and the variance between and within items; `noise`: of
+  repeated runs
 * `control_variate`: scores made more precise by other models'
 * `slices`: parts of a task by a field of the items
 * `judged`: judges' scores corrected by people's labels, agreement of raters, bias

@@ -1,6 +1,8 @@
 """Public names, which load on first use: `runtime.lazy.public_names` reads this list."""
 
+from evalstats_plugin.scores.costs import CostRow as CostRow
 from evalstats_plugin.scores.epochs import at_k as at_k
+from evalstats_plugin.scores.epochs import curves as curves
 from evalstats_plugin.scores.epochs import variance_parts as variance_parts
 from evalstats_plugin.scores.findings import Finding as Finding
 from evalstats_plugin.scores.judged import JudgeAgreement as JudgeAgreement

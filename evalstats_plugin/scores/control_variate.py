@@ -19,16 +19,13 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import counted
-from evalstats_plugin.scores.cells import (
-    Cell,
-    make_cell,
-    task_and_metric,
-)
-from evalstats_plugin.scores.intervals import group_rows, intervals
+from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
+from evalstats_plugin.scores.groups import group_rows
+from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.survey import (
+from evalstats_plugin.stats.survey.regression import (
     Adjusted,
     adjust_to_benchmark,
     adjusted_bounded_interval,

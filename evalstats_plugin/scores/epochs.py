@@ -1,33 +1,41 @@
-"""Several epochs: pass@k, pass^k and maj@k, and the variance between and within items.
+"""Several epochs: pass@k, pass^k, maj@k and cons@k, and the variance between and within items.
 
 `at_k` and `with_at_k` derive responses under a new metric, which `intervals` and `compare` accept
-as any others. `variance_parts` also predicts what more epochs or more items would gain.
+as any others; `curves` has limits for all k at once. `variance_parts` also predicts what more
+epochs or more items would gain.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import SHARE
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.scores.cells import (
-    Cell,
-    epochs_are_binary,
-    make_cell,
-)
-from evalstats_plugin.scores.rows import VariancePart, VarianceParts
+from evalstats_plugin.scores.cells import Cell, epochs_are_binary, make_cell
+from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval, VariancePart, VarianceParts
 
-AT_K = ("pass@k", "pass^k", "maj@k")
-"""Whether at least one, all, or most of k answers to an item are right."""
+AT_K = ("pass@k", "pass^k", "maj@k", "cons@k")
+"""Whether at least one, all, or most of k answers to an item are right, or the most frequent is."""
+
+VOTE = "cons@"
+"""How names begin for which the answers themselves are needed."""
+
+
+def repeats_for(names: Sequence[str]) -> bool | Literal["answers"]:
+    """Return what is to be read of repeats for scores at k."""
+    return "answers" if any(name.startswith(VOTE) for name in names) else bool(names)
+
 
 _NOT_BINARY = "scores other than 0 and 1"
 
@@ -45,7 +53,8 @@ def at_k(responses: ResponsesLike, *names: str) -> ResponseSet:
         With k epochs or more of 0/1 scores. Items with fewer than k epochs get no score.
     names
         ``pass@k``: at least one of k answers is right; ``pass^k``: all are; ``maj@k``: most are,
-        and a tie counts as half.
+        and a tie counts as half; ``cons@k``: the most frequent answer of k is right
+        (self-consistency), of responses read with ``repeats="answers"``.
 
     Raises
     ------
@@ -62,6 +71,56 @@ def with_at_k(responses: ResponseSet, names: Sequence[str]) -> ResponseSet:
     return _derived(responses, names, keep=True)
 
 
+def curves(
+    responses: ResponsesLike,
+    *names: str,
+    confidence_level: float = 0.95,
+    intervals: Callable[..., Intervals] = intervals,
+) -> Intervals:
+    """Give scores at k = 1, 2, … answers limits that hold for every k of a curve at once.
+
+    Parameters
+    ----------
+    responses
+        As of `at_k`.
+    names
+        First and last k of each curve: ``"pass@1..8"``, ``"cons@1..16"``.
+    confidence_level
+        Of all k of a model's curve together: each has limits at level ** (1 / K), by Šidák's
+        inequality, which holds for estimates that depend on each other [Sid67]_.
+    intervals
+        As `evalstats_plugin.intervals`, perhaps with other defaults.
+
+    Raises
+    ------
+    SelectionError
+        For a name of another form.
+    DesignError
+        Where nothing has so many epochs of 0/1 scores.
+    """
+    rows: list[ScoreInterval] = []
+    notes: list[str] = []
+    for name in names:
+        match = re.fullmatch(r"(.*[@^])([1-9][0-9]{0,2})\.\.([1-9][0-9]{0,2})", name)
+        if match is None or int(match[2]) >= int(match[3]):
+            raise SelectionError(f"{name!r} is no curve: write pass@1..8, for example")
+        points = range(int(match[2]), int(match[3]) + 1)
+        derived = at_k(responses, *(f"{match[1]}{k}" for k in points))
+        notes += derived.notes
+        level = confidence_level ** (1 / len(points))
+        joint = f"limits of {name} hold for all {len(points)} k at once"
+        rows += (
+            replace(row, confidence_level=confidence_level, notes=(*row.notes, joint))
+            for row in intervals(derived, confidence_level=level)
+        )
+    return Results(tuple(rows), tuple(dict.fromkeys(notes)))
+
+
+def is_curve(name: str) -> bool:
+    """Whether a name is of a curve, not of one k."""
+    return ".." in name
+
+
 def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> ResponseSet:
     asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
     listed, notes = as_list(responses)
@@ -71,7 +130,7 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
         derived_responses += [r] if keep else []
         epochs = r.as_epochs
         for name, kind, k in asked:
-            if why := _unfit(epochs, k):
+            if why := _unfit(epochs, k) or _without_answers(epochs, kind):
                 place = f"{r.task} {epochs.metric.removesuffix(',none')}"
                 unfit[name].setdefault(why, {}).setdefault(place, place + _example(epochs, why))
             else:
@@ -91,7 +150,7 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
 
 
 def _parsed(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(pass@|pass\^|maj@)([1-9][0-9]*)", name)
+    match = re.fullmatch(r"(pass@|pass\^|maj@|cons@)([1-9][0-9]*)", name)
     if match is None:
         raise SelectionError(f"{name!r} is none of {', '.join(AT_K)}; write pass@4, for example")
     return match[1], int(match[2])
@@ -113,6 +172,14 @@ def _unfit(r: Responses, k: int) -> str:
     return ""
 
 
+def _without_answers(r: Responses, kind: str) -> str:
+    """Return why there is nothing to vote on; nothing if there is, or no vote is asked for."""
+    has_answers = r.answers is not None and r.answers.shape == r.scores.shape
+    if kind != VOTE or has_answers:
+        return ""
+    return 'no text of each answer logged, or read (in Python read(repeats="answers"))'
+
+
 def _example(r: Responses, why: str) -> str:
     if why != _NOT_BINARY:
         return ""
@@ -123,14 +190,17 @@ def _example(r: Responses, why: str) -> str:
 def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     from evalstats_plugin.stats import clustered as stats_clustered
 
-    formula = {
-        "pass@": stats_clustered.pass_at_k,
-        "pass^": stats_clustered.pass_hat_k,
-        "maj@": stats_clustered.majority_at_k,
-    }[kind]
     scored = ~np.isnan(r.scores)
     n_epochs = scored.sum(axis=1)
-    scores = formula(np.where(scored, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
+    if kind == VOTE:
+        scores = stats_clustered.vote_at_k(np.asarray(r.answers), r.scores, k=k)
+    else:
+        formula = {
+            "pass@": stats_clustered.pass_at_k,
+            "pass^": stats_clustered.pass_hat_k,
+            "maj@": stats_clustered.majority_at_k,
+        }[kind]
+        scores = formula(np.where(scored, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
     short = int((n_epochs < k).sum())
     notes = (
         (f"{short} item{'s have' if short > 1 else ' has'} fewer than {k} scored epochs",)
@@ -148,6 +218,7 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
             is_headline=False,
         ),
         scores=scores[:, None],
+        answers=None,
         unreduced=r,
         beside=(),
         weights=None,

@@ -2,45 +2,36 @@
 
 `intervals` makes a `Cell` of each `Responses`; `_Solver` chooses the method of each cell and runs
 each method once, on all cells that it fits. Then come what clusters change, finite populations,
-and the rows of groups of tasks (`group_rows`). 0/1 scores in a matrix need no cells: `tally` counts
-them by columns.
+and the rows of groups of tasks (`scores.groups`). 0/1 scores in a matrix need no cells
+(`scores.columns`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.measure import Measure, Measures
+from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
-from evalstats_plugin.data.metrics import with_stock
-from evalstats_plugin.data.responses import (
-    IN_ARRAY,
-    Group,
-    Prediction,
-    Responses,
-    mean_of_tasks,
-    task_shares,
-)
+from evalstats_plugin.data.responses import Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.scales import UNLIMITED, settled
 from evalstats_plugin.data.store import ResponseStore, by_models
-from evalstats_plugin.errors import DesignError, check_known, counted, few
+from evalstats_plugin.errors import DesignError, check_known, counted
 from evalstats_plugin.scores.cells import (
     RATIOS,
     UNIT,
     Cell,
     Estimand,
-    Known,
     Metrics,
     Missing,
     check_confidence_level,
@@ -57,6 +48,8 @@ from evalstats_plugin.scores.cells import (
     weighted_sums,
     with_known,
 )
+from evalstats_plugin.scores.columns import Tally, columns_of, tally
+from evalstats_plugin.scores.groups import group_rows
 from evalstats_plugin.scores.methods import (
     AS_PRINTED,
     CLUSTER_FAMILIES,
@@ -69,12 +62,17 @@ from evalstats_plugin.scores.methods import (
     INTERVALS,
 )
 from evalstats_plugin.scores.metrics import Composite
-from evalstats_plugin.scores.rows import Intervals, ScoreInterval
-from evalstats_plugin.stats import survey
-from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
+from evalstats_plugin.scores.missing import n_open, of_all, open_level, with_open
+from evalstats_plugin.scores.rows import ADAPTIVE, NO_METHOD, Intervals, ScoreInterval
+from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
 from evalstats_plugin.stats.interval import Interval, normal_quantile
 from evalstats_plugin.stats.streams import stream
+from evalstats_plugin.stats.survey.finite_population import (
+    predictive_equal_tailed,
+    predictive_hpd,
+    shrink,
+)
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -88,14 +86,10 @@ _TOO_LITTLE = 0.02
 _TREND = 2.0
 """Standard errors from which scores are taken to go with the size of a cluster."""
 
-NO_METHOD = "none"
-"""Method of a row that has no interval."""
 
 PREDICTIVE = "beta-predictive"
 """What `beta-hpd` and `beta` become for a finite population."""
 
-ADAPTIVE = "adaptive"
-"""Method of a row that an adaptive test predicts."""
 
 _FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
@@ -103,9 +97,6 @@ Limits = tuple[FloatArray, FloatArray]
 
 ClustersAre = Literal["random", "fixed"]
 """Clusters are a sample of many such, or all that matter."""
-
-GroupPlace = tuple[str, str, tuple[str, ...]]
-"""Model, log, and names of the groups from the outermost to this one."""
 
 
 def intervals(
@@ -246,24 +237,15 @@ class _Treated(NamedTuple):
 def _treated(cell: Cell, how: _Treated) -> Cell:
     if cell.clusters is not None:
         cell = replace(cell, estimand=how.estimand)
-    if how.missing != "zero" or not _n_open(cell):
+    if how.missing != "zero" or not n_open(cell):
         return cell
     low, high = cell.bounds or (0.0, 0.0)
     worst = high if cell.responses.higher_is_better is False else low
-    n = _n_open(cell)
+    n = n_open(cell)
     note = f"{n} of {cell.n + n} items have no score and count as {worst:g}"
     gone = left_out(n, cell.n + n)
     notes = (*(old for old in cell.notes if old not in gone), note)
     return replace(filled(cell, worst), notes=notes)
-
-
-def _n_open(cell: Cell) -> int:
-    """Items without a score whose score is known to lie between bounds."""
-    if cell.kind not in ("binary", "bounded") or cell.bounds is None or not len(cell.values):
-        return 0
-    if cell.composite is not None:
-        return 0
-    return len(cell.responses.item_ids) - cell.n
 
 
 def _with_unseen(
@@ -293,7 +275,7 @@ def _with_bounds(
     rows = list(rows)
     by_level: dict[float, list[tuple[int, Cell, Cell]]] = {}
     for i, cell in enumerate(cells):
-        if cell.bounds is None or not _n_open(cell):
+        if cell.bounds is None or not n_open(cell):
             continue
         ends = filled(cell, cell.bounds[0]), filled(cell, cell.bounds[1])
         span = cell.bounds[1] - cell.bounds[0]
@@ -307,43 +289,9 @@ def _with_bounds(
         for (i, least, most), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
             worst = most if cells[i].responses.higher_is_better is False else least
             if solver.treated.missing == "drop":
-                rows[i] = _of_all(rows[i], worst.estimate, worst.n)
-            rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
+                rows[i] = of_all(rows[i], worst.estimate, worst.n)
+            rows[i] = with_open(rows[i], low, high, solver.treated.missing)
     return rows
-
-
-def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
-    """Level of each end's interval where scores are missing, a little more than necessary.
-
-    Rounded up, so that thousands of scores have few levels.
-    """
-    reached = survey.imbens_manski_level(width, error, confidence_level=level)
-    return level - np.floor((level - reached) * 1000 + 1e-9) / 1000
-
-
-def _of_all(row: ScoreInterval, worst: float, n: int) -> ScoreInterval:
-    """Say what the score is of all items, where it differs from that of those answered."""
-    if row.estimate is None or row.low is None or row.high is None or row.low <= worst <= row.high:
-        return row
-    note = (
-        f"of the {row.n_items} items with a score {row.estimate:.3f}; of all {n}, the others "
-        f"counting as wrong, {worst:.3f}"
-    )
-    return replace(row, notes=(*row.notes, note))
-
-
-def _with_open(row: ScoreInterval, low: float, high: float, missing: Missing) -> ScoreInterval:
-    row = replace(row, missing_low=finite(low), missing_high=finite(high))
-    if row.missing_low is None or row.missing_high is None:
-        return row
-    if missing == "bounds":
-        note = "the interval holds whatever the items without a score would have had"
-        return replace(
-            row, low=row.missing_low, high=row.missing_high, method=f"{row.method}+bounds",
-            notes=(*row.notes, note),
-        )  # fmt: skip
-    note = f"whatever their scores: {row.missing_low:.3f} to {row.missing_high:.3f}"
-    return replace(row, notes=(*row.notes, note))
 
 
 def _row(cell: Cell, method: str, low: float, high: float, level: float) -> ScoreInterval:
@@ -730,14 +678,14 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
     note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
     if row.method in ("beta-hpd", "beta") and row.estimate is not None and cell.bounds == UNIT:
         hpd = row.method == "beta-hpd"
-        predict = survey.predictive_hpd if hpd else survey.predictive_equal_tailed
+        predict = predictive_hpd if hpd else predictive_equal_tailed
         interval = predict(
             cell.successes, n, total, confidence_level=row.confidence_level, prior=(1.0, 1.0)
         )
         method = PREDICTIVE
     else:
         limits = Interval(np.asarray(row.low), np.asarray(row.high))
-        interval = survey.shrink(row.estimate or 0.0, limits, n, total)
+        interval = shrink(row.estimate or 0.0, limits, n, total)
         method = f"{row.method}+fpc"
     return replace(
         row,
@@ -747,199 +695,6 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
         population=f"all {counted(total, 'item')}",
         notes=(*row.notes, note),
     )
-
-
-def group_rows(cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> Iterator[ScoreInterval]:
-    """Yield the rows of tasks, each group's own rows, one per metric, before its first task.
-
-    A group has a row where the harness itself aggregates it, and all of its tasks were read.
-    """
-    groups: dict[tuple[GroupPlace, str], Group] = {}
-    members: dict[GroupPlace, dict[str, list[tuple[Cell, ScoreInterval]]]] = {}
-    for cell, row in zip(cells, rows, strict=True):
-        for place, group in _groups_of(cell):
-            groups.setdefault((place, row.metric), group)
-            members.setdefault(place, {}).setdefault(row.metric, []).append((cell, row))
-    for cell, row in zip(cells, rows, strict=True):
-        for place, _ in _groups_of(cell):
-            for metric, tasks in members.pop(place, {}).items():
-                group = groups[place, metric]
-                if group.logged is not None and len(tasks) == group.n_tasks:
-                    yield _group_row(group, [c for c, _ in tasks], [r for _, r in tasks])
-        yield row
-
-
-def _groups_of(cell: Cell) -> Iterator[tuple[GroupPlace, Group]]:
-    r = cell.responses
-    names: tuple[str, ...] = ()
-    for group in r.groups:
-        names = (*names, group.name)
-        yield (r.model, str(r.source.path), names), group
-
-
-_OF_TASKS = (
-    "low", "high", "std_error", "n_clusters", "missing_low", "missing_high", "naive_low",
-    "naive_high", "design_effect", "icc",
-)  # fmt: skip
-"""Fields that a group does not have of its first task."""
-
-
-def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> ScoreInterval:
-    """Combine the tasks: independent strata with fixed weights; the wider where these are open."""
-    if group.weighting != "either":
-        return _weighted_row(group, cells, rows)
-    both = [
-        _weighted_row(replace(group, weighting=weighting), cells, rows)
-        for weighting in ("micro", "macro")
-    ]
-    wider = max(both, key=lambda row: (row.high or 0.0) - (row.low or 0.0))
-    other = both[wider is both[0]]
-    if other.low is None or other.high is None or wider.low is None:
-        return wider
-    kinds = ("micro", "macro") if wider is both[0] else ("macro", "micro")
-    note = (
-        f"the logged values do not tell whether every item or every task counts the same: the "
-        f"wider interval is shown ({kinds[0]}); {kinds[1]}: {other.low:.3f} to {other.high:.3f}"
-    )
-    return replace(wider, notes=(*wider.notes, note))
-
-
-def _weighted_row(
-    group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
-) -> ScoreInterval:
-    measure = rows[0].measure
-    row = replace(
-        rows[0],
-        task=group.name,
-        measure=None if measure is None else replace(measure, task=group.name, n_cut=0),
-        kind="group",
-        depth=group.depth,
-        n_items=sum(c.n for c in cells),
-        n_missing=sum(c.n_missing for c in cells),
-        estimate=finite(group.logged),
-        method=NO_METHOD,
-        notes=(*group.notes, *_of_cut_tasks(cells)),
-        logged=finite(group.logged),
-        logged_std_error=finite(group.logged_std_error),
-        **dict.fromkeys(_OF_TASKS),
-    )
-    if any(c.responses.predicted is not None for c in cells):
-        return _predicted_group(row, group, cells, rows)
-    if any(c.kind is None or c.kind == "ratio" for c in cells):
-        return replace(row, notes=(*row.notes, "a task of this group has no mean"))
-    # A task that was cut keeps the weight of all its items.
-    sizes = [
-        float(c.n + c.responses.measure.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
-    ]
-    around = _from_group(group, cells)
-    shares = task_shares(around, np.array(sizes))
-    estimate = float(shares @ [c.estimate for c in cells])
-    row = replace(row, estimate=estimate, std_error=_std_error(cells, shares))
-    if any(r.low is None or r.high is None for r in rows):
-        return replace(row, notes=(*row.notes, "a task of this group has no interval"))
-    interval, method = _combine(cells, rows, shares)
-    if any(r.missing_low is not None for r in rows):
-        ends = [(r.low, r.high) if r.missing_low is None else (r.missing_low, r.missing_high)
-                for r in rows]  # fmt: skip
-        limits = survey.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
-        low, high = float(limits.low), float(limits.high)
-        row = _with_open(row, low, high, "drop")
-    return replace(
-        row,
-        low=finite(float(interval.low)),
-        high=finite(float(interval.high)),
-        method=method,
-        notes=(*row.notes, mean_of_tasks(around)),
-    )
-
-
-def _from_group(group: Group, cells: Sequence[Cell]) -> list[tuple[Group, ...]]:
-    """Return the groups around each task from this one on."""
-    return [(group, *cell.responses.groups[group.depth + 1 :]) for cell in cells]
-
-
-def _predicted_group(
-    row: ScoreInterval, group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
-) -> ScoreInterval:
-    """Combine predicted scores: they share one ability, so their errors are simply added."""
-    predictions = [c.responses.predicted for c in cells]
-    row = replace(row, estimate=None, population="all items of the bank")
-    if any(p is None for p in predictions) or any(
-        None in (r.estimate, r.low, r.high) for r in rows
-    ):
-        return replace(
-            row, notes=(*row.notes, "not every task of this group has a predicted score")
-        )
-    sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in predictions])
-    shares = task_shares(_from_group(group, cells), sizes)
-    ends = np.array([[r.estimate, r.low, r.high] for r in rows], dtype=np.float64)
-    estimate, low, high = (float(value) for value in shares @ ends)
-    note = f"{group.weighting} mean of {counted(len(cells), 'predicted task')}"
-    notes = (*row.notes, note)
-    return replace(row, estimate=estimate, low=low, high=high, method=ADAPTIVE, notes=notes)
-
-
-def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return a note on the tasks of a group of which the log holds only a part."""
-    held = [(c.responses, len(c.responses.item_ids), c.responses.measure.n_cut) for c in cells]
-    cut = [
-        f"{r.task}: {n} of {counted(n + n_cut, 'item')}" if n_cut else f"{r.task}: altered"
-        for r, n, n_cut in held
-        if not r.is_whole
-    ]
-    return (f"not all that was scored: {few(cut)}",) if cut else ()
-
-
-def _std_error(cells: Sequence[Cell], shares: FloatArray) -> float | None:
-    """√Σ w² s²/n over the tasks; None for a task with one item or another metric than a mean.
-
-    None too where no task's scores vary.
-    """
-    if any(c.n < 2 or c.composite is not None for c in cells):
-        return None
-    errors = np.array([c.std_error or 0.0 for c in cells])
-    return finite(float(np.sqrt(shares**2 @ errors**2))) or None
-
-
-def _combine(
-    cells: Sequence[Cell], rows: Sequence[ScoreInterval], shares: FloatArray
-) -> tuple[Interval, str]:
-    """Interval for the weighted mean, and its method.
-
-    From the scores where they have the same bounds and the default methods were used; otherwise the
-    tasks' own intervals are combined.
-    """
-    estimates = np.array([c.estimate for c in cells])
-    bounds = {c.bounds for c in cells}
-    auto = all(
-        c.composite is None and r.method == DEFAULTS[c.kind][0]
-        for c, r in zip(cells, rows, strict=True)
-        if c.kind
-    )
-    if auto and len(bounds) == 1 and None not in bounds:
-        low, high = next(iter(bounds)) or (0.0, 1.0)
-        width = high - low
-        share = survey.beta_effective(
-            (estimates - low) / width,
-            _smoothed(cells, low, width),
-            shares,
-            confidence_level=rows[0].confidence_level,
-        )
-        return Interval(low + width * share.low, low + width * share.high), "beta-neff"
-    lows, highs = (np.array([getattr(r, side) for r in rows]) for side in ("low", "high"))
-    names = ", ".join(sorted({r.method for r in rows}))
-    return survey.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
-
-
-def _smoothed(cells: Sequence[Cell], low: float, width: float) -> survey.Smoothed:
-    parts = [
-        survey.smoothed_binary(c.successes, c.n)
-        if c.kind == "binary"
-        else survey.smoothed_scores((c.values - low) / width)
-        for c in cells
-    ]
-    means, variances = (np.array([float(p[i]) for p in parts]) for i in (0, 1))
-    return survey.Smoothed(means, variances)
 
 
 def _of_matrix(
@@ -994,99 +749,7 @@ def _without(matrix: ResponseMatrix, counted: Tally) -> Iterable[Responses]:
     done = set(counted.of(counted.counts).tasks)
     names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
     keep = np.array([(str(task), str(metric)) not in done for task, metric in names])
-    return _columns(matrix, np.flatnonzero(keep)).to_responses()
-
-
-class Tally(NamedTuple):
-    """Answers of N models to T tasks, a task being one under one metric; in the matrix's order."""
-
-    models: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    right: IntArray
-    """Shape (N, T), like the next two."""
-    n: IntArray
-    """Items that have a score."""
-    n_missing: IntArray
-    counts: NDArray[np.bool_]
-    """Whether these counts are all there is to the task: shape (T,)."""
-
-    @property
-    def tasks(self) -> tuple[tuple[str, str], ...]:
-        """Task and metric of each."""
-        return tuple((measure.task, measure.metric) for measure in self.measures)
-
-    def of(self, which: NDArray[np.bool_]) -> Tally:
-        """Some of the tasks."""
-        some = tuple(m for m, wanted in zip(self.measures, which, strict=True) if wanted)
-        right, n, n_missing = (part[:, which] for part in (self.right, self.n, self.n_missing))
-        return Tally(self.models, some, right, n, n_missing, self.counts[which])
-
-    def known(self) -> Metrics:
-        """What the tasks that are known by their counts alone show of their metrics."""
-        low: NDArray[np.bool_] = np.any(self.right < self.n, axis=0)
-        high: NDArray[np.bool_] = np.any(self.right > 0, axis=0)
-        return merged(
-            {metric_key(metric, UNIT): Known(partial=False, low=bool(low[t]), high=bool(high[t]))}
-            for t, (_, metric) in enumerate(self.tasks)
-            if self.counts[t]
-        )
-
-
-def tally(matrix: ResponseMatrix) -> Tally | None:
-    """Count right answers; None where items come in clusters or were answered several times."""
-    if matrix.clusters is not None or matrix.scores.shape[2] != 1 or not matrix.scores.size:
-        return None
-    matrix, starts = _by_task(matrix)
-    names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
-    measures = tuple(
-        with_stock(matrix.measure_of(str(task), str(metric)), IN_ARRAY) for task, metric in names
-    )
-    scores = matrix.scores[:, :, 0]
-    right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
-    n, size = right + wrong, np.diff(starts, append=scores.shape[1])
-    n_missing = np.broadcast_to(np.int64(0), n.shape)
-    if (n < size).any():
-        n_missing = _count(np.isnan(scores), starts)
-    free = [m.aggregation == "mean" and (m.scale is None or m.bounds == UNIT) for m in measures]
-    counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
-    return Tally(matrix.models, measures, right, n, n_missing, counts)
-
-
-def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
-    """Count by task, shape (N, T) from (N, M)."""
-    return np.add.reduceat(answers, starts, axis=1, dtype=np.int64)
-
-
-def _by_task(matrix: ResponseMatrix) -> tuple[ResponseMatrix, IntArray]:
-    """Bring items of a task next to each other; return where each task starts."""
-    changes = [names[1:] != names[:-1] for names in (matrix.tasks, matrix.metrics)]
-    starts = np.flatnonzero(np.r_[True, changes[0] | changes[1]])
-    names = list(zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True))
-    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    if len(place) == len(names):
-        return matrix, starts
-    of_run = np.array([place[name] for name in names])
-    of_item = np.repeat(of_run, np.diff(starts, append=len(matrix.tasks)))
-    size = np.bincount(of_item)
-    return _columns(matrix, np.argsort(of_item, kind="stable")), np.cumsum(size) - size
-
-
-def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
-    """Return some items of a matrix."""
-
-    def cut(values: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if values is None else values[at]
-
-    return replace(
-        matrix,
-        scores=matrix.scores[:, at],
-        item_ids=matrix.item_ids[at],
-        tasks=matrix.tasks[at],
-        metrics=matrix.metrics[at],
-        clusters=cut(matrix.clusters),
-        item_hashes=cut(matrix.item_hashes),
-        chance=cut(matrix.chance),
-    )
+    return columns_of(matrix, np.flatnonzero(keep)).to_responses()
 
 
 def _counted_rows(
@@ -1129,8 +792,8 @@ def _counted_rows(
         if solver.treated.missing == "drop":
             size = int(n[i] + missing[i])
             wrong = right[i] + missing[i] * (rows[i].higher_is_better is False)
-            rows[i] = _of_all(rows[i], float(wrong / size), size)
-        rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
+            rows[i] = of_all(rows[i], float(wrong / size), size)
+        rows[i] = with_open(rows[i], low, high, solver.treated.missing)
     return rows
 
 

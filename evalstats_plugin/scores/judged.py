@@ -27,7 +27,7 @@ from evalstats_plugin.scores.rows import CorrectedScore, Intervals
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.streams import child
-from evalstats_plugin.stats.survey import Powered, ppi
+from evalstats_plugin.stats.survey.prediction_powered import Powered, ppi
 
 METHOD = "ppi++"
 

@@ -8,6 +8,12 @@ from typing import ClassVar, Literal
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.results import INSIDE, Results
 
+NO_METHOD = "none"
+"""Method of a row that has no interval."""
+
+ADAPTIVE = "adaptive"
+"""Method of a row that an adaptive test predicts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreInterval:

@@ -4,10 +4,11 @@ Or the runs of a model at several values of a setting, such as a temperature or 
 same items, and with a row for other values, which vary as these do
 (`stats.clustered.crossed`).
 
-A slice is judged against the other items of its task by a permutation test
-(`stats.unpaired.permuted_slices`), whose size is exact however small the slice is: the default
-limits of independent samples find small slices of an easy task too often in the far tail that
-twenty slices need. Limits of k slices are each at level ** (1 / k) (Šidák).
+A slice is judged against the other items of its task by a permutation test (`permuted_slices`),
+whose size is exact however small the slice is: the default limits of independent samples find small
+slices of an easy task too often in the far tail that twenty slices need. Limits of k slices are
+each at level ** (1 / k) (Šidák); of 0/1 scores of independent items they are exact (`jointly`): the
+default's coverage holds on average over scores, and slices of one task have much the same score.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.scores.cells import check_confidence_level
 from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.scores.methods import DEFAULTS
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
 from evalstats_plugin.stats.clustered import by_cluster, crossed
 from evalstats_plugin.stats.multiplicity import holm
+from evalstats_plugin.stats.pairs.unpaired import permuted_slices
 from evalstats_plugin.stats.streams import stream
-from evalstats_plugin.stats.unpaired import permuted_slices
 
 NONE, OTHER, ALIKE = "(none)", "(other)", "(values like these)"
 """Slices of the items without the field, of those outside the largest slices, and of a setting's
@@ -77,6 +79,32 @@ class SliceScore(ScoreInterval):
     """Of the slice `ALIKE`, standard deviation of the score between values of the setting."""
     p_alike: float | None = None
     """The same, that all values have one score."""
+
+
+def jointly(
+    parts: Sequence[Responses], *, confidence_level: float, intervals: Callable[..., Intervals]
+) -> list[ScoreInterval]:
+    """Return intervals of parts, exact ones where the default is for 0/1 scores [CP34]_.
+
+    Parameters
+    ----------
+    parts
+        Each with a model, task and metric of its own.
+    confidence_level, intervals
+        Of each part, and what gives the intervals at a level.
+    """
+    rows = intervals(parts, confidence_level=confidence_level)
+    inexact = {_cell_of(row) for row in rows if row.method == DEFAULTS["binary"][0]}
+    again = [part for part in parts if _cell_of(part) in inexact]
+    exact = {
+        _cell_of(row): row
+        for row in intervals(again, confidence_level=confidence_level, method="clopper-pearson")
+    }
+    return [exact.get(_cell_of(row), row) for row in rows]
+
+
+def _cell_of(r: Responses | ScoreInterval) -> tuple[str, str, str]:
+    return r.model, r.task, r.metric
 
 
 def slices(
@@ -118,8 +146,8 @@ def slices(
     listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices")
     rows: dict[tuple[int, str], SliceScore] = {}
-    cells = grouped(range(len(listed)), lambda i: _cell(listed[i]))
-    n_slices = [sum(len(members[j]) for j in cells[_cell(r)]) for r in listed]
+    cells = grouped(range(len(listed)), lambda i: _cell_of(listed[i]))
+    n_slices = [sum(len(members[j]) for j in cells[_cell_of(r)]) for r in listed]
     by_count = grouped(range(len(listed)), n_slices.__getitem__)
     for k, places in by_count.items():
         keys = [(i, name) for i in places for name in members[i]]
@@ -128,7 +156,9 @@ def slices(
             part_of(listed[i], members[i][name]).renamed(str(n)) for n, (i, name) in enumerate(keys)
         ]
         level = confidence_level ** (1 / k)
-        found = {row.model: row for row in intervals(parts, confidence_level=level)}
+        found = {
+            row.model: row for row in jointly(parts, confidence_level=level, intervals=intervals)
+        }
         for n, (i, name) in enumerate(keys):
             own = replace(found[str(n)], model=listed[i].model, kind="slice",
                           confidence_level=confidence_level)  # fmt: skip
@@ -255,11 +285,7 @@ def sliced(
 
 def has_values(responses: Sequence[Responses]) -> bool:
     """Whether a model has several runs on a task, at the values of a setting."""
-    return len({_cell(r) for r in responses}) < len(responses)
-
-
-def _cell(r: Responses) -> tuple[str, str, str]:
-    return r.model, r.task, r.metric
+    return len({_cell_of(r) for r in responses}) < len(responses)
 
 
 def _in_order(value: str) -> tuple[float, str]:

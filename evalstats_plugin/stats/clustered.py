@@ -7,11 +7,14 @@
 * `design_effect`, `anova_icc`: how much clusters matter
 * `variance_parts`, `epoch_noise`: variance between items and between epochs. `scores` has shape
   (..., M, R), NaN where missing.
-* `pass_at_k`, `pass_hat_k`, `majority_at_k`: unbiased estimates from R ≥ k epochs of an item
+* `pass_at_k`, `pass_hat_k`, `majority_at_k`, `vote_at_k`: unbiased estimates from R ≥ k epochs of
+  an item
 """
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -373,6 +376,70 @@ def majority_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
     majority = np.where(right == more, majority, 1 - majority)
     majority = np.where(more == fewer, 0.5, majority)
     return np.where(epochs >= k, np.clip(majority, 0.0, 1.0), np.nan)
+
+
+@lru_cache(maxsize=4096)
+def _vote_chances(counts: tuple[int, ...]) -> FloatArray:
+    """Chance that each answer wins the vote of k epochs, shape (C, R + 1) by answer and k."""
+    n = sum(counts)
+    chances = np.zeros((len(counts), n + 1))
+    subsets = np.array([math.comb(n, k) for k in range(n + 1)], dtype=np.float64)
+    for c, count in enumerate(counts):
+        if c and count == counts[c - 1]:
+            chances[c] = chances[c - 1]
+            continue
+        others = (*counts[:c], *counts[c + 1 :])
+        for votes in range(1, count + 1):
+            # Ways to draw the others with fewer votes or as many, by number of ties and of epochs.
+            ways = np.ones((1, 1))
+            for other in others:
+                fewer = [math.comb(other, i) for i in range(min(votes, other + 1))]
+                may_tie = other >= votes
+                drawn = np.zeros((len(ways) + may_tie, ways.shape[1] + min(votes, other)))
+                for ties, row in enumerate(ways):
+                    drawn[ties, : len(row) + len(fewer) - 1] += np.convolve(row, fewer)
+                    if may_tie:
+                        tied = slice(votes, votes + len(row))
+                        drawn[ties + 1, tied] += math.comb(other, votes) * row
+                ways = drawn
+            split = (ways / np.arange(1, len(ways) + 1)[:, None]).sum(axis=0)
+            chances[c, votes : votes + len(split)] += math.comb(count, votes) * split
+    return chances / subsets
+
+
+def vote_at_k(answers: NDArray[Any], scores: FloatArray, *, k: int) -> FloatArray:
+    """Expected score of the most frequent of k answers to each item, cons@k [WWS23]_; shape (M,).
+
+    An average over all ways of choosing k of the epochs, hence unbiased; answers with as many votes
+    win alike. NaN for items with fewer than k scored epochs.
+
+    Parameters
+    ----------
+    answers : shape (M, R)
+        Texts. Empty ones are of epochs without an answer: each has a vote of its own.
+    scores : shape (M, R)
+        NaN where an epoch was not scored: it has no vote. Where equal answers have different scores
+        their mean counts.
+
+    Examples
+    --------
+    >>> answers = np.array([["7", "7", "5", "6"]])
+    >>> vote_at_k(answers, np.array([[1.0, 1.0, 0.0, 0.0]]), k=3)
+    array([0.83333333])
+    """
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, got {k}")
+    voted = np.full(len(scores), np.nan)
+    for i, (texts, own) in enumerate(zip(answers.tolist(), scores.tolist(), strict=True)):
+        by_answer: dict[Any, list[float]] = {}
+        for epoch, (text, score) in enumerate(zip(texts, own, strict=True)):
+            if not math.isnan(score):
+                by_answer.setdefault(text or epoch, []).append(score)
+        if sum(map(len, by_answer.values())) >= k:
+            groups = sorted(by_answer.values(), key=len)
+            chances = _vote_chances(tuple(map(len, groups)))[:, k]
+            voted[i] = sum(p * sum(g) / len(g) for p, g in zip(chances, groups, strict=True))
+    return voted
 
 
 def _counts(successes: ArrayLike, n: ArrayLike, k: int) -> tuple[FloatArray, FloatArray]:

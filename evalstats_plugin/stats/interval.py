@@ -1,4 +1,4 @@
-"""The `Interval` and `Posterior` records, normal quantiles, and a root finder for limits."""
+"""The `Interval` and `Posterior` records, levels and quantiles, and a root finder for limits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -85,3 +86,33 @@ def increasing_root(
         if len(active) == 0:
             break
     return roots
+
+
+def imbens_manski_level(
+    width: ArrayLike, std_error: ArrayLike, *, confidence_level: float
+) -> FloatArray:
+    """Level at which the intervals of both ends hold a quantity that lies between them [IM04]_.
+
+    The ends are what is found with all missing scores at their lowest, and at their highest. The
+    quantity cannot be beyond both at once: c solves Φ(c + width/std_error) - Φ(-c) = level, and the
+    level of each end's interval is 2Φ(c) - 1, from 2 x level - 1 (far apart) to the level itself
+    (nothing is missing).
+
+    >>> round(float(imbens_manski_level(0.01, 0.05, confidence_level=0.95)), 6)
+    0.938478
+    """
+    tail = tail_probability(confidence_level)
+    k, _ = np.broadcast_arrays(
+        np.asarray(width, np.float64) / np.maximum(np.asarray(std_error, np.float64), 1e-300), 0.0
+    )
+    flat = k.ravel()
+
+    def excess(c: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+        upper = c + flat[cells]
+        value = special.ndtr(upper) - special.ndtr(-c) - confidence_level
+        return value, (np.exp(-(upper**2) / 2) + np.exp(-(c**2) / 2)) / np.sqrt(2 * np.pi)
+
+    bracket = (float(-special.ndtri(2 * tail)) - 1e-9, float(-special.ndtri(tail)) + 1e-9)
+    start = np.full(len(flat), bracket[1])
+    c = increasing_root(excess, start, bracket=bracket, tolerance=1e-9)
+    return (2 * special.ndtr(c) - 1).reshape(k.shape)

@@ -5,12 +5,15 @@
 * `percentile_bootstrap`, `bca_bootstrap`, `studentised_bootstrap`: resampled items [ET93]_, kept
   for comparison
 * `ratio`, `ratio_t`, `ratio_jackknife`: Σ numerator / Σ denominator over items
+* `skewed_ratio`: the same of positive numbers with long tails, such as costs
 
 `scores` has shape (..., M), NaN where missing; every cell has its own number of scores.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +26,11 @@ from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_prob
 # Resamples are drawn in blocks of about this many numbers, which stay in the processor's cache;
 # results do not depend on it.
 BLOCK_SIZE = 2**18
+
+_SAME = 1e-12
+"""Numbers in units of their means that differ by no more are equal."""
+
+_HALVINGS = 60
 
 
 class Moments(NamedTuple):
@@ -266,6 +274,79 @@ def ratio_jackknife(
     half = half * jackknife_std_error(numerator, denominator)
     estimate = ratio(numerator, denominator)
     return Interval(estimate - half, estimate + half)
+
+
+def skewed_ratio(
+    numerator: ArrayLike,
+    denominator: ArrayLike,
+    *,
+    confidence_level: float,
+    weights: ArrayLike | None = None,
+) -> tuple[float, float]:
+    """Limits of Σ numerator / Σ denominator of numbers of 0 or more with long tails, such as costs.
+
+    A ratio ρ is inside if the mean of y - ρ w may be 0 [Fie54]_, by Student's t after Hall's cubic
+    transformation, which removes its skewness [Hal92]_. The upper limit is infinite where the
+    denominator may be 0. Both are NaN where nothing varies, for fewer than two units, and where
+    either sum is 0.
+
+    Parameters
+    ----------
+    numerator, denominator : shape (U,)
+        Sums of each unit: an item, or a cluster of items.
+    weights : shape (U,)
+        How much each unit counts; 1 if left out.
+
+    Examples
+    --------
+    >>> usd, right = [1.0, 1.2, 0.8, 1.1, 4.0, 0.9], [1.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+    >>> [round(limit, 2) for limit in skewed_ratio(usd, right, confidence_level=0.8)]
+    [1.15, 8.13]
+    """
+    y, w = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    each = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
+    n = float(each.sum())
+    nothing = (math.nan, math.nan)
+    if n <= 1 or not ((each * y).any() and (each * w).any()):
+        return nothing
+    of_y, of_w = float((each * y).sum() / n), float((each * w).sum() / n)
+    # In units of the means, in which the estimate is 1.
+    y, w = y / of_y - 1, w / of_w - 1
+    if np.abs(y - w).max() <= _SAME:
+        return nothing
+    moments_of = {
+        (i, j): float((each * y**i * w**j).sum() / n) for i in range(4) for j in range(4 - i)
+    }
+    t = float(t_quantile(n - 1, confidence_level=confidence_level))
+
+    def statistic(angle: float) -> float:
+        """Return the transform of t for the mean of a y - b w, with b / a = tan(angle)."""
+        a, b = math.cos(angle), math.sin(angle)
+        powers = (a * a, -2 * a * b, b * b)
+        variance = sum(p * moments_of[2 - k, k] for k, p in enumerate(powers))
+        if variance <= _SAME**2:
+            return math.copysign(math.inf, a - b)
+        cubes = (a**3, -3 * a * a * b, 3 * a * b * b, -(b**3))
+        third = sum(p * moments_of[3 - k, k] for k, p in enumerate(cubes))
+        z = (a - b) * math.sqrt((n - 1) / variance)
+        skewness = third / variance**1.5 / math.sqrt(n)
+        return z + skewness * z**2 / 3 + skewness**2 * z**3 / 27 + skewness / 6
+
+    low = _crossing(statistic, t, 0.0)
+    high = _crossing(lambda angle: -statistic(angle), t, math.pi / 2)
+    estimate = of_y / of_w
+    return estimate * math.tan(low), estimate * math.tan(high) if high < math.pi / 2 else math.inf
+
+
+def _crossing(statistic: Callable[[float], float], t: float, end: float) -> float:
+    """Return the angle between 45 degrees and an end at which a statistic is t; or the end."""
+    if statistic(end) <= t:
+        return end
+    inside, outside = math.pi / 4, end
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        inside, outside = (inside, middle) if statistic(middle) > t else (middle, outside)
+    return inside
 
 
 def _items(

@@ -16,7 +16,7 @@ from scipy import special
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.bounded import binomial_counts, to_unit
 from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
-from evalstats_plugin.stats.paired import PairedCounts
+from evalstats_plugin.stats.pairs.paired import PairedCounts
 
 PRIOR = 0.5
 """Both parameters of the mixture over q."""

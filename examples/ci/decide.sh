@@ -32,6 +32,7 @@ fi
 [[ -z "$BASELINE" ]] || options+=(--baseline "$BASELINE")
 [[ -z "$MARGIN" ]] || options+=(--margin "$MARGIN")
 [[ -z "$MODELS" ]] || options+=(--models "$MODELS")
+[[ -z "$LINK" ]] || options+=(--link "$LINK")
 [[ "$NON_INFERIOR" != true ]] || options+=(--non-inferior)
 while IFS= read -r name; do [[ -z "$name" ]] || options+=(--task "$name"); done <<< "$TASK"
 while IFS= read -r name; do [[ -z "$name" ]] || options+=(--metric "$name"); done <<< "$METRIC"

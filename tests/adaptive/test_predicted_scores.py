@@ -19,7 +19,13 @@ from evalstats_plugin.adaptive.records import record_of, with_prediction
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import draw_models
 from evalstats_plugin.adaptive.stopping import Items
-from evalstats_plugin.data.responses import Responses, Source, shared_correlation
+from evalstats_plugin.data.responses import (
+    DrawnItems,
+    Responses,
+    Source,
+    difference_error,
+    shared_correlation,
+)
 from evalstats_plugin.data.runs import choose_runs
 from evalstats_plugin.errors import DesignError, LogError
 
@@ -114,8 +120,18 @@ def test_on_the_same_items_drawn_the_errors_of_a_difference_cancel():
         / np.sqrt(np.prod([4 + each.residuals @ each.residuals for each in drawn]))
     )  # fmt: skip
     a, b = (session._outlook.full.std_error[0, 0] for session in (first, second))
-    reach = 1.959964 * np.sqrt(a**2 + b**2 - 2 * r * a * b)
-    assert difference.high - difference.low == pytest.approx(2 * reach, rel=1e-4)
+    x, y = (
+        error * each.residuals / np.sqrt(4 + each.residuals @ each.residuals)
+        for error, each in zip((a, b), drawn, strict=True)
+    )
+    prior = sum(
+        2 * error**2 / (4 + each.residuals @ each.residuals)
+        for error, each in zip((a, b), drawn, strict=True)
+    )
+    paired = (prior + ((y - x) ** 2).sum()) * (32 / 30)
+    paired *= (special.stdtrit(30, 0.975) / special.stdtrit(32, 0.975)) ** 2
+    error = np.sqrt(min(paired, a**2 + b**2 - 2 * r * a * b))
+    assert difference.high - difference.low == pytest.approx(2 * 1.959964 * error, rel=1e-4)
     assert (difference.low, difference.high) == pytest.approx((row.low, row.high), abs=2e-3)
     assert row.notes[-1] == f"the same 30 items drawn for both: errors correlate by {r:.2f}"
     apart = compare([logs[0], with_prediction(*_record(1, 30, rule="random", rng=8))]).rows[0]
@@ -123,6 +139,34 @@ def test_on_the_same_items_drawn_the_errors_of_a_difference_cancel():
     same = first.difference(_session(0, 30, rule="random", rng=7))[""]
     assert same.estimate == 0.0
     assert same.high - same.low < 0.6 * 2 * 1.959964 * np.hypot(a, a)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.95])
+@pytest.mark.parametrize("n", [4, 10, 40])
+def test_the_error_of_a_paired_difference_holds_its_level(n: int, correlation: float):
+    """Of drawn pairs of estimates; with draws of its own each, errors add up as if independent."""
+    rng, held, widths = np.random.default_rng([n, int(100 * correlation)]), [], []
+    items = tuple(f"task / {k}" for k in range(n))
+    z = 1.959964
+    for _ in range(800):
+        both = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], n).T
+        off = both - both.mean(axis=1, keepdims=True)
+        tests = [DrawnItems(items, np.full(n, 0.1), each) for each in off]
+        errors = np.sqrt((4 + (off**2).sum(axis=1)) / (n + 2) / n)
+        errors *= special.stdtrit(n + 2, 0.975) / z
+        error = difference_error(tests[0], errors[0], tests[1], errors[1])
+        r = shared_correlation(*tests)
+        widths.append(error / np.sqrt((errors**2).sum() - 2 * r * errors.prod()))
+        held.append(abs(both[1].mean() - both[0].mean()) <= z * error)
+
+    separate = tests[1]._replace(items=items[::-1])
+    without = difference_error(tests[0], errors[0], separate, errors[1])
+    turned = difference_error(tests[1], errors[1], tests[0], errors[0])
+    assert (without, turned) == (pytest.approx(np.hypot(*errors)), pytest.approx(error))
+    assert np.mean(held) >= 0.93
+    assert max(widths) <= 1 + 1e-12
+    if correlation > 0.9 and n > 4:
+        assert np.mean(widths) < 0.93
 
 
 def test_draws_are_shared_as_far_as_items_and_probabilities_are_the_same():

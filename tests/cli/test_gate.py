@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from hostile_requests import lines, write
+from markdown_it import MarkdownIt
 
 import evalstats_plugin as es
-from evalstats_plugin.report.gating import gate_markdown
+from evalstats_plugin.comparisons.gating import Gate
+from evalstats_plugin.report.gating import address_of, gate_markdown
+from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -94,6 +100,90 @@ def test_a_comment_shows_what_failed_and_folds_the_rest_away(run: Run) -> None:
     assert rows[0] == ["es_sub_a acc", "1", "1", "0", "1+1=", "doc_id 1"]
     assert folded.count("<details>") == 1
     assert done.stdout.count("</details>") == 2
+
+
+def test_lost_items_lead_to_the_candidates_log(run: Run) -> None:
+    """From the working directory; a log outside it, and a bad address, have no link."""
+    options = ("--baseline", "models/m2", "--models", "models/m1", "-t", "es_sub_a", "-m", "acc")
+    asked = (*options, "--format", "markdown", "--link", "https://a.b/{path}?item={item}")
+    log = max((LOGS / "models__m1").glob("results_*")).name
+    here = run("gate", "models__m1", "models__m2", *asked, folder=LOGS)
+    elsewhere = run("gate", LOGS, *asked, folder=LOGS / "models__m0")
+    bad = ("javascript:{path}", "https://a.b/", "https://a.b/{path})", "https://a.b/{path} x")
+
+    for k in re.findall(r"\[doc_id (\d+)\]", here.stdout):
+        assert f"| [doc_id {k}](https://a.b/models__m1/{log}?item={k}) |" in here.stdout
+    assert here.stdout.count("](https://a.b/models__m1/") == 5
+    assert "does worse" in elsewhere.stdout
+    assert "https" not in elsewhere.stdout
+    for link in bad:
+        refused = run("gate", LOGS, *options, "--link", link)
+        assert (refused.returncode, "is no address of a log" in refused.stderr) == (2, True)
+
+
+_PIECES = (
+    "](", ")", "[", "]", "(", "|", "\\", "`", "<", ">", "\n", "\u202e", "\x1b[31m", "![x](",
+    "https://evil.example/", "@ann", "javascript:", "<img src=x>", "</details>", "é", " ", "a",
+    "\ud800", "..", "/", "{path}", '"', "'", "*", "_", "~~", "$", "#1", "www.evil.example", "&#40;",
+)  # fmt: skip
+_HARMLESS = {
+    "table", "thead", "tbody", "tr", "th", "td", "a", "href", "style", "em", "strong", "code", "s",
+}  # fmt: skip
+
+
+class _Rendered(HTMLParser):
+    """Addresses, and the names of elements and attributes, of a document."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.names: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {tag, *(name for name, _ in attrs)}
+        self.addresses += [str(value) for name, value in attrs if name in ("href", "src")]
+
+
+@pytest.fixture(scope="module")
+def decided() -> Gate:
+    """Give a decision."""
+    return es.gate(es.read(LOGS, task="es_bin", metric="acc"), baseline="models/m1", rng=0)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_links_of_a_comment_are_ours_whatever_logs_hold(seed: int, decided: Gate) -> None:
+    """Rendered: one link for each item, to an address of ours, and no other element."""
+    rng = np.random.default_rng(seed)
+
+    def drawn() -> str:
+        return "".join(rng.choice(_PIECES, int(rng.integers(1, 8))))
+
+    folder = drawn().replace("/", "-").replace("\x00", "")
+    rows = tuple(
+        ItemComparison(
+            task=drawn(), metric="acc", item=drawn(), model_a=drawn(), model_b=drawn(), score_a=1,
+            score_b=0, difference=-1, outcome="lost", question=drawn(), where=drawn(),
+            log_b=f"{folder}/log.json",
+        )
+        for _ in range(3)
+    )  # fmt: skip
+    lost = ItemComparisons(rows, n_flipped=3, counts=())
+    link = "https://our.example/{path}/{item}"
+    comment = gate_markdown(decided, "", [lost], link)
+    table = comment[comment.index("| Task | Item") : comment.index("<details>")]
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    html = parser.render(table)
+    page = _Rendered(html)
+    expected = [url for row in rows if (url := address_of(link, row.log_b, row.item))]
+    upward = [part.strip() in ("", ".", "..") for part in (folder, *(row.item for row in rows))]
+
+    assert page.addresses == expected
+    assert len(expected) == (0 if upward[0] else 3 - sum(upward[1:]))
+    assert all(url.startswith("https://our.example/") for url in expected)
+    assert not any({"..", "."} & set(url.split("/")) for url in expected)
+    assert html.count("<td") == 6 * len(rows)
+    assert page.names <= _HARMLESS
 
 
 def test_a_comment_on_few_rows_shows_them_all(run: Run) -> None:

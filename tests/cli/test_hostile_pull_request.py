@@ -21,7 +21,7 @@ Run = Callable[..., "CompletedProcess[str]"]
 INPUTS = {
     "LOGS": str(LOGS), "PROTOCOL": "evals/gate.toml", "BASELINE_LOGS": "", "BASELINE": "",
     "MODELS": "", "TASK": "", "METRIC": "", "MARGIN": "", "NON_INFERIOR": "false",
-    "FAIL_IF_INCONCLUSIVE": "true",
+    "FAIL_IF_INCONCLUSIVE": "true", "LINK": "https://logs.example/{path}",
 }  # fmt: skip
 DECISIONS = {0: "pass", 3: "regressed", 4: "inconclusive", 2: "refused"}
 
@@ -138,9 +138,12 @@ def test_modules_and_variables_of_the_candidate_are_not_used(workspace: Path) ->
     home.mkdir()
     (home / "evalstats-plugin.toml").write_text("confidence-level = 0.9999999999\n")
 
-    done = _decide(_environment(workspace, REAL, XDG_CONFIG_HOME=str(home), **variables))
+    environment = _environment(workspace, REAL, XDG_CONFIG_HOME=str(home), **variables)
+    done = _decide(environment)
 
     assert done.returncode == 3, done.stderr
+    links = f"](https://logs.example/{LOGS}/candidate.csv)"
+    assert links in Path(environment["GITHUB_STEP_SUMMARY"]).read_text()
     assert not (workspace / "hacked").exists()
 
 

@@ -14,7 +14,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from evalstats_plugin.cli.power import METHODS
-from evalstats_plugin.comparisons.power import METHODS as OF_THE_LIBRARY
+from evalstats_plugin.comparisons.planning.solver import METHODS as OF_THE_LIBRARY
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 Run = Callable[..., "CompletedProcess[str]"]

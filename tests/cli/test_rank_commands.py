@@ -496,7 +496,7 @@ def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:
         (("judge", "drinks.txt", "--command", "'"), "cannot be read as a command"),
         (("judge", "drinks.txt", "--command", "c", "--goal", "bst"), "did you mean best"),
         (("judge", "one.txt", "--command", "c"), "one item (tea): give two or more"),
-        (("judge", "latin.txt", "--command", "c"), "latin.txt, line 2: byte 0xe9"),
+        (("judge", "latin.txt", "--command", "c"), "latin.txt: byte 0xe9 at position 7 (line 2)"),
         (("compare", "drinks.txt"), "needs a terminal"),
         (("merge", "votes.csv", "-o", "x.doc"), ".doc"),
     ],

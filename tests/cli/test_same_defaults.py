@@ -14,7 +14,7 @@ import evalstats_plugin as es
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.cli import main
-from evalstats_plugin.comparisons.power import PowerDesign
+from evalstats_plugin.comparisons.planning.solver import PowerDesign
 from evalstats_plugin.logs.reading import check
 
 

@@ -13,7 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LM_EVAL = "fixtures/logs/lm_eval/0.4.13/out"
 INSPECT = "fixtures/logs/inspect_ai/0.3.285/models"
-PAGES = ("README.md", "docs/start/inspect.md", "docs/start/lm-eval.md", "docs/guides/gate.md")
+PAGES = (
+    "README.md", "docs/start/inspect.md", "docs/start/lm-eval.md", "docs/start/compare.md",
+    "docs/guides/gate.md", "docs/guides/power.md",
+)  # fmt: skip
 Run = Callable[..., "CompletedProcess[str]"]
 
 MORE = (

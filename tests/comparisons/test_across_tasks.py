@@ -17,7 +17,7 @@ from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 
 
 def across_tasks(

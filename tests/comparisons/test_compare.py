@@ -15,10 +15,11 @@ from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
 from evalstats_plugin.comparisons import Comparison
 from evalstats_plugin.comparisons.compare import NO_ITEM_IN_COMMON
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
-from evalstats_plugin.stats import clustered, multiplicity, paired
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats import clustered, multiplicity
 from evalstats_plugin.stats.interval import normal_quantile
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.differences import Differences
+from evalstats_plugin.stats.pairs.paired import paired_counts
 
 VALIDATION = Path(__file__).parents[2] / "fixtures" / "validation"
 

@@ -18,7 +18,7 @@ from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 
 
 def _matrix(n_better: int, n_worse: int, n_same: int) -> es.ResponseMatrix:
@@ -257,7 +257,7 @@ def test_margins_are_shares_of_each_range() -> None:
 
 def test_the_drop_that_is_detected_follows_from_margin_and_tests() -> None:
     """About where the exact sum of McNemar's test has that power; a margin, or two tasks, add."""
-    from evalstats_plugin.stats.power import paired_power
+    from evalstats_plugin.stats.pairs.power import paired_power
 
     scores = np.repeat([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [10, 10, 180], axis=0)
     old, new = (_on(model, scores[:, i]) for i, model in enumerate(("old", "new")))

@@ -14,8 +14,8 @@ import evalstats_plugin as es
 from evalstats_plugin import Responses
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats.differences import Differences
-from evalstats_plugin.stats.power import paired_power
+from evalstats_plugin.stats.pairs.differences import Differences
+from evalstats_plugin.stats.pairs.power import paired_power
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)

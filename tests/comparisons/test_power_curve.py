@@ -7,7 +7,7 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix, power
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
-from evalstats_plugin.comparisons.power import POINTS, power_curve
+from evalstats_plugin.comparisons.planning.power import POINTS, power_curve
 from evalstats_plugin.errors import DesignError, SelectionError
 
 ASSUMED = PowerAssumptions(discordance=0.2)

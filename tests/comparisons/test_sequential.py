@@ -20,7 +20,7 @@ from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.methods import SEQUENTIAL
 from evalstats_plugin.stats import sequential as stats_sequential
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats.pairs.paired import paired_counts
 
 
 def sequential(

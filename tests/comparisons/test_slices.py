@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
@@ -20,7 +22,7 @@ from evalstats_plugin.report.gating import sentence
 from evalstats_plugin.report.text import worst_slice
 from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
 from evalstats_plugin.stats.clustered import crossed
-from evalstats_plugin.stats.unpaired import permuted_slices
+from evalstats_plugin.stats.pairs.unpaired import permuted_slices
 
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
 EEE = "fixtures/logs/every_eval_ever/0.3.0/exported/data/reading"
@@ -55,7 +57,7 @@ def test_slices_are_intervals_of_their_items_at_sidaks_level() -> None:
     rows = es.slices(_matrix(scores, labels), by="language")
     for row in rows:
         own = ResponseMatrix.from_array(scores[None, labels == row.slice], metric="acc")
-        (alone,) = es.intervals(own, confidence_level=0.95 ** (1 / 3))
+        (alone,) = es.intervals(own, confidence_level=0.95 ** (1 / 3), method="clopper-pearson")
         assert (row.estimate, row.low, row.high) == (alone.estimate, alone.low, alone.high)
         assert (row.kind, row.by, row.n_items) == ("slice", "language", (labels == row.slice).sum())
 
@@ -217,9 +219,48 @@ def test_a_table_of_slices_has_limits_of_all_its_cells() -> None:
         assert overall is not None
         assert abs(overall - right[i].mean()) < 1e-9
         own = ResponseMatrix.from_array(right[i : i + 1, :20] * 1.0, metric="acc")
-        (alone,) = es.intervals(own, confidence_level=level)
+        (alone,) = es.intervals(own, confidence_level=level, method="clopper-pearson")
         cell = table.by_column["task", "de"][model]
         assert (cell.low, cell.high, cell.confidence_level) == (alone.low, alone.high, 0.95)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_hold_together_whatever_the_sizes_and_the_score(seed: int) -> None:
+    """Summed over all outcomes of drawn sizes: the default method, the control, falls short."""
+    rng = np.random.default_rng([49, seed])
+    sizes = rng.integers(4, int(rng.integers(8, 40)), int(rng.integers(3, 13)))
+    tags = np.repeat([f"s{j:02}" for j in range(len(sizes))], sizes)
+    place = np.concatenate([np.arange(n) for n in sizes])
+    # Model k is right on the first k items of each slice.
+    right = (place < np.arange(sizes.max() + 1)[:, None]) * 1.0
+    listed = [replace(r, tags=tags) for r in ResponseMatrix.from_array(right).to_responses()]
+    scores = np.linspace(0.02, 0.98, 97)
+    least = {}
+    for name, rows in (
+        ("exact", es.slices(listed, by="tag")),
+        ("default", es.slices(listed, by="tag", intervals=_default)),
+    ):
+        limits = np.array([(r.low, r.high) for r in rows]).reshape(len(right), len(sizes), 2)
+        held = np.ones(len(scores))
+        for j, n in enumerate(sizes):
+            low, high = limits[: n + 1, j].T[..., None]
+            chance = stats.binom.pmf(np.arange(n + 1)[:, None], n, scores)
+            held *= (chance * ((low <= scores) & (scores <= high))).sum(axis=0)
+        least[name] = held.min()
+    assert least["exact"] >= 0.95
+    assert least["default"] < 0.95
+
+
+def _default(parts: Any, *, confidence_level: float, **_: str) -> Any:
+    """Return intervals by the default method, whatever is preferred."""
+    return es.intervals(parts, confidence_level=confidence_level)
+
+
+def test_a_method_that_was_asked_for_stays(run: Run) -> None:
+    logs = (GRADED, "-t", "rubric_task", "-m", "rubric:correct", "--by", "passage")
+    for more, method in (((), "clopper-pearson"), (("--method", "wilson"), "wilson")):
+        shown = json.loads(run("report", *logs, *more, "--format", "json").stdout)
+        assert {row["method"] for row in shown["results"]} == {method}
 
 
 def test_slices_that_overlap_have_no_overall_score() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.comparisons.power import (
+from evalstats_plugin.comparisons.planning.spreads import (
     at_quantile,
     over_tasks,
     spreads,

@@ -162,6 +162,7 @@ def test_what_needs_all_answers_in_memory_is_refused(
             DesignError, match=r"72 pairs \(9 models, tasks: 2\) are more than the 71"
         ):
             compare(store, baseline=baseline)
+    monkeypatch.setattr(stored, "MOST_PAIRS", 16)
     assert len(compare(store, baseline="model_0")) == 16
 
 

@@ -19,7 +19,7 @@ from evalstats_plugin.comparisons.unpaired import FAMILIES
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats import multiplicity
-from evalstats_plugin.stats import unpaired as stats_unpaired
+from evalstats_plugin.stats.pairs import unpaired as stats_unpaired
 
 
 def unpaired(

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "evalstats_plugin"
 PARTS = {"bounds", "scale", "direction", "higher_is_better", "lower_is_better", "aggregation"}
 """Arguments that would say what a measure says."""
 
-OF_RATINGS = {"rank", "leaderboard", "seed_spread"}
+OF_RATINGS = {"rank", "leaderboard"}
 """Functions whose scale is that of ratings or abilities, not of scores."""
 
 GRADES = es.Measure(task="essays", metric="judge", scale=es.Scale(1, 10), higher_is_better=True)

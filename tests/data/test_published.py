@@ -72,7 +72,12 @@ def test_counts_behind_rounded_numbers_are_all_that_round_to_them() -> None:
 
         assert found is not None
         assert (found.n, found.n_pairs, found.largest_n) == (pairs[0][0], len(pairs), pairs[-1][0])
-        assert (found.n, found.k) in pairs
+        nearest = [right for size, right in pairs if size == found.n]
+        assert found.k == min(nearest, key=lambda k: abs(k / found.n - value.value))
+
+
+def test_a_percentage_is_a_share_with_its_rounding() -> None:
+    assert Printed.of(22.6, "22.6").per_cent == pytest.approx((0.226, 0.0005), rel=1e-12)
 
 
 def test_impossible_numbers_have_no_counts() -> None:

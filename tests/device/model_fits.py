@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin import fit_irt, pool, score_models
+from evalstats_plugin import fit_irt, score_models
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.hierarchical import HierarchicalOptions, fit_capabilities
+from evalstats_plugin.hierarchical import fit_capabilities
 from evalstats_plugin.hierarchical.capabilities import compare_held_out
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
@@ -121,20 +121,6 @@ def chosen_codes(device: str) -> Numbers:
     return {"log_loss": [x.log_loss for x in rows]}
 
 
-def hierarchical(
-    device: str, model: str, inference: str, shape: tuple[int, int], draws: int = 8
-) -> Numbers:
-    """Evals of models on tasks."""
-    rng = np.random.default_rng(4)
-    scores = (rng.random((shape[0], 8 * shape[1])) < 0.6).astype(float)
-    tasks = [f"task {t}" for t in range(shape[1]) for _ in range(8)]
-    matrix = ResponseMatrix.from_array(scores, tasks=tasks)
-    options = HierarchicalOptions(chains=2, draws=draws, warm_up=1)
-    fit = pool(matrix, model, inference, device=device, options=options, rng=2)
-    assert fit.posterior is not None
-    return {"accuracy": fit.posterior.accuracy, **fit.posterior.parameters}
-
-
 PLATED = Model(
     plates=[Plate("task", 4), Plate("item", 3, within="task")],
     latents=[
@@ -232,9 +218,6 @@ def _irt_fits() -> dict[str, Fit]:
 
 def _hierarchical_fits() -> dict[str, Fit]:
     return {
-        "task by gibbs": partial(hierarchical, model="task", inference="gibbs", shape=(3, 2)),
-        "question": partial(hierarchical, model="question", inference="gibbs", shape=(2, 2)),
-        "across-task": partial(hierarchical, model="across-task", inference="gibbs", shape=(3, 2)),
         "plates": plated,
         "plates in blocks": partial(plated, memory=40_000, iterations=1),
         "particles together": weighed,

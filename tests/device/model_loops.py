@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from model_fits import TALL, Numbers, hierarchical, irt, plated
+from model_fits import TALL, Numbers, irt, plated
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 
@@ -28,10 +28,6 @@ def _draws(device: str, draws: int) -> Numbers:
     return irt(device, "2pl", "mcmc", chains=4, warm_up=1, draws=4 + draws)
 
 
-def _eval_draws(device: str, draws: int) -> Numbers:
-    return hierarchical(device, "across-task", "gibbs", (3, 2), 6 + draws)
-
-
 def _adapted(device: str, iterations: int) -> Numbers:
     return plated(device, None, iterations)
 
@@ -45,7 +41,6 @@ LOOPS: Mapping[str, tuple[Loop, float]] = {
     "jml": (_steps("2pl", "jml"), 1.0),
     "vi": (_steps("2pl", "vi"), 0.5),
     "gibbs": (_draws, 16.0),
-    "evals by gibbs": (_eval_draws, 0.0),
     "plates": (_adapted, 12.0),
 }  # fmt: skip
 """Loops, and how often an iteration may have the host wait for the device."""

@@ -170,11 +170,11 @@ def test_every_public_name_is_in_an_example() -> None:
     """Those that plugins need on the page of plugins."""
     examples = {
         page: "\n".join(re.findall(r"```py\w+\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
-        for page in ("docs/reference/python.md", "docs/guides/plugins.md")
+        for page in ("docs/reference/python.md", "docs/reference/plugins.md")
     }
     of_plugins = {"Method", "hookimpl", "reporting_damage"}
 
     for name in set(evalstats_plugin.__all__) - {"__version__"}:
         wanted = rf"\b{name}\b" if name in of_plugins else rf"\bes\.{name}\b"
-        page = "docs/guides/plugins.md" if name in of_plugins else "docs/reference/python.md"
+        page = "docs/reference/plugins.md" if name in of_plugins else "docs/reference/python.md"
         assert re.search(wanted, examples[page]), name

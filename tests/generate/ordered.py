@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.irt import fit_irt
+from evalstats_plugin.irt import fit_irt, m2
 
 FILE = Path(__file__).parents[2] / "fixtures" / "golden" / "ordered.json"
 
 
 def figures(scores, item_model):
-    """Log-likelihood, discriminations with errors, and intercepts, on the scale of mirt."""
-    fit = fit_irt(ResponseMatrix.from_array(scores), item_model, zero="models")
+    """Log-likelihood, discriminations with errors, intercepts on the scale of mirt, and C2."""
+    matrix = ResponseMatrix.from_array(scores)
+    fit = fit_irt(matrix, item_model, zero="models")
     d = -fit.discrimination[:, None] * fit.steps
     d = d if item_model == "graded" else np.cumsum(d, axis=1)
     return {
@@ -27,6 +28,7 @@ def figures(scores, item_model):
         "a": fit.discrimination.tolist(),
         "a_std_error": fit.discrimination_std_error.tolist(),
         "d": d.tolist(),
+        "c2": m2(fit, matrix)._asdict(),
     }
 
 

@@ -1,4 +1,4 @@
-"""Count the values of lm-eval 0.3 whose k of n are recovered: the figure in docs/start/table.md.
+"""Count the values of lm-eval 0.3 whose k of n are recovered, for docs/reference/formats.md.
 
 Usage: ``python tests/generate/published_counts.py FOLDER``, with the folder ``results`` of
 EleutherAI/lm-evaluation-harness at ``1b9833dd5b3b508f36275785556d8ff5b0364a09^``. Counted are

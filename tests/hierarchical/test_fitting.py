@@ -21,7 +21,7 @@ from evalstats_plugin.report.hierarchical import HIERARCHICAL, shown
 
 pytestmark = pytest.mark.needs("torch")
 
-SHORT = HierarchicalOptions(chains=4, draws=150, warm_up=80)
+SHORT = HierarchicalOptions(chains=4, draws=152, warm_up=80)
 BRIEF = HierarchicalOptions(chains=2, draws=15, warm_up=10)
 SIZES = (40, 10, 1, 60)
 COVERAGE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
@@ -161,7 +161,7 @@ def test_checks_find_what_a_model_misses(fit):
 def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_with_a_refit(fit):
     same = fit.prior_sensitivity({"same": ("gamma", 2.0, 2.0)})
     assert max(abs(row.change) for row in same) < 1e-9
-    assert same[0].ess == pytest.approx(600)
+    assert same[0].ess == pytest.approx(608)
 
     other = fit.prior_sensitivity({"half": ("gamma", 2.0, 4.0)})
     again = pool(evals(), rng=3, options=replace(SHORT, priors={"default": ("gamma", 2.0, 4.0)}))
@@ -183,7 +183,7 @@ def test_arviz_data_has_the_draws_with_names(fit):
     az = pytest.importorskip("arviz")
     data = fit.to_arviz()
 
-    assert data.posterior["accuracy"].sel(model="model_2", task="t0").shape == (4, 150)
+    assert data.posterior["accuracy"].sel(model="model_2", task="t0").shape == (4, 152)
     assert float(az.rhat(data["posterior"]["intercept"].to_dataset())["intercept"]) < 1.2
     groups = {"log_likelihood", "posterior_predictive", "observed_data", "constant_data"}
     assert [name for name in groups if not data[name].data_vars] == []
@@ -303,6 +303,7 @@ def test_the_simple_model_is_recommended_where_pooling_has_no_benefit():
     [
         ({"model": "tusk"}, SelectionError, "no model is called 'tusk'; did you mean task"),
         ({"inference": "nuts"}, SelectionError, "no inference is called 'nuts'"),
+        ({"device": "gpu"}, SelectionError, "no device is called 'gpu'"),
         ({"model": "task", "inference": "exact"}, SelectionError, "choose 'gibbs' or 'auto'"),
         ({"model": "per-task", "inference": "importance"}, SelectionError, "choose 'exact' or"),
         ({"inference": "importance"}, SelectionError, "needs model 'task', and one model or one"),

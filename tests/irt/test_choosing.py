@@ -11,6 +11,7 @@ from evalstats_plugin.irt import (
     choose_model,
     fit_irt,
     hold_out,
+    m2,
     q3,
     simulate_responses,
 )
@@ -120,6 +121,9 @@ def test_ordered_scores_are_predicted_by_their_levels_too():
     assert two.worse_by > two.worse_by_std_error
     assert graded.log_likelihood == pytest.approx(fit.diagnostics["log_likelihood"])
     assert graded.n_parameters == 20 * 3
+    assert graded.rmsea == pytest.approx(m2(fit, matrix).rmsea, abs=1e-6)
+    pairs = np.corrcoef((matrix.scores[:, :, 0] - fit.predict()).T)[np.triu_indices(20, 1)]
+    assert graded.largest_q3 == pytest.approx(pairs.max(), abs=1e-6)
     assert any("of one kind only" in note for note in found.notes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.irt.scoring import score_models
-from evalstats_plugin.irt.suspects import local_dependence, q3, residual_correlations
+from evalstats_plugin.irt.suspects import _blocks, local_dependence, q3
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 
@@ -35,6 +36,29 @@ def test_q3_agrees_with_mirt():
     np.testing.assert_allclose(q3(means, matrix), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("item_model", ["graded", "gpcm"])
+def test_q3_of_ordered_scores_is_of_what_the_expected_score_leaves(item_model):
+    """Epochs of grades are averaged, right and wrong ones counted; a missing answer is left out."""
+    rng = np.random.default_rng(0)
+    chance = rng.random((40, 5, 1))
+    grades = rng.binomial(3, chance, (40, 5, 2)) * 1.0
+    grades[0, 0] = grades[1, 1, 0] = np.nan
+    right = (rng.random((40, 5, 4)) < chance) * 1.0
+    for scores, answers in ((grades, np.nanmean), (right, np.nansum)):
+        matrix = ResponseMatrix.from_array(scores)
+        fit = fit_irt(matrix, item_model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            residual = np.where(
+                np.isfinite(scores).any(axis=2), answers(scores, axis=2) - fit.predict(), np.nan
+            )
+        found = q3(fit, matrix)
+        for j, k in itertools.combinations(range(5), 2):
+            both = np.isfinite(residual[:, j] + residual[:, k])
+            expected = np.corrcoef(residual[both][:, [j, k]].T)[0, 1]
+            assert found[j, k] == pytest.approx(expected, abs=1e-10)
+
+
 def random_cells(n, m, rng):
     p = rng.uniform(0.1, 0.9, (n, m))
     trials = rng.integers(0, 3, p.shape).astype(float)
@@ -44,10 +68,12 @@ def random_cells(n, m, rng):
 def test_missing_cells_leave_the_models_that_took_both(monkeypatch):
     """Pair by pair with NumPy; and blocks of any size give the same bits."""
     cells = random_cells(25, 8, np.random.default_rng(0))
-    found = residual_correlations(cells)
+    means = cells.residual / np.maximum(cells.trials, 1), cells.trials
+    found = np.concatenate([part for _, part, _ in _blocks(*means)])
     monkeypatch.setattr(suspects, "_BLOCK", 24)
 
-    np.testing.assert_allclose(residual_correlations(cells), found, atol=1e-12)
+    again = np.concatenate([part for _, part, _ in _blocks(*means)])
+    np.testing.assert_allclose(again, found, atol=1e-12)
     for j, k in itertools.combinations(range(8), 2):
         both = (cells.trials[:, j] > 0) & (cells.trials[:, k] > 0)
         x, y = (cells.residual[both, i] / cells.trials[both, i] for i in (j, k))

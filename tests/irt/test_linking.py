@@ -11,7 +11,7 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of, seed_spread
+from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
@@ -221,34 +221,3 @@ def test_too_little_in_common_is_refused():
         link(fit, made(np.ones(5), np.zeros(5), start=3))
     with pytest.raises(SelectionError, match="no linking method is called 'stoking-lord'; did you"):
         link(fit, fit, "stoking-lord")
-
-
-def of_abilities(*abilities):
-    """Fits of one item with these abilities, one for each seed."""
-    return [made([1.0], [0.0], theta=theta) for theta in abilities]
-
-
-def test_seeds_are_linked_before_they_are_compared():
-    theta = np.array([0.5, -1.0, 2.0])
-
-    found = seed_spread(of_abilities(theta, 3 - 2 * theta, 0.1 * theta + 7))
-
-    assert found.spread == pytest.approx(0, abs=1e-12)
-    assert found.mean == pytest.approx(theta)
-    assert found.turned == 1
-    assert found.models == ("model_0", "model_1", "model_2")
-
-
-def test_without_a_common_scale_seeds_differ_by_their_scale():
-    theta = np.array([-1.0, 0.0, 1.0])
-
-    found = seed_spread(of_abilities(theta, 2 * theta + 5), scale=False)
-
-    assert found.mean == pytest.approx([-1.5, 0, 1.5])
-    assert found.spread == pytest.approx([np.sqrt(0.5), 0, np.sqrt(0.5)])
-    with pytest.raises(DesignError, match="no scale to link"):
-        seed_spread(of_abilities(theta, [1.0, 1.0, 1.0]))
-    with pytest.raises(DesignError, match="pass 2 or more of the same models"):
-        seed_spread(of_abilities(theta))
-    with pytest.raises(DesignError, match="2 fits of different models have no spread"):
-        seed_spread(of_abilities(theta, [1.0, 2.0]))

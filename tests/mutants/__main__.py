@@ -83,17 +83,19 @@ class Runner:
     # The map.
 
     def map(self) -> None:
-        """Run every test once, traced, unless neither it nor the package has changed since."""
+        """Run every test once, traced, unless it is as it was.
+
+        Lines that a test ran before the package changed are looked up where they stand now.
+        """
         file = self.store / "map.json.gz"
         kept: dict[str, Any] = {}
         if file.exists():
-            kept = json.loads(gzip.decompress(file.read_bytes()))
+            before = json.loads(gzip.decompress(file.read_bytes()))
+            kept = before["files"]
+            self._carry(kept, before["texts"])
         wanted = re.compile(self.options.tests)
         names = [name for name in covering.test_files(ROOT) if wanted.search(name)]
-        state = {
-            name: f"{self.sources} {_digest([ROOT / name, ROOT / 'tests' / 'conftest.py'])}"
-            for name in names
-        }
+        state = {name: _digest([ROOT / name, ROOT / "tests" / "conftest.py"]) for name in names}
         stale = [name for name in names if kept.get(name, {}).get("state") != state[name]]
         took = {name: kept.get(name, {}).get("took", 0.0) for name in names}
         # What takes longest first.
@@ -113,11 +115,32 @@ class Runner:
                 self.say(f"{name}: {len(result['tests'])} tests pass; {' '.join(end)[:150]}")
             if time.monotonic() > written + 60:
                 written = time.monotonic()
-                _keep_map(file, kept)
+                self._keep_map(file, kept)
                 self.say(f"{sum(each['state'] == state.get(n) for n, each in kept.items())} files.")
-        _keep_map(file, kept)
+        self._keep_map(file, kept)
         self.tests = covering.CoverageMap.of({name: kept[name] for name in names if name in kept})
         self.say(f"{len(self.tests.seconds)} tests are mapped, {file.stat().st_size / 1e6:.1f} MB.")
+
+    def _carry(self, kept: dict[str, Any], texts: dict[str, list[str]]) -> None:
+        """Move the lines of a map made of other texts to where they stand in those of today."""
+        now = {
+            path: covering.carried(text, self.texts[path])
+            for path, text in texts.items()
+            if path in self.texts and text != self.texts[path]
+        }
+        for told in kept.values():
+            for test in told["tests"].values():
+                for path in now.keys() & test["lines"]:
+                    lines = (new for line in test["lines"][path] for new in now[path].get(line, ()))
+                    test["lines"][path] = sorted(set(lines))
+
+    def _keep_map(self, file: Path, kept: dict[str, Any]) -> None:
+        whole = {"texts": self.texts, "files": kept}
+        part = file.with_suffix(".part")
+        part.write_bytes(
+            gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), compresslevel=3)
+        )
+        part.replace(file)
 
     def _each(self, jobs: Iterable[trees.Job]) -> Iterable[trees.Outcome]:
         waiting = iter(jobs)
@@ -292,13 +315,6 @@ class Runner:
         part = output.with_suffix(".part")
         part.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
         part.replace(output)
-
-
-def _keep_map(file: Path, kept: dict[str, Any]) -> None:
-    text = json.dumps(kept, separators=(",", ":")).encode()
-    part = file.with_suffix(".part")
-    part.write_bytes(gzip.compress(text, compresslevel=3))
-    part.replace(file)
 
 
 def _mapped(file: str, seconds: float, tree: Path) -> dict[str, Any]:

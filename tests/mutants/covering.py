@@ -3,6 +3,7 @@
 * `CoverageMap`: tests with their seconds, and for each line of the package the tests that run it
 * `test_files`: files that hold tests or examples
 * `map_file`: run the tests of a file with a trace of each, in a copy of this process
+* `carried`: the lines that a test ran of a text, in a later text
 * `run_tests`: run chosen tests of some files until one fails
 """
 
@@ -11,8 +12,9 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,23 @@ def map_file(tree: Path, file: str, seconds: float) -> dict[str, Any]:
         },
         "left": plugin.left,
     }
+
+
+def carried(old: Sequence[str], new: Sequence[str]) -> dict[int, list[int]]:
+    """Return where each line of a text stands in a later one; lines are counted from 1.
+
+    A line that was rewritten stands wherever its block is now, and new lines belong to the line
+    before them: more tests are then run for a mutant than run its line, but none is forgotten.
+    """
+    now: dict[int, list[int]] = defaultdict(list)
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            for line in range(a, b):
+                now[line + 1].append(line - a + c + 1)
+        else:
+            for line in range(a, b) if b > a else [max(a - 1, 0)]:
+                now[line + 1].extend(range(c + 1, d + 1))
+    return now
 
 
 class _Chosen(_Steady):

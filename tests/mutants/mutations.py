@@ -22,17 +22,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "stats": ("evalstats_plugin/stats/*.py",),
+    "stats": ("evalstats_plugin/stats/*.py", "evalstats_plugin/stats/*/*.py"),
     "data": ("evalstats_plugin/data/*.py",),
     "scores": ("evalstats_plugin/scores/*.py",),
-    "comparisons": ("evalstats_plugin/comparisons/*.py",),
+    "comparisons": ("evalstats_plugin/comparisons/*.py", "evalstats_plugin/comparisons/*/*.py"),
     "irt/estimators": ("evalstats_plugin/irt/estimators/*.py",),
     "ranking/ratings": ("evalstats_plugin/ranking/ratings/*.py",),
     "adaptive": tuple(
         f"evalstats_plugin/adaptive/{name}.py" for name in ("scoring", "selection", "stopping")
     ),
     "logs": ("evalstats_plugin/logs/*.py",),
-    "readers": ("adapters/*/reader.py", "adapters/lm_eval/samples.py"),
+    "readers": (
+        "adapters/*/reader.py",
+        *(f"adapters/lm_eval/{name}.py" for name in ("groups", "samples", "values")),
+    ),
 }
 """Central modules: results depend on each line of theirs."""
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import carried
+from hypothesis import given
+from hypothesis import strategies as st
 from mutations import (
     GROUPS,
     all_mutants,
@@ -55,6 +58,23 @@ def _changes(source: str) -> set[str]:
 def test_each_kind_of_change(source: str, changes: set[str]) -> None:
     """Every change is one that is listed here."""
     assert _changes(source) == changes
+
+
+@given(old=st.lists(st.sampled_from("abcd"), min_size=1), new=st.lists(st.sampled_from("abcd")))
+def test_lines_are_looked_up_where_they_stand_in_a_later_text(
+    old: list[str], new: list[str]
+) -> None:
+    """Each new line is of some old one, and a line that only moved is the same text."""
+    now = carried(old, new)
+    places = {line for lines in now.values() for line in lines}
+
+    assert places == set(range(1, len(new) + 1))
+    assert now.keys() <= set(range(1, len(old) + 1))
+    assert carried(old, old) == {line: [line] for line in range(1, len(old) + 1)}
+    longer = carried(old, ["x", *old, "y"])
+    assert all(
+        old[line - 1] in [(["x", *old, "y"])[at - 1] for at in longer[line]] for line in longer
+    )
 
 
 def test_a_change_moves_no_line() -> None:

@@ -11,7 +11,7 @@ import pytest
 from drawn_figures import Drawn, comparisons, intervals, names
 
 from evalstats_plugin import ResponseMatrix, pool, rank
-from evalstats_plugin.comparisons.power import power_curve
+from evalstats_plugin.comparisons.planning.power import power_curve
 from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures import canvas

@@ -679,6 +679,53 @@ def test_no_view_scrolls_sideways(width: int, html: str, visit: Open) -> None:
         assert page.locator("#ranks tr.open .heat:visible").count() > 10
 
 
+@pytest.mark.parametrize("view", ["compare", "tasks", "tasks&task=es_mc"])
+def test_a_phone_cuts_no_verdict_and_no_name(view: str, html: str, visit: Open) -> None:
+    """Each row stands below its heads, and nothing of it is beyond the edge."""
+    page = visit(html, f"#view={view}", viewport={"width": 360, "height": 800})
+    section = f"#{view.partition('&')[0]}"
+    cells = page.locator(f"{section} table").first.locator("tbody :is(th, td):visible")
+    right = cells.evaluate_all(
+        """all => all.map((cell) => {
+             const own = document.createRange();
+             own.selectNodeContents(cell);
+             return own.getBoundingClientRect().right;
+           })"""
+    )
+
+    assert len(right) > 4
+    assert max(right) <= 360
+    if view == "compare":
+        verdicts = page.locator("#pair .verdict")
+        assert verdicts.count() > 10
+        assert all(verdict.is_visible() for verdict in verdicts.all())
+
+
+def test_settings_that_differ_have_the_colour_of_what_to_distrust(
+    visit: Open, bundled: Page
+) -> None:
+    """And stand first; one model of three was asked with five examples."""
+    shots = {"models/m1": "5"}
+    responses = tuple(
+        replace(r, settings=(("task.num_fewshot", shots.get(r.model, "0")),))
+        for r in bundled.responses
+    )
+    page = visit(to_html(replace(bundled, responses=responses)), "#view=method")
+    first = page.locator("#settings tbody tr").first
+    colours = [
+        page.locator(place).first.evaluate("x => getComputedStyle(x).color")
+        for place in ("#settings tbody td", "aside h2", "#settings tbody tr:last-child td")
+    ]
+
+    assert first.inner_text().split("\t") == [
+        "all tasks",
+        "num_fewshot",
+        "0",
+        "models/m0, models/m2",
+    ]
+    assert colours[0] == colours[1] != colours[2]
+
+
 def test_a_hundred_models_on_a_hundred_tasks_open_at_once(visit: Open) -> None:
     """At most 4 MB, and few seconds of work for the process that shows the page.
 

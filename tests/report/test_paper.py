@@ -11,7 +11,7 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin.errors import SelectionError, WriteError
-from evalstats_plugin.report.paper import macro_words
+from evalstats_plugin.report.paper.folder import macro_words
 
 
 def _data(n_models: int = 3) -> es.ResponseMatrix:

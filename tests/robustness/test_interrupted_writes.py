@@ -140,7 +140,7 @@ _OF_WRITERS = {
     "evalstats_plugin/ranking/contests/files.py": ("votes .csv", "votes of Fullrank"),
     "evalstats_plugin/ranking/judging/session.py": ("answer of a judge",),
     "evalstats_plugin/report/figures/canvas.py": ("figure .svg",),
-    "evalstats_plugin/report/paper.py": ("paper",),
+    "evalstats_plugin/report/paper/folder.py": ("paper",),
 }
 """Modules that write, and the writers that go through each."""
 _BELOW = {

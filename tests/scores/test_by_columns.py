@@ -10,7 +10,7 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix, intervals
 from evalstats_plugin.data.measure import Measure, Scale
-from evalstats_plugin.scores import intervals as scores_intervals
+from evalstats_plugin.scores.columns import tally
 from evalstats_plugin.scores.rows import ScoreInterval
 
 
@@ -74,9 +74,9 @@ def test_items_of_several_takes_or_in_clusters_are_not_counted() -> None:
     twice = replace(matrix, scores=np.repeat(matrix.scores, 2, axis=2))
     clustered = replace(matrix, clusters=np.array(["x", "y", "z"] * 11))
 
-    assert scores_intervals.tally(matrix) is not None
+    assert tally(matrix) is not None
     for other in (twice, clustered):
-        assert scores_intervals.tally(other) is None
+        assert tally(other) is None
         assert intervals(other) == intervals(other.to_responses())
 
 
@@ -87,7 +87,7 @@ def test_scores_that_are_not_all_right_or_wrong_are_not_counted() -> None:
     scores[1, 0], scores[3, 12] = np.inf, np.nan
     other = replace(matrix, scores=scores)
 
-    counts = scores_intervals.tally(other)
+    counts = tally(other)
     assert counts is not None
     assert counts.counts.tolist() == [False, False, True]
     assert intervals(other) == intervals(other.to_responses())

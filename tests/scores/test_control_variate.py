@@ -15,7 +15,7 @@ from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.control_variate import METHOD, NOTHING_TO_PREDICT, control_variate
-from evalstats_plugin.stats import survey
+from evalstats_plugin.stats.survey import regression
 
 
 def _scores(n_models: int = 8, n_items: int = 200) -> np.ndarray:
@@ -58,8 +58,8 @@ def test_the_numbers_are_those_of_the_regression_on_the_other_models_means() -> 
     """With complete others, their mean score of each item is the covariate, whatever its zero."""
     scores = _limited(_scores(), 40)
     (row, *_) = control_variate(_responses(scores))
-    found = survey.adjust_to_benchmark(scores[0], scores[1:].mean(axis=0))
-    low, high = survey.adjusted_bounded_interval(
+    found = regression.adjust_to_benchmark(scores[0], scores[1:].mean(axis=0))
+    low, high = regression.adjusted_bounded_interval(
         found, unseen_errors="damped", confidence_level=0.95
     )
 

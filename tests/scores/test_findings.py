@@ -215,6 +215,9 @@ def test_unscored_items_are_compared_with_what_others_find_hard() -> None:
         "score 0.700 on them and 0.767 on the rest: perhaps a random part"
     )
     assert (hard.problem, hard.models) == ("unscored", ("a",))
+    # Models that lack items themselves tell of the rest.
+    few, *_ = find_problems([_without(A, slice(10)), *(_without(o, slice(9, 11)) for o in others)])
+    assert few.detail.endswith("0.000 on them and 1.000 on the rest: not a random part")
 
 
 def test_a_random_part_is_rarely_taken_for_another() -> None:

@@ -13,8 +13,7 @@ from given_responses import given_responses
 from evalstats_plugin import ResponseMatrix, Source, intervals, read
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.scores.intervals import NO_METHOD
-from evalstats_plugin.scores.rows import ScoreInterval
+from evalstats_plugin.scores.rows import NO_METHOD, ScoreInterval
 from evalstats_plugin.stats import bounded
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -13,7 +13,7 @@ from evalstats_plugin.comparisons.judged import JudgedScores, judge
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.judged import METHOD
-from evalstats_plugin.stats.survey import ppi
+from evalstats_plugin.stats.survey.prediction_powered import ppi
 
 
 def _responses(metric: str, scores: np.ndarray, **more: object) -> Responses:

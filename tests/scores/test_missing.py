@@ -14,7 +14,7 @@ from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.scores.rows import ScoreInterval
-from evalstats_plugin.stats.survey import imbens_manski_level
+from evalstats_plugin.stats.interval import imbens_manski_level
 
 SOURCE = Source(path=Path(), harness="test")
 SCORES = np.concatenate([np.ones(70), np.zeros(20), np.full(10, np.nan)])

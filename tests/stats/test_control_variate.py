@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from evalstats_plugin.stats import means, survey
+from evalstats_plugin.stats import means
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.survey import regression
 
 LEVEL = {"confidence_level": 0.95}
 DAMPED = {"unseen_errors": "damped", **LEVEL}
@@ -40,7 +42,7 @@ def test_the_estimate_is_the_regression_line_at_the_mean_of_all_items():
     seen = ~np.isnan(scores)
     slope, intercept = np.polyfit(covariate[seen], scores[seen], 1)
     everything = np.where(seen, np.nan_to_num(scores), intercept + slope * covariate)
-    found = survey.adjust_to_benchmark(scores, covariate)
+    found = regression.adjust_to_benchmark(scores, covariate)
 
     assert (20, 100) == (found.n, found.population)
     assert float(found.slope) == pytest.approx(slope, rel=1e-12)
@@ -55,7 +57,7 @@ def test_variances_are_those_of_the_hat_matrix(leverage_power):
     scores, covariate = sampled(15, 60)
     weights, squared = by_hat_matrix(scores, covariate, leverage_power)
     more = {"leverage_power": leverage_power}
-    benchmark = survey.adjust_to_benchmark(scores, covariate, **more)
+    benchmark = regression.adjust_to_benchmark(scores, covariate, **more)
 
     expected = ((weights - 1 / 60) ** 2 * squared).sum() + 45 / 60**2 * squared.mean()
     assert float(benchmark.variance) == pytest.approx(expected, rel=1e-10)
@@ -64,7 +66,7 @@ def test_variances_are_those_of_the_hat_matrix(leverage_power):
 def test_a_covariate_without_spread_gains_nothing():
     """The plain mean with its standard error and finite-population correction, exactly."""
     scores, _ = sampled(20, 80)
-    found = survey.adjust_to_benchmark(scores, np.full(80, 1 / 3))
+    found = regression.adjust_to_benchmark(scores, np.full(80, 1 / 3))
     expected = float(means.std_error(scores)) ** 2
 
     assert float(np.nanmean(scores)) == float(found.estimate)
@@ -76,8 +78,8 @@ def test_a_covariate_without_spread_gains_nothing():
 def test_all_items_scored_leave_nothing_open():
     """Their mean, with an interval of no width."""
     scores, covariate = sampled(40, 40)
-    found = survey.adjust_to_benchmark(scores, covariate)
-    interval = survey.adjusted_bounded_interval(found, **DAMPED)
+    found = regression.adjust_to_benchmark(scores, covariate)
+    interval = regression.adjusted_bounded_interval(found, **DAMPED)
 
     assert np.allclose(scores.mean(), [found.estimate, *interval], rtol=0, atol=1e-12)
 
@@ -88,8 +90,10 @@ def test_zero_residuals_still_give_an_interval_with_width(unseen_errors):
     covariate = np.tile([1.0, 1.0, 0.0, 1.0], 50)
     for truth in (covariate, np.ones(200)):
         scores = np.where(np.arange(200) < 20, truth, np.nan)
-        found = survey.adjust_to_benchmark(scores, covariate)
-        low, high = survey.adjusted_bounded_interval(found, unseen_errors=unseen_errors, **LEVEL)
+        found = regression.adjust_to_benchmark(scores, covariate)
+        low, high = regression.adjusted_bounded_interval(
+            found, unseen_errors=unseen_errors, **LEVEL
+        )
 
         assert 0.05 < high - low < 0.4
         assert low <= truth.mean() <= high
@@ -108,16 +112,18 @@ def every_sample():
 def test_over_all_samples_it_covers_and_is_shorter_than_without():
     """Exact: 220 samples of one small benchmark, of nine items each."""
     scores, covariate, truth = every_sample()
-    found = survey.adjust_to_benchmark(scores, covariate)
-    plain = survey.adjust_to_benchmark(scores, np.zeros(12))
+    found = regression.adjust_to_benchmark(scores, covariate)
+    plain = regression.adjust_to_benchmark(scores, np.zeros(12))
 
     def share(interval: Interval) -> float:
         return float(np.mean((interval.low <= truth) & (truth <= interval.high)))
 
-    adjusted = survey.adjusted_t_interval(found, **LEVEL)
-    without = survey.adjusted_t_interval(plain, **LEVEL)
+    adjusted = regression.adjusted_t_interval(found, **LEVEL)
+    without = regression.adjusted_t_interval(plain, **LEVEL)
+    half = stats.t.ppf(0.975, 9 - 2) * np.sqrt(found.variance)
+    assert np.allclose(adjusted, (found.estimate - half, found.estimate + half), rtol=1e-9)
     assert share(adjusted) >= 0.95
-    assert share(survey.adjusted_bounded_interval(found, **DAMPED)) >= 0.95
+    assert share(regression.adjusted_bounded_interval(found, **DAMPED)) >= 0.95
     assert np.mean(adjusted.high - adjusted.low) < 0.65 * np.mean(without.high - without.low)
     assert abs(found.estimate.mean() - truth) < 0.01
 
@@ -125,10 +131,10 @@ def test_over_all_samples_it_covers_and_is_shorter_than_without():
 def test_unscored_items_change_the_estimate_only_through_the_covariate():
     """Items nothing is known of are none of the population."""
     scores, covariate = sampled(20, 50)
-    expected = survey.adjust_to_benchmark(scores, covariate)
+    expected = regression.adjust_to_benchmark(scores, covariate)
     longer = (np.append(scores, [np.nan, 1.0]), np.append(covariate, [np.nan, np.nan]))
 
-    for a, b in zip(expected, survey.adjust_to_benchmark(*longer), strict=True):
+    for a, b in zip(expected, regression.adjust_to_benchmark(*longer), strict=True):
         assert float(a) == pytest.approx(float(b), rel=1e-12)
 
 
@@ -137,11 +143,11 @@ def test_models_do_not_disturb_each_other():
     parts = [sampled(n, 60, seed=n) for n in (5, 20, 60)]
     scores = np.stack([*(s for s, _ in parts), np.full(60, np.nan)])
     covariate = np.stack([*(x for _, x in parts), np.ones(60)])
-    together = survey.adjust_to_benchmark(scores, covariate)
-    limits = survey.adjusted_bounded_interval(together, **DAMPED)
+    together = regression.adjust_to_benchmark(scores, covariate)
+    limits = regression.adjusted_bounded_interval(together, **DAMPED)
 
     for i, (y, x) in enumerate(parts):
-        alone = survey.adjust_to_benchmark(y, x)
+        alone = regression.adjust_to_benchmark(y, x)
         assert np.allclose([*alone], [each[i] for each in together], rtol=1e-12, atol=0)
     assert np.isnan([together.estimate[3], limits.low[3], limits.high[3]]).all()
 
@@ -150,9 +156,9 @@ def test_models_do_not_disturb_each_other():
 def test_the_covariates_scale_does_not_matter(seed, n, scale):
     """Moved and stretched it says the same; the interval stays in bounds around the estimate."""
     scores, covariate = sampled(n, 40, seed)
-    one = survey.adjust_to_benchmark(scores, covariate)
-    other = survey.adjust_to_benchmark(scores, 3 - scale * covariate)
-    low, high = survey.adjusted_bounded_interval(one, **DAMPED)
+    one = regression.adjust_to_benchmark(scores, covariate)
+    other = regression.adjust_to_benchmark(scores, 3 - scale * covariate)
+    low, high = regression.adjusted_bounded_interval(one, **DAMPED)
 
     assert float(one.estimate) == pytest.approx(float(other.estimate), abs=1e-9)
     assert float(one.variance) == pytest.approx(float(other.variance), abs=1e-9)
@@ -162,7 +168,7 @@ def test_the_covariates_scale_does_not_matter(seed, n, scale):
 
 def test_one_of_the_two_ways_to_count_unseen_errors():
     """By name."""
-    found = survey.adjust_to_benchmark(*sampled(20, 40))
+    found = regression.adjust_to_benchmark(*sampled(20, 40))
 
     with pytest.raises(ValueError, match="'full' or 'damped'"):
-        survey.adjusted_bounded_interval(found, unseen_errors="half", **LEVEL)
+        regression.adjusted_bounded_interval(found, unseen_errors="half", **LEVEL)

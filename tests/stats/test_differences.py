@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.differences import (
+from evalstats_plugin.stats.pairs.differences import (
     Counts,
     Differences,
     MeanDifferences,

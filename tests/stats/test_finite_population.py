@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalstats_plugin.stats import bounded, survey
+from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.survey.finite_population import (
+    finite_population_correction,
+    predictive_equal_tailed,
+    predictive_hpd,
+    shrink,
+)
 
 METHODS = {
-    "equal_tailed": survey.predictive_equal_tailed,
-    "hpd": survey.predictive_hpd,
+    "equal_tailed": predictive_equal_tailed,
+    "hpd": predictive_hpd,
 }
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 RUNS = st.integers(1, 150).flatmap(
@@ -144,14 +150,18 @@ class TestProperties:
 
 def test_correction_by_hand():
     """A quarter left: half the width; nothing left: none."""
-    assert survey.finite_population_correction([75, 100, 0], 100).tolist() == [0.5, 0.0, 1.0]
+    assert finite_population_correction([75, 100, 0], 100).tolist() == [
+        0.5,
+        0.0,
+        1.0,
+    ]
 
 
 def test_shrink_moves_both_limits_towards_the_estimate():
     """Each by the same factor."""
     interval = Interval(np.array([0.2]), np.array([0.8]))
 
-    low, high = survey.shrink([0.4], interval, 75, 100)
+    low, high = shrink([0.4], interval, 75, 100)
 
     assert np.allclose(([0.3], [0.6]), (low, high), rtol=0, atol=1e-15)
 
@@ -159,7 +169,7 @@ def test_shrink_moves_both_limits_towards_the_estimate():
 def test_correction_refuses_more_than_all():
     """A population smaller than the sample."""
     with pytest.raises(ValueError, match="outnumber"):
-        survey.finite_population_correction(11, 10)
+        finite_population_correction(11, 10)
 
 
 def test_half_of_200_items_predict_the_whole():

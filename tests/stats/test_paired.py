@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from evalstats_plugin.stats import bounded, paired
+from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired import PairedCounts, paired_counts
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.paired import PairedCounts, paired_counts
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats.differences import Counts
-from evalstats_plugin.stats.power import critical_count, paired_items_needed, paired_power
+from evalstats_plugin.stats.pairs.differences import Counts
+from evalstats_plugin.stats.pairs.power import critical_count, paired_items_needed, paired_power
 
 DESIGNS = [(5, 0.5, 0.3), (20, 0.2, 0.1), (30, 0.4, -0.25), (25, 1.0, 0.6), (12, 0.3, 0.3)]
 

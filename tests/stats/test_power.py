@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import power
+from evalstats_plugin.stats.pairs import power
 
 GOAL = {"tail": 0.025, "power": 0.8}
 OMEGA2, SIGMA2 = 1 / 9, 1 / 6

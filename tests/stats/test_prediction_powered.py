@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import survey
+from evalstats_plugin.stats.survey.prediction_powered import _part_of_differences, cross_fitted, ppi
 
 UNIT = {"bounds": (0, 1), "confidence_level": 0.95}
 
@@ -43,7 +43,7 @@ def test_it_is_ppi_plus_plus_with_cross_fitting():
     without = np.arange(30)[:, None] != np.arange(30)
     slopes = np.array([np.polyfit(f[keep], y[keep], 1)[0] for keep in without])
     rest = y - slopes * (f - judged.mean())
-    found = survey.ppi([labels], [judged], **UNIT)
+    found = ppi([labels], [judged], **UNIT)
 
     assert float(found.power[0]) == pytest.approx(slopes.mean(), rel=1e-9)
     assert float(found.estimate[0]) == pytest.approx(rest.mean(), rel=1e-9)
@@ -62,7 +62,7 @@ def test_it_agrees_with_ppi_py_but_for_the_cross_fitting():
     y, f, rest = labels[:25], judged[:25], judged[25:]
     weight = np.cov(y, f, ddof=0)[0, 1] / ((1 + 25 / 35) * judged.var(ddof=1))
     error = np.sqrt((weight * rest).var() / 35 + (y - weight * f).var() / 25)
-    found = survey.ppi([known], [judged], **UNIT)
+    found = ppi([known], [judged], **UNIT)
 
     # The published formulas, which the study compares with ours.
     estimate = weight * rest.mean() + (y - weight * f).mean()
@@ -80,7 +80,7 @@ def test_slopes_without_a_cluster_are_those_of_the_other_items():
     y, f = rng.normal(size=(2, 2, 24))
     clusters = np.arange(24) // 4
     y[:, 20:] = np.nan
-    found = survey.cross_fitted(y, f, clusters=clusters, finite=True)
+    found = cross_fitted(y, f, clusters=clusters, finite=True)
     others = slice(4, 20)
     slope = np.polyfit(f[0, others], y[0, others], 1)[0]
     mean = np.nanmean(found.scores[0])
@@ -94,7 +94,7 @@ def test_models_that_are_compared_have_the_slope_of_their_differences():
     rng = np.random.default_rng(4)
     y, f = rng.normal(size=(2, 2, 24))
     y[:, 20:] = np.nan
-    found = survey.cross_fitted(y, f, shared=True, finite=True)
+    found = cross_fitted(y, f, shared=True, finite=True)
     x, d = (np.diff(v[:, :20], axis=0)[0] for v in (f, y))
     slopes = [np.polyfit(np.delete(x, j), np.delete(d, j), 1)[0] for j in range(20)]
     rest = d - np.array(slopes) * (x - np.diff(f.mean(axis=1)))
@@ -107,7 +107,7 @@ def test_labels_of_all_items_are_left_as_they_are():
     """Whatever the judge says."""
     y, f = np.random.default_rng(4).normal(size=(2, 2, 24))
 
-    assert np.allclose(survey.cross_fitted(y, f).scores, y, rtol=0, atol=1e-12)
+    assert np.allclose(cross_fitted(y, f).scores, y, rtol=0, atol=1e-12)
 
 
 def test_probabilities_make_up_for_answers_that_were_looked_at_more_often():
@@ -117,8 +117,8 @@ def test_probabilities_make_up_for_answers_that_were_looked_at_more_often():
     chance = np.where(truth > 0, 0.4, 0.05)
     labels = np.where(rng.random(4000) < chance, truth, np.nan)
     flat = np.zeros(4000)
-    weighted = survey.ppi([labels], [flat], probabilities=[chance], **UNIT)
-    plain = survey.ppi([labels], [flat], **UNIT)
+    weighted = ppi([labels], [flat], probabilities=[chance], **UNIT)
+    plain = ppi([labels], [flat], **UNIT)
 
     assert abs(weighted.estimate[0] - 0.25) < 0.06 < plain.estimate[0] - 0.5
     assert weighted.interval.low[0] < 0.25 < weighted.interval.high[0]
@@ -136,7 +136,7 @@ def test_twenty_labels_of_a_strong_model_cover(truth):
     chance = stats.multinomial.pmf(counts, 20, cells)
     passed = round(1000 * (cells[0] + cells[2]))
     likely = chance > 1e-9
-    found = survey.ppi(*as_items(counts[likely], 1000, passed), **UNIT)
+    found = ppi(*as_items(counts[likely], 1000, passed), **UNIT)
     half = stats.norm.ppf(0.975) * found.std_error
     ours = (found.interval.low <= truth) & (truth <= found.interval.high)
     normal = np.abs(found.estimate - truth) <= half
@@ -149,7 +149,7 @@ def test_twenty_labels_of_a_strong_model_cover(truth):
 def test_a_judge_that_says_always_the_same_changes_nothing():
     """The labels alone, and weight 0."""
     labels, judged = drawn(30, 500)
-    found = survey.ppi([labels], [np.ones_like(judged)], **UNIT)
+    found = ppi([labels], [np.ones_like(judged)], **UNIT)
 
     assert 0.0 == float(found.power[0])
     assert float(labels[:30].mean()) == float(found.estimate[0])
@@ -157,20 +157,39 @@ def test_a_judge_that_says_always_the_same_changes_nothing():
 
 
 def test_labels_of_all_items_leave_nothing_to_the_judge():
-    """Weight 0, the mean of the labels."""
+    """Weight 0, the mean of the labels, which of these very items is certain."""
     labels, judged = drawn(200, 200)
-    found = survey.ppi([labels], [judged], **UNIT)
+    found = ppi([labels], [judged], **UNIT)
+    certain = ppi([labels], [judged], finite=True, **UNIT)
 
     assert 0.0 == float(found.power[0])
     assert float(labels.mean()) == pytest.approx(float(found.estimate[0]), abs=1e-12)
+    assert np.allclose(certain.interval, labels.mean(), rtol=0, atol=1e-12)
+
+
+def test_models_labelled_apart_vary_by_what_the_judge_says_of_their_differences():
+    """By the analysis of variance of the judge's scores, for the share of items labelled once."""
+    rng = np.random.default_rng(3)
+    f = rng.normal(size=(3, 30)) + 2 * rng.normal(size=30)
+    seen = np.zeros((3, 30), dtype=bool)
+    seen[0, :8] = seen[1, 5:12] = seen[2, 10:20] = True
+    alike = np.mean([seen[:, j].sum() > 1 for j in range(20)])
+    rows = f - f.mean(axis=1, keepdims=True)
+    rest = rows - rows.mean(axis=0)
+    of_differences = (rest**2).sum() / (2 * 29) / ((rows**2).sum() / (3 * 29))
+    expected = alike + (1 - alike) * of_differences
+
+    part = _part_of_differences(f, np.ones_like(seen), seen)
+    assert part == pytest.approx(expected, rel=1e-12)
+    assert 0.4 < part < 0.8
 
 
 def test_scales_of_labels_and_judge_do_not_matter():
     """Grades from 1 to 5 and points of 100; without bounds only the interval's shape differs."""
     labels, judged = drawn(40, 300)
-    one = survey.ppi([labels], [judged], **UNIT)
-    other = survey.ppi([1 + 4 * labels], [100 - 100 * judged], bounds=(1, 5), confidence_level=0.95)
-    unbounded = survey.ppi([1 + 4 * labels], [judged], bounds=None, confidence_level=0.95)
+    one = ppi([labels], [judged], **UNIT)
+    other = ppi([1 + 4 * labels], [100 - 100 * judged], bounds=(1, 5), confidence_level=0.95)
+    unbounded = ppi([1 + 4 * labels], [judged], bounds=None, confidence_level=0.95)
 
     assert float(other.estimate[0]) == pytest.approx(1 + 4 * float(one.estimate[0]), rel=1e-12)
     assert np.allclose(other.interval, 1 + 4 * np.array(one.interval), rtol=1e-12, atol=0)
@@ -184,4 +203,4 @@ def test_scales_of_labels_and_judge_do_not_matter():
 def test_labels_out_of_bounds_are_refused():
     """By name."""
     with pytest.raises(ValueError, match="labels must lie within"):
-        survey.ppi([[2.0] * 5], [[1.0] * 5], **UNIT)
+        ppi([[2.0] * 5], [[1.0] * 5], **UNIT)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from evalstats_plugin.stats import bounded, paired, sequential
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats import bounded, sequential
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.paired import paired_counts
 
 LEVEL = {"confidence_level": 0.95}
 UNIT = {"bounds": (0, 1), "confidence_level": 0.95}

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalstats_plugin.stats import simultaneous
 from evalstats_plugin.stats.clustered import by_cluster
-from evalstats_plugin.stats.differences import Differences
-from evalstats_plugin.stats.simultaneous import AllPairs, Units
+from evalstats_plugin.stats.pairs import simultaneous
+from evalstats_plugin.stats.pairs.differences import Differences
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 
 
 def _pairs(

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import bounded, survey
+from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.survey import strata
 
 TASKS = st.lists(
     st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
@@ -17,15 +18,15 @@ TASKS = st.lists(
 
 def group(tasks, weights, level=0.95):
     k, n = tasks.T
-    return survey.beta_effective(
-        k / n, survey.smoothed_binary(k, n), weights, confidence_level=level
+    return strata.beta_effective(
+        k / n, strata.smoothed_binary(k, n), weights, confidence_level=level
     )
 
 
 def test_micro_and_macro_averages():
     """lm-eval's weight_by_size, and its opposite."""
-    assert float(survey.weighted_mean([0.5, 1.0], [300, 100])) == 0.625
-    assert float(survey.weighted_mean([0.5, 1.0], [1, 1])) == 0.75
+    assert float(strata.weighted_mean([0.5, 1.0], [300, 100])) == 0.625
+    assert float(strata.weighted_mean([0.5, 1.0], [1, 1])) == 0.75
 
 
 def test_mover_of_normal_intervals_is_the_normal_interval():
@@ -33,10 +34,10 @@ def test_mover_of_normal_intervals_is_the_normal_interval():
     means, errors, z = np.array([1.0, 4.0, -2.0]), np.array([0.5, 0.1, 0.3]), 1.96
     weights = np.array([1.0, 2.0, 5.0])
 
-    low, high = survey.mover(means, Interval(means - z * errors, means + z * errors), weights)
+    low, high = strata.mover(means, Interval(means - z * errors, means + z * errors), weights)
 
     half = z * np.sqrt(((errors * weights) ** 2).sum(axis=-1)) / np.sum(weights)
-    centre = survey.weighted_mean(means, weights)
+    centre = strata.weighted_mean(means, weights)
     assert np.allclose((centre - half, centre + half), (low, high), rtol=0, atol=1e-14)
 
 
@@ -49,7 +50,7 @@ def test_mover_of_a_difference_is_newcombes_method_10():
         np.array([intervals.high[0], -intervals.low[1]]),
     )
 
-    low, high = survey.mover(np.array([56 / 70, -48 / 80]), turned, [1, 1])
+    low, high = strata.mover(np.array([56 / 70, -48 / 80]), turned, [1, 1])
 
     assert np.allclose((0.0524, 0.3339), (2 * low, 2 * high), rtol=0, atol=5e-5)
 
@@ -60,7 +61,7 @@ def test_mover_stays_within_bounds(tasks, method):
     k, n = tasks.T
     intervals = getattr(bounded, method)(k, n, confidence_level=0.95)
 
-    low, high = survey.mover(k / n, intervals, n)
+    low, high = strata.mover(k / n, intervals, n)
 
     assert low >= -1e-15
     assert high <= 1 + 1e-15
@@ -81,7 +82,7 @@ def test_group_interval_has_width_stays_within_bounds_and_holds_the_estimate(tas
     k, n = tasks.T
     for weights in (n, np.ones(len(n))):
         low, high = group(tasks, weights)
-        estimate = survey.weighted_mean(k / n, weights)
+        estimate = strata.weighted_mean(k / n, weights)
         assert 0 <= low <= estimate + 1e-12
         assert estimate - 1e-12 <= high <= 1
         assert low < high
@@ -111,9 +112,9 @@ def test_more_confidence_gives_an_interval_around(tasks, one, other):
 def test_smoothing_of_scores_agrees_with_that_of_counts(n, data):
     """Zeros and ones given as scores."""
     k = data.draw(st.integers(0, n))
-    expected = survey.smoothed_binary(k, n)
+    expected = strata.smoothed_binary(k, n)
 
-    actual = survey.smoothed_scores(np.r_[np.arange(n) < k, np.nan])
+    actual = strata.smoothed_scores(np.r_[np.arange(n) < k, np.nan])
 
     assert np.allclose(expected, actual, rtol=1e-12, atol=0)
 
@@ -125,8 +126,8 @@ def test_a_task_without_items_makes_the_group_undefined():
     with np.errstate(invalid="ignore"):
         estimates = k / n
 
-    interval = survey.beta_effective(
-        estimates, survey.smoothed_binary(k, n), [1, 1], confidence_level=0.95
+    interval = strata.beta_effective(
+        estimates, strata.smoothed_binary(k, n), [1, 1], confidence_level=0.95
     )
 
     assert np.isnan(interval.low).tolist() == [True, False]
@@ -135,4 +136,4 @@ def test_a_task_without_items_makes_the_group_undefined():
 def test_negative_weights_are_refused():
     """A difference is not a group."""
     with pytest.raises(ValueError, match="negative"):
-        survey.weighted_mean([0.5, 0.6], [1, -1])
+        strata.weighted_mean([0.5, 0.6], [1, -1])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from evalstats_plugin.stats import unpaired
-from evalstats_plugin.stats.unpaired import Counts, independent_counts
+from evalstats_plugin.stats.pairs import unpaired
+from evalstats_plugin.stats.pairs.unpaired import Counts, independent_counts
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import unpaired
+from evalstats_plugin.stats.pairs import unpaired
 
 UNIT = {"bounds": (0.0, 1.0), "mass": 0.5}
 A, B = np.array([0]), np.array([1])

@@ -29,7 +29,7 @@ import random_designs
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 
 SIZES = (300, 6, 100, 10, 50, 20)
 DESIGNS, NULL, OTHER, FLIPS = 200, 10_000, 2000, 999
@@ -131,7 +131,7 @@ def flips(x, at):
 
 
 def by_formula(x, at):
-    """Whether P(M ≤ at) or P(M ≥ at) is below .025, M as in `stats.differences`."""
+    """Whether P(M ≤ at) or P(M ≥ at) is below .025, M as in `stats.pairs.differences`."""
     y = np.where(np.abs(x) < 1e-9, 0.0, x)
     size = np.abs(y).max(axis=1)
     y, at = y / np.where(size > 0, size, 1.0)[:, None], at / np.where(size > 0, size, 1.0)

@@ -11,7 +11,7 @@ from scipy import special
 
 import evalstats_plugin as es
 from evalstats_plugin.comparisons import PowerDesign
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 from evalstats_plugin.stats.sequential import log_capital
 
 Z = float(special.ndtri(0.975))

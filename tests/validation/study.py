@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from evalstats_plugin.stats.clustered import by_cluster
-from evalstats_plugin.stats.differences import Differences
-from evalstats_plugin.stats.simultaneous import AllPairs, Units
+from evalstats_plugin.stats.pairs.differences import Differences
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 from evalstats_plugin.stats.streams import child, stream
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "validation"

@@ -25,7 +25,7 @@ from test_adaptive_design import Z, calibrated, world
 from evalstats_plugin.adaptive.design import Draws, full_score
 from evalstats_plugin.adaptive.scoring import Belief, Shares, curves_of, laplace
 from evalstats_plugin.adaptive.selection import drawn_from
-from evalstats_plugin.data.responses import DrawnItems, shared_correlation
+from evalstats_plugin.data.responses import DrawnItems, difference_error
 
 pytestmark = pytest.mark.validation
 KINDS = ("models", "versions", "unlike")
@@ -61,13 +61,17 @@ def by_design(bank, answers, rng, *, shared):
         if n in AT:
             full = full_score(draws, belief, shares, state, bank.usable)
             estimate, error = full.estimate[:, 0], full.std_error[:, 0]
-            r = np.zeros(half)
-            if shared:
-                off = draws.residuals(belief)[:, :, 0].T
-                drawn = [DrawnItems(tuple(map(str, range(n))), np.ones(n), each) for each in off]
-                r = np.array(list(map(shared_correlation, drawn[:half], drawn[half:])))
             a, b = error[:half], error[half:]
-            found[n] = estimate[half:] - estimate[:half], Z * np.sqrt(a**2 + b**2 - 2 * r * a * b)
+            together = np.hypot(a, b)
+            if shared:
+                off, items = (
+                    draws.residuals(belief)[:, :, 0].T,
+                    tuple(f"task / {k}" for k in range(n)),
+                )
+                drawn = [DrawnItems(items, np.ones(n), each) for each in off]
+                pairs = zip(drawn[:half], a, drawn[half:], b, strict=True)
+                together = np.array([difference_error(*pair) for pair in pairs])
+            found[n] = estimate[half:] - estimate[:half], Z * together
     return found
 
 

@@ -13,8 +13,8 @@ from scipy import special
 from test_coverage_cluster_sizes import sizes_of
 
 from evalstats_plugin.stats import clustered
-from evalstats_plugin.stats.differences import Differences
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.pairs.differences import Differences
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import study
 
-from evalstats_plugin.stats import bounded, clustered, grid_posteriors, paired
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats import bounded, clustered, grid_posteriors
 from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.differences import Differences
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95

@@ -11,9 +11,10 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import bounded, clustered, means, power
-from evalstats_plugin.stats.differences import Counts
-from evalstats_plugin.stats.power import paired_items_needed
+from evalstats_plugin.stats import bounded, clustered, means
+from evalstats_plugin.stats.pairs import power
+from evalstats_plugin.stats.pairs.differences import Counts
+from evalstats_plugin.stats.pairs.power import paired_items_needed
 
 pytestmark = pytest.mark.validation
 LEVEL, R = 0.95, 4000

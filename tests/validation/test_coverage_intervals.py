@@ -11,7 +11,8 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, survey
+from evalstats_plugin.stats import bounded, means
+from evalstats_plugin.stats.survey import finite_population, strata
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95
@@ -179,12 +180,12 @@ def finite_population_rows():
             endless, wilson = UNIFORM(k, n, confidence_level=LEVEL), BINARY["wilson"]
             methods = {
                 "beta_hpd": endless,
-                "predictive_equal_tailed": survey.predictive_equal_tailed(
+                "predictive_equal_tailed": finite_population.predictive_equal_tailed(
                     k, n, population, **prior
                 ),
-                "predictive_hpd": survey.predictive_hpd(k, n, population, **prior),
-                "shrink(beta_hpd)": survey.shrink(k / n, endless, n, population),
-                "shrink(wilson)": survey.shrink(
+                "predictive_hpd": finite_population.predictive_hpd(k, n, population, **prior),
+                "shrink(beta_hpd)": finite_population.shrink(k / n, endless, n, population),
+                "shrink(wilson)": finite_population.shrink(
                     k / n, wilson(k, n, confidence_level=LEVEL), n, population
                 ),
             }
@@ -210,7 +211,7 @@ def finite_bounded_rows():
             everything = study.BOUNDED_SCORES[name][0](np.random.default_rng(3), (2000, population))
             case, seen = {"scores": name, "population": population, "n": n}, everything[:, :n]
             endless = BOUNDED["dirichlet_process(0.5)"](seen)
-            shrunk = survey.shrink(seen.mean(axis=1), endless, n, population)
+            shrunk = finite_population.shrink(seen.mean(axis=1), endless, n, population)
             for method, interval in (("endless", endless), ("shrink", shrunk)):
                 rows.append(row(case, method, interval, everything.mean(axis=1), (0, 1)))
     return rows
@@ -237,13 +238,13 @@ def group_rows():
 
 
 def group_methods(case, k, n, weights, truth):
-    goal = survey.weighted_mean(truth, weights)
+    goal = strata.weighted_mean(truth, weights)
     mixed = {
-        f"mover({name})": survey.mover(k / n, BINARY[name](k, n, confidence_level=LEVEL), weights)
+        f"mover({name})": strata.mover(k / n, BINARY[name](k, n, confidence_level=LEVEL), weights)
         for name in ("wald", "wilson", "jeffreys", "mid_p", "clopper_pearson", "beta_hpd")
     }
-    mixed["beta_effective"] = survey.beta_effective(
-        k / n, survey.smoothed_binary(k, n), weights, confidence_level=LEVEL
+    mixed["beta_effective"] = strata.beta_effective(
+        k / n, strata.smoothed_binary(k, n), weights, confidence_level=LEVEL
     )
     if case["weighting"] == "micro" or case["n"] != "5 to 200":
         mixed["pooled(beta_hpd)"] = UNIFORM(k.sum(axis=1), n.sum(), confidence_level=LEVEL)
@@ -266,11 +267,11 @@ def bounded_group_rows():
                 case = {"tasks": n_tasks, "n": n, "ones": ones}
                 estimates, even = scores.mean(axis=-1), np.ones(n_tasks)
                 methods = {
-                    f"mover({name})": survey.mover(estimates, BOUNDED[name](scores), even)
+                    f"mover({name})": strata.mover(estimates, BOUNDED[name](scores), even)
                     for name in ("t_interval", "logit_t", "dirichlet_process(0.5)", "gaffke")
                 }
-                methods["beta_effective"] = survey.beta_effective(
-                    estimates, survey.smoothed_scores(scores), even, confidence_level=LEVEL
+                methods["beta_effective"] = strata.beta_effective(
+                    estimates, strata.smoothed_scores(scores), even, confidence_level=LEVEL
                 )
                 rows += [
                     row(case, method, interval, goal.mean(axis=(1, 2)), (0, 1))

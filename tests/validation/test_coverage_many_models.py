@@ -11,9 +11,10 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import multiplicity, paired, ranks
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats import multiplicity, ranks
 from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.differences import Differences
 
 pytestmark = pytest.mark.validation
 LEVEL, DIFFICULTY = 0.95, 1.5

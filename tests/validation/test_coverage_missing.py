@@ -21,7 +21,7 @@ from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Source
-from evalstats_plugin.scores.intervals import open_level
+from evalstats_plugin.scores.missing import open_level
 from evalstats_plugin.stats import bounded
 
 pytestmark = pytest.mark.validation

@@ -13,8 +13,9 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, paired, unpaired
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats import bounded, means
+from evalstats_plugin.stats.pairs import paired, unpaired
+from evalstats_plugin.stats.pairs.paired import paired_counts
 
 pytestmark = pytest.mark.validation
 LEVEL = {"confidence_level": 0.95}

@@ -15,7 +15,7 @@ from scipy import stats
 
 import evalstats_plugin as es
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
-from evalstats_plugin.stats.power import paired_items_needed, t_power
+from evalstats_plugin.stats.pairs.power import paired_items_needed, t_power
 from evalstats_plugin.stats.sequential import betting_mixture, log_capital
 
 pytestmark = pytest.mark.validation

@@ -11,9 +11,12 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, paired, sequential, survey
+from evalstats_plugin.stats import bounded, means, sequential
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired import paired_counts
+from evalstats_plugin.stats.pairs import paired
+from evalstats_plugin.stats.pairs.paired import paired_counts
+from evalstats_plugin.stats.survey import finite_population, regression
+from evalstats_plugin.stats.survey.prediction_powered import ppi
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95
@@ -215,18 +218,18 @@ def control_variates_of(spread, ability, n):
 
 
 def adjusted(scores, covariate, n):
-    found = survey.adjust_to_benchmark(scores, covariate)
-    hc3 = survey.adjust_to_benchmark(scores, covariate, leverage_power=2)
+    found = regression.adjust_to_benchmark(scores, covariate)
+    hc3 = regression.adjust_to_benchmark(scores, covariate, leverage_power=2)
     k = np.nansum(scores, axis=1)
     yield (
         "cuped",
-        survey.adjusted_bounded_interval(found, unseen_errors="damped", confidence_level=LEVEL),
+        regression.adjusted_bounded_interval(found, unseen_errors="damped", confidence_level=LEVEL),
     )
-    yield "cuped-t-hc2", survey.adjusted_t_interval(found, confidence_level=LEVEL)
-    yield "cuped-t-hc3", survey.adjusted_t_interval(hc3, confidence_level=LEVEL)
+    yield "cuped-t-hc2", regression.adjusted_t_interval(found, confidence_level=LEVEL)
+    yield "cuped-t-hc3", regression.adjusted_t_interval(hc3, confidence_level=LEVEL)
     half = 1.959964 * np.sqrt(found.variance)
     yield "cuped-z", Interval(found.estimate - half, found.estimate + half)
-    yield "beta_hpd+fpc", survey.shrink(k / n, UNIFORM(k, n), n, 1000)
+    yield "beta_hpd+fpc", finite_population.shrink(k / n, UNIFORM(k, n), n, 1000)
 
 
 @cache
@@ -242,7 +245,7 @@ def prediction_powered_rows():
                 judged = 1.0 * (rng.uniform(size=labels.shape) < passes)
                 k = labels[:, :n].sum(axis=1)
                 labels[:, n:] = np.nan
-                found = survey.ppi(labels, judged, bounds=(0, 1), confidence_level=LEVEL)
+                found = ppi(labels, judged, bounds=(0, 1), confidence_level=LEVEL)
                 half = 1.959964 * found.std_error
                 case = {"truth": truth, "judge": f"{right} / {rejected}", "n": n}
                 normal = Interval(found.estimate - half, found.estimate + half)

@@ -18,7 +18,7 @@ import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import multiplicity
-from evalstats_plugin.stats.paired import paired_counts, prob_better
+from evalstats_plugin.stats.pairs.paired import paired_counts, prob_better
 
 pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")

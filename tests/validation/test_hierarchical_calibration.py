@@ -16,8 +16,7 @@ from torch.distributions import Binomial, ExpTransform, Gamma, Normal
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
 from evalstats_plugin.hierarchical.data import Counts, eval_counts
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
-from evalstats_plugin.hierarchical.engines.shared_questions import fit_shared
+from evalstats_plugin.hierarchical.engines.crossed import CROSSED_MODELS, fit_crossed
 from evalstats_plugin.runtime import ChainLength
 
 pytestmark = pytest.mark.validation
@@ -42,7 +41,11 @@ def shared(seed):
     logit = level[:, place] - sd[3] * rng.standard_normal(36)
     scores = 1.0 * (rng.random(logit.shape) < special.expit(logit))
     counts = eval_counts(ResponseMatrix.from_array(scores, tasks=[f"t{t}" for t in place]))
-    fit = fit_shared(counts, {}, rng, ChainLength(draws=300, warm_up=240))
+    columns = Counts(
+        counts.question_right, counts.question_trials, counts.task, np.zeros((4, 0)),
+        np.zeros((3, 0)),
+    )  # fmt: skip
+    fit = fit_crossed(columns, CROSSED_MODELS["shared"], rng, ChainLength(draws=300, warm_up=240))
     known = fit.parameters
     return {
         "sd_performance": rank(sd[0], known["sd_performance"].ravel(), rng),
@@ -64,8 +67,8 @@ def crossed(seed):
     level = rng.standard_normal() + model[:, None] - task + sd[2] * rng.standard_normal((4, 3))
     right = rng.binomial(12, special.expit(level)).astype(float)
     data = Counts(right, np.full((4, 3), 12.0), np.arange(3), np.zeros((4, 0)), np.zeros((3, 0)))
-    length = ChainLength(chains=4, draws=100, warm_up=60)
-    known = fit_model(data, CROSSED_MODELS["task"], rng, length, "cpu").parameters
+    length = ChainLength(chains=4, draws=100, warm_up=240)
+    known = fit_crossed(data, CROSSED_MODELS["task"], rng, length).parameters
     gap = (known["performance"][..., 0] - known["performance"][..., 1]).ravel()
     return {
         "sd_performance": rank(sd[0], known["sd_performance"].ravel(), rng),

@@ -13,7 +13,7 @@ from scipy import special
 
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import posterior
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, fit_model
+from evalstats_plugin.hierarchical.engines.crossed import CROSSED_MODELS, fit_crossed
 from evalstats_plugin.runtime import ChainLength
 
 pytestmark = pytest.mark.validation
@@ -32,8 +32,8 @@ def simulated(rng):
 def pooled(right, trials, rng):
     t = right.shape[1]
     data = Counts(right, trials, np.arange(t), np.zeros((N, 0)), np.zeros((t, 0)))
-    length = ChainLength(chains=8, draws=80, warm_up=60)
-    return fit_model(data, CROSSED_MODELS["task"], rng, length, "cpu").accuracy
+    length = ChainLength(chains=4, draws=160, warm_up=240)
+    return fit_crossed(data, CROSSED_MODELS["task"], rng, length).accuracy
 
 
 def apart(right, trials, rng):

@@ -14,7 +14,7 @@ import torch
 from scipy import special
 
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
+from evalstats_plugin.hierarchical.engines.crossed import crossed_model_of, fit_crossed
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
@@ -32,7 +32,7 @@ def fitted(right, trials, name, length, *, priors=SLIDES, task=None):
     t = int(task.max()) + 1
     data = Counts(right, trials, task, np.zeros((n, 0)), np.zeros((t, 0)))
     start = time.process_time()
-    found = fit_model(data, crossed_model_of(name, priors), np.random.default_rng(0), length, "cpu")
+    found = fit_crossed(data, crossed_model_of(name, priors), np.random.default_rng(0), length)
     seconds = time.process_time() - start
     watched = {**found.parameters, "accuracy": found.accuracy[..., : max(1, 2000 // n)]}
     agreement = {k: convergence(v) for k, v in watched.items()}

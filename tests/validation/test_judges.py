@@ -25,9 +25,9 @@ from evalstats_plugin.comparisons.judged import (
 )
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.scores.judged import JudgedTask, agreements, biases
-from evalstats_plugin.stats.differences import Differences, distance
-from evalstats_plugin.stats.simultaneous import AllPairs, Units
-from evalstats_plugin.stats.survey import cross_fitted, ppi
+from evalstats_plugin.stats.pairs.differences import Differences, distance
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
+from evalstats_plugin.stats.survey.prediction_powered import cross_fitted, ppi
 
 pytestmark = pytest.mark.validation
 Z = 1.959964

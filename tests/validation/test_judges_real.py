@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import study
 
-from evalstats_plugin.stats.survey import cross_fitted, ppi
+from evalstats_plugin.stats.survey.prediction_powered import cross_fitted, ppi
 
 FOLDER = os.environ.get("EVALSTATS_DATA")
 pytestmark = [

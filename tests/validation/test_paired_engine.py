@@ -16,7 +16,7 @@ import study
 from planned_designs import promised_and_reached
 
 from evalstats_plugin.stats.clustered import t_cr2
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 
 pytestmark = pytest.mark.validation
 SIZES = (6, 10, 20, 50, 100, 300)

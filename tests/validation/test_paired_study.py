@@ -6,7 +6,7 @@ import paired_study
 import pytest
 import random_designs
 
-from evalstats_plugin.stats.paired import dirichlet, paired_counts
+from evalstats_plugin.stats.pairs.paired import dirichlet, paired_counts
 
 
 def test_the_default_of_0_2_0_gives_what_it_gave():

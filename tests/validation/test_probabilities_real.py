@@ -17,7 +17,7 @@ from real_matrices import DATA, FOLDER
 from scipy import special
 
 from evalstats_plugin.stats import ranks
-from evalstats_plugin.stats.differences import Differences
+from evalstats_plugin.stats.pairs.differences import Differences
 
 pytestmark = pytest.mark.validation
 RUNS, BEST_RUNS, DRAWS = 40, 200, 4000

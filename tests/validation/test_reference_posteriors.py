@@ -34,7 +34,8 @@ from evalstats_plugin.hierarchical.engines.plates.nuts import Posterior
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "reference_posteriors.json"
 NAN = float("nan")
-NOT_CLAIMED = {("interval", "qem"), ("interval", "mp-vi")}
+PARTICLES = ("qem", "mp-vi", "mp-is", "iwae", "vi")
+NOT_CLAIMED = {("interval", method) for method in PARTICLES}
 """No proposal has the support of a uniform distribution."""
 
 
@@ -50,7 +51,7 @@ def write(model, method, fit, name, mean, sd):
     FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("method", ["nuts", "qem", "mp-vi"])
+@pytest.mark.parametrize("method", ["nuts", *PARTICLES])
 @pytest.mark.parametrize("name", GRID)
 def test_posteriors_of_one_number(name, method):
     if (name, method) in NOT_CLAIMED:

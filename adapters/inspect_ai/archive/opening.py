@@ -26,6 +26,7 @@ from evalstats_plugin.adapters.inspect_ai.archive.members import (
     to_bytes,
 )
 from evalstats_plugin.adapters.inspect_ai.archive.samples import (
+    COSTS,
     EVERY,
     EXCLUDED,
     SCORES,
@@ -66,7 +67,7 @@ _JSON_BLOCK = 1 << 24
 
 # Fields of a summary that say nothing about scores; Inspect would shorten them again, which takes
 # 10 s for 20,000 samples.
-_LEFT_OUT = ("model_usage", "role_usage", "description", "model_fallbacks")
+_LEFT_OUT = (COSTS, "role_usage", "description", "model_fallbacks")
 _LEFT_OUT_OF_SCORES = ("answer", "explanation", "metadata", "history")
 
 
@@ -197,7 +198,7 @@ def _from_summaries(archive: Archive, fields: Fields) -> list[LoggedSample]:
     return list(by_sample.values())
 
 
-def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
+def slim(fields: Collection[str]) -> Callable[[Any], Any]:
     """Return an edit that keeps of a summary only scores and some metadata fields.
 
     A summary of another shape is left as it is; Inspect then reports the error.
@@ -209,14 +210,14 @@ def slim(fields: Iterable[str]) -> Callable[[Any], Any]:
         if not isinstance(summary, dict):
             return summary
         document = cast("dict[str, Any]", summary)
-        _slim_one(document, None if every else kept)
+        _slim_one(document, None if every else kept, costs=COSTS in fields)
         return document
 
     return edit
 
 
-def _slim_one(summary: dict[str, Any], kept: set[str] | None) -> None:
-    for key in _LEFT_OUT:
+def _slim_one(summary: dict[str, Any], kept: set[str] | None, *, costs: bool) -> None:
+    for key in _LEFT_OUT[2:] if costs else _LEFT_OUT:
         summary.pop(key, None)
     metadata = summary.get("metadata")
     if isinstance(metadata, dict) and kept is not None:

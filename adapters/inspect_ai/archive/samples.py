@@ -35,6 +35,12 @@ SCORES = "scores."
 EVERY = "*"
 """Requests the names of all fields, without their values."""
 
+COSTS = "model_usage"
+"""Requests what samples cost."""
+
+COST_NAMES: tuple[str, ...] = ("usd_per_1000", "tokens", "seconds")
+"""Metrics of costs: dollars for 1,000 samples, tokens, and the working time of a sample."""
+
 _REMOVED = "Key removed from summary (> 1k)"
 _CUT = "..."
 
@@ -64,6 +70,8 @@ class LoggedSample:
     invalidated: bool = False
     limit: str = ""
     """The limit that stopped it, such as "token"."""
+    usage: EvalSampleSummary | None = None
+    """What holds the tokens and the time that it took, if costs are requested."""
 
     @property
     def is_cut(self) -> bool:
@@ -86,6 +94,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
         limit=summary.limit or "",
+        usage=summary if COSTS in fields else None,
     )
 
 
@@ -104,6 +113,7 @@ def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
         failed=sample.error is not None,
         invalidated=sample.invalidation is not None,
         limit=summary.limit or "",
+        usage=summary if COSTS in fields else None,
     )
 
 
@@ -123,6 +133,30 @@ def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]
         for name, s in (sample.scores or {}).items()
     }
     return _fields({"scores": scores}, wanted)
+
+
+def costs_of(sample: LoggedSample, model: str, same_in_roles: Collection[str]) -> dict[str, float]:
+    """Return what a model cost in a sample, NaN where that is not logged.
+
+    Parameters
+    ----------
+    model
+        The model evaluated: what other models used, such as a grader, is left out.
+    same_in_roles
+        Roles in which the same model served, whose usage is left out, too.
+    """
+    costs = dict.fromkeys(COST_NAMES, nan)
+    if sample.usage is None:
+        return costs
+    if (used := sample.usage.model_usage.get(model)) is not None:
+        in_roles = [u for role, u in sample.usage.role_usage.items() if role in same_in_roles]
+        costs["tokens"] = float(used.total_tokens - sum(u.total_tokens for u in in_roles))
+        if used.total_cost is not None:
+            usd = used.total_cost - sum(u.total_cost or 0.0 for u in in_roles)
+            costs["usd_per_1000"] = 1000 * max(usd, 0.0)
+    if sample.usage.working_time is not None:
+        costs["seconds"] = sample.usage.working_time
+    return costs
 
 
 def question_hash(summary: EvalSampleSummary) -> str:

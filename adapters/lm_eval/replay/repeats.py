@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval.replay.model import LoggedRun, LoggedTask
 from evalstats_plugin.adapters.lm_eval.replay.run import blaming, sandboxed_templates
@@ -50,13 +51,14 @@ def with_repeats(
     except EvalStatsError as error:
         note = f"its repeats are not scored one by one: {error}"
         return [replace(r, notes=(*r.notes, note)) for r in responses]
-    return [_with_scores(r, scores[r.metric]) if r.metric in scores else r for r in responses]
+    return [_with_scores(r, *scores[r.metric]) if r.metric in scores else r for r in responses]
 
 
-def _with_scores(r: Responses, scores: FloatArray) -> Responses:
+def _with_scores(r: Responses, scores: FloatArray, answers: NDArray[Any]) -> Responses:
     unreduced = replace(
         r,
         scores=scores,
+        answers=answers,
         logged=None,
         logged_std_error=None,
         groups=tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups),
@@ -70,8 +72,8 @@ def _score_repeats(
     task: str,
     results: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
-) -> dict[str, FloatArray]:
-    """Return scores by "metric,filter", each of shape (M, R)."""
+) -> dict[str, tuple[FloatArray, NDArray[Any]]]:
+    """Return scores and filtered answers by "metric,filter", each of shape (M, R)."""
     check_harness()
     logged = _read_answers(task, records)
     run = LoggedRun(Path(task), _in_terms_of_0_4(results), {task: logged})
@@ -82,7 +84,7 @@ def _score_repeats(
             raise DesignError(f"task {task!r} repeats likelihoods, which are the same each time")
         scorer = _Scorer(built, logged.docs)
         answers = [requests[0] for requests in logged.responses]
-        scores: dict[str, FloatArray] = {}
+        scores: dict[str, tuple[FloatArray, NDArray[Any]]] = {}
         seen: list[list[str]] = []
         for name, steps in _pipelines(built):
             own = {
@@ -95,13 +97,22 @@ def _score_repeats(
             if key in seen or not own or any(f not in _ANSWERWISE for f, _ in each):
                 continue
             seen.append(key)
-            of_each = scorer.of_each(_apply(each, answers, logged.docs))
+            filtered = _apply(each, answers, logged.docs)
+            of_each = scorer.of_each(filtered)
             place = {doc_id: i for i, doc_id in enumerate(logged.doc_ids)}
             for metric, r in own.items():
                 if metric in of_each:
                     rows = [place[doc_id] for doc_id in r.item_ids.tolist()]
-                    scores[r.metric] = of_each[metric][rows]
+                    scores[r.metric] = of_each[metric][rows], _texts(filtered)[rows]
         return scores
+
+
+def _texts(filtered: Sequence[Sequence[Any]]) -> NDArray[Any]:
+    """Return answers as texts, shape (M, R), empty where an item has fewer."""
+    texts = np.full((len(filtered), max(map(len, filtered))), "", dtype=object)
+    for i, each in enumerate(filtered):
+        texts[i, : len(each)] = [str(answer) for answer in each]
+    return texts
 
 
 def _read_answers(task: str, records: Iterable[Mapping[str, Any]]) -> LoggedTask:

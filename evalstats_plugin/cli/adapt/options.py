@@ -112,13 +112,13 @@ class Planning:
         """Make the plan that the options ask for; `batch` is the command's own default."""
         from evalstats_plugin.adaptive.plan import Plan
 
-        own = {
+        settings = {
             f.name: getattr(self, f.name)
             for f in fields(Planning)
             if f.name not in ("batch", "test_metric")
         }
         size = batch if self.batch is None else self.batch
-        return Plan(**own, batch=size, metric=self.test_metric, state=state)
+        return Plan(**settings, batch=size, metric=self.test_metric, state=state)
 
     def how(self, rule: str) -> dict[str, object]:
         """Return what is printed with results; `rule` is the one that ran."""
@@ -159,7 +159,7 @@ def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | Non
 def show_test(
     asked: Planning,
     output: Output,
-    found: Mapping[str, Any],
+    outcome: Mapping[str, Any],
     named: tuple[str, str, str],
 ) -> None:
     """Print what a test found; `named` are the model, the task and the log."""
@@ -167,7 +167,7 @@ def show_test(
     from evalstats_plugin.report import adaptive
 
     model, task, log = named
-    output.draw({"trace": lambda: found})
-    row = test_of(found, model=model, task=task, metric=str(found["metric"]), log=log)
+    output.draw({"trace": lambda: outcome})
+    row = test_of(outcome, model=model, task=task, metric=str(outcome["metric"]), log=log)
     output.show(AdaptiveTests((row,)), asked.how(row.rule), adaptive.TESTS)
     output.tell(f"log: {log}")

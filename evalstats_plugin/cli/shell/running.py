@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 from click.core import ParameterSource
@@ -38,7 +38,7 @@ from evalstats_plugin.cli.shell.options import (
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.report.figures import figures_of
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.files import number_in, plain_bytes
+from evalstats_plugin.runtime.files import LogFile, number_in, plain_bytes
 from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message
 
 if TYPE_CHECKING:
@@ -67,14 +67,6 @@ def loaded_plugins() -> Plugins:
 
 
 _read = under(READ)
-
-
-def parse_memory(text: str) -> str:
-    """Read an amount of memory."""
-    from evalstats_plugin.runtime.memory import parse_size
-
-    parse_size(text)
-    return text
 
 
 def _limit_memory(ctx: click.Context, _: click.Parameter, size: str | None) -> str | None:
@@ -146,7 +138,7 @@ class Reading:
     memory: str | None = _read(
         "Most memory that reading and computing may take; more is done by blocks, or refused with "
         "its size. Half of the machine's by default.",
-        metavar="SIZE", type=Parsed(parse_memory), callback=_limit_memory,
+        metavar="SIZE", callback=_limit_memory,
     )  # fmt: skip
     model_name: str = _read(
         "Name of the model in logs that do not name one, such as a samples file of lm-eval alone.",
@@ -159,10 +151,14 @@ class Reading:
         plugins: Plugins,
         *,
         quiet: bool,
-        repeats: bool = False,
+        repeats: bool | Literal["answers"] = False,
         by: str | None = None,
+        costs: bool = False,
     ) -> ResponseSet:
-        """Read files, folders and patterns; ``-`` is one JSON object from standard input.
+        """Read files, folders and patterns; ``-`` is standard input.
+
+        That is one JSON object, as a harness returned it, or whatever `columns`, `wide`,
+        `missing_code` or `mapping` say is in it.
 
         Parameters
         ----------
@@ -170,54 +166,22 @@ class Reading:
             Also score each answer of items that were answered several times (`--at-k`).
         by
             Field of the items, or setting of the runs, that makes slices (`--by`).
+        costs
+            Also read what answers cost (`--cost`).
 
         Raises
         ------
         LogError, SelectionError
             As of `evalstats_plugin.read`; or no model has one of the names asked for.
         """
-        responses = (
-            self._from_input(plugins, repeats=repeats, by=by)
-            if tuple(paths) == ("-",)
-            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats, by=by)
-        )
-        if not self.models:
-            return responses
-        kept = set(named(self.models, [r.model for r in responses]))
-        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
-
-    def _from_input(self, plugins: Plugins, *, repeats: bool, by: str | None) -> ResponseSet:
-        from evalstats_plugin.data.responses import Selection, field_of_slices
-        from evalstats_plugin.logs.reading import read_results
-
-        try:
-            data = json.load(sys.stdin)
-        except ValueError as error:
-            raise LogError(
-                f"standard input is not JSON ({error}): pipe in results as lm-eval's "
-                "simple_evaluate returns them, and name tables as files"
-            ) from error
-        field = field_of_slices(by)[0] if by else None
-        selection = Selection(self.task, self.metric, self.cluster, repeats=repeats, by=field)
-        return read_results(data, selection, plugins)
-
-    def _from_logs(
-        self,
-        paths: Sequence[str],
-        plugins: Plugins,
-        *,
-        quiet: bool,
-        repeats: bool,
-        by: str | None,
-    ) -> ResponseSet:
         from evalstats_plugin.logs.reading import read
 
         columns: dict[str, list[str]] = {}
         for part, name in (pair for pairs in self.columns for pair in pairs):
             columns.setdefault(part, []).append(name)
         with progress_on_logs(quiet=quiet) as on_log:
-            return read(
-                *paths,
+            responses = read(
+                *([self._standard_input()] if tuple(paths) == ("-",) else paths),
                 task=self.task,
                 metric=self.metric,
                 cluster=self.cluster,
@@ -228,12 +192,34 @@ class Reading:
                 wide=self.wide or "",
                 repeats=repeats,
                 by=by,
+                costs=costs,
                 model_name=self.model_name,
                 missing_code=self.missing_code,
                 mapping=self.mapping,
                 plugins=plugins,
                 on_log=on_log,
             )
+        if not self.models:
+            return responses
+        kept = set(named(self.models, [r.model for r in responses]))
+        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
+
+    def _standard_input(self) -> Mapping[str, Any] | LogFile:
+        """Return what a harness returned, or a file of which an option says what is in it."""
+        content = sys.stdin.buffer.read()
+        if self.mapping or self.columns or self.wide or self.missing_code:
+            return LogFile(Path("standard input"), content)
+        try:
+            results = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise LogError(
+                f"standard input is not JSON ({error}): pipe in results as lm-eval's "
+                "simple_evaluate returns them, or say what is in it (--columns, --wide, --mapping)"
+            ) from error
+        if not isinstance(results, dict):
+            msg = "standard input is JSON, but no object: say what is in it (--columns, --mapping)"
+            raise LogError(msg)
+        return cast("dict[str, Any]", results)
 
     def store_at(self, paths: Sequence[str], at_k: Sequence[str]) -> ResponseStore | None:
         """Open a response store of so many answers that they are left on disk.
@@ -677,6 +663,15 @@ def check_top(by: str | None, top: int | None) -> None:
             raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 
 
+def check_alone(option: str, others: Mapping[str, object]) -> None:
+    """Raise `SelectionError` where an option was given with others that do not go with it."""
+    for name, value in others.items():
+        if value:
+            other = name.replace("_", "-")
+            msg = f"--{option} and --{other} do not go together: leave one of them out"
+            raise SelectionError(msg)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a command on logs: what is read, and where results go."""
@@ -690,10 +685,17 @@ class Run:
         """The plugins that are not blocked."""
         return loaded_plugins()
 
-    def read(self, *, repeats: bool = False, by: str | None = None) -> ResponseSet:
+    def read(
+        self,
+        *,
+        repeats: bool | Literal["answers"] = False,
+        by: str | None = None,
+        costs: bool = False,
+    ) -> ResponseSet:
         """Read what the paths name; errors are those of `Reading.read`."""
-        quiet = self.output.quiet
-        return self.reading.read(self.paths, self.plugins, quiet=quiet, repeats=repeats, by=by)
+        return self.reading.read(
+            self.paths, self.plugins, quiet=self.output.quiet, repeats=repeats, by=by, costs=costs
+        )
 
     def read_by(self, by: str, **others: object) -> ResponseSet:
         """Read what the paths name, with the field of the items that makes slices.
@@ -703,11 +705,7 @@ class Run:
         SelectionError
             One of the other options was given, which do not go with slices.
         """
-        for name, value in others.items():
-            if value:
-                option = name.replace("_", "-")
-                msg = f"--by and --{option} do not go together: leave one of them out"
-                raise SelectionError(msg)
+        check_alone("by", others)
         return self.read(by=by)
 
     def show(

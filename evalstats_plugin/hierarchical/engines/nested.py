@@ -5,7 +5,7 @@ is the intercept and the effect that all units share; a deviation is the sum of 
 and its interaction, which the answers cannot separate. Deviations are integrated out by quadrature,
 so that the level, the logarithm of the spread of deviations and β are all that particles are drawn
 of, from a Student distribution moved to the posterior's moments. Deviations are drawn given these,
-and effects given the sums, as in the ``task`` model of `crossed_gibbs`, so that both engines return
+and effects given the sums, as in the ``task`` model of `crossed`, so that both engines return
 the same quantities.
 """
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,37 +38,21 @@ TABLES: tuple[Table, ...] = get_args(Table)
 _NAMED = 5
 """Items and models that are listed for a feature in its table."""
 
-NODES = 31
-"""Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
-
-
 INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
 """Prior standard deviations of intercepts, and of coefficients of standardised covariates."""
 
 _LOG_ROOT = math.log(2 * math.pi) / 2
 
-ArrayT = TypeVar("ArrayT")
 
-
-def log_scale_density(
-    prior: Prior, log_sd: ArrayT, exp: Callable[[ArrayT], ArrayT] = np.exp
-) -> ArrayT:
-    """Log density of log σ under a prior of σ.
-
-    Parameters
-    ----------
-    log_sd
-        An array of NumPy or, with its function ``exp``, of torch.
-    """
+def log_scale_density(prior: Prior, log_sd: FloatArray) -> FloatArray:
+    """Log density of log σ under a prior of σ."""
     family, first, second = prior[0], float(prior[1]), float(prior[-1])
-    x: Any = log_sd
-    of_exp: Any = exp
     if family == "gamma":
         constant = first * math.log(second) - math.lgamma(first)
-        return first * x - second * of_exp(x) + constant
+        return first * log_sd - second * np.exp(log_sd) + constant
     if family == "half-normal":
-        return x - of_exp(2 * x) / (2 * first**2) + (math.log(2 / first) - _LOG_ROOT)
-    return -(((x - first) / second) ** 2) / 2 - (math.log(second) + _LOG_ROOT)
+        return log_sd - np.exp(2 * log_sd) / (2 * first**2) + (math.log(2 / first) - _LOG_ROOT)
+    return -(((log_sd - first) / second) ** 2) / 2 - (math.log(second) + _LOG_ROOT)
 
 
 def scale_quantile(prior: Prior, level: FloatArray) -> FloatArray:

@@ -249,16 +249,16 @@ def _block_given_totals(
     log_esf = (trials * torch.nn.functional.softplus(logit)).sum(-1) - tilt * totals + chance.log()
     # Of n_i trials, n_i (n_i - 1) ordered pairs are of different ones.
     second = (mass[..., None] * share**2).real.sum(1)
-    own = first - trials * second
+    single = first - trials * second
     weighted = frequency[:, None] * first
     if not full:
-        variance = frequency @ (trials**2 * second + own - first**2)
+        variance = frequency @ (trials**2 * second + single - first**2)
         return GivenTotals(frequency @ log_esf, weighted.sum(0), variance)
     root = torch.sqrt(mass * frequency[:, None])[..., None] * (trials[:, None] * share)
     real, imaginary = (x.flatten(0, 1) for x in (root.real, root.imag))
     covariance = real.T @ real - imaginary.T @ imaginary - weighted.T @ first
     return GivenTotals(
-        frequency @ log_esf, weighted.sum(0), covariance + torch.diag(frequency @ own)
+        frequency @ log_esf, weighted.sum(0), covariance + torch.diag(frequency @ single)
     )
 
 

@@ -156,10 +156,10 @@ def _draw_items(
     steep = (theta.square() @ omega)[:, 0] + state.slope_sd**-2
     by_slope = state.ability @ kappa + state.slope_mean * state.slope_sd**-2
     # The 2 × 2 normal, d first and then a given d.
-    own = held - across**2 / steep
-    centre = (pull - across / steep * by_slope) / own
-    d = centre + normal(own, generator) / own.sqrt()
-    a = (by_slope - across * d) / steep + normal(own, generator) / steep.sqrt()
+    precision = held - across**2 / steep
+    centre = (pull - across / steep * by_slope) / precision
+    d = centre + normal(precision, generator) / precision.sqrt()
+    a = (by_slope - across * d) / steep + normal(precision, generator) / steep.sqrt()
     return state._replace(slope=a, intercept=d)
 
 

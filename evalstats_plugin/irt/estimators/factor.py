@@ -66,7 +66,7 @@ def fit_factor(
     ridge: float | Literal["auto"] = 3.0,
     *,
     rng: np.random.Generator | None = None,
-    tolerance: float = 1e-4,
+    tolerance: float = 1e-6,
     max_steps: int = 1000,
 ) -> FactorSolution:
     """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss and needs `rng`.
@@ -74,7 +74,8 @@ def fit_factor(
     Parameters
     ----------
     tolerance
-        Root of the rise of the log posterior that the last step predicts.
+        Root of the rise of the log posterior that the last step predicts: about the error of
+        abilities, whose digits are then those of any processor.
 
     Raises
     ------

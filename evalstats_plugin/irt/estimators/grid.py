@@ -531,9 +531,12 @@ class AbilityGroups(NamedTuple):
         values = torch.stack([torch.ones_like(z), z, square])
         total = values.new_zeros(3, len(self.mean)).index_add_(1, self.of_model, values)[:, 1:]
         sd = self.sd[1:]
-        own, cross = torch.diag(total[0] / sd.square()), torch.diag(2 * total[1] / sd)
+        by_mean, cross = torch.diag(total[0] / sd.square()), torch.diag(2 * total[1] / sd)
         return torch.cat(
-            [torch.cat([own, cross], dim=1), torch.cat([cross, torch.diag(2 * total[2])], dim=1)]
+            [
+                torch.cat([by_mean, cross], dim=1),
+                torch.cat([cross, torch.diag(2 * total[2])], dim=1),
+            ]
         )
 
 

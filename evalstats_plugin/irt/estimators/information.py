@@ -134,15 +134,15 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
         _posterior_scores(answers, fit) if exact else _expanded_scores(answers, fit)
     )
     information = -lost
-    own = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
-    information[: p * m, : p * m] += own.reshape(p * m, p * m)
+    of_each = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
+    information[: p * m, : p * m] += of_each.reshape(p * m, p * m)
     extra = len(information) - p * m
     if fit.groups is not None:
         information[p * m :, p * m :] += fit.groups.information(fit.mean, fit.variance)
     if fit.prior is not None and fit.prior.estimated:
-        held, own = fit.prior.free_directions(fit.items)
+        held, of_each = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
-        information[: p * m, : p * m] -= rows.T @ linalg.solve(own, rows)
+        information[: p * m, : p * m] -= rows.T @ linalg.solve(of_each, rows)
     free = block_diagonal(_free_parameters(p, m, fit), torch.eye(extra))
     free = free.to(information)
     covariance, unknown = inverse_information(free.T @ information @ free)
@@ -223,9 +223,9 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     n = len(fit.mean)
     # A common slope and the sd of a group depend on squares of θ: their scores are quadratic.
     degree = 2 if fit.form.common_slope or fit.groups is not None else 1
-    own = _complete_information(answers, fit)
-    if degree == 1 and (2 * n * n * len(own) > _DENSE_WORK or len(own) > _MANY * n):
-        quick = _in_few_directions(answers, fit, own)
+    complete = _complete_information(answers, fit)
+    if degree == 1 and (2 * n * n * len(complete) > _DENSE_WORK or len(complete) > _MANY * n):
+        quick = _in_few_directions(answers, fit, complete)
         if quick is not None:
             return quick
     slopes = _score_slopes(answers, fit, _polynomials(fit, degree))
@@ -240,12 +240,12 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
         slopes = torch.cat([slopes, held], dim=1)
     if fit.form.common_slope:
         # The slope joins the abilities, with its information and its cross terms.
-        edge = torch.cat([-slopes[0].sum(dim=1), own[:, 0, 0].sum()[None]])
+        edge = torch.cat([-slopes[0].sum(dim=1), complete[:, 0, 0].sum()[None]])
         dense = torch.nn.functional.pad(dense, (0, 1, 0, 1))
         dense[-1], dense[:, -1] = edge, edge
-        slopes = torch.cat([slopes[1:], -own[None, None, :, 0, 1]], dim=1)
-        own = own[:, 1:, 1:]
-    covariance, items, last = eliminated(dense, slopes, own)
+        slopes = torch.cat([slopes[1:], -complete[None, None, :, 0, 1]], dim=1)
+        complete = complete[:, 1:, 1:]
+    covariance, items, last = eliminated(dense, slopes, complete)
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not fit.form.common_slope:
@@ -259,7 +259,7 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     return Covariances(items, abilities, with_slope, groups, "linearised")
 
 
-def _in_few_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances | None:
+def _in_few_directions(answers: Answers, fit: Marginal, complete: Tensor) -> Covariances | None:
     """Quick approximation of the linearised covariances; None where it is not accurate."""
     n, width = len(fit.mean), fit.variance.sqrt()
     single = torch.float32
@@ -281,7 +281,7 @@ def _in_few_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covarian
     guess[n:, 2:].fill_diagonal_(1.0)
     # Precision of the N(0, 1) prior of abilities, in units of their posterior precision.
     least = torch.cat([fit.variance, fit.variance.new_zeros(slopes.shape[1] - n)])
-    inverse = nearly_eliminated(slopes, own, guess, least)
+    inverse = nearly_eliminated(slopes, complete, guess, least)
     if inverse is None:
         return None
     directions = width[:, None] * inverse.directions[:n]
@@ -307,8 +307,8 @@ def _with_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, rang
         once, twice = weighted_shape @ fit.nodes.at, weighted_shape @ fit.nodes.at.square()
         by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
         by_shape.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
-    edge, own = torch.cat(by_shape), groups.information(fit.mean, fit.variance)
-    dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, own], dim=1)])
+    edge, of_groups = torch.cat(by_shape), groups.information(fit.mean, fit.variance)
+    dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, of_groups], dim=1)])
     return dense, range(size, len(dense))
 
 
@@ -392,7 +392,7 @@ class Eliminated(NamedTuple):
     """Of the last of the R parameters with each item's parameters, shape (p, M)."""
 
 
-def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
+def eliminated(dense: Tensor, edges: Tensor, item_blocks: Tensor) -> Eliminated:
     """Invert ``[[dense, -edges], [-edges', own]]``, where the items' part is block diagonal.
 
     Parameters
@@ -400,10 +400,10 @@ def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
     dense : shape (R, R)
         Symmetric.
     edges : shape (p, R, M)
-    own : shape (M, p, p)
+    item_blocks : shape (M, p, p)
         Symmetric blocks.
     """
-    inverse = linalg.inv(own)
+    inverse = linalg.inv(item_blocks)
     factor = cholesky(inverse)
     scaled = edges.new_empty(edges.shape[1], len(edges), edges.shape[2])
     _scale(edges, factor, out=scaled.unbind(1))
@@ -473,7 +473,7 @@ class NearlyEliminated(NamedTuple):
 
 
 def nearly_eliminated(
-    edges: Tensor, own: Tensor, guess: Tensor, least: Tensor
+    edges: Tensor, item_blocks: Tensor, guess: Tensor, least: Tensor
 ) -> NearlyEliminated | None:
     """Invert ``[[I, -edges], [-edges', own]]``, where the items' part is block diagonal.
 
@@ -481,7 +481,7 @@ def nearly_eliminated(
     ----------
     edges : shape (p, R, M)
         May be in single precision: their part of the result is small.
-    own : shape (M, p, p)
+    item_blocks : shape (M, p, p)
         Symmetric blocks.
     guess : shape (R, g)
         Start values of the leading directions.
@@ -494,12 +494,12 @@ def nearly_eliminated(
     NearlyEliminated
         None where more directions matter, or the precision in one of them would not be positive.
     """
-    inverse = linalg.inv(own)
+    inverse = linalg.inv(item_blocks)
     factor = cholesky(inverse)
     scaled = torch.empty_like(edges)
     _scale(edges, factor.to(edges.dtype), out=scaled.unbind(0))
-    base = linalg.qr(_leading_directions(scaled, guess).to(own.dtype))[0]
-    seen = torch.stack([base.T @ part.to(own.dtype) for part in scaled])
+    base = linalg.qr(_leading_directions(scaled, guess).to(item_blocks.dtype))[0]
+    seen = torch.stack([base.T @ part.to(item_blocks.dtype) for part in scaled])
     square = torch.einsum("pkm,plm->kl", seen, seen)
     if not bool(square.isfinite().all()):
         return None

@@ -211,13 +211,13 @@ def points(
         centre, spread = m1[None], s1
     else:
         m2, slope, log_s2 = population.values[2:]
-        own = xp.exp(log_s2)
-        s2 = xp.sqrt(own**2 + (slope * s1) ** 2)
+        residual_sd = xp.exp(log_s2)
+        s2 = xp.sqrt(residual_sd**2 + (slope * s1) ** 2)
         # Smallest posterior variance of x_2: what an answer tells of x_1 tells of x_2 too.
-        first = s1**-2 + (slope / own) ** 2
+        first = s1**-2 + (slope / residual_sd) ** 2
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
-        second = own**-2 + _second_information(population, ability, trials)
-        precision = second - slope**2 / own**4 / first
+        second = residual_sd**-2 + _second_information(population, ability, trials)
+        precision = second - slope**2 / residual_sd**4 / first
         x2, log_step = _line(m2, reach[1] * s2, wide / xp.sqrt(precision), most)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * xp.exp(log_s2) / s2

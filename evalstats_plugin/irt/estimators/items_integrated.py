@@ -519,8 +519,8 @@ def _hyperparameters(population: Population, shift: float) -> dict[str, float]:
     if population.kind == "rasch":
         return named
     slope, log_s2 = population.values[3:]
-    explained, own = float(slope * exp(population.values[1])), float(exp(log_s2))
-    spread = (explained**2 + own**2) ** 0.5
+    explained, residual = float(slope * exp(population.values[1])), float(exp(log_s2))
+    spread = (explained**2 + residual**2) ** 0.5
     second = "discrimination" if population.kind == "2pl-signed" else "log_discrimination"
     return {**named, f"{second}_sd": spread, "correlation": explained / spread if spread else 0.0}
 
@@ -537,9 +537,9 @@ def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
     values = [parameters[f"{first}_mean"], math.log(sd)]
     if kind != "rasch":
         spread, correlation = parameters[f"{second}_sd"], parameters["correlation"]
-        own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
+        residual = spread * math.sqrt(max(1 - correlation**2, 1e-12))
         values += [float(kind == "2pl-signed"), correlation * spread / sd]
-        values += [math.log(max(own, 1e-12))]
+        values += [math.log(max(residual, 1e-12))]
     return Population(kind, array_of(values, fit.ability))
 
 
@@ -606,7 +606,7 @@ def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
         # Fewer models of which some count twice: their items vary otherwise, and need other points.
         maximum = _newton_search(counts, at, _REFIT_STEPS)
         return Refit(maximum.state, maximum.grid, maximum.converged)
-    state = evaluate(counts, *at, start.grid, known=missing)
+    state = evaluate(counts, *at, start.grid, given_missing=missing)
     for _ in range(_REFIT_STEPS):
         step, gain, _ = _newton_step(state)
         length = min(1.0, _LONGEST / max(float(xp.abs(step).max()), _TOLERANCE))
@@ -614,7 +614,7 @@ def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
         if gain < _REFIT:
             last = state._replace(ability=at[0], population=at[1])
             return Refit(last, start.grid, converged=True)
-        state = evaluate(counts, *at, start.grid, known=missing)
+        state = evaluate(counts, *at, start.grid, given_missing=missing)
     return Refit(state, start.grid, converged=False)
 
 
@@ -715,14 +715,14 @@ def evaluate(
     population: Population,
     grid: Points,
     *,
-    known: Array | None = None,
+    given_missing: Array | None = None,
     roughly: bool = False,
 ) -> Evaluation:
     """Log-likelihood, gradient and the two parts of the information, by Louis' identity.
 
     Parameters
     ----------
-    known : shape (N, N)
+    given_missing : shape (N, N)
         The missing information on the abilities, if it need not be computed.
     roughly
         Approximate it: take the scores of abilities as linear in an item's parameters.
@@ -749,17 +749,17 @@ def evaluate(
             missing[n:, n:] -= score_mean.T @ score_mean
             if roughly:
                 missing[:n, :n] += _linear_score_covariance(block, grid, curve)
-            elif known is None and curve.guess:
+            elif given_missing is None and curve.guess:
                 missing[:n, :n] += _guessed_score_covariance(block, curve, mean)
-            elif known is None:
+            elif given_missing is None:
                 missing[:n, :n] += _score_covariance(block, a[at], curve.slope[at], mean, usual)
-        if known is None and not roughly and not curve.guess:
+        if given_missing is None and not roughly and not curve.guess:
             missing[:n, :n] += _common_square(curve.slope, here, expected, usual)
         residual += curve.reward * hits - curve.slope * expected
         complete += curve.information(hits, expected)
         pooled += here
-    if known is not None:
-        missing[:n, :n] = known
+    if given_missing is not None:
+        missing[:n, :n] = given_missing
     missing[:n, n:] += residual.T @ score
     missing[n:, :n] = missing[:n, n:].T
     missing[n:, n:] += score.T @ ((pooled + m * share)[:, None] * score)
@@ -979,8 +979,8 @@ def _score_covariance(block: _Block, a: Array, slope: Array, mean: Array, usual:
         _, models = largest(cast(away[part] != 0, xp.uint8), width)
         share, points = largest(weight[part], depth)
         rows = slope[points[:, :, None], models[:, None]]
-        own = places(len(models), models)[:, None]
-        rows *= away[part][own, models][:, None] * xp.sqrt(share)[:, :, None]
+        item = places(len(models), models)[:, None]
+        rows *= away[part][item, models][:, None] * xp.sqrt(share)[:, :, None]
         add_at(total, models[:, :, None], models[:, None], xp.swapaxes(rows, 1, 2) @ rows)
     return total
 
@@ -1037,7 +1037,7 @@ def _newton_search(
     missing = None if missing is None else missing[:n, :n]
     grid: Points = points(population, ability, most, coarseness=coarseness, wider=wider)
     laid: Population = population
-    state: Evaluation = evaluate(counts, ability, population, grid, known=missing)
+    state: Evaluation = evaluate(counts, ability, population, grid, given_missing=missing)
     for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
         size, change = on_host([xp.abs(step).max(), xp.abs(step[n:]).max()])
@@ -1062,7 +1062,7 @@ def _newton_search(
         if coarseness > _FINE and not refused:
             fresh_grid = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
         missing = state.missing[:n, :n] if stays and coarseness <= _FINE else None
-        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, known=missing)
+        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, given_missing=missing)
         rises = (fresh.objective >= state.objective - fall) & xp.isfinite(fresh.gradient).all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
@@ -1349,9 +1349,9 @@ def discriminations_note(fit: IRTFit) -> list[str]:
             f"discriminations spread widely (sd {spread:.2f}), on the word of {n} models, which "
             "can hardly tell steep items from easy or hard ones: compare with item model rasch"
         ]
-    own = float(np.mean(np.square(fit.discrimination_std_error)))
+    noise = float(np.mean(np.square(fit.discrimination_std_error)))
     told = float(np.var(fit.discrimination))
-    share = told / (told + own) if told + own > 0 else 0.0
+    share = told / (told + noise) if told + noise > 0 else 0.0
     if share >= LEAST_SHARE:
         return []
     return [

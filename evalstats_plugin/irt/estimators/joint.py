@@ -204,9 +204,13 @@ def joint_fit(
     )
     state = data.state(optimum.at)
     information = _information(data, state)
-    own = linalg.inv(information.items)
-    covariance = _ability_covariance(data, state, information, own)
-    own = own.flip(1, 2) if kind == "2pl" else torch.nn.functional.pad(own, (1, 0, 1, 0))
+    item_inverse = linalg.inv(information.items)
+    covariance = _ability_covariance(data, state, information, item_inverse)
+    item_inverse = (
+        item_inverse.flip(1, 2)
+        if kind == "2pl"
+        else torch.nn.functional.pad(item_inverse, (1, 0, 1, 0))
+    )
     shift = state.ability.mean()
     centre = torch.eye(len(covariance)).to(covariance) - 1 / len(covariance)
     slope = state.slope if kind == "rasch" else torch.where(flat, torch.nan, state.slope)
@@ -216,7 +220,7 @@ def joint_fit(
         covariance=centre @ covariance @ centre,
         discrimination=slope,
         intercept=torch.where(flat, torch.nan, state.intercept + state.slope * shift),
-        item_covariance=torch.where(flat[:, None, None], torch.nan, own),
+        item_covariance=torch.where(flat[:, None, None], torch.nan, item_inverse),
         log_likelihood=_log_likelihood(data, state),
         extreme=extreme,
         iterations=optimum.steps,
@@ -330,35 +334,35 @@ def _scoring_step(
     """
     by_item = [uphill.intercept, *([uphill.slope] if data.kind == "2pl" else [])]
     gradient = torch.stack(by_item, 1)
-    own = linalg.inv_ex(information.items)[0]
-    covariance = _ability_covariance(data, state, information, own)
+    item_inverse = linalg.inv_ex(information.items)[0]
+    covariance = _ability_covariance(data, state, information, item_inverse)
     if data.kind == "2pl" and data.penalty.ability > 0:
         seen = information._replace(across=information.across.clone())
         seen.across[..., 1] -= information.residual
-        observed = _ability_covariance(data, state, seen, own)
+        observed = _ability_covariance(data, state, seen, item_inverse)
         concave = linalg.cholesky_ex(observed)[1] == 0
         covariance = torch.where(concave, observed, covariance)
         information = information._replace(
             across=torch.where(concave, seen.across, information.across)
         )
-    alone = (own @ gradient[..., None])[..., 0]
+    alone = (item_inverse @ gradient[..., None])[..., 0]
     held = (information.across * alone).sum((1, 2))
     ability = covariance @ (uphill.ability - held)
     coupled = torch.einsum("nmi,n->mi", information.across, ability)
-    items = alone - (own @ coupled[..., None])[..., 0]
+    items = alone - (item_inverse @ coupled[..., None])[..., 0]
     slope = items[:, 1] if data.kind == "2pl" else torch.zeros_like(items[:, 0])
     gain = uphill.ability @ ability + (gradient * items).sum()
     return _State(ability, slope, items[:, 0]), gain
 
 
 def _ability_covariance(
-    data: _Data, state: _State, information: _Information, own: Tensor
+    data: _Data, state: _State, information: _Information, item_inverse: Tensor
 ) -> Tensor:
     """Covariance of abilities with items eliminated, (N, N), in the identified directions.
 
-    `own` is the inverse of the items' information.
+    `item_inverse` is the inverse of the items' information.
     """
-    part = (information.across[:, :, None] @ own)[:, :, 0]
+    part = (information.across[:, :, None] @ item_inverse)[:, :, 0]
     matrix = torch.diag(information.ability) - part.flatten(1) @ information.across.flatten(1).T
     if data.penalty.ability > 0:
         return linalg.inv_ex(matrix)[0]

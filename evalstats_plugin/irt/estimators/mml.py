@@ -455,9 +455,11 @@ def logistic_information(trials: Tensor, curve: Curves, at: Tensor) -> Tensor:
     return powers.reshape(-1, 2, 2)
 
 
-def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0) -> Tensor:
+def newton_step(
+    item_derivatives: Derivatives, *, common_slope: bool, longest: float = 2.0
+) -> Tensor:
     """Newton step of the parameters, shape (M, p), at most `longest` in any of them."""
-    gradient, information = found
+    gradient, information = item_derivatives
     # Keeps flat items from dividing by zero.
     ridge = 1e-9 * torch.eye(gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
     information = information + ridge
@@ -477,10 +479,10 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
 def _common_step(item_derivatives: Derivatives, longest: float = 2.0) -> Tensor:
     """Newton step where all items have the same asymptotes: slopes and intercepts eliminated."""
     gradient, information = item_derivatives
-    own, across = information[:, :2, :2], information[:, :2, 2:]
-    own = own + 1e-9 * torch.eye(2, dtype=own.dtype, device=own.device)
+    of_curves, across = information[:, :2, :2], information[:, :2, 2:]
+    of_curves = of_curves + 1e-9 * torch.eye(2, dtype=of_curves.dtype, device=of_curves.device)
     both = torch.cat([gradient[:, :2, None], across], dim=2)
-    solved: Tensor = linalg.solve_ex(own, both)[0]
+    solved: Tensor = linalg.solve_ex(of_curves, both)[0]
     alone, lever = solved[..., 0], solved[..., 1:]
     left = (information[:, 2:, 2:] - across.mT @ lever).sum(dim=0)
     wanted = (gradient[:, 2:] - (across.mT @ alone[..., None])[..., 0]).sum(dim=0)
@@ -533,22 +535,22 @@ class ItemPrior(NamedTuple):
         away = self.away(items)
         return -0.5 * (away @ self.precision * away).sum(dim=1)
 
-    def add_to(self, found: Derivatives, items: Items) -> Tensor:
+    def add_to(self, item_derivatives: Derivatives, items: Items) -> Tensor:
         """Add gradient and information of the log prior in place; return the objective's change.
 
         The objective of an estimated prior is its likelihood with the items integrated out, by
         Laplace's approximation; with the mode alone the variance would collapse.
         """
         away, precision, at = self.away(items), self.precision, self.columns
-        found.gradient[:, at] -= away @ precision
-        found.information[:, at, at] += precision
+        item_derivatives.gradient[:, at] -= away @ precision
+        item_derivatives.information[:, at, at] += precision
         gain = self.log_density(items).sum()
         if self.estimated:
             gain = gain - len(away) * self.factor.diagonal().log().sum()
-            gain = gain - 0.5 * torch.logdet(found.information[:, at, at]).sum()
+            gain = gain - 0.5 * torch.logdet(item_derivatives.information[:, at, at]).sum()
         return gain
 
-    def updated(self, found: Derivatives, items: Items) -> ItemPrior:
+    def updated(self, item_derivatives: Derivatives, items: Items) -> ItemPrior:
         """Maximum likelihood prior of these items, given their uncertainty.
 
         EM on the items' quadratic likelihoods, without the answers; every third step is
@@ -556,9 +558,9 @@ class ItemPrior(NamedTuple):
         that the variance converges to a positive value where items do not differ.
         """
         at, prior = self.columns, self
-        information = found.information[:, at, at]
+        information = item_derivatives.information[:, at, at]
         values = (self.away(items) + self.mean)[..., None]
-        target = information @ values + found.gradient[:, at, None]
+        target = information @ values + item_derivatives.gradient[:, at, None]
         # Items last, so that memory is contiguous over items.
         information, target = (
             information.permute(1, 2, 0).contiguous(),
@@ -582,16 +584,16 @@ class ItemPrior(NamedTuple):
                 break
         return prior
 
-    def em_step(self, known: Tensor, target: Tensor) -> ItemPrior:
+    def em_step(self, precisions: Tensor, target: Tensor) -> ItemPrior:
         """One EM step, given the items' precisions (k, k, M) and precision times value (k, M)."""
         n, k = target.shape[1], len(self.mean)
         precision = self.precision
-        own = _inverses(known + precision[..., None])
-        means = (own * (target + (precision @ self.mean)[:, None])).sum(dim=1)
+        covariances = _inverses(precisions + precision[..., None])
+        means = (covariances * (target + (precision @ self.mean)[:, None])).sum(dim=1)
         mean = means.mean(dim=1)
         deviations = means - mean[:, None]
         floor = _IDEAL * _FLOOR**2 * torch.eye(k, dtype=target.dtype, device=target.device)
-        spread = deviations @ deviations.T + own.sum(dim=2) + floor
+        spread = deviations @ deviations.T + covariances.sum(dim=2) + floor
         return self._replace(mean=mean, factor=cholesky(spread / (n + _IDEAL)))
 
     def expansion(
@@ -626,8 +628,10 @@ class ItemPrior(NamedTuple):
         both = [shift] if len(self.mean) == 1 else [shift, shift.flip(1)]
         directions = torch.stack(both)[:, :, self.columns]
         held = directions @ self.precision
-        own = torch.einsum("gmk,hmk->gh", held, directions)
-        return torch.nn.functional.pad(held, (self.columns.start, 0)).permute(2, 0, 1), own
+        free_precision = torch.einsum("gmk,hmk->gh", held, directions)
+        return torch.nn.functional.pad(held, (self.columns.start, 0)).permute(
+            2, 0, 1
+        ), free_precision
 
     def reversed(self) -> ItemPrior:
         """The same prior after a reflection of the ability scale."""

@@ -9,7 +9,6 @@ gpcm     P(level = k) / P(level = k - 1) = exp(aθ + d_k - d_(k-1)), with d_0 = 
 Abilities are N(0, 1) and integrated out on `_NODES`; the likelihood is climbed by its gradient.
 
 * `fit_ordered`: from a matrix of scores to an `OrderedFit`
-* `levels_of`: the levels of scores, and which one each answer has
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ from scipy import optimize, sparse, special
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.methods import ORDERED_ZERO, OrderedOptions
+from evalstats_plugin.irt.model.data import levels_of
 from evalstats_plugin.irt.model.fit import OrderedFit
 from evalstats_plugin.irt.model.scale import ZEROS, average_discrimination
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-MOST_LEVELS = 20
-"""Scores of more levels are taken as continuous."""
 
 ENOUGH_MODELS = 300
 """With fewer models discriminations have the prior N(1, 1), intercepts N(0, 3²)."""
@@ -42,37 +39,6 @@ _NODES: FloatArray = np.linspace(-6, 6, 121)
 _LOG_WEIGHT: FloatArray = -(_NODES**2) / 2 - special.logsumexp(-(_NODES**2) / 2)
 _PRIOR = (1.0, 1.0), (0.0, 3.0)
 _STEP, _LEAST, _FLAT = 1e-4, 1e-300, 1e-9
-
-
-def levels_of(scores: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Levels (L,), and the level of each answer, shape (N, M, R); -1 where there is none.
-
-    Right and wrong answers of several epochs are counted: k right of R epochs is level k.
-
-    Raises
-    ------
-    DesignError
-        More than 20 levels, or epochs of right and wrong answers of which some are missing.
-    """
-    levels: FloatArray = np.unique(scores[np.isfinite(scores)])
-    if len(levels) <= 2 and scores.shape[2] > 1:
-        n_scored = np.isfinite(scores).sum(axis=2)
-        if not np.isin(n_scored, (0, scores.shape[2])).all():
-            msg = (
-                "models have other numbers of epochs on some items, so that numbers of right "
-                "answers are not on one scale: fit item model 2pl, which takes each as it is"
-            )
-            raise DesignError(msg)
-        scores = np.where(n_scored > 0, (scores == levels[-1]).sum(axis=2), np.nan)[:, :, None]
-        levels = np.unique(scores[np.isfinite(scores)])
-    if len(levels) > MOST_LEVELS:
-        msg = (
-            f"scores have {len(levels)} levels, more than {MOST_LEVELS}: they are continuous, fit "
-            "item model 2pl, whose dispersion says how much they vary"
-        )
-        raise DesignError(msg)
-    places = np.searchsorted(levels, np.nan_to_num(scores, nan=levels[0]))
-    return levels, np.where(np.isfinite(scores), places, -1)
 
 
 def fit_ordered(
@@ -118,8 +84,8 @@ def fit_ordered(
     covariance = unit**2 * np.diag(variance)
     ability = unit * (mean - at)
     if i is not None:
-        own = unit**2 * variance[i]
-        covariance = covariance + own
+        of_zero = unit**2 * variance[i]
+        covariance = covariance + of_zero
         covariance[i], covariance[:, i] = 0.0, 0.0
         fit = fit._replace(steps=fit.steps - ability[i])
         ability = ability - ability[i]
@@ -332,8 +298,8 @@ class _Problem:
             for g, level in zip(self.groups, log_p, strict=True)
         )
         total = np.asarray(total) + _LOG_WEIGHT
-        own = special.logsumexp(total, axis=1, keepdims=True)
-        return np.exp(total - own), float(own.sum())
+        by_model = special.logsumexp(total, axis=1, keepdims=True)
+        return np.exp(total - by_model), float(by_model.sum())
 
     def abilities(self, point: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Posterior means and variances of the abilities, and the log-likelihood."""
@@ -404,16 +370,16 @@ class _Problem:
             record.level[g.at, : k + 1] = g.observed
             if spread is None:
                 continue
-            own = spread[g.part, g.part].reshape(m, k + 1, m, k + 1)
-            own = own[np.arange(m), :, np.arange(m)]
-            record.slope_error[g.at] = np.sqrt(own[:, 0, 0]) / unit
+            of_items = spread[g.part, g.part].reshape(m, k + 1, m, k + 1)
+            of_items = of_items[np.arange(m), :, np.arange(m)]
+            record.slope_error[g.at] = np.sqrt(of_items[:, 0, 0]) / unit
             by = np.zeros((m, k, k + 1))
             by[:, :, 0] = step / a[:, None] ** 2
             rows: IntArray = np.arange(k, dtype=np.int64)
             by[:, rows, rows + 1] = -1 / a[:, None]
             if not self.graded:
                 by[:, rows[1:], rows[1:]] = 1 / a[:, None]
-            variance = np.einsum("mkp,mpr,mkr->mk", by, own, by)
+            variance = np.einsum("mkp,mpr,mkr->mk", by, of_items, by)
             record.steps_error[g.at, :k] = unit * np.sqrt(variance)
         return record
 

@@ -265,9 +265,9 @@ def items_drawer(
     fit: ItemsIntegratedFit, kind: Kind, first: First
 ) -> Callable[[FloatArray], Curves]:
     """Draw items of the population of a fit, on the scale of the first one."""
-    own, here = zero_of(_curves(fit)), zero_of(first.items)
-    slope = own.unit / here.unit
-    shift = here.at - slope * own.at
+    fitted_zero, here = zero_of(_curves(fit)), zero_of(first.items)
+    slope = fitted_zero.unit / here.unit
+    shift = here.at - slope * fitted_zero.at
 
     def draw(normal: FloatArray) -> Curves:
         a, d = _items_of(normal, fit.hyperparameters, kind)

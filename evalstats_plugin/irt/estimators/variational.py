@@ -57,7 +57,7 @@ class Variational(NamedTuple):
     hyperparameters: dict[str, float]
     bound: float
     """Lower bound on the marginal log-likelihood, abilities and items integrated out."""
-    found: Solution
+    search: Solution
 
 
 def variational(
@@ -184,11 +184,13 @@ class MeanField:
             value = value + _hyperprior(prior.mean[free], prior.variance[free])
             if self.kind == "rasch":
                 value = value - 1 / prior.ability
-        own = q.spread.diagonal(dim1=1, dim2=2)
+        variances = q.spread.diagonal(dim1=1, dim2=2)
         if self.kind == "rasch":
-            value = value - _divergence(q.items[:, 1], own[:, 1], prior.mean[1], prior.variance[1])
-            return value + 0.5 * own[:, 1].log().sum()
-        value = value - _divergence(q.items, own, prior.mean, prior.variance)
+            value = value - _divergence(
+                q.items[:, 1], variances[:, 1], prior.mean[1], prior.variance[1]
+            )
+            return value + 0.5 * variances[:, 1].log().sum()
+        value = value - _divergence(q.items, variances, prior.mean, prior.variance)
         return value + 0.5 * torch.logdet(q.spread).sum()
 
 
@@ -273,7 +275,7 @@ def fit_vi(
     """Variational posterior, as an `IRTFit`."""
     began = time.perf_counter()
     posterior = variational(counts, item_model, options)
-    search = posterior.found
+    search = posterior.search
     notes = [VI_NOTE, *([] if search.converged else [not_converged(search.steps)])]
     unit = options.prior == "vague"
     return _recorded(matrix, counts, posterior, item_model, "vi", notes, began, unit=unit)
@@ -291,7 +293,7 @@ def _recorded(
     unit: bool = False,
 ) -> IRTFit:
     """Record a variational posterior; `unit` where abilities of a Rasch model are N(0, 1) too."""
-    search = posterior.found
+    search = posterior.search
     unit_scale = item_model == "2pl" or unit
     return irt_fit(
         matrix,

@@ -59,7 +59,7 @@ class _Namespace(Protocol):
     def ones_like(self, x: Array, /) -> Array: ...
     def sqrt(self, x: Array, /) -> Array: ...
     def stack(self, parts: Sequence[Array], axis: int = 0, /) -> Array: ...
-    def swapaxes(self, x: Array, one: int, other: int, /) -> Array: ...
+    def swapaxes(self, x: Array, first: int, other: int, /) -> Array: ...
     def where(self, condition: Array, x: Array | float, y: Array | float, /) -> Array: ...
     def zeros_like(self, x: Array, /) -> Array: ...
 
@@ -169,17 +169,17 @@ def add_at(total: Array, rows: Array, columns: Array, part: Array) -> None:
         total.index_put_((rows, columns), part, accumulate=True)
 
 
-def add_product(total: Array, one: Array, other: Array) -> None:
+def add_product(total: Array, left: Array, other: Array) -> None:
     """Add a product of matrices."""
     if is_numpy(total):
-        total += one @ other
+        total += left @ other
     else:
-        total.addmm_(one, other)
+        total.addmm_(left, other)
 
 
-def less_product(x: Array, one: Array, other: Array) -> Array:
+def less_product(x: Array, left: Array, other: Array) -> Array:
     """``x - one * other``."""
-    return x - one * other if is_numpy(x) else x.addcmul(one, other, value=-1)
+    return x - left * other if is_numpy(x) else x.addcmul(left, other, value=-1)
 
 
 def sigmoid(x: Array) -> Array:

@@ -97,9 +97,9 @@ def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
     return torch.log(curve.right) - wrong, wrong
 
 
-def gradients(found: Curves, at: Tensor) -> Tensor:
+def gradients(curve: Curves, at: Tensor) -> Tensor:
     """Derivatives of P by a, d and the logits of c and 1 - u, if there are any; (p, M, Q)."""
-    return torch.stack([found.slope * at, found.slope, *found.asymptotes])
+    return torch.stack([curve.slope * at, curve.slope, *curve.asymptotes])
 
 
 def ability_information(items: Items, at: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The data of a fit: successes and trials of every model on every item.
 
 * `Counts`, `counts_of`: in memory, after checking that abilities can be estimated from them
+* `levels_of`: the levels of ordered scores, and which one each answer has
 * `residual_sums`, `dispersion_of`, `smoothed_logit`: what several estimators compute from them
 
 Counts that stay on disk are in `stored`.
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.irt.model.arrays import Array, array_of, by_columns, namespace
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,9 @@ _TELLING = 20
 
 _BLOCK = 2**17
 """Numbers that are looked at together."""
+
+MOST_LEVELS = 20
+"""Scores of more levels are taken as continuous."""
 
 DISPERSIONS = (0.003, 3.0)
 """Range of estimates of the dispersion."""
@@ -86,6 +90,37 @@ def is_fractional(right: Array) -> bool:
         if bool((block != block.round()).any()):
             return True
     return False
+
+
+def levels_of(scores: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Levels (L,), and the level of each answer, shape (N, M, R); -1 where there is none.
+
+    Right and wrong answers of several epochs are counted: k right of R epochs is level k.
+
+    Raises
+    ------
+    DesignError
+        More than 20 levels, or epochs of right and wrong answers of which some are missing.
+    """
+    levels: FloatArray = np.unique(scores[np.isfinite(scores)])
+    if len(levels) <= 2 and scores.shape[2] > 1:
+        n_scored = np.isfinite(scores).sum(axis=2)
+        if not np.isin(n_scored, (0, scores.shape[2])).all():
+            msg = (
+                "models have other numbers of epochs on some items, so that numbers of right "
+                "answers are not on one scale: fit item model 2pl, which takes each as it is"
+            )
+            raise DesignError(msg)
+        scores = np.where(n_scored > 0, (scores == levels[-1]).sum(axis=2), np.nan)[:, :, None]
+        levels = np.unique(scores[np.isfinite(scores)])
+    if len(levels) > MOST_LEVELS:
+        msg = (
+            f"scores have {len(levels)} levels, more than {MOST_LEVELS}: they are continuous, fit "
+            "item model 2pl, whose dispersion says how much they vary"
+        )
+        raise DesignError(msg)
+    places = np.searchsorted(levels, np.nan_to_num(scores, nan=levels[0]))
+    return levels, np.where(np.isfinite(scores), places, -1)
 
 
 def residual_sums(right: Array, trials: Array, mean: Array, square: Array) -> tuple[Array, Array]:
@@ -186,21 +221,21 @@ def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
         raise DesignError(msg)
 
 
-def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def components(answered: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number the groups of models (N,) and items (M,) linked by answers; -1 is an empty item.
 
     >>> components(np.array([[True, False], [True, False], [False, True]]))
     (array([0, 0, 1]), array([0, 1]))
     """
-    models, items = (np.full(size, -1) for size in there.shape)
+    models, items = (np.full(size, -1) for size in answered.shape)
     group = 0
     while (models < 0).any():
         fresh = np.array([int(np.argmax(models < 0))])
         while len(fresh):
             models[fresh] = group
-            reached = there[fresh].any(axis=0) & (items < 0)
+            reached = answered[fresh].any(axis=0) & (items < 0)
             items[reached] = group
-            fresh = np.flatnonzero(there[:, reached].any(axis=1) & (models < 0))
+            fresh = np.flatnonzero(answered[:, reached].any(axis=1) & (models < 0))
         group += 1
     return models, items
 

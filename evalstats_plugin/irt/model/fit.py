@@ -465,7 +465,7 @@ class IRTFit(SavedFit, Drawable):
             Predict at the estimates, as if they were known.
         """
         if plug_in:
-            return self._chance(self.ability)
+            return self.chance(self.ability)
         if self.predicted is not None:
             return self.predicted
         error = self.ability_std_error
@@ -473,10 +473,11 @@ class IRTFit(SavedFit, Drawable):
         error = np.where(is_finite, error, 0.0)
         probability = np.zeros((len(self.models), len(self.item_ids)))
         for z, weight in zip(*_NORMAL, strict=True):
-            probability += weight / math.sqrt(2 * math.pi) * self._chance(self.ability + z * error)
+            probability += weight / math.sqrt(2 * math.pi) * self.chance(self.ability + z * error)
         return probability
 
-    def _chance(self, ability: FloatArray) -> FloatArray:
+    def chance(self, ability: FloatArray) -> FloatArray:
+        """P(right) at abilities (Q,), the items as estimated, shape (Q, M)."""
         logit = ability[:, None] * self.discrimination + self.intercept
         return self.guessing + (self.upper - self.guessing) * special.expit(logit)
 
@@ -546,17 +547,27 @@ class OrderedFit(SavedFit):
         width = normal_quantile(confidence_level) * self.ability_std_error
         return self.ability - width, self.ability + width
 
+    @property
+    def ability_distribution(self) -> tuple[float, float]:
+        """Mean and standard deviation of abilities."""
+        return self.hyperparameters["ability_mean"], self.hyperparameters["ability_sd"]
+
+    def chances(self, ability: FloatArray) -> FloatArray:
+        """P of each level of every item at abilities (Q,), shape (Q, M, K); 0 where it has none."""
+        logit = self.discrimination[:, None] * (ability[:, None, None] - self.steps)
+        ends = np.ones((*logit.shape[:2], 1))
+        if self.item_model == "graded":
+            above = np.nan_to_num(special.expit(logit))
+            return -np.diff(np.concatenate([ends, above, 0 * ends], axis=2), axis=2)
+        whole = np.concatenate([0 * ends, np.cumsum(logit, axis=2)], axis=2)
+        return special.softmax(np.where(np.isfinite(self.level), whole, -np.inf), axis=2)
+
     def predict(self) -> FloatArray:
         """Expected score of every model on every item at the estimates, shape (N, M)."""
         values = np.asarray(self.diagnostics["levels"])
-        logit = self.discrimination[:, None] * (self.ability[:, None, None] - self.steps)
         observed = np.isfinite(self.level)
         score = np.where(observed, values[np.where(observed, self.level, 0).astype(np.int64)], 0.0)
-        if self.item_model == "graded":
-            rises = np.where(observed[:, 1:], np.diff(score, axis=1), 0.0)
-            return score[:, 0] + (np.nan_to_num(special.expit(logit)) * rises).sum(axis=2)
-        whole = np.concatenate([np.zeros((*logit.shape[:2], 1)), np.cumsum(logit, axis=2)], axis=2)
-        return (special.softmax(np.where(observed, whole, -np.inf), axis=2) * score).sum(axis=2)
+        return (self.chances(self.ability) * score).sum(axis=2)
 
     def _of_models(self, confidence_level: float) -> dict[str, Any]:
         return _model_columns(self, confidence_level)
@@ -717,8 +728,8 @@ class FactorFit(SavedFit):
 
 def _model_columns(fit: IRTFit | OrderedFit, confidence_level: float) -> dict[str, Any]:
     low, high = fit.limits(confidence_level)
-    own = {"ability": fit.ability, "std_error": fit.ability_std_error}
-    return {"model": fit.models, **own, "low": low, "high": high}
+    estimates = {"ability": fit.ability, "std_error": fit.ability_std_error}
+    return {"model": fit.models, **estimates, "low": low, "high": high}
 
 
 def _quantile(row: FloatArray, tail: ArrayLike) -> FloatArray:
@@ -910,8 +921,8 @@ def reliability(fit: IRTFit) -> Reliability:
     --------
     >>> from evalstats_plugin.irt import fit_irt, reliability, simulate_responses
     >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=60, item_model="rasch")
-    >>> found = reliability(fit_irt(matrix, "rasch"))
-    >>> round(found.reliability, 2), round(found.separation, 1), found.kind
+    >>> told_apart = reliability(fit_irt(matrix, "rasch"))
+    >>> round(told_apart.reliability, 2), round(told_apart.separation, 1), told_apart.kind
     (0.91, 3.2, 'separation')
     """
     finite = np.isfinite(fit.ability) & np.isfinite(fit.ability_std_error)

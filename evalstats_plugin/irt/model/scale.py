@@ -157,19 +157,19 @@ class Line(NamedTuple):
     intercept: float
 
 
-def link_through_items(items: Curves, known: Curves, weights: FloatArray | None = None) -> Line:
+def link_through_items(items: Curves, reference: Curves, weights: FloatArray | None = None) -> Line:
     """Bring a refit to the scale of the items it was made of, as they were fitted before.
 
-    Both have the same average item: the refit's zero and unit become those of the `known` items.
+    Both have the same average item: the refit's zero and unit become those of the `reference`.
 
     Parameters
     ----------
-    items, known
+    items, reference
         The same items in the refit and in the first fit.
     weights : shape (K,)
         How often each was drawn.
     """
-    refit, first = zero_of(items, weights), zero_of(known, weights)
+    refit, first = zero_of(items, weights), zero_of(reference, weights)
     slope = refit.unit / first.unit
     return Line(slope, first.at - slope * refit.at)
 
@@ -229,7 +229,7 @@ def zero_used(fit: IRTFit) -> str:
 
 
 def counted_from_zero(
-    fit: IRTFit, trials: FloatArray | None, covariance: FloatArray, *, own: bool = True
+    fit: IRTFit, trials: FloatArray | None, covariance: FloatArray, *, item_errors: bool = True
 ) -> FloatArray:
     """Bring a covariance of abilities on the estimator's scale to that of the fit.
 
@@ -237,7 +237,7 @@ def counted_from_zero(
     ----------
     trials : shape (N, M)
         As in `on_zero`.
-    own
+    item_errors
         Whether to add the items' own errors given the abilities, which are the model's.
     """
     zero = zero_used(fit)
@@ -250,7 +250,9 @@ def counted_from_zero(
     if trials is None or fit.item_covariance is None:
         return covariance
     lever = _Lever.of(fit, trials)
-    return (lever if own else replace(lever, own=0 * lever.own)).covariance(covariance)
+    return (lever if item_errors else replace(lever, item_part=0 * lever.item_part)).covariance(
+        covariance
+    )
 
 
 def rescaled(fit: IRTFit, line: Line) -> IRTFit:
@@ -320,7 +322,7 @@ class _Lever:
     zero: FloatArray
     """Shape (N,), like `unit`."""
     unit: FloatArray
-    own: FloatArray
+    item_part: FloatArray
     """Covariance of zero and unit given the abilities, shape (2, 2)."""
 
     @classmethod
@@ -349,14 +351,14 @@ class _Lever:
         else:
             gradient[1, :, 0] = a / float(a @ a)
         pulls = np.einsum("fmp,mpq->fmq", gradient, spread)
-        own = np.einsum("fmp,gmp->fg", pulls, gradient)
-        own[0, 0] += _of_population(fit, by_intercept * a / steep if steep > 0 else 0 * a)
+        item_part = np.einsum("fmp,gmp->fg", pulls, gradient)
+        item_part[0, 0] += _of_population(fit, by_intercept * a / steep if steep > 0 else 0 * a)
         moved = -(pulls[:, :, 0] @ bend.T * theta + pulls[:, :, 1] @ bend.T)
         total = float(moved[0].sum())
         moved[0] = moved[0] / total if total > 0 else 1 / max(len(theta), 1)
         zero, unit = np.zeros((2, len(takes_part)))
         zero[takes_part], unit[takes_part] = moved
-        return cls(fit, at, zero, unit, own)
+        return cls(fit, at, zero, unit, item_part)
 
     def covariance(self, covariance: FloatArray) -> FloatArray:
         """Of abilities counted from the items; NaN rows, of models without an error, stay so."""
@@ -370,7 +372,9 @@ class _Lever:
         of_functionals = functionals @ with_functionals
         cross = with_functionals @ pull.T
         total = np.full_like(covariance, np.nan)
-        total[within] = known_part + cross + cross.T + pull @ (of_functionals + self.own) @ pull.T
+        total[within] = (
+            known_part + cross + cross.T + pull @ (of_functionals + self.item_part) @ pull.T
+        )
         return total
 
     def moved(self, draws: FloatArray) -> FloatArray:
@@ -412,9 +416,9 @@ def _of_population(fit: IRTFit, share: FloatArray) -> float:
     if fit.estimator != "mml-items" or f"{first}_sd" not in hyperparameters:
         return 0.0
     wide = float(hyperparameters[f"{first}_sd"]) ** 2
-    own = (fit.intercept_std_error if first == "intercept" else fit.difficulty_std_error) ** 2
-    own = np.minimum(np.nan_to_num(own), _MOST_DRAWN * wide)
-    return float((share @ own) ** 2 / max((wide - own).sum(), 1e-300))
+    variance = (fit.intercept_std_error if first == "intercept" else fit.difficulty_std_error) ** 2
+    variance = np.minimum(np.nan_to_num(variance), _MOST_DRAWN * wide)
+    return float((share @ variance) ** 2 / max((wide - variance).sum(), 1e-300))
 
 
 def _takes_part(fit: IRTFit) -> Any:

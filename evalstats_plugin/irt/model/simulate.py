@@ -197,10 +197,10 @@ def simulate_response_patterns(
     >>> from evalstats_plugin.irt import simulate_response_patterns
     >>> x, y = load_iris(return_X_y=True)
     >>> train, test = slice(0, None, 2), slice(1, None, 2)
-    >>> found = simulate_response_patterns(
+    >>> patterns = simulate_response_patterns(
     ...     GaussianNB(), x[train], y[train], x[test], y[test], n_models=8, rng=0
     ... )
-    >>> found.matrix.scores.shape, int(found.training_size.max()) <= 75
+    >>> patterns.matrix.scores.shape, int(patterns.training_size.max()) <= 75
     ((8, 75, 1), True)
     """
     data = [np.asarray(part) for part in (X_train, y_train, X_test, y_test)]

@@ -228,12 +228,8 @@ class Contests:
 
     def components(self) -> IntArray:
         """Connected component of each player, shape (n,); players never compared are alone."""
-        n = len(self.players)
         used = self.weight > 0
-        graph = sparse.coo_array(
-            (np.ones(int(used.sum())), (self.first[used], self.second[used])), shape=(n, n)
-        )
-        return csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+        return components_of(self.first[used], self.second[used], len(self.players), directed=False)
 
     def disconnected(self) -> str:
         """Describe the groups of players that no chain of contests connects; "" if all are one."""
@@ -255,16 +251,27 @@ class Contests:
 
         With a single component the maximum likelihood estimate is finite [Ford57]_.
         """
-        n, beat = len(self.players), self.wins() > 0
+        beat = self.wins() > 0
         # Shortcut for dense data: all players are within two mutual wins of the first.
         both = beat & beat.T
         near = both[both[0]].any(axis=0)
         if (both[near].any(axis=0) | near).all():
-            return np.zeros(n, dtype=np.int64)
+            return np.zeros(len(beat), dtype=np.int64)
         won, lost = np.nonzero(beat)
-        graph = sparse.coo_array((np.ones(len(won)), (won, lost)), shape=(n, n))
-        labels = csgraph.connected_components(graph, directed=True, connection="strong")[1]
-        return labels.astype(np.int64)
+        return components_of(won, lost, len(beat), directed=True)
+
+
+def components_of(winner: IntArray, loser: IntArray, players: int, *, directed: bool) -> IntArray:
+    """Connected component of each player, shape (n,): strongly connected in the graph if directed.
+
+    Parameters
+    ----------
+    winner, loser : shape (E,)
+        Indices of the players of each edge.
+    """
+    graph = sparse.coo_array((np.ones(len(winner)), (winner, loser)), shape=(players, players))
+    parts = csgraph.connected_components(graph, directed=directed, connection="strong")
+    return parts[1].astype(np.int64)
 
 
 def pair_table(
@@ -590,8 +597,8 @@ class Design:
         i, j, gather = self._pairs
         out = np.zeros((xx.shape[1], size, size))
         out[:, i, j] = out[:, j, i] = -(gather @ xx).T
-        own = np.arange(n)
-        out[:, own, own] = -out[:, :n, :n].sum(axis=2)
+        diagonal = np.arange(n)
+        out[:, diagonal, diagonal] = -out[:, :n, :n].sum(axis=2)
         for k in range(q):
             with_ratings = (self.against.T @ (xx * self.extra[:, k, None])).T
             out[:, :n, n + k] = out[:, n + k, :n] = with_ratings

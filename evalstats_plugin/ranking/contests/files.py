@@ -248,10 +248,10 @@ def _united(
     """Match groups by name; contests without one get the given name, or are groups of one."""
     if all(codes is None for codes, _, _ in parts):
         return None, ()
-    names = dict.fromkeys(name for _, own, _ in parts for name in own)
+    names = dict.fromkeys(name for _, named, _ in parts for name in named)
     numbered: list[IntArray] = []
-    for number, (codes, own, size) in enumerate(parts, 1):
-        mine, at = own, codes
+    for number, (codes, named, size) in enumerate(parts, 1):
+        mine, at = named, codes
         if at is None:
             mine = (unknown,) if unknown else tuple(f"({number}, {k + 1})" for k in range(size))
             at = np.zeros(size, dtype=np.int64) if unknown else np.arange(size)

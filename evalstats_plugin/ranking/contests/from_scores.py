@@ -7,10 +7,9 @@ notes what a ranking of these contests means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.metrics import with_stock
@@ -72,26 +71,25 @@ def contests_from_scores(
         msg = f"{counted(len(matrix.models), 'model')} ({few(matrix.models)}): give two or more"
         raise DesignError(msg)
     array = mean_over_epochs(matrix.scores) * _directions(matrix)
-    meetings = _Meetings(array, averaged=matrix.scores.shape[2] > 1)
     n, m = array.shape
     check_memory(
         n * (n - 1) // 2 * m * _BYTES,
         f"contests of {n} models on {m} items",
         "give fewer models or items",
     )
-    first, second, outcome, item = meetings.contests()
-    if not len(first):
+    meetings = _meetings(array, averaged=matrix.scores.shape[2] > 1)
+    if not len(meetings.item):
         size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
         lack = "tie on every item" if meetings.n_met else "share no item"
         raise DesignError(f"{size} {lack}: give items on which they differ")
     cluster, clusters = _clusters(matrix)
     return Contests(
         players=matrix.models,
-        first=first,
-        second=second,
-        outcome=outcome,
-        weight=np.ones(len(first)),
-        cluster=cluster[item],
+        first=meetings.first,
+        second=meetings.second,
+        outcome=meetings.outcome,
+        weight=np.ones(len(meetings.item)),
+        cluster=cluster[meetings.item],
         clusters=clusters,
         notes=(*notes, *_notes(matrix, array, meetings)),
     )
@@ -124,60 +122,58 @@ def _joined(responses: ResponseSet | Sequence[Responses]) -> tuple[ResponseMatri
 
 def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
     """Cluster of each item and the clusters' names: task and item, or task and cluster."""
-    own = matrix.item_ids if matrix.clusters is None else matrix.clusters
-    pairs = zip(matrix.tasks.tolist(), own.astype(str).tolist(), strict=True)
+    groups = matrix.item_ids if matrix.clusters is None else matrix.clusters
+    pairs = zip(matrix.tasks.tolist(), groups.astype(str).tolist(), strict=True)
     names = [f"{task}/{name}" for task, name in pairs]
     places = {name: k for k, name in enumerate(dict.fromkeys(names))}
     return np.asarray([places[name] for name in names], dtype=np.int64), tuple(places)
 
 
-@dataclass
-class _Meetings:
-    """Meetings of every two models on every item."""
+class _Meetings(NamedTuple):
+    """Meetings of every two models on every item: contests, item after item, without ties."""
 
-    array: FloatArray
-    """Scores, higher is better, NaN where missing; shape (N, M)."""
-    averaged: bool
-    """Whether scores are means, for which equality allows for rounding."""
-    n_met: int = 0
-    n_ties: int = 0
+    first: IntArray
+    second: IntArray
+    outcome: FloatArray
+    item: IntArray
+    n_met: int
+    """Number of meetings, with ties."""
+    n_ties: int
 
-    def contests(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-        """Return first, second, outcome and item of every contest, item after item."""
-        i, j = np.triu_indices(len(self.array), 1)
-        columns: list[IntArray] = []
-        pairs: list[IntArray] = []
-        outcomes: list[FloatArray] = []
-        for start, stop in self._blocks():
-            won, tied = self._compare(start, stop)
-            n_ties = int(tied.sum())
-            self.n_ties += n_ties
-            self.n_met += n_ties + int(np.count_nonzero(won))
-            column, pair = np.nonzero(won)
-            columns.append((column + start).astype(np.int64))
-            pairs.append(pair.astype(np.int64))
-            outcomes.append((0.5 + 0.5 * won[column, pair]).astype(np.float64))
-        pair = np.concatenate(pairs)
-        return i[pair], j[pair], np.concatenate(outcomes), np.concatenate(columns)
 
-    def _blocks(self) -> list[tuple[int, int]]:
-        n, m = self.array.shape
-        width = max(1, _BLOCK // max(1, n * (n - 1) // 2))
-        return [(start, min(m, start + width)) for start in range(0, max(1, m), width)]
+def _meetings(scores: FloatArray, *, averaged: bool) -> _Meetings:
+    """Let every two models meet on every item.
 
-    def _compare(self, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-        """Return the winner, 1 the first and -1 the second, and ties; shapes (columns, pairs)."""
-        i, j = np.triu_indices(len(self.array), 1)
-        block = self.array[:, start:stop].T
+    Parameters
+    ----------
+    scores
+        Higher is better, NaN where missing; shape (N, M).
+    averaged
+        Whether scores are means, for which equality allows for rounding.
+    """
+    i, j = np.triu_indices(len(scores), 1)
+    width = max(1, _BLOCK // max(1, len(i)))
+    items: list[IntArray] = []
+    pairs: list[IntArray] = []
+    outcomes: list[FloatArray] = []
+    n_ties = 0
+    for start in range(0, max(1, scores.shape[1]), width):
+        block = scores[:, start : start + width].T
         first, second = block[:, i], block[:, j]
         tied = first == second
-        if self.averaged:
+        if averaged:
             # The difference of infinities is NaN, and infinities are excluded below.
             with np.errstate(invalid="ignore"):
                 near = np.abs(first - second) <= _CLOSE * np.maximum(np.abs(first), np.abs(second))
             tied |= near & np.isfinite(first) & np.isfinite(second)
-        won = (first > second).astype(np.int8) - (first < second).astype(np.int8)
-        return np.where(tied, 0, won).astype(np.int8), tied
+        n_ties += int(tied.sum())
+        item, pair = np.nonzero(((first > second) | (first < second)) & ~tied)
+        items.append(item.astype(np.int64) + start)
+        pairs.append(pair.astype(np.int64))
+        outcomes.append((first > second)[item, pair].astype(np.float64))
+    pair, item = np.concatenate(pairs), np.concatenate(items)
+    outcome = np.concatenate(outcomes)
+    return _Meetings(i[pair], j[pair], outcome, item, n_ties + len(item), n_ties)
 
 
 def _notes(matrix: ResponseMatrix, array: FloatArray, meetings: _Meetings) -> list[str]:

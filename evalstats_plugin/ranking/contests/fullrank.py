@@ -28,6 +28,8 @@ from evalstats_plugin.ranking.contests.contests import Contests
 
 _KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
 _LINE = json.JSONEncoder(ensure_ascii=False)
+_FOLLOWING = re.compile(r"\s*([,\]])\s*")
+"""What follows a whole value in a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,31 +177,17 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
 
 def _whole_values(text: str, key: str) -> list[Any]:
     """Values of a list up to where the JSON breaks off."""
-    start = re.search(rf'"{key}"\s*:\s*\[', text)
-    values: list[Any] = []
-    if start is None:
-        return values
-    decoder, place = json.JSONDecoder(), start.end()
-    while True:
-        place = _after_blanks(text, place)
+    following = re.search(rf'"{key}"\s*:\s*(\[)\s*', text)
+    decoder, values = json.JSONDecoder(), list[Any]()
+    while following and following[1] != "]":
         try:
-            value, place = decoder.raw_decode(text, place)
+            value, end = decoder.raw_decode(text, following.end())
         except (ValueError, RecursionError):
-            return values
+            break
         # A number that was cut off may still parse, so something must follow it.
-        after = _after_blanks(text, place)
-        if after == len(text) or text[after] not in ",]":
-            return values
-        values.append(value)
-        place = after + 1
-        if text[after] == "]":
-            return values
-
-
-def _after_blanks(text: str, place: int) -> int:
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place
+        if following := _FOLLOWING.match(text, end):
+            values.append(value)
+    return values
 
 
 def answers_from(whole: Mapping[str, Any], source: str) -> Answers:

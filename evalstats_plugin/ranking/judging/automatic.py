@@ -246,7 +246,7 @@ def usage_of(reply: Any) -> dict[str, float]:
     elif str(reply).lstrip().startswith("{"):
         with suppress(ValueError):
             usage = json.loads(str(reply))
-    return {name: own for name in ("tokens", "cost") if (own := _number(usage.get(name)))}
+    return {name: amount for name in ("tokens", "cost") if (amount := _number(usage.get(name)))}
 
 
 @dataclass(frozen=True, slots=True)

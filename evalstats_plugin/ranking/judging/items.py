@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from evalstats_plugin.data.tables import decoded
 from evalstats_plugin.errors import DesignError, LogError, few
+from evalstats_plugin.runtime.files import parse_json
 
 NAMES = ("name", "id", "model", "item")
 TEXTS = ("text", "answer", "output", "response", "completion")
@@ -130,7 +132,7 @@ def _file(path: Path) -> list[Item]:
         rows = ((f"line {n}", _json(text, f"{path}, line {n}")) for n, text in lines)
         return [_row(row, place, str(path)) for place, row in rows]
     if path.suffix == ".json":
-        whole = _json(decode(content, str(path)), str(path))
+        whole = parse_json(content, path)
         if isinstance(whole, dict):
             whole = cast("dict[str, Any]", whole).get("items")
         if not isinstance(whole, list):
@@ -148,7 +150,7 @@ def _lines(content: bytes, source: str) -> list[Item]:
 def _numbered(content: bytes, source: str) -> list[tuple[int, str]]:
     """Numbers and text of the lines that are not blank, as editors count them."""
     # Not splitlines, which also splits at characters that JSON strings may contain.
-    lines = enumerate(decode(content, source).split("\n"), 1)
+    lines = enumerate(decoded(content, source).split("\n"), 1)
     return [(n, text.strip()) for n, text in lines if text.strip()]
 
 
@@ -160,7 +162,7 @@ def _folder(folder: Path) -> list[Item]:
     return [
         Item(
             p.stem if short else p.name,
-            decode(p.read_bytes(), str(p)),
+            decoded(p.read_bytes(), str(p)),
             place=p.name,
             markdown=p.suffix.lower() in (".md", ".markdown"),
         )
@@ -208,22 +210,3 @@ def _name(text: str, place: str) -> str:
     if name and "\n" not in name and len(name) <= LONGEST_NAME:
         return name
     return f"{place}: {' '.join(name.split())[:40]}".rstrip(": ")
-
-
-def decode(content: bytes, source: str) -> str:
-    """Decode UTF-8, with or without a byte order mark.
-
-    Raises
-    ------
-    LogError
-        The content is not UTF-8; the message has the line and the byte.
-    """
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        msg = (
-            f"{source}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8: convert "
-            "the file, for example by iconv -f latin1 -t utf-8"
-        )
-        raise LogError(msg) from error

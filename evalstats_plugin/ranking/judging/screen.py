@@ -85,7 +85,7 @@ class JudgingApp(App[None]):
         Binding("f,left", "answer(1)", "Left", key_display="f ←"),
         Binding("j,right", "answer(0)", "Right", key_display="j →"),
         Binding("t", "answer(0.5)", "Tie"),
-        Binding("s", "skip", "Skip"),
+        Binding("s", "answer(None)", "Skip"),
         Binding("z,u", "undo", "Undo"),
         Binding("r", "toggle_ranking", "Ranking"),
         Binding("q", "finish", "Finish"),
@@ -143,8 +143,8 @@ class JudgingApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions on questions while the result covers them."""
-        own = action in ("answer", "skip", "undo", "toggle_ranking", "scroll_items", "finish")
-        return super().check_action(action, parameters) and not (own and self._is_covered())
+        asks = action in ("answer", "undo", "toggle_ranking", "scroll_items", "finish")
+        return super().check_action(action, parameters) and not (asks and self._is_covered())
 
     def _is_covered(self) -> bool:
         return len(self.screen_stack) > 1
@@ -156,14 +156,6 @@ class JudgingApp(App[None]):
     def on_resize(self) -> None:
         """Redraw the ranking, once the new width is known."""
         self.call_after_refresh(self._draw_ranking)
-
-    def action_answer(self, outcome: float) -> None:
-        """Answer the pair shown."""
-        self._answered(outcome)
-
-    def action_skip(self) -> None:
-        """Skip the pair shown."""
-        self._answered(None)
 
     def action_undo(self) -> None:
         """Undo the last answer and show its pair again."""
@@ -186,7 +178,8 @@ class JudgingApp(App[None]):
         """Show the result, from which one can return to the questions or quit."""
         self.push_screen(ResultScreen())
 
-    def _answered(self, outcome: float | None) -> None:
+    def action_answer(self, outcome: float | None) -> None:
+        """Answer the pair shown, or skip it: None."""
         # Ignore keys until the next pair is shown.
         if self.pair is None:
             return

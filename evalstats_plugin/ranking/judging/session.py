@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evalstats_plugin.data.tables import decoded
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.fullrank import (
@@ -23,7 +24,6 @@ from evalstats_plugin.ranking.contests.fullrank import (
     encoded,
     parse,
 )
-from evalstats_plugin.ranking.judging.items import decode
 from evalstats_plugin.runtime.writing import Revision, locked, revision, write_bytes
 
 
@@ -239,7 +239,7 @@ class Session:
 
 def _read(path: Path) -> Answers:
     try:
-        return parse(decode(path.read_bytes(), str(path)), str(path))
+        return parse(decoded(path.read_bytes(), str(path)), str(path))
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}"
         raise LogError(msg) from error
@@ -267,4 +267,4 @@ def answers_in(content: bytes, source: str) -> Answers | None:
     keys = (b"items", b"comparisons")
     if not is_object or not all(re.search(rb'"%s"\s*:\s*\[' % key, content) for key in keys):
         return None
-    return parse(decode(content, source), source)
+    return parse(decoded(content, source), source)

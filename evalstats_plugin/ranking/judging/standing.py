@@ -17,12 +17,11 @@ from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.next import (
     RULES,
     NextContest,
-    all_pairs,
     expected_covariance,
     next_contests,
     order_information,
 )
-from evalstats_plugin.ranking.ratings.fit import normal_draws
+from evalstats_plugin.ranking.ratings.fit import normal_draws, pairwise_differences
 from evalstats_plugin.ranking.thurstone.local import LocalState
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -127,7 +126,7 @@ class Standing:
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
         self.n = n
         self._prior_variance = prior_variance
-        self._known: tuple[Answer, ...] = ()
+        self._given: tuple[Answer, ...] = ()
         self._rng = stream(seed, "pairs to judge")
         self._state: EPState | LocalState = self._of([], ordered=True)
         self._unpolished = 0
@@ -141,10 +140,10 @@ class Standing:
     def update(self, given: Sequence[Answer]) -> None:
         """Add new answers to the posterior, and remove those that were undone."""
         given = tuple(given)
-        pairs = zip(self._known, given, strict=False)
+        pairs = zip(self._given, given, strict=False)
         same = next((k for k, (old, new) in enumerate(pairs) if old != new), None)
-        kept = min(len(self._known), len(given)) if same is None else same
-        gone, new = self._known[kept:], given[kept:]
+        kept = min(len(self._given), len(given)) if same is None else same
+        gone, new = self._given[kept:], given[kept:]
         ordered = all(answer.placed for answer in given)
         if len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             self._state = self._of(given, ordered=ordered)
@@ -161,7 +160,7 @@ class Standing:
         for answers, times in ((gone, -1), (new, 1)):
             for answer in answers:
                 self._shown.add((answer.first, answer.second), times)
-        self._known = given
+        self._given = given
 
     def _of(self, given: Sequence[Answer], *, ordered: bool) -> EPState | LocalState:
         """Return the posterior of these answers."""
@@ -199,7 +198,7 @@ class Standing:
         k = min(k, n_pairs - len(never))
         if k <= 0:
             return []
-        recent = [answer.pair for answer in self._known[-RECENT:]]
+        recent = [answer.pair for answer in self._given[-RECENT:]]
         # At least k pairs must remain.
         spared = n_pairs - len(never) - k
         avoided = never | set(recent[len(recent) - min(spared, len(recent)) :])
@@ -303,14 +302,14 @@ class _Shown:
 def _among_few(state: EPState, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, float]:
     """Expected ranks, P(best) and share in order, by the covariance of every two items."""
     n = state.players
-    pairs = all_pairs(state.rating, state.covariance)
-    ahead = special.ndtr(pairs.mean / np.sqrt(pairs.variance))
-    beaten = np.zeros(n)
-    beaten += np.bincount(pairs.second, ahead, n)
-    beaten += np.bincount(pairs.first, 1 - ahead, n)
+    mean, variance = pairwise_differences(state.rating, state.covariance)
+    behind = special.ndtr(-mean / np.sqrt(variance))
     draws = normal_draws(state.rating, state.covariance, (N_DRAWS,), rng)
     best = np.bincount(draws.argmax(axis=1), minlength=n)
-    return 1 + beaten, best / N_DRAWS, float(np.maximum(ahead, 1 - ahead).mean())
+    of_pairs = behind[np.triu_indices(n, 1)]
+    # Half for the item itself, whose difference is 0.
+    expected_rank = np.asarray(0.5 + behind.sum(axis=1), dtype=np.float64)
+    return expected_rank, best / N_DRAWS, float(np.maximum(of_pairs, 1 - of_pairs).mean())
 
 
 def _among_thousands(

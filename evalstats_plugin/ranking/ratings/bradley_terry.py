@@ -147,7 +147,7 @@ def _kind(contests: Contests, covariance: CovarianceKind) -> CovarianceKind:
 class Ratings(NamedTuple):
     """Maximum likelihood estimates, or the posterior mode under a weak prior."""
 
-    found: CountedContests
+    tally: CountedContests
     top: Maximum
     sample: Sample
     parts: IntArray
@@ -155,19 +155,19 @@ class Ratings(NamedTuple):
     notes: tuple[str, ...]
 
 
-def fit_ratings(found: CountedContests, prior_sd: float | None = None) -> Ratings:
+def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Ratings:
     """Maximise the likelihood, or the posterior under a normal prior of the ratings.
 
     If the maximum is infinite, a prior of `WEAK_SD` is used and a note says why.
     """
-    reduced, design = found.reduced, found.design
-    parts, notes = reduced.strong_components(), list(found.contests.notes)
+    reduced, design = tally.reduced, tally.design
+    parts, notes = reduced.strong_components(), list(tally.contests.notes)
     if prior_sd is None and parts.any():
         check_connected(reduced)
         # No finite maximum: some group of players won every contest against the others.
         prior_sd = WEAK_SD
         notes.append(_separation_note(reduced, parts))
-    weights = found.weights()
+    weights = tally.weights()
     even = None
     if design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any()):
         even = np.ones(1)
@@ -179,10 +179,10 @@ def fit_ratings(found: CountedContests, prior_sd: float | None = None) -> Rating
         prior = Prior(np.zeros(design.size), np.diag(on_ratings))
     sample = Sample(weights, prior, None, even)
     top = maximise(design, sample, start_values(design, weights))
-    check_identified(found, top.information[0])
+    check_identified(tally, top.information[0])
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
-    return Ratings(found, top, sample, parts, tuple(notes))
+    return Ratings(tally, top, sample, parts, tuple(notes))
 
 
 def _separation_note(contests: Contests, parts: IntArray) -> str:
@@ -215,16 +215,16 @@ def check_connected(contests: Contests) -> None:
         raise DesignError(msg)
 
 
-def check_identified(found: CountedContests, information: FloatArray) -> None:
+def check_identified(tally: CountedContests, information: FloatArray) -> None:
     """Raise `DesignError` if a coefficient is collinear with the ratings or other coefficients."""
-    design, n = found.design, found.design.n
+    design, n = tally.design, tally.design.n
     q = design.extra.shape[1]
     if not q:
         return
     regular: FloatArray = information[:n, :n] + np.abs(np.diagonal(information)[:n]).mean() / n
-    across, own = information[n : n + q, :n], information[n : n + q, n : n + q]
-    left: FloatArray = own - across @ np.linalg.solve(regular, across.T)
-    scale = np.sqrt(np.maximum(np.diagonal(own), 1e-300))
+    across, block = information[n : n + q, :n], information[n : n + q, n : n + q]
+    left: FloatArray = block - across @ np.linalg.solve(regular, across.T)
+    scale = np.sqrt(np.maximum(np.diagonal(block), 1e-300))
     value, vectors = np.linalg.eigh(left / np.outer(scale, scale))
     if value[0] > 1e-9:
         return
@@ -239,7 +239,7 @@ def check_identified(found: CountedContests, information: FloatArray) -> None:
 
 def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]) -> RankingFit:
     """Make the `RankingFit` from estimates and their covariance."""
-    design, n = fitted.found.design, fitted.found.design.n
+    design, n = fitted.tally.design, fitted.tally.design.n
     values = fitted.top.parameters[:, 0]
     errors = np.sqrt(np.diagonal(spread.covariance))
     notes = fitted.notes
@@ -252,7 +252,7 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
     return RankingFit(
         model="bradley-terry",
         estimator="ml" if fitted.sample.prior is None else "laplace",
-        players=fitted.found.contests.players,
+        players=fitted.tally.contests.players,
         rating=values[:n],
         covariance=spread.covariance[:n, :n],
         parameters=dict(zip(design.names, values[n:].tolist(), strict=True)),
@@ -264,10 +264,10 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
     )
 
 
-def contest_counts(found: CountedContests, groups: int | None = None) -> dict[str, Any]:
+def contest_counts(tally: CountedContests, groups: int | None = None) -> dict[str, Any]:
     """Numbers of contests, ties and clusters, for the diagnostics."""
-    tied = int(found.contests.tied.sum())
-    counts: dict[str, Any] = {"n_contests": len(found.contests), "n_ties": tied}
+    tied = int(tally.contests.tied.sum())
+    counts: dict[str, Any] = {"n_contests": len(tally.contests), "n_ties": tied}
     if groups is not None:
         counts |= {"n_clusters": groups, "degrees_of_freedom": groups - 1}
     return counts
@@ -283,7 +283,7 @@ def notes_on_weights(contests: Contests) -> tuple[str, ...]:
     )
 
 
-def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | None) -> RankingFit:
+def fit_judges(tally: CountedContests, kind: CovarianceKind, prior_sd: float | None) -> RankingFit:
     """Fit ratings with random effects of the judges, which the diagnostics hold.
 
     Each judge has a log discrimination and, if the model has them, a position effect and a tie
@@ -301,17 +301,17 @@ def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | N
         Fewer than two judges.
     """
     start = perf_counter()
-    if found.contests.judge is None:
+    if tally.contests.judge is None:
         msg = "effects of judges need to know who judged: name the column of the judge"
         raise DesignError(msg)
-    fitted = fit_ratings(found, prior_sd)
+    fitted = fit_ratings(tally, prior_sd)
     votes = count_votes(
-        found, None if fitted.sample.prior is None else fitted.sample.prior.precision
+        tally, None if fitted.sample.prior is None else fitted.sample.prior.precision
     )
-    parameters = np.zeros(found.design.size + votes.judges * len(votes.effects))
-    parameters[: found.design.size] = fitted.top.parameters[:, 0]
-    if found.design.ties == "rao-kupper":
-        parameters[found.design.size - 1] = np.log(parameters[found.design.size - 1])
+    parameters = np.zeros(tally.design.size + votes.judges * len(votes.effects))
+    parameters[: tally.design.size] = fitted.top.parameters[:, 0]
+    if tally.design.ties == "rao-kupper":
+        parameters[tally.design.size - 1] = np.log(parameters[tally.design.size - 1])
     parameters, sds, convergence = _estimate_effects(votes, parameters)
     at = point_at(votes, parameters, sds)
     common, spread = _common_parameters(votes, parameters, _covariance(votes, at, sds, kind))
@@ -321,7 +321,7 @@ def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | N
         "covariance": kind,
         "seconds": perf_counter() - start,
         "iterations": convergence.steps,
-        "judges": names_of_judges(found.contests),
+        "judges": names_of_judges(tally.contests),
         "judge_effects": effects_of(votes, parameters),
         "judge_sds": dict(zip(votes.effects, sds.tolist(), strict=True)),
     }
@@ -329,13 +329,13 @@ def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | N
     if convergence.why:
         notes.append(f"the fit of the judges' effects {convergence.why}")
     fitted = fitted._replace(top=top, notes=tuple(notes))
-    return ranking_fit(fitted, spread, diagnostics | contest_counts(found, spread.groups))
+    return ranking_fit(fitted, spread, diagnostics | contest_counts(tally, spread.groups))
 
 
 class Votes(NamedTuple):
     """V distinct votes: combinations of a row of contests and a judge."""
 
-    found: CountedContests
+    tally: CountedContests
     row: IntArray
     """Row of each vote, shape (V,)."""
     judge: IntArray
@@ -354,15 +354,15 @@ class Votes(NamedTuple):
     @property
     def cell(self) -> IntArray:
         """Cell of each vote, shape (V,)."""
-        return self.found.cell[self.row]
+        return self.tally.cell[self.row]
 
     @property
     def each(self) -> Weights:
         """Wins, ties and losses of one contest of each vote, shape (V,)."""
-        return Weights(*(x[self.row] for x in self.found.each))
+        return Weights(*(x[self.row] for x in self.tally.each))
 
 
-def count_votes(found: CountedContests, precision: FloatArray | None) -> Votes:
+def count_votes(tally: CountedContests, precision: FloatArray | None) -> Votes:
     """Count votes by row and judge.
 
     Parameters
@@ -375,19 +375,19 @@ def count_votes(found: CountedContests, precision: FloatArray | None) -> Votes:
     DesignError
         There is only one judge.
     """
-    names, judge = np.unique(np.asarray(found.contests.judge, dtype=np.int64), return_inverse=True)
+    names, judge = np.unique(np.asarray(tally.contests.judge, dtype=np.int64), return_inverse=True)
     if len(names) < 2:
         msg = "all comparisons have one judge: effects of judges need at least 2"
         raise DesignError(msg)
-    code, of = np.unique(found.row * len(names) + judge, return_inverse=True)
+    code, of = np.unique(tally.row * len(names) + judge, return_inverse=True)
     effects = ["discrimination"]
-    if "position" in found.design.names:
+    if "position" in tally.design.names:
         effects.append("position")
-    if found.design.with_ties:
+    if tally.design.with_ties:
         effects.append("tie")
-    size = found.design.size
+    size = tally.design.size
     return Votes(
-        found,
+        tally,
         code // len(names),
         code % len(names),
         np.bincount(of).astype(np.float64),
@@ -400,8 +400,8 @@ def count_votes(found: CountedContests, precision: FloatArray | None) -> Votes:
 
 def effects_of(votes: Votes, parameters: FloatArray) -> dict[str, FloatArray]:
     """Effects of each judge, by name, each of shape (J,)."""
-    own = parameters[votes.found.design.size :].reshape(len(votes.effects), -1)
-    return dict(zip(votes.effects, own, strict=True))
+    values = parameters[votes.tally.design.size :].reshape(len(votes.effects), -1)
+    return dict(zip(votes.effects, values, strict=True))
 
 
 def names_of_judges(contests: Contests) -> tuple[str, ...]:
@@ -419,7 +419,7 @@ def _estimate_effects(
     while change >= _TOLERANCE and steps < _MAX_STEPS:
         steps += 1
         at = point_at(votes, parameters, sds)
-        n = votes.found.design.n
+        n = votes.tally.design.n
         information = information_at(votes, at, sds)
         covariance = inverse(information, n)
         step = (
@@ -441,18 +441,18 @@ def _neglected_curvature(votes: Votes, at: Point, parameters: FloatArray) -> Flo
 
     That of e^a in each judge's discrimination and, in Rao and Kupper's model, of e^{log η}.
     """
-    design, count, out = votes.found.design, votes.times, np.zeros(len(parameters))
-    own = effects_of(votes, out)
+    design, count, out = votes.tally.design, votes.times, np.zeros(len(parameters))
+    effects = effects_of(votes, out)
     x = at.slope_x[:, : design.n] @ parameters[: design.n]
-    own["discrimination"] += np.bincount(votes.judge, -count * at.votes.by_x[:, 0] * x)
+    effects["discrimination"] += np.bincount(votes.judge, -count * at.votes.by_x[:, 0] * x)
     if design.ties == "rao-kupper":
-        own["tie"] += np.bincount(votes.judge, -count * at.votes.by_tie[:, 0])
+        effects["tie"] += np.bincount(votes.judge, -count * at.votes.by_tie[:, 0])
     return np.maximum(out, 0)
 
 
 def _recentred(votes: Votes, parameters: FloatArray) -> FloatArray:
     """Move the mean judge effects to the common parameters, which changes no probability."""
-    out, design = parameters.copy(), votes.found.design
+    out, design = parameters.copy(), votes.tally.design
     for name, effect in effects_of(votes, out).items():
         if name == "discrimination" and votes.precision.any():
             # Scaling the ratings would change their prior density.
@@ -470,7 +470,7 @@ def _standard_deviations(
     votes: Votes, parameters: FloatArray, covariance: FloatArray, sds: FloatArray
 ) -> FloatArray:
     """Maximise the marginal likelihood by the fixed-point iteration of [Mac92]_."""
-    size, shape = votes.found.design.size, (len(sds), -1)
+    size, shape = votes.tally.design.size, (len(sds), -1)
     variance = np.diagonal(covariance)[size:].reshape(shape).sum(axis=1)
     # Effective number of judges that the data determine, rather than the prior.
     effective = np.maximum(votes.judges - variance / sds**2, 1e-3 * votes.judges)
@@ -494,17 +494,17 @@ class Point(NamedTuple):
 
 def point_at(votes: Votes, parameters: FloatArray, sds: FloatArray) -> Point:
     """Evaluate the penalised log-likelihood and the parts of its derivatives."""
-    design = votes.found.design
-    common, own = parameters[: design.size, None], effects_of(votes, parameters)
-    steep = np.exp(own["discrimination"])[votes.judge, None]
+    design = votes.tally.design
+    common, effects = parameters[: design.size, None], effects_of(votes, parameters)
+    steep = np.exp(effects["discrimination"])[votes.judge, None]
     difference = (design.against @ common[: design.n])[votes.cell]
     q = design.extra.shape[1]
     x = steep * difference + (design.extra @ common[design.n : design.n + q])[votes.cell]
-    if "position" in own:
-        x = x + own["position"][votes.judge, None]
+    if "position" in effects:
+        x = x + effects["position"][votes.judge, None]
     tie = np.zeros_like(x)
     if design.with_ties:
-        tie = common[-1] + own["tie"][votes.judge, None]
+        tie = common[-1] + effects["tie"][votes.judge, None]
     each = Weights(*(w[:, None] for w in votes.each))
     terms = _derivatives(votes, x, tie, each)
     slope_x, slope_tie = _slopes(votes, steep, difference)
@@ -516,8 +516,8 @@ def point_at(votes: Votes, parameters: FloatArray, sds: FloatArray) -> Point:
 
 
 def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray, each: Weights) -> Derivatives:
-    if votes.found.design.ties != "rao-kupper":
-        return derivatives(votes.found.design.ties, x, tie, each)
+    if votes.tally.design.ties != "rao-kupper":
+        return derivatives(votes.tally.design.ties, x, tie, each)
     eta = np.exp(np.clip(tie, -20, 5))
     d = derivatives("rao-kupper", x, eta, each)
     # Chain rule for log η, without the second derivative of η, as in Fisher scoring.
@@ -530,7 +530,7 @@ def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray, each: Weights) ->
 
 def _slopes(votes: Votes, steep: FloatArray, difference: FloatArray) -> tuple[Any, Any]:
     """Sparse derivatives of x and of the tie parameter in all parameters, each (V, P)."""
-    design, v = votes.found.design, len(votes.row)
+    design, v = votes.tally.design, len(votes.row)
     shape = (v, votes.judges)
     at = (np.arange(v), votes.judge)
     theirs = {
@@ -556,22 +556,22 @@ def information_at(votes: Votes, at: Point, sds: FloatArray) -> FloatArray:
     """Fisher information of all parameters, including the prior's."""
     x, tie, scale = at.slope_x, at.slope_tie, votes.times[:, None]
     cross = x.T @ (tie * (scale * at.votes.information_x_tie))
-    own = x.T @ (x * (scale * at.votes.information_x))
-    other = tie.T @ (tie * (scale * at.votes.information_tie))
-    return (own + cross + cross.T + other).toarray() + precision_of(votes, sds)
+    by_x = x.T @ (x * (scale * at.votes.information_x))
+    by_tie = tie.T @ (tie * (scale * at.votes.information_tie))
+    return (by_x + cross + cross.T + by_tie).toarray() + precision_of(votes, sds)
 
 
 def precision_of(votes: Votes, sds: FloatArray) -> FloatArray:
     """Prior precision of all parameters, given the standard deviation of each effect."""
-    size = votes.found.design.size
+    size = votes.tally.design.size
     out = np.diag(np.r_[np.zeros(size), np.repeat(sds**-2.0, votes.judges)])
     out[:size, :size] = votes.precision
     return out
 
 
 def _covariance(votes: Votes, at: Point, sds: FloatArray, kind: str) -> Covariance:
-    size = votes.found.design.size
-    bread = inverse(information_at(votes, at, sds), votes.found.design.n)
+    size = votes.tally.design.size
+    bread = inverse(information_at(votes, at, sds), votes.tally.design.n)
     if kind == "model":
         return Covariance(bread[:size, :size], None)
     scores = at.slope_x * at.votes.by_x + at.slope_tie * at.votes.by_tie
@@ -579,8 +579,8 @@ def _covariance(votes: Votes, at: Point, sds: FloatArray, kind: str) -> Covarian
     if kind == "sandwich":
         scores = scores * np.sqrt(votes.times)[:, None]
     else:
-        contests = votes.found.contests
-        votes.found.groups(kind)  # raises if there are none
+        contests = votes.tally.contests
+        votes.tally.groups(kind)  # raises if there are none
         group = contests.cluster if kind == "cluster" else contests.judge
         _, group = np.unique(np.asarray(group), return_inverse=True)
         groups = int(group.max()) + 1
@@ -595,7 +595,7 @@ def _common_parameters(
     votes: Votes, parameters: FloatArray, spread: Covariance
 ) -> tuple[FloatArray, Covariance]:
     """Common parameters, with ratings of mean 0 and Rao and Kupper's η instead of its logarithm."""
-    design = votes.found.design
+    design = votes.tally.design
     common, scale = parameters[: design.size].copy(), np.ones(design.size)
     common[: design.n] -= common[: design.n].mean()
     if design.ties == "rao-kupper":

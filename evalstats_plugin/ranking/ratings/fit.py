@@ -145,8 +145,8 @@ def prob_better(draws: ArrayLike) -> FloatArray:
 def pairwise_differences(rating: ArrayLike, covariance: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Means and variances of row's minus column's rating, shapes (n, n); variances are above 0."""
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    own = np.diagonal(cov)
-    variance = own[:, None] + own - 2 * cov
+    variances = np.diagonal(cov)
+    variance = variances[:, None] + variances - 2 * cov
     return m[:, None] - m, np.maximum(variance, LEAST_VARIANCE)
 
 

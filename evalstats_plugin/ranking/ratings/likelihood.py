@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
-from evalstats_plugin.ranking.contests.contests import CountedContests, Design
+from evalstats_plugin.ranking.contests.contests import CountedContests, Design, components_of
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.newton import Convergence, newton
@@ -143,12 +142,12 @@ def _step(
     design: Design, information: FloatArray, gradient: FloatArray, held: FloatArray | None
 ) -> FloatArray:
     """Newton step, shape (p, B), which keeps the mean of the ratings."""
-    own = np.arange(design.size)
-    scale = np.abs(information[:, own, own]).mean(axis=1)
+    diagonal = np.arange(design.size)
+    scale = np.abs(information[:, diagonal, diagonal]).mean(axis=1)
     regular = information.copy()
     regular[:, : design.n, : design.n] += (scale / design.n)[:, None, None]
     # A ridge keeps coefficients that a sample does not identify where they are.
-    regular[:, own, own] += 1e-11 * scale[:, None] + 1e-300
+    regular[:, diagonal, diagonal] += 1e-11 * scale[:, None] + 1e-300
     step: Any = np.linalg.solve(regular, gradient.T[..., None])[..., 0]
     if held is not None:
         along = np.linalg.solve(regular, np.broadcast_to(held[:, None], (*gradient.T.shape, 1)))
@@ -180,10 +179,8 @@ def has_finite_maximum(design: Design, weights: Weights) -> BoolArray:
     for sample in range(len(is_finite)):
         tied = weights.tied[:, sample] > 0
         won, lost = tied | (weights.won[:, sample] > 0), tied | (weights.lost[:, sample] > 0)
-        ends = np.r_[first[won], second[lost]], np.r_[second[won], first[lost]]
-        graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
-        parts = csgraph.connected_components(graph, directed=True, connection="strong")[0]
-        is_finite[sample] = parts == 1
+        winner, loser = np.r_[first[won], second[lost]], np.r_[second[won], first[lost]]
+        is_finite[sample] = not components_of(winner, loser, n, directed=True).any()
     return is_finite
 
 
@@ -210,7 +207,7 @@ class Covariance(NamedTuple):
 
 
 def covariance_of(
-    found: CountedContests,
+    tally: CountedContests,
     parameters: FloatArray,
     information: FloatArray,
     kind: str,
@@ -234,35 +231,35 @@ def covariance_of(
         winner, so that their scores do not vary: their model information is used instead, and the
         prior's information for the prior.
     """
-    design = found.design
+    design = tally.design
     bread = inverse(information, design.n)
     if kind == "model":
         return Covariance(bread, None)
-    cells = derivatives(design.ties, *_predictors(found, parameters), found.weights())
+    cells = derivatives(design.ties, *_predictors(tally, parameters), tally.weights())
     expected = design.outer(*cells[3:])[0]
-    one_contest = Weights(*(each[:, None] for each in found.each))
-    rows = derivatives(design.ties, *_predictors(found, parameters, found.cell), one_contest)
+    one_contest = Weights(*(each[:, None] for each in tally.each))
+    rows = derivatives(design.ties, *_predictors(tally, parameters, tally.cell), one_contest)
     one_way = parts[design.first] != parts[design.second]
-    varies = ~one_way[found.cell]
+    varies = ~one_way[tally.cell]
     by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
     rows = rows._replace(by_x=by_x[:, None], by_tie=by_tie[:, None])
     one_each: Any = sparse.eye_array(len(by_x), format="csr")
-    members = one_each if kind == "sandwich" else found.groups(kind)
+    members = one_each if kind == "sandwich" else tally.groups(kind)
     groups: int | None = None if kind == "sandwich" else members.shape[0]
-    times = np.ones(groups) if groups else found.count
+    times = np.ones(groups) if groups else tally.count
     units = float(times.sum())
     if units <= CORRECTED * design.size:
         middle = np.zeros(information.shape)
         step = max(_CELLS // design.size, 1)
         for part in (slice(k, k + step) for k in range(0, len(times), step)):
-            scores = _jackknifed(found, rows, bread, members[part])
+            scores = _jackknifed(tally, rows, bread, members[part])
             middle += (scores.T @ (scores * times[part, None])).toarray() * (1 - 1 / units)
     elif groups:
-        scores = members @ _scores(design, found.cell, by_x, by_tie)
+        scores = members @ _scores(design, tally.cell, by_x, by_tie)
         middle = (scores.T @ scores).toarray() * (groups / (groups - 1))
     else:
         middle = design.outer(
-            *(_by_cell(found, each) for each in (by_x**2, by_x * by_tie, by_tie**2))
+            *(_by_cell(tally, each) for each in (by_x**2, by_x * by_tie, by_tie**2))
         )[0]
     if one_way.any():
         middle += design.outer(*(each * one_way[:, None] for each in cells[3:]))[0]
@@ -270,7 +267,7 @@ def covariance_of(
     return Covariance(bread @ middle @ bread, groups)
 
 
-def _jackknifed(found: CountedContests, rows: Derivatives, bread: FloatArray, members: Any) -> Any:
+def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, members: Any) -> Any:
     """Scores of the clusters at the estimate without them, sparse (G, p).
 
     (I - H)⁻¹ s for the score s of a cluster, and H its share of the information: s + H s + H² s + …
@@ -283,10 +280,10 @@ def _jackknifed(found: CountedContests, rows: Derivatives, bread: FloatArray, me
     members
         Number of contests of each row in each cluster, sparse (G, R).
     """
-    design, n, q = found.design, found.design.n, found.design.extra.shape[1]
+    design, n, q = tally.design, tally.design.n, tally.design.extra.shape[1]
     per_cluster: IntArray = np.diff(members.indptr)
     cluster = np.repeat(np.arange(len(per_cluster)), per_cluster)
-    row, cell = members.indices, found.cell[members.indices]
+    row, cell = members.indices, tally.cell[members.indices]
     gather = sparse.csr_array(
         (members.data, np.arange(len(row)), members.indptr), (members.shape[0], len(row))
     )
@@ -294,14 +291,14 @@ def _jackknifed(found: CountedContests, rows: Derivatives, bread: FloatArray, me
     _, by_x, by_tie, xx, x_tie, tie_tie = (
         np.broadcast_to(each, rows.by_x.shape)[row, 0] for each in rows
     )
-    scores = own = gather @ _scores(design, cell, by_x, by_tie)
+    scores = term = gather @ _scores(design, cell, by_x, by_tie)
     for _ in range(_TERMS):
-        moved: FloatArray = own @ bread
+        moved: FloatArray = term @ bread
         x = moved[cluster, first] - moved[cluster, second]
         x += (design.extra[cell] * moved[cluster, n : n + q]).sum(axis=1)
         tie = moved[cluster, -1] if design.with_ties else np.zeros(len(x))
-        own = gather @ _scores(design, cell, xx * x + x_tie * tie, x_tie * x + tie_tie * tie)
-        scores = scores + own
+        term = gather @ _scores(design, cell, xx * x + x_tie * tie, x_tie * x + tie_tie * tie)
+        scores = scores + term
     return scores
 
 

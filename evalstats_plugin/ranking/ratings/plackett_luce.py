@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.ranking.contests.contests import components_of
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -150,14 +150,10 @@ def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _St
 
 def _components(stages: _Stages, n: int) -> tuple[IntArray, bool]:
     """Connected component of each player, and whether one group always precedes another."""
-    picked = sparse.csr_array(
-        (np.ones(len(stages.chosen)), (stages.chosen, np.arange(len(stages.chosen)))),
-        shape=(n, len(stages.chosen)),
-    )
-    beat = sparse.csr_array(picked @ stages.among)
-    connected = csgraph.connected_components(beat, directed=False)[1].astype(np.int64)
-    strong = csgraph.connected_components(beat, directed=True, connection="strong")[0]
-    return connected, bool(strong > 1)
+    stage, player = np.nonzero(stages.among)
+    chosen = stages.chosen[stage]
+    connected, strong = (components_of(chosen, player, n, directed=d) for d in (False, True))
+    return connected, bool(strong.any())
 
 
 def _check_connected(part: IntArray, names: tuple[str, ...]) -> None:

@@ -85,7 +85,7 @@ def bootstrap_bradley_terry(
     weak = stuck = 0
     # Worker processes do not need the single contests, of which there may be a million.
     none = contests.take(np.zeros(0, np.int64))
-    slim = fitted._replace(found=replace(tally, contests=none, row_of_each=None))
+    slim = fitted._replace(tally=replace(tally, contests=none, row_of_each=None))
     samples = _samples(tally, unit, n_resamples, rng)
     for parameters, without_top, not_converged in parallel_map(partial(_refitted, slim), samples):
         draws.append(parameters)
@@ -161,7 +161,7 @@ def resample_counts(count: IntArray, samples: int, rng: np.random.Generator) -> 
 
 def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArray, int, int]:
     """Fit B samples: parameters (p, B), and how many used a prior or did not converge."""
-    tally, design, (counts, wanted) = fitted.found, fitted.found.design, drawn
+    tally, design, (counts, wanted) = fitted.tally, fitted.tally.design, drawn
     weights = tally.weights(counts)
     without_top = ~has_finite_maximum(design, weights)
     precision = np.diag((np.arange(design.size) < design.n) / WEAK_SD**2)
@@ -236,7 +236,7 @@ def _place(contests: Contests, name: str) -> int:
 
 
 def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
-    design = fitted.found.design
+    design = fitted.tally.design
     # Without the weak prior: close to the supremum if there is no finite maximum.
     plain = Sample(fitted.sample.weights, None, None, fitted.sample.even)
     top = maximise(design, plain, fitted.top.parameters)

@@ -42,7 +42,7 @@ _NARROWEST, _WIDEST = 1e-3, 6.0
 """Bounds of δ."""
 _STEP = 0.05
 """Step in log δ of numerical derivatives."""
-FIRST_TIE = 0.3
+_FIRST_TIE = 0.3
 """Where the search for δ begins."""
 _NEAR, _MOST_MOVES = 1e-3, 20
 """Move in log δ at which `estimate_threshold` stops, and the most of them."""
@@ -278,7 +278,7 @@ def laplace(sites: Sites, prior: Prior, tie: float) -> Mode:
 
 
 def estimate_threshold(
-    sites: Sites, prior: Prior, start: Normals, *, tie: float = 0.0, tolerance: float
+    sites: Sites, prior: Prior, start: Normals | None = None, *, tie: float = 0.0, tolerance: float
 ) -> tuple[float, Posterior]:
     """Maximise the evidence in δ by secant steps; return δ, 0 without ties, and the posterior.
 
@@ -288,15 +288,17 @@ def estimate_threshold(
     Parameters
     ----------
     start
-        Sites from `laplace`, or from nearly the same answers.
+        Sites from nearly the same answers. Default: those of `laplace`; from no information at all,
+        many answers about one pair do not converge.
     tie
         Where the search begins, such as δ of nearly the same answers.
     tolerance
         Of `expectation_propagation`.
     """
-    if not sites.ties.any():
+    tie = (tie or _FIRST_TIE) if sites.ties.any() else 0.0
+    start = start or laplace(sites, prior, tie).normals
+    if not tie:
         return 0.0, expectation_propagation(sites, prior, 0.0, start, tolerance=tolerance)
-    tie = tie or FIRST_TIE
     low, high = np.log(_NARROWEST), np.log(_WIDEST)
     at, before = float(np.log(tie)), None
     posterior = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)

@@ -131,7 +131,7 @@ def integrate(
     weight = np.exp(log_evidence - top)
     total = weight.sum(axis=1, keepdims=True)
     weight /= total
-    results = [_mixed(own, [part.results[k] for part in parts]) for k, own in enumerate(weight)]
+    results = [_mixed(each, [part.results[k] for part in parts]) for k, each in enumerate(weight)]
     errors = [
         _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
         for values in zip(*results[1:], strict=True)
@@ -166,8 +166,8 @@ def _mixed(weight: FloatArray, parts: Sequence[_Result]) -> _Result:
     mean, covariance, ranks, ahead = (
         np.einsum("k,k...->...", weight, np.stack(values)) for values in zip(*parts, strict=True)
     )
-    for own, part in zip(weight.tolist(), parts, strict=True):
-        covariance = covariance + own * np.outer(part.mean - mean, part.mean - mean)
+    for share, part in zip(weight.tolist(), parts, strict=True):
+        covariance = covariance + share * np.outer(part.mean - mean, part.mean - mean)
     return _Result(mean, covariance, ranks, ahead)
 
 
@@ -262,8 +262,8 @@ class _Problem:
         self.pairs = np.triu_indices(n, 1)
         self.upper = np.triu_indices(self.size)
         i, j = self.pairs
-        own = np.diagonal(near.covariance)
-        self.apart = np.sqrt(own[i] + own[j] - 2 * near.covariance[i, j])
+        variances = np.diagonal(near.covariance)
+        self.apart = np.sqrt(variances[i] + variances[j] - 2 * near.covariance[i, j])
         self.lean = self.rows @ near.covariance
         fixed = near.covariance - near.covariance @ self.prior_precision @ near.covariance
         self.fixed = fixed[self.upper]
@@ -312,14 +312,14 @@ class _Problem:
         n = self.n
         x = (self.near.mean + points.y)[:, :n]
         pull = (points.y @ self.precision)[:, :n]
-        own, rest = pull * self.bend, (points.gradient[:, :n] + pull) * self.bend
-        centre = x - own * self.bend
+        pulled, rest = pull * self.bend, (points.gradient[:, :n] + pull) * self.bend
+        centre = x - pulled * self.bend
         falling = np.sort(x, axis=1)[:, ::-1]
         place = np.argsort(np.argsort(-x, axis=1, kind="stable"), axis=1, kind="stable")
         at = np.arange(n - 1) + (np.arange(n - 1) >= place[:, :, None])
         others = np.take_along_axis(falling[:, None, :], at, axis=2)
         bar = (others - centre[:, :, None]) / self.bend[:, None]
-        above = special.ndtr(-bar) + _stein(own[:, :, None], bar) * rest[:, :, None]
+        above = special.ndtr(-bar) + _stein(pulled[:, :, None], bar) * rest[:, :, None]
         return above.reshape(len(x), -1)
 
 
@@ -432,13 +432,13 @@ class _Sums:
 def _symmetrised(result: _Result, symmetry: Symmetry, n: int) -> _Result:
     """Average over players, and over pairs of players, that the answers do not tell apart."""
     labels, reverse = symmetry
-    own = np.diagonal(labels)
+    players = np.diagonal(labels)
     mean, covariance = result.mean.copy(), result.covariance.copy()
-    mean[:n] = averaged(mean[:n], own)
+    mean[:n] = averaged(mean[:n], players)
     between = averaged(covariance[:n, :n].ravel(), labels.ravel()).reshape(n, n)
     for k in range(n, len(mean)):
-        covariance[:n, k] = covariance[k, :n] = averaged(covariance[:n, k], own)
-    ranks = np.stack([averaged(column, own) for column in result.ranks.T], axis=1)
+        covariance[:n, k] = covariance[k, :n] = averaged(covariance[:n, k], players)
+    ranks = np.stack([averaged(column, players) for column in result.ranks.T], axis=1)
     ahead = averaged(result.ahead.ravel(), labels.ravel()).reshape(n, n)
     if reverse is not None:
         mean[:n] = (mean[:n] - mean[reverse]) / 2
@@ -513,8 +513,8 @@ def _colours(edges: IntArray, image: IntArray) -> tuple[IntArray, IntArray]:
     colours = [0] * (2 * n)
     while True:
         keys = [
-            (own[i], *sorted((own[k], table[i, k], table[k, i]) for k in range(n) if k != i))
-            for own, table in ((colours[:n], edges), (colours[n:], image))
+            (colour[i], *sorted((colour[k], table[i, k], table[k, i]) for k in range(n) if k != i))
+            for colour, table in ((colours[:n], edges), (colours[n:], image))
             for i in range(n)
         ]
         number = {key: at for at, key in enumerate(sorted(set(keys)))}

@@ -1,6 +1,6 @@
 """Thurstone's model P(i beats j) = Φ(s_i - s_j), with a normal prior of the ratings s [Thu27]_.
 
-* `fit_thurstone`: the posterior by any of `ESTIMATORS`
+* `fit_thurstone`: the posterior by integration, or by expectation propagation
 * `skew_normal`: the exact posterior, a unified skew-normal distribution [AA06]_, [Dur19]_
 * `EPState`: expectation propagation, updated answer by answer
 """
@@ -17,12 +17,10 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, no_suc
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.fit import RankingFit, normal_draws
 from evalstats_plugin.ranking.thurstone.approximation import (
-    FIRST_TIE,
     Normals,
     Posterior,
     estimate_threshold,
     expectation_propagation,
-    laplace,
     threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
@@ -122,36 +120,38 @@ def fit_thurstone(
     started = perf_counter()
     if len(contests):
         contests.check()
-    counts = contests.weight > 0
-    used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
-    prior = prior_of(prior_mean, prior_covariance, len(contests.players), ordered=contests.ordered)
-    sites = sites_of(used, ties)
-    problem = Problem(used, prior, sites, ties, draws, stream(rng, "thurstone fit"))
+    n = len(contests.players)
     reason = "asked for"
     if estimator == "auto":
-        n = len(contests.players)
         estimator = "exact" if n <= MOST_PLAYERS else "ep"
         reason = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
-    fitted = ESTIMATORS[estimator](problem)
-    fitted.diagnostics.update(reason=reason, seconds=perf_counter() - started)
-    return _result(problem, estimator, fitted)
-
-
-def _result(problem: Problem, estimator: str, fit: Fitted) -> RankingFit:
-    contests, n = problem.contests, len(problem.contests.players)
+    if estimator == "exact" and n > MOST_PLAYERS:
+        msg = (
+            f"{n} players are too many to integrate over, of whom at most {MOST_PLAYERS} can be: "
+            "take estimator='ep'"
+        )
+        raise DesignError(msg)
+    counts = contests.weight > 0
+    used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
+    prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
+    sites = sites_of(used, ties)
+    value, near = estimate_threshold(sites, prior, tolerance=_RESIDUAL)
+    tie = Threshold(value, threshold_error(sites, prior, value, near))
+    if estimator == "exact":
+        fit = _integrated(sites, prior, tie, near, players=n, draws=draws or _POINTS_KEPT)
+    else:
+        fit = _matched(tie, near, draws, stream(rng, "thurstone fit"))
     parameters: dict[str, float] = {}
     errors: dict[str, float] = {}
     if contests.ordered:
         parameters["position"] = float(fit.mean[n])
         errors["position"] = float(fit.covariance[n, n] ** 0.5)
-    if problem.sites.ties.any():
+    if sites.ties.any():
         parameters["tie"], errors["tie"] = fit.tie
-    fitted = problem.sites.design @ fit.mean
-    log_likelihood = problem.sites.log_likelihood(fitted, fit.tie.value).sum()
     notes = fit.notes
-    if not len(contests):
+    if not len(used):
         notes += ("no comparisons: the ratings are the prior",)
-    elif groups := contests.disconnected():
+    elif groups := used.disconnected():
         notes += (f"how these stand to each other rests on the prior alone: {groups}",)
     return RankingFit(
         model="thurstone",
@@ -165,27 +165,24 @@ def _result(problem: Problem, estimator: str, fit: Fitted) -> RankingFit:
         labels=fit.labels,
         parameters=parameters,
         parameter_std_errors=errors,
-        log_likelihood=float(log_likelihood),
+        log_likelihood=float(sites.log_likelihood(sites.design @ fit.mean, fit.tie.value).sum()),
         diagnostics=fit.diagnostics
         | {
-            "n_contests": float(contests.weight.sum()),
-            "n_ties": int(contests.tied.sum()),
-            "ties": problem.ties,
+            "n_contests": float(used.weight.sum()),
+            "n_ties": int(used.tied.sum()),
+            "ties": ties,
+            "reason": reason,
+            "seconds": perf_counter() - started,
         },
         notes=notes,
     )
 
 
-class Problem(NamedTuple):
-    """Data, prior and options of a fit."""
+class Threshold(NamedTuple):
+    """δ, half the width of a tie; 0 if no answer is a tie."""
 
-    contests: Contests
-    prior: Prior
-    sites: Sites
-    ties: Ties
-    size: int | None
-    """Number of draws requested."""
-    rng: np.random.Generator
+    value: float
+    std_error: float
 
 
 class Fitted(NamedTuple):
@@ -204,24 +201,15 @@ class Fitted(NamedTuple):
     """Labels of pairs that the answers do not tell apart, shape (n, n)."""
 
 
-def by_integration(problem: Problem) -> Fitted:
+def _integrated(
+    sites: Sites, prior: Prior, tie: Threshold, near: Posterior, *, players: int, draws: int
+) -> Fitted:
     """Lattice points around the normal with matched moments, with a stated error."""
-    n = len(problem.contests.players)
-    if n > MOST_PLAYERS:
-        msg = (
-            f"{n} players are too many to integrate over, of whom at most {MOST_PLAYERS} can be: "
-            "take estimator='ep'"
-        )
-        raise DesignError(msg)
-    sites, prior = problem.sites, problem.prior
-    tie, near = _approximation(problem)
-    symmetry = symmetry_of(sites, n) if _exchangeable(prior, n) else None
+    symmetry = symmetry_of(sites, players) if _exchangeable(prior, players) else None
     nodes = [Near(0.0, near.mean, near.covariance)]
     if tie.value:
-        nodes = _tie_nodes(problem, tie, near.normals)
-    integrated = integrate(
-        sites, prior, nodes, players=n, symmetry=symmetry, draws=problem.size or _POINTS_KEPT
-    )
+        nodes = _tie_nodes(sites, prior, tie, near.normals)
+    integrated = integrate(sites, prior, nodes, players=players, symmetry=symmetry, draws=draws)
     if tie.value:
         ties = np.array([node.tie for node in nodes])
         mean = float(integrated.tie_weight @ ties)
@@ -250,47 +238,32 @@ def _exchangeable(prior: Prior, n: int) -> bool:
     return not prior.mean.any() and bool((between == same).all())
 
 
-def by_ep(problem: Problem) -> Fitted:
+def _matched(
+    tie: Threshold, posterior: Posterior, draws: int | None, rng: np.random.Generator
+) -> Fitted:
     """Expectation propagation: a normal with matched moments."""
-    tie, posterior = _approximation(problem)
     converged = posterior.residual < _RESIDUAL
     diagnostics = {
         "iterations": posterior.sweeps,
         "converged": converged,
         "residual": posterior.residual,
+        "log_evidence": posterior.log_evidence,
     }
-    diagnostics |= {"log_evidence": posterior.log_evidence}
-    draws = None
-    if problem.size is not None:
-        draws = normal_draws(posterior.mean, posterior.covariance, (problem.size,), problem.rng)
+    drawn = None
+    if draws is not None:
+        drawn = normal_draws(posterior.mean, posterior.covariance, (draws,), rng)
     notes = () if converged else (f"moments match to {posterior.residual:.1g} only",)
-    return Fitted(posterior.mean, posterior.covariance, tie, draws, diagnostics, notes)
+    return Fitted(posterior.mean, posterior.covariance, tie, drawn, diagnostics, notes)
 
 
-class Threshold(NamedTuple):
-    """δ, half the width of a tie; 0 if no answer is a tie."""
-
-    value: float
-    std_error: float
-
-
-def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
-    sites, prior = problem.sites, problem.prior
-    start = laplace(sites, prior, FIRST_TIE if sites.ties.any() else 0.0).normals
-    tie, posterior = estimate_threshold(sites, prior, start, tolerance=_RESIDUAL)
-    return Threshold(tie, threshold_error(sites, prior, tie, posterior)), posterior
-
-
-def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
+def _tie_nodes(sites: Sites, prior: Prior, tie: Threshold, start: Normals) -> list[Near]:
     """Nodes of the trapezoidal rule in log δ, as far as its posterior density matters."""
     width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
     step = _NODE_STEP * width
 
     def at(log_tie: float) -> tuple[Near, float]:
         value = float(np.exp(log_tie))
-        near = expectation_propagation(
-            problem.sites, problem.prior, value, start, tolerance=_UPDATE_RESIDUAL
-        )
+        near = expectation_propagation(sites, prior, value, start, tolerance=_UPDATE_RESIDUAL)
         # Half-normal(1) prior of δ, and its derivative by log δ.
         log_weight = -(value**2) / 2 + log_tie
         return (
@@ -308,13 +281,9 @@ def _tie_nodes(problem: Problem, tie: Threshold, start: Normals) -> list[Near]:
     nodes.sort(key=lambda node: node[0].tie)
     share = np.exp([height - max(h for _, h in nodes) for _, height in nodes])
     share /= share.sum()
-    return [node._replace(share=own) for (node, _), own in zip(nodes, share.tolist(), strict=True)]
-
-
-ESTIMATORS = {
-    "exact": by_integration,
-    "ep": by_ep,
-}
+    return [
+        node._replace(share=each) for (node, _), each in zip(nodes, share.tolist(), strict=True)
+    ]
 
 
 class SkewNormal(NamedTuple):
@@ -405,6 +374,9 @@ class EPState(AnswerCounts):
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
         """Count an answer as `record` does, and update the posterior."""
         self.record(i, j, outcome, weight)
+        if abs(weight) > 1:
+            # Too far from the normals so far to start from them.
+            self._normals = np.zeros((2, 0))
         self.polish()
 
     def polish(self) -> None:
@@ -418,7 +390,7 @@ class EPState(AnswerCounts):
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
         normals = np.zeros((2, len(ends)))
         normals[:, : self._normals.shape[1]] = self._normals
-        start = Normals(*normals[:, used])
+        start = Normals(*normals[:, used]) if self._normals.any() else None
         self.tie, self._posterior = estimate_threshold(
             sites, self.prior, start, tie=self.tie, tolerance=_UPDATE_RESIDUAL
         )

@@ -34,7 +34,7 @@ from evalstats_plugin.stats.arrays import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from evalstats_plugin.comparisons.power import PowerCurve
+    from evalstats_plugin.comparisons.planning.power import PowerCurve
     from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow, RankSets
     from evalstats_plugin.ranking.rows import Ranking
 
@@ -364,33 +364,18 @@ class _Order(NamedTuple):
 
 
 def _order(results: Any) -> _Order:
+    distribution = None
     if hasattr(results, "draws"):
-        return _order_of_ranking(results)
-    rows = _of_one_task(results)
-    sets = _ranked(rows)
-    return _Order(
-        title=task_and_metric(rows[0]),
-        names=[rank_set.model for rank_set in sets],
-        best=[rank_set.best_rank for rank_set in sets],
-        worst=[rank_set.worst_rank for rank_set in sets],
-        letters=[rank_set.letters for rank_set in sets],
-        expected=[None] * len(sets),
-        level=sets[0].confidence_level,
-    )
-
-
-def _order_of_ranking(results: Ranking) -> _Order:
-    rows = results.rows
-    return _Order(
-        title=rows[0].method,
-        names=[row.player for row in rows],
-        best=[row.rank_low for row in rows],
-        worst=[row.rank_high for row in rows],
-        letters=[row.letters for row in rows],
-        expected=[row.expected_rank for row in rows],
-        level=rows[0].confidence_level,
-        distribution=results.rank_distribution().to_numpy(dtype=np.float64),
-    )
+        rows, title = results.rows, results.rows[0].method
+        parts = ("player", "rank_low", "rank_high", "letters", "expected_rank")
+        distribution = results.rank_distribution().to_numpy(dtype=np.float64)
+    else:
+        compared = _of_one_task(results)
+        rows, title = _ranked(compared), task_and_metric(compared[0])
+        parts = ("model", "best_rank", "worst_rank", "letters", "expected_rank")
+    columns: list[list[Any]] = [[getattr(row, part, None) for row in rows] for part in parts]
+    level = rows[0].confidence_level
+    return _Order(title, *columns, level=level, distribution=distribution)
 
 
 def _draw_distribution(axes: Any, rows: Rows, probability: FloatArray) -> None:

@@ -2,7 +2,8 @@
 
 * `Board`: models and columns in the order of the page, and each column's pairs
 * `headline`: who leads, who cannot be told apart, who is next, on how many tasks
-* `distrust`: missing items, suspects, items that tell nobody apart, single draws
+* `distrust`: settings that differ, missing items, suspects, items that tell nobody apart, single
+  draws
 * `suspects`: items to look at, each with its reason
 """
 
@@ -23,6 +24,7 @@ from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableC
 from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
+from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import percent, places, short_metric
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores import items as item_flags
@@ -569,10 +571,11 @@ def _suspect(answers: ItemAnswers, column: int, place: int, j: int) -> Suspect:
 
 def distrust(
     board: Board | None, findings: Sequence[Finding], answers: Sequence[ItemAnswers],
-    responses: Sequence[Responses],
+    responses: Sequence[Responses], settings: Sequence[Setting] = (),
 ) -> list[Sentence]:  # fmt: skip
     """Return what to distrust, what matters most first."""
-    sentences = [*(_missing(board) if board else []), *_unscored(responses)]
+    sentences = [*_asked_otherwise(settings), *(_missing(board) if board else [])]
+    sentences += _unscored(responses)
     wrong = [f for f in findings if "no model" in f.head]
     if wrong:
         n = sum(len(f.items) + f.left_out for f in wrong)
@@ -613,6 +616,14 @@ def distrust(
 
 
 _SAME = (item_flags.ALL_RIGHT, item_flags.ALL_WRONG, item_flags.ALL_SAME)
+
+
+def _asked_otherwise(settings: Sequence[Setting]) -> list[Sentence]:
+    named = list(dict.fromkeys(setting.name for setting in settings if setting.may_matter))
+    if not named:
+        return []
+    text = Markup("They differ in {}: scores may differ by that alone. Method lists who had what.")
+    return [Sentence(Markup("Models were not run alike."), text.format(_names(named)))]
 
 
 def _missing(board: Board) -> list[Sentence]:

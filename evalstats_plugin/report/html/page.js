@@ -302,6 +302,9 @@ function table(caption, heads, rows) {
   head.append(top);
   const body = make("tbody", "");
   body.append(...rows);
+  // A phone shows each row below its heads.
+  for (const row of rows)
+    [...row.cells].forEach((cell, i) => { cell.dataset.head = heads[i][0]; });
   made.append(make("caption", caption), head, body);
   const scroll = make("div", "", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption });
   scroll.append(made);

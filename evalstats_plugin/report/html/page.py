@@ -31,13 +31,15 @@ from evalstats_plugin.report.html.parts import (
     items_data,
     logs_table,
     scores_table,
+    settings_table,
     table_data,
     texts_data,
 )
+from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
-from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer
@@ -88,13 +90,15 @@ def to_html(page: Page) -> str:
             "most: choose models or tasks (--models, --task), or write a table "
             "(--format csv)"
         )
-    css, script = (Markup(_part(f"page.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
-    html = (
-        environment()
-        .get_template("page.jinja")
-        .render(**_contents(page), css=css, script=script, policy=_policy(css, script))
-    )
-    return f"{html}\n"
+    return _rendered("page", _contents(page))
+
+
+def _rendered(name: str, contents: Mapping[str, Any]) -> str:
+    """Return a page of a template with its own style sheet and script."""
+    css, script = (Markup(_part(f"{name}.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
+    template = environment().get_template(f"{name}.jinja")
+    policy = _policy(css, script)
+    return f"{template.render(contents, css=css, script=script, policy=policy)}\n"
 
 
 def _contents(page: Page) -> dict[str, Any]:
@@ -116,7 +120,9 @@ def _contents(page: Page) -> dict[str, Any]:
     )
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
+    settings = settings_of(page.responses)
     tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
+    tables += [settings_table(settings)] if settings else []
     about_rows, common = _notes(page)
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
@@ -150,7 +156,7 @@ def _contents(page: Page) -> dict[str, Any]:
     return {
         **shown,
         "size": " · ".join(size),
-        "distrust": boards.distrust(board, findings, answers, page.responses),
+        "distrust": boards.distrust(board, findings, answers, page.responses, settings),
         "findings": findings,
         "left": left,
         "tables": tables,
@@ -170,24 +176,19 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
     """
     from evalstats_plugin.report import rankings
 
-    css, script = (Markup(_part(f"arena.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
     rows = results.overall.rows
     limits = [x for row in rows for x in (row.low, row.mean, row.high) if x is not None]
     low, high = (min(limits), max(limits)) if limits else (0.0, 1.0)
     scale = rows[0].scale if rows else "elo"
     names, lines = rankings.category_columns(results), rankings.category_lines(results)
-    html = (
-        environment()
-        .get_template("arena.jinja")
-        .render(
-            css=css,
-            script=script,
-            policy=_policy(css, script),
-            first=_leader(rows),
-            scale={"elo": "Elo"}.get(scale, scale),
-            level=text.percent(rows[0].confidence_level if rows else 0.95),
-            ends=(rankings.rating(low, scale), rankings.rating(high, scale)),
-            rows=[
+    return _rendered(
+        "arena",
+        {
+            "first": _leader(rows),
+            "scale": {"elo": "Elo"}.get(scale, scale),
+            "level": text.percent(rows[0].confidence_level if rows else 0.95),
+            "ends": (rankings.rating(low, scale), rankings.rating(high, scale)),
+            "rows": [
                 {
                     "name": row.player,
                     "ranks": rankings.ranks(row),
@@ -206,14 +207,13 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                 }
                 for row, ranks in zip(rows, lines, strict=True)
             ],
-            categories=names[2:],
-            against=_against(results),
-            notes=results.notes,
-            legend=rankings.legend(results.overall, results.anchor),
-            about={name: "–" if value is None else str(value) for name, value in about.items()},
-        )
+            "categories": names[2:],
+            "against": _against(results),
+            "notes": results.notes,
+            "legend": rankings.legend(results.overall, results.anchor),
+            "about": {name: "–" if value is None else str(value) for name, value in about.items()},
+        },
     )
-    return f"{html}\n"
 
 
 def _reach(row: RankedPlayer) -> tuple[float, float]:
@@ -289,11 +289,9 @@ def _policy(css: str, script: str) -> str:
 
 def _notes(page: Page) -> tuple[list[str], list[str]]:
     """Return each note once with the rows it is about, and the notes on all results."""
-    about: dict[str, dict[str, None]] = {}
-    rows: Sequence[ScoreInterval] = page.intervals.rows
-    for row in rows:
-        for note in row.notes:
-            about.setdefault(note, {})[text.task_and_metric(row)] = None
     common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
-    numbered = [f"{note} ({few(list(places))})" for note, places in about.items()]
+    numbered = [
+        f"{note} ({few(list(dict.fromkeys(map(text.task_and_metric, rows))))})"
+        for note, rows in text.gather(page.intervals.rows).items()
+    ]
     return numbered, list(dict.fromkeys(common))

@@ -1,7 +1,8 @@
 """Parts of the HTML report: its tables, and the packed answers to items.
 
 * `Column`, `Table`: values with their kinds; `table_data`: the table for the page's script
-* `scores_table`, `logs_table`: every score, and where it comes from
+* `scores_table`, `logs_table`, `settings_table`: every score, where it comes from, and how models
+  were run
 * `held_items`, `items_data`: items with every model's answer, packed six bits to a letter
 * `texts_data`: questions, targets and answers as logged
 """
@@ -21,8 +22,10 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted as counted_of
+from evalstats_plugin.errors import few
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
+from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import clusters, interval_text, number, percent
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
@@ -44,6 +47,9 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 _FINE = 12
 """Bits per score with many values: 4,095 steps from the least to the greatest."""
+
+_MOST_MODELS = 8
+"""Models that a row of settings names."""
 
 MOST_TEXT = 1_000_000
 """Bytes of questions, targets and answers."""
@@ -290,6 +296,20 @@ def logs_table(responses: Sequence[Responses]) -> Table:
                hint="Items that have no score, under at least one metric"),
     ]  # fmt: skip
     return Table(name="logs", caption="Logs that were read", columns=columns)
+
+
+def settings_table(settings: Sequence[Setting]) -> Table:
+    """Return one row per setting and value, what may matter first and standing out."""
+    rows = [(one, value, models) for one in settings for value, models in one.models.items()]
+    strong = [one.may_matter for one, _, _ in rows]
+    who = ["all models" if one.is_common else few(models, _MOST_MODELS) for one, _, models in rows]
+    columns = [
+        Column(title="Task", values=[one.tasks for one, _, _ in rows], heads=True, strong=strong),
+        Column(title="Setting", values=[one.name for one, _, _ in rows], strong=strong),
+        Column(title="Value", values=[value for _, value, _ in rows], strong=strong),
+        Column(title="Models", values=who, strong=strong),
+    ]
+    return Table(name="settings", caption="Settings of the runs", columns=columns)
 
 
 def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:

@@ -144,12 +144,12 @@ def _shows(page: Any, *texts: str) -> None:
 
 
 def _keep(page: Any, name: str) -> None:
-    if os.environ.get("EVALSTATS_SCREENSHOTS"):
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    picture = SCREENSHOTS / f"inspect_{name}.png"
+    if os.environ.get("EVALSTATS_SCREENSHOTS") and picture.exists():
         page.wait_for_timeout(2000)
         # Where the logs lie is nobody's business and another place each time.
         page.locator(".breadcrumb-item").first.evaluate("crumb => crumb.textContent = 'evals'")
-        page.screenshot(path=SCREENSHOTS / f"inspect_{name}.png", animations="disabled")
+        page.screenshot(path=picture, animations="disabled")
     page.close()
 
 

@@ -13,17 +13,10 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import read
+from evalstats_plugin.adapters.lm_eval.groups import Tree, pooled_stderr, unweighted_stderr
 from evalstats_plugin.adapters.lm_eval.reader import with_answers
-from evalstats_plugin.adapters.lm_eval.samples import (
-    MAX_LINE,
-    Tree,
-    brier_scores,
-    collect,
-    mean_and_stderr,
-    pooled_stderr,
-    read_samples,
-    unweighted_stderr,
-)
+from evalstats_plugin.adapters.lm_eval.samples import MAX_LINE, collect, read_samples
+from evalstats_plugin.adapters.lm_eval.values import brier_scores, mean_and_stderr
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.logs.reading import find_logs, read_log

@@ -10,7 +10,7 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin import Group, Source, intervals
-from evalstats_plugin.adapters.lm_eval.samples import Tree
+from evalstats_plugin.adapters.lm_eval.groups import Tree
 from evalstats_plugin.data.scales import settled
 
 SIZES = {"a": 10, "b": 30}

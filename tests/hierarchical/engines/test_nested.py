@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
-from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
+from evalstats_plugin.hierarchical.engines.crossed import crossed_model_of, fit_crossed
 from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
 from evalstats_plugin.runtime import ChainLength
 
@@ -120,7 +120,7 @@ def test_the_other_engine_finds_the_same_effects():
     right = rng.binomial(40, special.expit(0.4 - 0.7 * x + rng.normal(0, 0.5, 12))).astype(float)
     given = counts(right, trials, x=(x / x.std())[:, None])
     ours = fitted(given).posterior
-    theirs = fit_model(given, MODEL, rng, ChainLength(draws=150, warm_up=60), "cpu")
+    theirs = fit_crossed(given, MODEL, rng, ChainLength(draws=600, warm_up=240))
 
     sd = theirs.accuracy.std((0, 1))
     assert np.abs(ours.accuracy.mean((0, 1)) - theirs.accuracy.mean((0, 1))).max() < 0.2 * sd.min()

@@ -18,7 +18,8 @@ from evalstats_plugin.irt import (
     fit_irt,
     score_models,
 )
-from evalstats_plugin.irt.estimators.ordered import _Problem, levels_of, log_chances
+from evalstats_plugin.irt.estimators.ordered import _Problem, log_chances
+from evalstats_plugin.irt.model.data import levels_of
 from evalstats_plugin.irt.model.fit import load_fit
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden"

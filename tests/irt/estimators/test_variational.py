@@ -36,7 +36,7 @@ def test_no_step_lowers_the_bound(kind, prior):
     fit = variational(data, kind, how)
     one = MeanField(data, kind, how)
 
-    point, bounds = fit.found.at + 0.3 * torch.cos(torch.arange(len(fit.found.at))), []
+    point, bounds = fit.search.at + 0.3 * torch.cos(torch.arange(len(fit.search.at))), []
     for _ in range(30):
         point, bound = one.step(point)
         bounds.append(bound)
@@ -44,7 +44,7 @@ def test_no_step_lowers_the_bound(kind, prior):
     assert np.diff(bounds).min() > -1e-8
     assert bounds[-1] <= fit.bound + 1e-6
     # EM of a spread of discriminations that goes to 0 crawls; it is reported, see below.
-    assert fit.found.converged or (kind, prior) == ("2pl", "hierarchical")
+    assert fit.search.converged or (kind, prior) == ("2pl", "hierarchical")
 
 
 def log_evidence(right, trials):
@@ -85,7 +85,7 @@ def test_errors_of_abilities_are_too_small():
 def test_a_fit_that_ran_out_of_steps_says_so():
     fit = variational(counts(6, 40), "rasch", ViOptions(max_steps=2))
 
-    assert not fit.found.converged
+    assert not fit.search.converged
     assert torch.isfinite(fit.ability).all()
 
 

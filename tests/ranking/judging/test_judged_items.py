@@ -79,8 +79,8 @@ def test_the_items_of_a_file_of_comparisons_are_items(tmp_path: Path) -> None:
         (b"", "no items: give two or more to compare"),
         (b"tea\n", r"one item \(tea\): give two or more"),
         (b"tea\ncake\n tea\n", r"'tea' occurs twice \(line 1 and line 3\)"),
-        (b"tea\ncaf\xe9\n", r"items.txt, line 2: byte 0xe9 is not UTF-8: convert"),
-        (b"\xef\xbb\xbftea\n\xff", "line 2: byte 0xff"),
+        (b"tea\ncaf\xe9\n", r"items.txt: byte 0xe9 at position 7 \(line 2\) is not UTF-8; convert"),
+        (b"\xef\xbb\xbftea\n\xff", r"byte 0xff at position 4 \(line 2\)"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -156,7 +156,7 @@ def test_derivatives_of_the_likelihood_with_judges(ties, prior):
 def test_moving_mean_effects_to_the_common_parameters_changes_no_probability():
     made, _, _ = votes(4, 30, 3, players=5)
     own = count_votes(count_contests(made, "davidson", position=True), None)
-    at = 0.3 * np.random.default_rng(1).normal(size=own.found.design.size + 12)
+    at = 0.3 * np.random.default_rng(1).normal(size=own.tally.design.size + 12)
     moved, flat = _recentred(own, at), np.full(3, 1e6)
 
     np.testing.assert_allclose(point_at(own, moved, flat).value, point_at(own, at, flat).value)

@@ -1,0 +1,1 @@
+"""Power analysis: what a pilot tells of differences, and how many items they need."""

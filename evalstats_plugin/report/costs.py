@@ -1,0 +1,75 @@
+"""Costs of models beside their scores: tables by model, task and metric, or one in documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from evalstats_plugin.data.results import Results, grouped
+from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.report.text import (
+    Page,
+    marks_column,
+    note_lines,
+    note_numbers,
+    number,
+    page_view,
+    percent,
+    short_metric,
+)
+from evalstats_plugin.scores.costs import CostRow
+
+LEGEND = (
+    "A right one: cost of all answers for each right answer; ∞: no upper limit. Each "
+    "interval alone."
+)
+
+
+def amount(value: float | None) -> str:
+    """Format a cost with three digits, whole numbers from 100 on.
+
+    >>> amount(0.00123), amount(4.5), amount(12345.6), amount(None)
+    ('0.00123', '4.5', '12,346', '–')
+    """
+    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _limits(limits: tuple[float | None, float | None]) -> str:
+    low, high = limits
+    return "–" if low is None else f"[{amount(low)}, {'∞' if high is None else amount(high)}]"
+
+
+def _score(row: CostRow) -> str:
+    if row.score_low is None or row.score_high is None:
+        return number(row.score)
+    return f"{number(row.score)} [{number(row.score_low)}, {number(row.score_high)}]"
+
+
+def _columns(rows: Sequence[CostRow]) -> list[Column]:
+    interval = f"{percent(rows[0].confidence_level) if rows else ''} interval"
+    return [
+        Column("Cost", "cost", least=8),
+        Column("n", "n_items", str),
+        Column("An item", "per_item", amount),
+        Column(interval, lambda row: (row.low, row.high), _limits, right=False),
+        Column("A right one", "per_right", amount),
+        Column(interval, lambda row: (row.per_right_low, row.per_right_high), _limits, right=False),
+    ]
+
+
+def _page(results: Results[CostRow], *, document: bool = False) -> Page:
+    columns = [*_columns(results.rows), marks_column(note_numbers(results.rows))]
+    if document:
+        metric = Column("Metric", lambda row: short_metric(row.metric))
+        named = [Column("Model", "model"), Column("Task", "task"), metric, Column("Score", _score)]
+        tables = [Table("", results.rows, [*named, *columns])]
+    else:
+        by_score = grouped(results.rows, lambda row: (row.model, row.task, row.metric))
+        tables = [
+            Table(f"{model}: {task} {short_metric(metric)} {_score(rows[0])}", rows, columns)
+            for (model, task, metric), rows in by_score.items()
+        ]
+    return Page(tables, [LEGEND], note_lines(results))
+
+
+COSTS = page_view(_page, document=partial(_page, document=True))

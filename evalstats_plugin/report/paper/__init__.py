@@ -1,0 +1,1 @@
+"""A folder for a paper, and the sentences on what was done."""

@@ -1,0 +1,440 @@
+"""What was done in an evaluation, for the methods section of a paper.
+
+* `Evaluation`: a table of scores with the responses it is of, and what follows from both
+* `methods_latex`, `methods_markdown`: two paragraphs, and answers to reporting guidelines
+* `sources`: what they cite
+
+Every sentence says what the logs and the table hold. What they do not hold is named as missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from statistics import median
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, TableCell
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report.leaderboard import Layout, column_name
+from evalstats_plugin.report.settings import settings_of
+from evalstats_plugin.report.tables import markdown_table
+from evalstats_plugin.report.text import short_metric
+from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import latex_text, markdown_text
+from evalstats_plugin.scores.methods import INTERVALS
+
+_HARNESSES = {
+    "lm_eval": ("the Language Model Evaluation Harness", "eval-harness"),
+    "inspect_ai": ("Inspect", "inspect"),
+    "helm": ("HELM", "helm"),
+    "lighteval": ("LightEval", "lighteval"),
+    "every_eval_ever": ("records in the Every Eval Ever schema", ""),
+    "tabular": ("item scores from tables", ""),
+}
+"""Name and BibTeX key of each harness."""
+
+_OF_GROUPS = "the same for a weighted mean of tasks"
+"""What methods are that groups of tasks have, by name beside those of single tasks."""
+
+_OUR_DERIVATION = "; docs/explanation/methods.md"
+"""In a method's source, what readers of a paper do not have."""
+
+
+class Difference(NamedTuple):
+    """Difference of a model from the one that it is compared with, in one column."""
+
+    key: ColumnKey
+    column: str
+    model: str
+    against: str
+    n_items: int
+    difference: float
+    low: float
+    high: float
+    verdict: Literal["better", "worse", "unclear"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A table of scores, the responses it is of, and how its numbers are written."""
+
+    table: ScoreTable
+    responses: tuple[Responses, ...]
+    """All that was read, of every metric."""
+    baseline: str | None
+    percent: bool
+    digits: int | None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How the numbers of each column are written."""
+        return Layout(self.table, self.percent, self.digits)
+
+    @cached_property
+    def first_key(self) -> ColumnKey:
+        """The column that figures show: the overall score, or else the first."""
+        return self.layout.lead or next(iter(self.table.by_column))
+
+    @property
+    def first_name(self) -> str:
+        """Its name."""
+        return column_name(self.first_key)
+
+    @property
+    def first(self) -> list[TableCell]:
+        """Its cells, the best model first."""
+        cells = self.table.by_column[self.first_key]
+        return [cells[model] for model in self.table.models if model in cells]
+
+    @property
+    def reference(self) -> str:
+        """The model that the others are compared with."""
+        return self.baseline or self.table.models[0]
+
+    @cached_property
+    def shown(self) -> tuple[Responses, ...]:
+        """The responses of the metrics that the table shows."""
+        columns = {(c.task, c.metric) for c in self.table}
+        return tuple(
+            r
+            for r in self.responses
+            if {(name, r.metric) for name in (r.task, *(g.name for g in r.groups))} & columns
+        )
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """Differences from the reference: of two models in every column, of more in the first.
+
+        Where there is no overall score, of all models in every column.
+        """
+        every = len(self.table.models) == 2 or self.layout.lead is None
+        keys = list(self.table.by_column) if every else [self.first_key]
+        return [row for key in keys for row in self._in_column(key)]
+
+    def _in_column(self, key: ColumnKey) -> Iterator[Difference]:
+        pairs = next((p for p in self.table.pairs if (p.kind, p.task) == key), None)
+        if pairs is None or self.reference not in pairs.models:
+            return
+        reference = pairs.models.index(self.reference)
+        of: dict[str, Difference] = {}
+        for i in np.flatnonzero((pairs.a == reference) | (pairs.b == reference)).tolist():
+            sign = 1 if pairs.a[i] == reference else -1
+            model = pairs.models[int(pairs.b[i] if sign > 0 else pairs.a[i])]
+            values = (pairs.difference[i], pairs.low[i], pairs.high[i])
+            if not np.isfinite(values).all():
+                continue
+            difference, low, high = (float(sign * x) for x in values)
+            if sign < 0:
+                low, high = high, low
+            verdict = ("worse", "unclear", "better")[1 + sign * int(pairs.verdict[i])]
+            of[model] = Difference(
+                key, column_name(key), model, self.reference, int(pairs.n_items[i]), difference,
+                low, high, verdict,  # pyright: ignore[reportArgumentType] - one of these three
+            )  # fmt: skip
+        yield from (of[model] for model in self.table.models if model in of)
+
+    def signed(self, key: ColumnKey, value: float) -> str:
+        """Write a difference for LaTeX, with its sign and the decimals of its column."""
+        text = self.layout.format(key)(abs(value))
+        sign = "" if not float(text) else "$-$" if value < 0 else "+"
+        return sign + text
+
+
+class _Markup(NamedTuple):
+    """How one form of text writes words of logs, and citations."""
+
+    text: Callable[[str], str]
+    cite: Callable[[str], str]
+
+
+def _latex(text: str) -> str:
+    # Long names may break after what joins their words.
+    return re.sub(r"(\\_|[/,.-])(?=[A-Za-z])", r"\1\\allowbreak{}", latex_text(text))
+
+
+def _latex_cite(key: str) -> str:
+    return rf"~\cite{{{key}}}"
+
+
+def _markdown_cite(key: str) -> str:
+    return f" [{key}]"
+
+
+_LATEX = _Markup(_latex, _latex_cite)
+_MARKDOWN = _Markup(markdown_text, _markdown_cite)
+
+
+def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
+    """Return what was measured, on which items, and what the intervals are of."""
+    table, text = shown.table, markup.text
+    tasks = dict.fromkeys(r.task for r in shown.shown)
+    said = [
+        f"We evaluated {counted(len(table.models), 'model')} on {counted(len(tasks), 'task')} "
+        f"({_n_items(shown):,} items) with {_harnesses(shown, markup)}."
+    ]
+    of_metric: dict[str, list[str]] = {}
+    for cell in table:
+        if cell.kind != "overall":
+            names = of_metric.setdefault(short_metric(cell.metric), [])
+            if cell.task not in names:
+                names.append(cell.task)
+    if len(of_metric) == 1:
+        said.append(f"The score is {text(next(iter(of_metric)))}.")
+    else:
+        parts = [f"{metric} ({few(names)})" for metric, names in of_metric.items()]
+        said.append(text(f"Scores are {few(parts, len(parts))}."))
+    repeats = sorted({r.scores.shape[1] for r in shown.shown})
+    if repeats[-1] > 1:
+        each = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
+        said.append(f"Each item was answered {each} times; its score is the mean of its answers.")
+    said.append(
+        f"Each score has {_level(shown, markup)} limits of its own, for items like these "
+        f"({_intervals(shown, markup)})."
+    )
+    if any(r.clusters is not None for r in shown.shown):
+        said.append("Items that belong together were taken as clusters.")
+    overall = [cell for cell in shown.first if cell.kind == "overall"]
+    if overall:
+        counted_same = {"columns": "column", "tasks": "task", "items": "item"}[table.weights]
+        said.append(
+            f"The overall score is the mean of {counted(len(table.in_overall), 'column')}, each "
+            f"{counted_same} counting the same; the tasks are fixed, so that it is about these "
+            "tasks and items like these."
+        )
+    return " ".join(said)
+
+
+def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
+    """Return how models were compared, what was left out, and by which program and seed."""
+    table, text = shown.table, markup.text
+    said: list[str] = []
+    n = len(table.models)
+    if table.pairs:
+        pairs = n * (n - 1) // 2
+        all_pairs = "The two models were" if n == 2 else f"All {pairs:,} pairs of models were"
+        said.append(
+            f"{all_pairs} compared on the items that both answered, by a Bayesian bootstrap of the "
+            f"mean difference{markup.cite('rubin1981bootstrap')} with half an item more on either "
+            f"side. Limits, verdicts and ranks hold for all pairs and columns at once "
+            f"({_level(shown, markup)}), by one critical value for all pairs"
+            f"{markup.cite('mogstad2024ranks')}; a model may be the best of a column unless it is "
+            f"worse than another{markup.cite('hsu1981best')}."
+        )
+    elif not table.is_ranked:
+        said.append("Models were not compared with each other.")
+    else:
+        said.append("Ranks come from blocks of pairs at Bonferroni's share of the level.")
+    if table.notes:
+        said.append(text(f"Notes: {'; '.join(table.notes)}."))
+    lacking = _missing(shown)
+    if lacking:
+        said.append(
+            text(f"{counted(lacking, 'score')} of the items are missing; they were left out.")
+        )
+    seed = "" if table.seed is None else f", seed {table.seed}"
+    said.append(f"Computed by evalstats-plugin {VERSION}{markup.cite('evalstats_plugin')}{seed}.")
+    return " ".join(said)
+
+
+def _level(shown: Evaluation, markup: _Markup) -> str:
+    return markup.text(f"{100 * shown.table.confidence_level:.6g} %")
+
+
+def _n_items(shown: Evaluation) -> int:
+    most: dict[str, int] = {}
+    for r in shown.shown:
+        most[r.task] = max(most.get(r.task, 0), len(r.item_ids) or r.logged_n or 0)
+    return sum(most.values())
+
+
+def _missing(shown: Evaluation) -> int:
+    return sum(int(np.isnan(r.scores).all(axis=1).sum()) for r in shown.shown)
+
+
+def _harnesses(shown: Evaluation, markup: _Markup) -> str:
+    parts: dict[str, None] = {}
+    for r in shown.shown:
+        name, key = _HARNESSES.get(r.source.harness, (r.source.harness or "item scores", ""))
+        version = f" {r.source.version}" if r.source.version else ""
+        parts[markup.text(name + version) + (markup.cite(key) if key else "")] = None
+    return " and ".join(parts)
+
+
+def _intervals(shown: Evaluation, markup: _Markup) -> str:
+    used = dict.fromkeys(c.method for c in shown.table if c.low is not None)
+    summaries = {
+        method.name: f"{method.summary} ({method.source.replace(_OUR_DERIVATION, '')})"
+        for method in INTERVALS
+    }
+    return markup.text("; ".join(f"{name}, {summaries.get(name, _OF_GROUPS)}" for name in used))
+
+
+class Answer(NamedTuple):
+    """What a guideline asks of a report, and what this one has."""
+
+    source: str
+    """Key of `sources`."""
+    asks: str
+    answer: Literal["yes", "partly", "no", "not in the logs"]
+    says: str
+
+
+_GUIDELINES = {
+    "miller2024errorbars": "Miller (2024)",
+    "reuel2024betterbench": "BetterBench (2024)",
+    "nist8002": "NIST AI 800-2 (draft)",
+    "nist8003": "NIST AI 800-3",
+}
+
+
+def checklist(shown: Evaluation) -> list[Answer]:
+    """Return what guidelines for reports ask, in our words, each answered from the logs."""
+    return [*_of_miller(shown), *_of_betterbench(shown), *_of_nist(shown)]
+
+
+def _scored(shown: Evaluation) -> tuple[Literal["yes", "partly"], str]:
+    without = [c for c in shown.table if c.estimate is not None and c.low is None]
+    return ("partly", f"{len(without)} scores have none") if without else ("yes", "table.tex")
+
+
+def _of_miller(shown: Evaluation) -> Iterator[Answer]:
+    source = "miller2024errorbars"
+    yield Answer(source, "every score with an error and its number of items", *_scored(shown))
+    asks = "clustered errors where questions come in groups"
+    if any(r.clusters is not None for r in shown.shown):
+        yield Answer(source, asks, "yes", "items were taken in clusters")
+    else:
+        says = "no field of clusters was named; if items share a passage, name it (--cluster)"
+        yield Answer(source, asks, "not in the logs", says)
+    n_answers = min(r.scores.shape[1] for r in shown.shown)
+    yield Answer(
+        source,
+        "less variance by several answers to each question",
+        "yes" if n_answers > 1 else "no",
+        f"{counted(n_answers, 'answer')} to each item",
+    )
+    asks = "models compared question by question, with limits"
+    rows = [row for row in shown.differences if row.key == shown.first_key]
+    if not rows:
+        yield Answer(source, asks, "no", "there is one model, or no item in common")
+        return
+    yield Answer(source, asks, "yes", "compare.tex")
+    half = shown.layout.format(shown.first_key)(median((row.high - row.low) / 2 for row in rows))
+    yield Answer(
+        source,
+        "which differences the evaluation can show",
+        "partly",
+        f"limits of {shown.first_name} differences are {half} either way (median): smaller true "
+        "differences would seldom be shown",
+    )
+
+
+def _of_betterbench(shown: Evaluation) -> Iterator[Answer]:
+    source = "reuel2024betterbench"
+    yield Answer(source, "statistical significance or uncertainty reported", *_scored(shown))
+    n_epochs = min(r.scores.shape[1] for r in shown.shown)
+    asks = "several runs or seeds"
+    if n_epochs > 1:
+        yield Answer(source, asks, "yes", f"{n_epochs} epochs or more")
+    else:
+        yield Answer(source, asks, "no", "one run: how answers vary is not measured")
+    logged: list[str] = []
+    if all(r.provenance.task_version for r in shown.shown):
+        logged.append("versions of the tasks")
+    if all(r.provenance.prompt_hashes is not None for r in shown.shown):
+        logged.append("hashes of the prompts")
+    asks = "what others need to run it again"
+    if logged:
+        says = f"{' and '.join(logged)} are logged; add data and code"
+        yield Answer(source, asks, "partly", says)
+    else:
+        says = "neither versions of the tasks nor hashes of prompts: add them, data and code"
+        yield Answer(source, asks, "not in the logs", says)
+
+
+def _of_nist(shown: Evaluation) -> Iterator[Answer]:
+    asks = "settings of the runs (harness, versions, shots, arguments)"
+    held = [bool(r.source.version and r.settings) for r in shown.shown]
+    answer = "yes" if all(held) else "partly" if any(held) else "not in the logs"
+    yield Answer("nist8002", asks, answer, "methods.md lists what the logs hold")
+    dates = sorted({r.source.when[:10] for r in shown.shown if r.source.when})
+    asks = "when the models were run"
+    if dates:
+        says = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+        yield Answer("nist8002", asks, "yes", says)
+    else:
+        yield Answer("nist8002", asks, "not in the logs", "add the dates")
+    yield Answer(
+        "nist8002",
+        "answers were read, and broken items and graders looked for",
+        "not in the logs",
+        "evalstats-plugin check names suspicious items; say what reading them showed",
+    )
+    yield Answer(
+        "nist8003",
+        "whether scores are about these items or about items like these",
+        "yes",
+        "estimates are the scores on these items (benchmark accuracy), limits are about items like "
+        "these (generalised accuracy); tasks are fixed",
+    )
+    yield Answer(
+        "nist8003",
+        "a statistical model of the answers, where the design asks for one",
+        "no",
+        "evalstats-plugin pool fits one (effects of models, tasks and items)",
+    )
+
+
+def sources() -> str:
+    """Return the BibTeX entries that methods cite, beside those of `leaderboard.bibtex`."""
+    return files("evalstats_plugin.report.paper").joinpath("methods.bib").read_text("utf-8")
+
+
+def methods_latex(shown: Evaluation) -> str:
+    """Return the methods as LaTeX: two paragraphs, then the checklist."""
+    lines = ["% What was done; the citations are in refs.bib."]
+    lines += [_data_paragraph(shown, _LATEX), "", _comparison_paragraph(shown, _LATEX), ""]
+    lines += [r"\paragraph{Reporting checklist}", r"\begin{itemize}"]
+    lines += [
+        rf"\item[$\bullet$] {latex_text(each.asks)}~\cite{{{each.source}}}: "
+        rf"\emph{{{each.answer}}}, {_LATEX.text(each.says)}."
+        for each in checklist(shown)
+    ]
+    return "\n".join([*lines, r"\end{itemize}", ""])
+
+
+def methods_markdown(shown: Evaluation) -> str:
+    """Return the methods as Markdown: the same, with the settings that the logs hold."""
+    rows = [
+        [_GUIDELINES[question.source], question.asks, question.answer, question.says]
+        for question in checklist(shown)
+    ]
+    lines = ["# Methods", "", _data_paragraph(shown, _MARKDOWN), "",
+             _comparison_paragraph(shown, _MARKDOWN), "", "## Reporting checklist", ""]  # fmt: skip
+    lines += markdown_table(
+        ["Guideline", "What it asks", "Here", "Where, or why not"], rows, right=()
+    )
+    lines += ["", "## Settings of the runs", ""]
+    settings = settings_of(shown.shown)
+    differ = [
+        [one.tasks, one.name, "; ".join(f"{few(m, 8)}: {value}" for value, m in one.models.items())]
+        for one in settings
+        if not one.is_common
+    ]
+    common = [[one.tasks, one.name, *one.models] for one in settings if one.is_common]
+    if differ:
+        many = f"{counted(len(differ), 'setting')} differ{'s' * (len(differ) == 1)}"
+        lines += [f"**{many} between models of one task:**", ""]
+        lines += markdown_table(["Task", "Setting", "Values by model"], differ, right=())
+        lines += [""]
+    lines += markdown_table(["Task", "Setting", "Value"], common, right=()) if common else [
+        "The logs hold no settings."
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])

@@ -1,0 +1,387 @@
+"""Power, sample size and minimum detectable difference of comparisons.
+
+* `items_needed`, `difference_needed`, `epochs_needed`, `normal_power`, `t_power`: from the variance
+  of a difference. `variance` is that of one item's difference, so that the mean of n items has a
+  standard error of √(variance/n).
+* `least_items`, `least_difference`: searches for any power function
+* `paired_power`, `paired_items_needed`: comparisons of two models' 0/1 scores on the same items, by
+  the p-value of `stats.pairs.differences`, summed over all outcomes
+* `mixture_power`, `mixture_items_needed`: the mixture test of `stats.sequential`, by simulation
+
+A test rejects when its p-value on either side is at most `tail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+from evalstats_plugin.stats.bounded import binomial_cdf
+from evalstats_plugin.stats.streams import stream
+
+MOST_ITEMS = 2.0**40
+"""Greatest number of items that a search considers."""
+
+N_PATHS = 20_000
+"""Simulated courses of a sequential test: a power of .8 has a standard error of .003."""
+
+MOST_LOOKS = 200
+"""Most looks of a simulated test, evenly spread: more would raise its power by less than .01."""
+
+_X = np.linspace(-8.5, 8.5, 201)
+
+_WEIGHT = np.exp(-(_X**2) / 2) / np.exp(-(_X**2) / 2).sum()
+"""Trapezoidal rule for means over a standard normal: its error falls exponentially."""
+
+_REACH = 8.0
+"""Range of the summation over the number of discordant items, in standard deviations."""
+
+
+def items_needed(
+    difference: ArrayLike, variance: ArrayLike, *, tail: float, power: float
+) -> FloatArray:
+    """Items needed for a difference [Mil24]_: (z_tail + z_power)² variance / difference².
+
+    Not rounded; inf beyond `MOST_ITEMS`. The variance of a pair is ω² + σ_A²/K_A + σ_B²/K_B:
+    between items, and within items for K epochs.
+
+    >>> wanted = {"tail": 0.025, "power": 0.8}
+    >>> [round(float(items_needed(0.03, v, **wanted)), 1) for v in (1 / 9, 1 / 9 + 2 / 6)]
+    [969.0, 3876.0]
+    """
+    distance = _distance(tail, power)
+    with np.errstate(over="ignore"):
+        n_items = distance**2 * np.asarray(variance, dtype=np.float64) / np.abs(difference)
+        n_items = n_items / np.abs(difference)
+    return np.where(n_items > MOST_ITEMS, np.inf, n_items)
+
+
+def difference_needed(
+    n_items: ArrayLike, variance: ArrayLike, *, tail: float, power: float
+) -> FloatArray:
+    """Minimum detectable difference with n items [Mil24]_.
+
+    >>> round(float(difference_needed(198, 1 / 9 + 2 / 6, tail=0.025, power=0.8)), 3)
+    0.133
+    """
+    return _distance(tail, power) * np.sqrt(np.asarray(variance) / np.asarray(n_items))
+
+
+def epochs_needed(
+    difference: ArrayLike,
+    n_items: ArrayLike,
+    *,
+    between: ArrayLike,
+    within: ArrayLike,
+    tail: float,
+    power: float,
+) -> FloatArray:
+    """Epochs of each of n items needed for a difference, not rounded; inf where none suffices.
+
+    `within` is the sum of both models' variances within items, σ_A² + σ_B². More epochs do not
+    reduce the variance between items.
+    """
+    allowed = np.asarray(n_items) * np.square(np.asarray(difference) / _distance(tail, power))
+    room = allowed - np.maximum(between, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        epochs = np.asarray(within, dtype=np.float64) / room
+    return np.where(room > 0, np.maximum(epochs, 0.0), np.where(np.isnan(room), np.nan, np.inf))
+
+
+def _distance(tail: float, power: float) -> float:
+    """Difference from 0 that is needed, in standard errors."""
+    if not 0 < tail < 0.5 or not 0 < power < 1:
+        raise ValueError(f"tail must lie in (0, ½) and power in (0, 1), got {tail} and {power}")
+    if power <= tail:
+        raise ValueError(f"a power of {power} needs no difference at a tail of {tail}")
+    return float(special.ndtri(power) - special.ndtri(tail))
+
+
+def normal_power(
+    n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike, *, tail: float
+) -> FloatArray:
+    """Power of a two-sided z test, where the mean difference is normal with known variance."""
+    z = -float(special.ndtri(tail))
+    effect = _effect(n_items, difference, variance)
+    return special.ndtr(effect - z) + special.ndtr(-effect - z)
+
+
+def t_power(
+    n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike, *, tail: float
+) -> FloatArray:
+    """Power of Student's t test of normal differences, exact: noncentral t [Coh88]_.
+
+    >>> print(f"{t_power(34, 0.5, 1.0, tail=0.025):.4f}")
+    0.8078
+    """
+    df = np.asarray(n_items, dtype=np.float64) - 1
+    effect = _effect(n_items, difference, variance)
+    sizes, place = np.unique(np.maximum(df, 1.0), return_inverse=True)
+    # Ratio of the estimated to the true standard deviation, as a function of a standard normal x.
+    lower = special.gammaincinv(sizes[:, None] / 2, special.ndtr(np.minimum(_X, 0.0)))
+    upper = special.gammainccinv(sizes[:, None] / 2, special.ndtr(-np.maximum(_X, 0.0)))
+    ratio = np.sqrt(np.where(_X < 0, lower, upper) * 2 / sizes[:, None])
+    limit = -special.stdtrit(sizes, tail)[:, None] * ratio
+    limit = limit[place.reshape(df.shape)]
+    conditional = special.ndtr(effect[..., None] - limit) + special.ndtr(-effect[..., None] - limit)
+    return np.where(df >= 1, np.sum(conditional * _WEIGHT, axis=-1), 0.0)
+
+
+def _effect(n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike) -> FloatArray:
+    """Difference in standard errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.abs(difference) / np.sqrt(np.asarray(variance) / np.asarray(n_items))
+
+
+def least_items(
+    power_of: Callable[[FloatArray], FloatArray], start: FloatArray, *, power: float
+) -> FloatArray:
+    """Least whole numbers at which the power reaches its goal; inf beyond `MOST_ITEMS`.
+
+    Parameters
+    ----------
+    power_of
+        Power as an increasing function of the number of items, both of shape (C,).
+    start
+        Shape (C,): initial guesses.
+    """
+    high = np.clip(np.ceil(np.nan_to_num(start, nan=1.0)), 1.0, MOST_ITEMS)
+    while np.any(short := (power_of(high) < power) & (high < MOST_ITEMS)):
+        high = np.where(short, 2 * high, high)
+    low, top = np.zeros_like(high), high
+    while np.any(unsettled := top - low > 1):
+        middle = np.where(unsettled, np.floor((low + top) / 2), top)
+        enough = power_of(middle) >= power
+        top, low = (
+            np.where(unsettled & enough, middle, top),
+            np.where(unsettled & ~enough, middle, low),
+        )
+    return np.where(high < MOST_ITEMS, top, np.inf)
+
+
+def least_difference(
+    power_of: Callable[[FloatArray], FloatArray],
+    highest: FloatArray,
+    *,
+    power: float,
+    tolerance: float = 1e-9,
+) -> FloatArray:
+    """Least differences whose power is at the goal; NaN where `highest` is too small.
+
+    Parameters
+    ----------
+    power_of
+        Power as an increasing function of the difference, both of shape (C,).
+    highest
+        Shape (C,): the greatest possible differences.
+    """
+    low, high = np.zeros_like(highest), highest
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = power_of(middle) >= power
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        if np.all(high - low <= tolerance):
+            break
+    return np.where(power_of(highest) >= power, high, np.nan)
+
+
+def paired_power(
+    n_items: ArrayLike,
+    discordance: ArrayLike,
+    difference: ArrayLike,
+    *,
+    tail: float,
+) -> FloatArray:
+    """Power of a comparison of 0/1 scores: the probability that it finds one, either way.
+
+    Parameters
+    ----------
+    n_items, discordance, difference
+        Broadcast against each other. The discordance is the probability that exactly one of the
+        models is right on an item, at least the difference.
+    tail
+        One-sided significance level.
+
+    Examples
+    --------
+    >>> print(f"{paired_power(200, 0.2, 0.1, tail=0.025):.4f}")
+    0.9051
+    """
+    n, differing, size = np.broadcast_arrays(
+        *(np.asarray(x, dtype=np.float64) for x in (n_items, discordance, np.abs(difference)))
+    )
+    if np.any((size > differing) | (differing > 1) | (n < 1)):
+        raise ValueError("there must be an item or more, and |difference| <= discordance <= 1")
+    mean, spread = n * differing, np.sqrt(n * differing * (1 - differing))
+    first = np.floor(np.maximum(mean - _REACH * spread - _REACH**2, 0.0))
+    last = np.ceil(np.minimum(mean + _REACH * spread + _REACH**2, n))
+    width = int(np.max(last - first, initial=0.0)) + 1
+    differ = first[..., None] + np.arange(width)
+    inside = differ <= n[..., None]
+    differ = np.where(inside, differ, first[..., None])
+    weight = np.where(inside, _binomial(differ, n[..., None], differing[..., None]), 0.0)
+    least = float(first.min())
+    sizes = np.arange(least, differ.max() + 1)
+    most_of = critical_count(sizes, tail=tail)[(differ - least).astype(np.int64)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for_b = np.where(
+            differing > 0, (1 + size / np.where(differing > 0, differing, 1.0)) / 2, 0.5
+        )
+    for_b = for_b[..., None]
+    rejects = binomial_cdf(most_of, differ, for_b) + binomial_cdf(most_of, differ, 1 - for_b)
+    return (weight * rejects).sum(axis=-1)
+
+
+def paired_items_needed(
+    discordance: ArrayLike,
+    difference: ArrayLike,
+    *,
+    tail: float,
+    power: float,
+) -> FloatArray:
+    """Least number of items from which a comparison of 0/1 scores has this power, shape (C,).
+
+    The power of a test on counts oscillates where nearly every item is discordant: a number is
+    enough if every larger one, up to a quarter plus twenty more, is enough too.
+
+    >>> paired_items_needed([0.2, 1.0], [0.1, 0.3], tail=0.025, power=0.8).tolist()
+    [145.0, 89.0]
+    """
+    differing, size = np.broadcast_arrays(*(np.atleast_1d(x) for x in (discordance, difference)))
+    spread = np.maximum(differing - np.square(size), 0.01 * differing)
+    start = items_needed(size, spread, tail=tail, power=power)
+
+    def power_of(n: FloatArray) -> FloatArray:
+        return paired_power(n, differing, size, tail=tail)
+
+    enough = least_items(power_of, start, power=power)
+    for i in np.flatnonzero((enough * (1 - differing) < 10) & np.isfinite(enough)).tolist():
+        first = float(enough[i])
+        ahead = np.arange(first, np.ceil(1.25 * first) + 20, dtype=np.float64)
+        above = paired_power(ahead, differing[i], size[i], tail=tail)
+        # One more than the last that is not enough.
+        enough[i] = first + np.flatnonzero(np.append(power - 1, above) < power)[-1]
+    return enough
+
+
+def mixture_power(
+    looks: FloatArray,
+    difference: float,
+    *,
+    discordance: float | None = None,
+    variance: float = 0.0,
+    span: float = 1.0,
+    tail: float,
+) -> FloatArray:
+    """Power of the mixture test [Rob70]_: how often it has rejected by each look, shape (L,).
+
+    For 0/1 scores simulated from the `discordance`; else from normal sums of differences with a
+    `variance`, for which the capital is √(π/2V) span exp(S²/2V) / π with V = Σd² (many items).
+
+    Parameters
+    ----------
+    looks
+        Shape (L,): rising numbers of items at which one looks and may stop.
+    span
+        The greatest possible difference.
+    tail
+        Half the level of the test.
+
+    Examples
+    --------
+    >>> looks = np.arange(10, 280, 10.0)
+    >>> power = mixture_power(looks, 0.1, discordance=0.2, tail=0.025)
+    >>> print(f"at 150 items {power[14]:.2f}, at 270 {power[-1]:.2f}")
+    at 150 items 0.47, at 270 0.79
+    """
+    from evalstats_plugin.stats.sequential import log_capital
+
+    rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
+    first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
+    power = np.empty(len(looks))
+    for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
+        if discordance is None:
+            first = first + rng.normal(step * size, np.sqrt(step * variance), len(first))
+            second = looks[look] * (variance + size**2)
+            won = first**2 / (2 * second) + np.log(span / np.sqrt(np.pi * second / 2))
+        else:
+            new = rng.binomial(int(step), discordance, len(first))
+            share = (1 + size / discordance) / 2 if discordance else 0.5
+            first, second = first + rng.binomial(new, share), second + new
+            won = log_capital(first, second)
+        going = won < limit
+        first = first[going]
+        second = second if discordance is None else second[going]
+        power[look] = 1 - len(first) / N_PATHS
+    return power
+
+
+def mixture_items_needed(
+    difference: float,
+    *,
+    discordance: float | None = None,
+    variance: float,
+    span: float = 1.0,
+    look_every: int,
+    tail: float,
+    power: float,
+) -> float:
+    """Items after which the mixture test has rejected with this power; inf beyond `MOST_ITEMS`.
+
+    Parameters are those of `mixture_power`; looks are multiples of `look_every`.
+    """
+    top = 2 * float(items_needed(difference, variance, tail=tail, power=power))
+    while top <= MOST_ITEMS:
+        looks = looks_up_to(top, look_every)
+        powers = mixture_power(
+            looks, difference, discordance=discordance, variance=variance, span=span, tail=tail
+        )
+        if powers[-1] >= power:
+            return float(looks[np.argmax(powers >= power)])
+        top *= 2
+    return np.inf
+
+
+def looks_up_to(n_items: float, look_every: int) -> FloatArray:
+    """Multiples of `look_every` up to a number of items, at most `MOST_LOOKS` of them."""
+    last = max(int(n_items) // look_every, 1)
+    steps = np.linspace(1, last, min(last, MOST_LOOKS)).round()
+    return np.unique(steps) * look_every
+
+
+def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
+    """Critical value: greatest k of n discordant items for one model at which the test rejects.
+
+    -1 where none does.
+    """
+    at_least_one = np.maximum(n, 1.0)
+
+    def rejects(k: FloatArray) -> BoolArray:
+        return (k >= 0) & (_one_sided(np.maximum(k, 0.0), at_least_one) <= tail)
+
+    # Tails rise with k, and for k ≥ n/2 they are at least ½.
+    low, high = np.full_like(n, -1.0), np.ceil(n / 2)
+    guess = np.floor(n / 2 + special.ndtri(tail) * np.sqrt(n) / 2)
+    for near in (np.maximum(guess - 2, low), np.minimum(guess + 3, high)):
+        enough = rejects(near)
+        low, high = np.where(enough, near, low), np.where(enough, high, np.maximum(near, low + 1))
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        enough = rejects(middle)
+        low, high = np.where(enough, middle, low), np.where(enough, high, middle)
+    return low
+
+
+def _one_sided(k: FloatArray, n: FloatArray) -> FloatArray:
+    """One-sided p-value of k of n discordant items for one model, of `differences.Counts`."""
+    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
+
+
+def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:
+    """P(X = k) of X ~ Binomial(n, p)."""
+    log_ways = -special.betaln(k + 1, n - k + 1) - np.log1p(n)
+    return np.exp(log_ways + special.xlogy(k, p) + special.xlog1py(n - k, -p))

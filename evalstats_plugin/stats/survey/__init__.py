@@ -1,0 +1,1 @@
+"""Survey sampling: strata, finite populations, covariates, and labels beside a judge."""

@@ -1,0 +1,113 @@
+"""Ten models of the Stan user's guide: each is run on data drawn from it."""
+
+import ast
+
+import numpy as np
+import pytest
+from parts.ten_models import FILES, FOLDER, FORMULAS, lines, sections, ten_models
+from scipy import special
+
+pytestmark = pytest.mark.needs("torch")
+RNG = np.random.default_rng(20261128)
+X = RNG.standard_normal(40)
+NESTED = RNG.standard_normal((8, 10))
+Z = RNG.standard_normal((8, 2)) @ np.array([[0.5, 0.0], [0.3, 0.4]])
+
+
+def logistic(level):
+    return 1.0 * (RNG.random(np.shape(level)) < special.expit(level))
+
+
+ABILITY, DIFFICULTY = RNG.standard_normal((25, 1)), RNG.standard_normal(12)
+TRUE = RNG.standard_normal(40)
+CASES = {
+    "Linear regression": (
+        {"x": X, "y": 0.5 + 1.2 * X + 0.4 * RNG.standard_normal(40)}, {"a": 0.5, "b": 1.2}),
+    "Robust noise": (
+        {"x": X, "y": 0.5 + 1.2 * X + 0.3 * RNG.standard_t(4, 40)}, {"a": 0.5, "b": 1.2}),
+    "Hierarchical logistic regression": (
+        {"x": NESTED, "y": logistic(1.2 * NESTED + 0.7 * RNG.standard_normal((8, 1)))}, {"b": 1.2}),
+    "Item response, one parameter": (
+        {"y": logistic(ABILITY - DIFFICULTY)},
+        {"ability": ABILITY[:, 0], "difficulty": DIFFICULTY}),
+    "Item response, two parameters": (
+        {"y": logistic(1.3 * (ABILITY - DIFFICULTY))}, {"ability": ABILITY[:, 0]}),
+    "Meta-analysis": (
+        {"y": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+         "se": np.array([15.0, 10, 16, 11, 9, 11, 10, 18])}, {"mean": 4.4}),
+    "Measurement error": (
+        {"x": TRUE + 0.3 * RNG.standard_normal(40), "y": 0.5 + 1.2 * TRUE
+         + 0.3 * RNG.standard_normal(40)}, {"a": 0.5, "b": 1.2}),
+    "Finite mixture": (
+        {"y": np.r_[-1 + 0.5 * RNG.standard_normal(20), 2 + 0.5 * RNG.standard_normal(10)]},
+        {"low": -1.0, "gap": 3.0}),
+    "Change point": (
+        {"t": np.arange(20.0), "y": np.r_[RNG.poisson(4.0, 12), RNG.poisson(1.0, 8)] * 1.0},
+        {"early": 4.0, "late": 1.0}),
+    "Correlated effects of groups": (
+        {"x": NESTED, "y": 0.3 + Z[:, :1] + (0.8 + Z[:, 1:]) * NESTED
+         + 0.3 * RNG.standard_normal((8, 10))}, {"mean": np.array([0.3, 0.8])}),
+}  # fmt: skip
+"""By model, data drawn from it, and the true values of some latents."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
+    from evalstats_plugin.hierarchical import infer
+    from evalstats_plugin.hierarchical.engines.plates import nuts
+
+    monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 15, 20, 20, 15))
+    monkeypatch.setattr(nuts, "_DEPTH", 4)
+    data, truth = CASES[name]
+
+    def short(model, data, method="qem"):
+        """The no-U-turn sampler records a density for seconds: only where there is no other way."""
+        latents = model.structure.latents
+        if model.structure.crossed or "factor" in latents:
+            return infer(model, data, "nuts", n_particles=4, steps=30, rng=0)
+        many = 60 if "high" in latents else 10
+        assert method in ("qem", "nuts")
+        return infer(model, data, "qem", n_particles=many, steps=15, rng=0)
+
+    source = (FOLDER / FILES["plated"]).read_text()
+    scope = {"data": data}
+    exec(source[: source.index("# Linear")], scope)  # noqa: S102 - imports of the page
+    scope["infer"] = short
+    exec(sections("plated")[name], scope)  # noqa: S102 - the page's code is what is tested
+    for latent, value in truth.items():
+        found = scope["fit"].moments[latent]
+        assert (np.abs(found.mean - value) < 4 * found.std_dev).all(), latent
+        assert (found.std_dev < 1.0 + 3 * (name == "Meta-analysis")).all(), latent
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_compiles(name):
+    from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.hierarchical.data import covariates_of, eval_counts
+    from evalstats_plugin.hierarchical.formula import compiled
+
+    formula, family = FORMULAS[name]
+    scores = np.random.default_rng(0).integers(0, 2, (4, 12))
+    counts = eval_counts(ResponseMatrix.from_array(scores, tasks=list("abcd") * 3))
+    sizes = {"size": {model: float(k) for k, model in enumerate(counts.models)}}
+    given = {"models": sizes} if "size" in formula else None
+    made = compiled(formula, family, counts, covariates_of(given, counts.models, counts.tasks), {})
+
+    assert made.model.check(made.data).problem == ""
+
+
+def test_every_language_has_the_models():
+    """Brms has no latents with finitely many values but those of mixtures."""
+    plated = set(sections("plated"))
+
+    assert plated == set(CASES)
+    assert len(plated) == 10
+    assert set(sections("NumPyro")) == plated
+    assert set(sections("brms")) == plated - {"Change point"}
+    assert set(FORMULAS) < plated
+    ast.parse((FOLDER / FILES["NumPyro"]).read_text())
+
+
+def test_lines_are_counted_without_blank_ones_and_comments():
+    assert lines("a = 1\n\n# text\n  b = 2  # more\n") == 2
+    assert ten_models().splitlines()[2].startswith("| Linear regression | `score ~ size` | 11 |")
