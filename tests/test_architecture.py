@@ -119,7 +119,7 @@ def test_public_names_load_and_are_listed(package: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_every_public_name_is_on_the_python_page() -> None:
-    """In an example, and with its docstring."""
+    """In an example; `tests/docs/test_site.py` looks for its docstring."""
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
     plugins = (ROOT / "docs" / "reference" / "plugins.md").read_text()
     examples = "\n".join(re.findall(r"```py\w+\n(.*?)```", page + plugins, re.DOTALL))
@@ -131,8 +131,6 @@ def test_every_public_name_is_on_the_python_page() -> None:
                 continue
             if not re.search(rf"\b{name}\b", examples):
                 missing.append(f"{package}.{name} has no example")
-            if f"::: {module.__name__}.{name}\n" not in page:
-                missing.append(f"{package}.{name} is not explained")
 
     assert missing == []
 

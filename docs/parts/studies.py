@@ -61,10 +61,10 @@ def kills() -> str:
     """Return how often writers were killed or found the disk full."""
     study = read_study("kills")
     (whole,) = study["summary"]
-    rows = (*study["commands"], {**whole, "command": "all that write"})
-    lines = ["| command | kills | full disks |", "|---|--:|--:|"]
-    lines += [f"| {r['command']} | {r['kills']:,} | {r['full_disks']:,} |" for r in rows]
-    return "\n".join(lines)
+    commands = ", ".join(row["command"] for row in study["commands"])
+    return (
+        f"{whole['kills']:,} kills and {whole['full_disks']:,} full disks ({commands} and others)."
+    )
 
 
 def coverage() -> str:
@@ -163,7 +163,7 @@ _IN_JSON_ALONE = {
     "agresti_min", "mn_ratio", "beta_ratio(0.5)", "beta_ratio(1)", "katz", "mn_odds",
     "beta_odds(0.5)", "beta_odds(1)", "naive_wilson", "naive_bonett_price", "fixed_task_bootstrap",
     "cuped-t-hc2", "cuped-t-hc3", "betabinomial_gamma", "mover(wilson)", "mover(jeffreys)",
-    "mover(mid_p)",
+    "mover(mid_p)", "mover_dp", "jeffreys_f1",
 }  # fmt: skip
 """Methods for ratios and odds, and variants of methods that the table has."""
 

@@ -1,4 +1,4 @@
-"""What the program says of itself: its methods, hooks, commands and public names."""
+"""What the program says of itself: its default methods, hooks and commands."""
 
 from __future__ import annotations
 
@@ -8,33 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 import click
 
-import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli.shell.options import ALL, OUTPUT
-from evalstats_plugin.comparisons.methods import COMPARISONS
-from evalstats_plugin.data.methods import Method
 from evalstats_plugin.report.figures import FIGURES
-from evalstats_plugin.scores.methods import DEFAULTS, METHODS
-
-
-def methods() -> str:
-    """Return the list of methods, defaults marked."""
-    defaults = {name: kind for kind, (name, _) in DEFAULTS.items()}
-    return "\n".join(_listed(m, defaults.get(m.name, "")) for m in METHODS)
-
-
-def comparisons() -> str:
-    """Return the list of methods for comparisons."""
-    return "\n".join(_listed(method) for method in COMPARISONS)
-
-
-def _listed(method: Method, default: str = "") -> str:
-    """Return name, scores, summary and source; a source that is this page is not named."""
-    source = method.source.replace("docs/explanation/methods.md", "").strip("; ")
-    marked = f", the default for {default} scores" if default else ""
-    ending = f". {source}" if source else ""
-    return f"- `{method.name}` ({method.family}{marked}): {method.summary}{ending}"
+from evalstats_plugin.scores.methods import DEFAULTS
 
 
 def why() -> str:
@@ -172,11 +150,3 @@ def _options_alone(ctx: click.Context) -> str:
 def _block(text: str) -> str:
     lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
     return f"```text\n{lines}\n```"
-
-
-def api() -> str:
-    """Return where mkdocstrings is to put the public functions and classes."""
-    names = [name for name in evalstats_plugin.__all__ if not name.startswith("_")]
-    functions = [f"::: evalstats_plugin.{name}" for name in names if name[0].islower()]
-    classes = [f"::: evalstats_plugin.{name}" for name in names if name[0].isupper()]
-    return "\n\n".join(["## Functions", *functions, "## Classes", *classes])

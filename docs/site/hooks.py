@@ -16,11 +16,14 @@ import nbformat
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
+import evalstats_plugin
+
 README = Path(__file__).parents[2] / "README.md"
 
 _KEY = re.compile(r"\[((?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?)\]_?(?!\()")
 _ADJACENT = re.compile(r"(\[(?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?\])\s(?=\[(?:vd)?[A-Z])")
 REFERENCES = "reference/references"
+PYTHON = "reference/python"
 _ENTRY = re.compile(r"^- \[((?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?)\] ", re.MULTILINE)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _TEXT = re.compile(r"<(pre|code|script|style|a)\b.*?</\1>|<[^>]*>", re.DOTALL)
@@ -68,6 +71,18 @@ _SEARCHED: dict[str, tuple[str, ...]] = {
 _LISTS = ("explanation/proof", "reference/commands", "reference/python", "reference/references",
           "reference/speed")  # fmt: skip
 """Pages that name everything: others come before them."""
+_MODULES = {
+    "scores": "Scores",
+    "comparisons": "Comparisons",
+    "irt": "Item response theory",
+    "hierarchical": "Hierarchical models",
+    "ranking": "Rankings",
+    "adaptive": "Adaptive tests",
+    "data": "Data",
+    "logs": "Logs",
+    "report": "Reports",
+}
+"""Modules whose public names the page of Python explains, with their headings there."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -110,9 +125,23 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
     page.meta["tags"] = list(_SEARCHED.get(name, ()))
     page.meta["search"] = {"boost": 0.1 if name in _LISTS else 1}
     markdown = markdown.replace(".ipynb)", ".md)")
+    if name == PYTHON:
+        markdown += public_names()
     if page.file.src_uri == f"{REFERENCES}.md":
         return _ENTRY.sub(r'- <a id="\1"></a><b>\1</b> ', markdown)
     return _ADJACENT.sub(r"\1&#32;", markdown)
+
+
+def public_names() -> str:
+    """Return where mkdocstrings is to put each public name, once, under its module."""
+    package = evalstats_plugin.__name__
+    first = [name for name in evalstats_plugin.__all__ if name not in _MODULES and name[0] != "_"]
+    parts = [f"\n## {package}", *(f"::: {package}.{name}" for name in first)]
+    for module, title in _MODULES.items():
+        names = getattr(evalstats_plugin, module).__all__
+        parts.append(f"## {title}")
+        parts += [f"::: {package}.{module}.{name}" for name in names if name not in first]
+    return "\n\n".join(parts)
 
 
 def on_page_content(html: str, page: Any, **_others: Any) -> str:

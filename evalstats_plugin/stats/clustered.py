@@ -425,7 +425,7 @@ def vote_at_k(answers: NDArray[Any], scores: FloatArray, *, k: int) -> FloatArra
     --------
     >>> answers = np.array([["7", "7", "5", "6"]])
     >>> vote_at_k(answers, np.array([[1.0, 1.0, 0.0, 0.0]]), k=3)
-    array([0.83333333])
+    array([0.66666667])
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, got {k}")
