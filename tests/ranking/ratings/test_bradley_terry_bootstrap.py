@@ -96,8 +96,8 @@ def test_resampling_needs_clusters_or_judges(simulated):
 
 
 def test_a_million_battles_are_drawn_in_seconds(simulated, within_in_memory):
-    """1,000 samples take about 2 s, the bound being 10: 64 of them here."""
+    """1,000 samples take about 2 s, the bound being 10: 64 of them, in 64 thousandths of it."""
     _, made = simulated(100, 1_000_000, 0, ties=0.1)
-    drawn = within_in_memory(0.27, lambda: bootstrap_bradley_terry(made, n_resamples=64, rng=0))
+    drawn = within_in_memory(0.64, lambda: bootstrap_bradley_terry(made, n_resamples=64, rng=0))
     fit = fit_bradley_terry(made)
     assert np.median(drawn.std_error / fit.std_error) == pytest.approx(1, abs=0.06)
