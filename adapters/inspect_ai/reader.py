@@ -182,9 +182,11 @@ def _read_scores(
     if samples:
         table = tabulate(samples, log, base["source"].path)
         by_scorer = [_of_scorer(log, s, table, selection, base) for s in scorers]
+        # A scorer of such a name comes first.
         costs = [name for name in costs if name not in (s.label for s in scorers)]
-        items, _ = _items(log, scorers[:1], table, selection, base)
-        costs_of_run = [*_costs(log, costs, table, items)]
+        if costs:
+            items, _ = _items(log, scorers[:1], table, selection, base)
+            costs_of_run = [*_costs(log, costs, table, items)]
     else:
         note = "no samples logged (run Inspect without --no-log-samples)"
         note = note if log.status == "success" else _incomplete_note(log, 0)
@@ -200,8 +202,8 @@ def _read_scores(
     }  # fmt: skip
     for fields in (*others, *(fields for each in by_scorer for fields in each)):
         measure: Measure = fields["measure"]
-        scorers_of_log = None if headline is None else measure.metric == headline
-        fields["measure"] = replace(measure, is_headline=scorers_of_log)
+        is_headline = None if headline is None else measure.metric == headline
+        fields["measure"] = replace(measure, is_headline=is_headline)
         fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
     scores = _selected([each for each in by_scorer if each], others, selection, _task_names(base))
     return [*scores, *costs_of_run]

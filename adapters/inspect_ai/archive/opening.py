@@ -65,9 +65,10 @@ _BATCH = 1 << 26
 
 _JSON_BLOCK = 1 << 24
 
-# Fields of a summary that say nothing about scores; Inspect would shorten them again, which takes
-# 10 s for 20,000 samples.
-_LEFT_OUT = (COSTS, "role_usage", "description", "model_fallbacks")
+# Fields of a summary that say nothing about scores, nor about costs; Inspect would shorten them
+# again, which takes 10 s for 20,000 samples.
+_LEFT_OUT = ("description", "model_fallbacks")
+_USAGE = (COSTS, "role_usage")
 _LEFT_OUT_OF_SCORES = ("answer", "explanation", "metadata", "history")
 
 
@@ -217,7 +218,7 @@ def slim(fields: Collection[str]) -> Callable[[Any], Any]:
 
 
 def _slim_one(summary: dict[str, Any], kept: set[str] | None, *, costs: bool) -> None:
-    for key in _LEFT_OUT[2:] if costs else _LEFT_OUT:
+    for key in _LEFT_OUT if costs else (*_USAGE, *_LEFT_OUT):
         summary.pop(key, None)
     metadata = summary.get("metadata")
     if isinstance(metadata, dict) and kept is not None:
