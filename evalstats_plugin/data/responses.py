@@ -576,6 +576,16 @@ _DISTINCT: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
 """Arrays of item ids that were looked at and hold each once, by identity."""
 
 
+def shared_items(a: Responses, b: Responses) -> tuple[IntArray, IntArray] | None:
+    """Return the places of the items that both have, in each; None if there are none."""
+    if np.array_equal(a.item_ids, b.item_ids):
+        everywhere = np.arange(len(a.item_ids))
+        return (everywhere, everywhere) if len(everywhere) else None
+    ids = [r.item_ids.astype(str) for r in (a, b)]
+    ids_of_both, in_a, in_b = np.intersect1d(*ids, assume_unique=True, return_indices=True)
+    return (in_a, in_b) if len(ids_of_both) else None
+
+
 def check_item_ids(r: Responses, *, in_log: bool = False) -> None:
     """Refuse an item id that is there twice, of which nobody can say which score is meant.
 

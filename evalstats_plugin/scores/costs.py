@@ -6,7 +6,6 @@ Costs are positive and have long tails, on which Student's t is too short above 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, shared_items
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import HEAVY, UNIT, check_confidence_level, cluster_names
@@ -177,8 +176,10 @@ def _counts_right(score: Responses, row: ScoreInterval) -> bool:
 
 def _aligned(score: Responses, cost: Responses) -> FloatArray:
     """Return the scores of the items of a cost, NaN where an item has none."""
-    of_item = dict(zip(score.item_ids.astype(str).tolist(), score.item_means.tolist(), strict=True))
-    return np.array([of_item.get(item, math.nan) for item in cost.item_ids.astype(str).tolist()])
+    aligned = np.full(len(cost.item_ids), np.nan)
+    if (shared := shared_items(score, cost)) is not None:
+        aligned[shared[1]] = score.item_means[shared[0]]
+    return aligned
 
 
 def _limits(

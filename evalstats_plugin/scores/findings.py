@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, shared_items
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import (
     PER_TASK,
@@ -269,7 +269,7 @@ def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
     questions: list[Responses] = []
     prompts: list[Responses] = []
     for r in of_models:
-        shared = _shared(reference, r)
+        shared = shared_items(reference, r)
         if r is reference or shared is None:
             continue
         if _differ(reference.item_hashes, r.item_hashes, shared):
@@ -286,16 +286,6 @@ def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
             names = few([r.model for r in others], 3)
             detail = f"{what} of {names} differ from those of {reference.model}"
             yield _found(problem, task, [reference, *others], detail)
-
-
-def _shared(a: Responses, b: Responses) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the places of the items that two models share; None if there are none."""
-    if np.array_equal(a.item_ids, b.item_ids):
-        everywhere = np.arange(len(a.item_ids))
-        return (everywhere, everywhere) if len(everywhere) else None
-    ids = [r.item_ids.astype(str) for r in (a, b)]
-    ids_of_both, in_a, in_b = np.intersect1d(*ids, assume_unique=True, return_indices=True)
-    return (in_a, in_b) if len(ids_of_both) else None
 
 
 def _differ(
@@ -348,7 +338,7 @@ def _difficulty(r: Responses, gone: NDArray[np.bool_], others: Sequence[Response
         return ", all of them"
     columns: list[NDArray[np.float64]] = []
     for other in others:
-        if (shared := _shared(r, other)) is not None:
+        if (shared := shared_items(r, other)) is not None:
             column = np.full(len(gone), np.nan)
             column[shared[0]] = other.item_means[shared[1]]
             columns.append(column)

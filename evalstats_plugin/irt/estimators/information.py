@@ -393,7 +393,7 @@ class Eliminated(NamedTuple):
 
 
 def eliminated(dense: Tensor, edges: Tensor, item_blocks: Tensor) -> Eliminated:
-    """Invert ``[[dense, -edges], [-edges', own]]``, where the items' part is block diagonal.
+    """Invert ``[[dense, -edges], [-edges', item_blocks]]``, whose items' part is block diagonal.
 
     Parameters
     ----------
@@ -475,7 +475,7 @@ class NearlyEliminated(NamedTuple):
 def nearly_eliminated(
     edges: Tensor, item_blocks: Tensor, guess: Tensor, least: Tensor
 ) -> NearlyEliminated | None:
-    """Invert ``[[I, -edges], [-edges', own]]``, where the items' part is block diagonal.
+    """Invert ``[[I, -edges], [-edges', item_blocks]]``, where the items' part is block diagonal.
 
     Parameters
     ----------
