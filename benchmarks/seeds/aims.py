@@ -444,14 +444,21 @@ def bank() -> tuple[adaptive.ItemBank, Any, np.ndarray]:
     return made, submatrix(matrix, range(100, 120), range(80)), np.asarray(truth.ability[100:])
 
 
+def answer_all(
+    session: adaptive.AdaptiveSession, answer: Callable[[int], float], trials: int = 1
+) -> None:
+    """Answer what a session asks, by the place of an item, until it says stop."""
+    while len(asked := session.next()):
+        for place in asked:
+            session.record(int(place), answer(int(place)), trials)
+
+
 def asked_of(model: int, *stop: Any, rule: str = "information") -> adaptive.AdaptiveSession:
     """Ask a new model until a rule says stop."""
     made, new, _ = bank()
     session = adaptive.AdaptiveSession(made, rule=rule, stop=stop, rng=model)
     answers = dict(zip(new.item_ids, new.scores[model, :, 0], strict=True))
-    while len(asked := session.next()):
-        for place in asked:
-            session.record(int(place), float(answers[made.item_ids[place]]))
+    answer_all(session, lambda place: float(answers[made.item_ids[place]]))
     return session
 
 
@@ -541,9 +548,8 @@ def stochastic() -> Outcome:
     errors = []
     for trials in (1, 4):
         session = adaptive.AdaptiveSession(made, rule="information", stop=[Items(5)], rng=0)
-        while len(asked := session.next()):
-            for place in asked:
-                session.record(int(place), 0.5 if trials > 1 else 1.0, trials)
+        share = 0.5 if trials > 1 else 1.0
+        answer_all(session, lambda _, share=share: share, trials)
         errors.append(session.std_error)
     return holds(
         "less error by repeats",
@@ -580,9 +586,8 @@ def d_optimal() -> Outcome:
         logs = []
         for model in range(6):
             session = adaptive.AdaptiveSession(made, rule=rule, stop=[Items(20)], rng=model)
-            while len(asked := session.next()):
-                for place in asked:
-                    session.record(int(place), float(matrix.scores[model, place, 0]))
+            scores_of_model = matrix.scores[model, :, 0]
+            answer_all(session, lambda place, of=scores_of_model: float(of[place]))
             covariance = np.asarray(session.abilities().covariance).reshape(2, 2)
             logs.append(float(np.linalg.slogdet(covariance)[1]))
         volume[rule] = float(np.mean(logs))
