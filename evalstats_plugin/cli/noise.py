@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, level, takes
+from evalstats_plugin.cli.shell.options import Command, level, takes, under
 from evalstats_plugin.cli.shell.running import Run, on_logs
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseOptions:
-    """How sure the least difference is."""
+    """Whose scores, and how sure the least difference is."""
 
+    judge: tuple[str, ...] = under("Judges")(
+        "Metric of a judge who scored the same answers as another; give two or more: their mean is "
+        "the score, and what they differ by a part of its noise.", default=(), metavar="METRIC",
+    )  # fmt: skip
     confidence_level: float = level()
 
 
@@ -30,12 +34,12 @@ def noise(run: Run, *, asked: NoiseOptions) -> None:
     """Say by how much two runs of the same model differ, and what would help.
 
     PATHS hold logs with several epochs, or several runs of one model on one task, all of which are
-    used. The variance of an answer is taken apart into items, repeats in one run, and runs.
+    used. The variance of an answer is taken apart into items, repeats in one run, runs and judges.
     """
     from evalstats_plugin.report.noise import NOISE
     from evalstats_plugin.scores.noise import noise as of_runs
 
     reading = replace(run.reading, runs="all")
     responses = replace(run, reading=reading).read(repeats=True)
-    results = of_runs(responses, confidence_level=asked.confidence_level)
+    results = of_runs(responses, judges=asked.judge, confidence_level=asked.confidence_level)
     run.show(results, {"confidence_level": asked.confidence_level}, NOISE)

@@ -19,7 +19,15 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Output, Run, csv_rows, on_logs, progress_on_work
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Run,
+    check_top,
+    csv_rows,
+    on_logs,
+    progress_on_work,
+    top,
+)
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.hierarchical.methods import (
     FAMILIES,
@@ -87,6 +95,11 @@ class PoolOptions:
         "Predict the scores of a new task, or of a new model.", default=None, metavar="task|model",
         type=Name("prediction", ("task", "model")),
     )  # fmt: skip
+    by: str | None = _model(
+        "Slices of each task in place of tasks, by this field of its items, such as language or "
+        "n_words:4 (quartiles of a number): small slices borrow from the others.", metavar="FIELD",
+    )  # fmt: skip
+    top: int | None = top("Model")
     confidence_level: float = level()
     seed: int = seed()
     baseline: str | None = baseline()
@@ -105,6 +118,7 @@ class PoolOptions:
     examples={
         "logs/ --metric acc": "Scores that borrow from each other",
         "logs/ --metric acc --baseline llama": "Differences from one model",
+        "logs/ --metric acc --by subject": "Slices of a task, of which some are small",
     },
 )
 @takes("asked", PoolOptions)
@@ -121,7 +135,8 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
         raise DesignError("--family is of scores in a formula: give --formula")
     if asked.formula is not None and (asked.compare or asked.predict):
         raise DesignError("--compare and --predict know no formulas: leave them out")
-    fit = _fitted(run.read(), asked, run.output)
+    check_top(asked.by, asked.top)
+    fit = _fitted(run.read(by=asked.by), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
     results = fit
     if run.output.form != "csv":
@@ -129,6 +144,7 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
             fit, baseline=asked.baseline, compare=asked.compare, predict=asked.predict
         )
     how = {
+        **({"by": asked.by} if asked.by else {}),
         "model": fit.model,
         "inference": fit.inference,
         "confidence_level": asked.confidence_level,
@@ -143,7 +159,7 @@ def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> Hiera
     from evalstats_plugin.runtime.workers import listening
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
-    counts = eval_counts(responses)
+    counts = eval_counts(responses, asked.by, asked.top)
     if asked.formula is None:
         _tell_cost(counts, asked, output)
     with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):

@@ -15,6 +15,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, usable
+from evalstats_plugin.scores.slices import as_tasks
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 _WORTH = 0.25
@@ -94,15 +95,22 @@ class EvalCounts:
         return Counts(*self.informative, np.arange(len(self.tasks)), *own)
 
 
-def eval_counts(responses: ResponsesLike) -> EvalCounts:
+def eval_counts(
+    responses: ResponsesLike, by: str | None = None, top: int | None = None
+) -> EvalCounts:
     """Count right answers; models and questions without any score are left out, with a note.
+
+    Parameters
+    ----------
+    by, top
+        Slices to be taken as tasks, as of `scores.slices.slices`.
 
     Raises
     ------
     DesignError
-        No scores, or scores outside [0, 1].
+        No scores, or scores outside [0, 1]; slices that share items.
     """
-    matrix = _scored(_matrix(responses))
+    matrix = _scored(_matrix(responses if by is None else _of_slices(responses, by, top)))
     check_unit_range(matrix)
     named = matrix.tasks.astype(str).tolist()
     tasks = {name: number for number, name in enumerate(dict.fromkeys(named))}
@@ -160,6 +168,16 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
         quantile = float(cast("Any", special).stdtrit(free, 0.975))
         dispersion[t] = min(1.0, float(ratio) * (quantile / normal_quantile(0.95)) ** 2)
     return dispersion
+
+
+def _of_slices(responses: ResponsesLike, by: str, top: int | None) -> ResponseSet:
+    parts, notes, are_apart = as_tasks(responses, by, top)
+    if not are_apart:
+        raise DesignError(
+            f"slices by {by} share items or clusters, or are runs at values of a setting: pool "
+            "counts an item once, so name a field with one value for each item"
+        )
+    return ResponseSet(tuple(parts), notes)
 
 
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:

@@ -153,6 +153,8 @@ def pool(
     formula: str | None = None,
     family: str = "bernoulli",
     covariates: Covariates | None = None,
+    by: str | None = None,
+    top: int | None = None,
     confidence_level: float = 0.95,
     device: str = "auto",
     rng: Rng = None,
@@ -168,6 +170,8 @@ def pool(
     formula: str | None = None,
     family: str = "bernoulli",
     covariates: Covariates | None = None,
+    by: str | None = None,
+    top: int | None = None,
     confidence_level: float = 0.95,
     device: str = "auto",
     rng: Rng = None,
@@ -206,6 +210,9 @@ def pool(
         For ``"models"`` and for ``"tasks"``: by covariate the value of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
         have N(0, 1) priors.
+    by, top
+        Slices in place of tasks, as of `evalstats_plugin.slices`: those with few items borrow from
+        the others, and from the other models. The limits of each are its own, not of all at once.
     device
         Where a formula or a model of your own is fitted: ``"cpu"``, ``"cuda"``, or ``"auto"``,
         CUDA where there is one.
@@ -217,7 +224,8 @@ def pool(
     SelectionError
         No such model, inference or device, or an inference that does not fit the model.
     DesignError
-        No scores, or scores outside [0, 1]; missing covariates; not enough memory.
+        No scores, or scores outside [0, 1]; missing covariates; not enough memory; slices that
+        share items.
 
     Examples
     --------
@@ -235,7 +243,7 @@ def pool(
         raise DesignError(msg)
     if isinstance(model, str):
         _check_names(model, inference, device)
-    counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses)
+    counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses, by, top)
     if formula is not None:
         if model != "auto" or inference not in ("auto", "nuts"):
             msg = "a formula stands in place of a model, and is fitted by the no-U-turn sampler"

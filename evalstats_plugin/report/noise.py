@@ -25,6 +25,7 @@ LEGEND = (
     "Least diff.: {beyond} of 100 pairs of runs differ by more. Flips: of pairs of answers. "
     "Chance: share of the variance not due to items. Std. error: beyond these items."
 )
+OF_JUDGES = " Judges: the share that depends on who judged; scores are their mean."
 
 _MOST_NAMED = 8
 
@@ -82,18 +83,31 @@ _COLUMNS = (
 )
 
 
+_JUDGES = Column("Judges", "share_judges", _share)
+
+
+def _columns(rows: Sequence[NoiseRow]) -> tuple[Column, ...]:
+    judged = any(row.share_judges is not None for row in rows)
+    return (*_COLUMNS[:5], _JUDGES, *_COLUMNS[5:]) if judged else _COLUMNS
+
+
 def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
     """Return a sentence on all scores, a table of each task (one of a document), and a legend."""
     model, marks = Column("Model", "model", least=8), marks_column(note_numbers(results.rows))
     if document:
         metric = Column("Metric", lambda row: short_metric(row.metric))
         named = (model, Column("Task", "task", least=8), metric)
-        tables = [Table("", results.rows, [*named, *_COLUMNS, marks])]
+        columns = _columns(results.rows)
+        tables = [Table("", results.rows, [*named, *columns, marks])]
     else:
         by_task = grouped(results.rows, task_and_metric)
-        tables = [Table(name, rows, [model, *_COLUMNS, marks]) for name, rows in by_task.items()]
+        tables = [
+            Table(name, rows, [model, *_columns(rows), marks]) for name, rows in by_task.items()
+        ]
     level = results.rows[0].confidence_level if results.rows else 0.95
     legend = LEGEND.format(beyond=f"{100 * (1 - level):.3g}")
+    if any(row.share_judges is not None for row in results):
+        legend += OF_JUDGES
     return Page(tables, [legend], note_lines(results), sentence(results.rows))
 
 

@@ -429,6 +429,9 @@ INTERVALS = page_view(_scores, document=_scores_document)
 MOST_SENTENCES = 20
 """Sentences on the worst slices that are printed."""
 
+FEW_ITEMS = 30
+"""Items of a slice below which people are told of pooling."""
+
 
 def worst_slice(rows: Sequence[SliceScore]) -> str:
     """Return which slice of a model on a task is worst, and how likely that is by chance."""
@@ -503,6 +506,8 @@ def _slices(results: Results[SliceScore]) -> Page:
         "Intervals hold for all slices of a model on a task at once; p worse: that a slice is no "
         "worse than the other items, adjusted over its slices."
     )
+    if min((row.n_items for row in results), default=FEW_ITEMS) < FEW_ITEMS:
+        legend += f" Small slices borrow from the others: pool --by {results[0].by}."
     if any(row.std_between is not None for row in results):
         legend = (
             "Intervals hold for all values of a model on a task at once; values like these are as "

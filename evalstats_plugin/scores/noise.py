@@ -1,25 +1,27 @@
 """How much a score moves when nothing changes: items, repeats and runs of one model taken apart.
 
 An answer's variance has three parts: between items, between repeats of an item in one run, and
-between runs of an item (another day, server or judge). Two runs on the same items differ by the
-last two alone, so that their difference has a variance of its own, smaller than that of two
-samples of items.
+between runs of an item (another day or server). Two runs on the same items differ by the last two
+alone, so that their difference has a variance of its own, smaller than that of two samples of
+items. Where several judges scored the same answers, a fourth part is between judges of an answer;
+the score is then the judges' mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.data.runs import run_of, undated, without_copies
-from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import epoch_noise
@@ -59,6 +61,8 @@ class NoiseRow:
     share_repeats: float | None
     """Chance in one run; with one answer in each run, together with what runs differ by."""
     share_runs: float | None
+    share_judges: float | None
+    """By which judge scored the answer; None for one judge."""
     run_std: float | None
     """Standard deviation of a run's score on the same items."""
     least_difference: float | None
@@ -84,7 +88,9 @@ class NoiseRow:
         return "repeats" if repeats and items and repeats <= 1.05 * items else "items"
 
 
-def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Results[NoiseRow]:
+def noise(
+    responses: ResponsesLike, *, judges: Sequence[str] = (), confidence_level: float = 0.95
+) -> Results[NoiseRow]:
     """Say by how much two runs of the same model differ, and what more items or repeats gain.
 
     Parameters
@@ -92,6 +98,9 @@ def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Result
     responses
         Means of item scores, with several epochs, or several runs of one model on one task, which
         ``read(..., runs="all")`` keeps apart.
+    judges
+        Metrics of two judges or more that scored the same answers: their mean is the score, and
+        what they differ by is a part of the variance.
     confidence_level
         Of the least difference that means anything.
 
@@ -105,6 +114,8 @@ def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Result
     ------
     DesignError
         Where nothing was answered twice.
+    SelectionError
+        One judge alone, or a judge that scored nothing.
 
     Examples
     --------
@@ -121,17 +132,28 @@ def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Result
     kept, about_copies = without_copies(listed)
     usable = [undated(r.as_epochs) for r in kept]
     usable = [r for r in usable if len(r.item_ids) and r.aggregation == "mean"]
+    usable, n_judges = _of_judges(usable, judges) if judges else (usable, 1)
     rows: list[NoiseRow] = []
     once: list[str] = []
+    unjudged: list[str] = []
     for each in grouped(usable, lambda r: (r.model, r.task, r.metric)).values():
         # A run of a task in two groups is one.
-        runs = [own[0] for own in grouped(each, run_of).values()]
-        (together,) = stack_epochs(runs)
+        runs = [own[:n_judges] for own in grouped(each, run_of).values() if len(own) >= n_judges]
+        if not runs:
+            unjudged.append(f"{each[0].task} by {each[0].model}")
+            continue
+        (together,) = stack_epochs([r for run in runs for r in run])
+        scores = together.scores.reshape(len(together.item_ids), len(runs), n_judges, -1)
+        together = replace(together, scores=scores.mean(axis=2).reshape(len(scores), -1))
         answers = _of_all_runs(together, len(runs))
         if len(answers) < 2 or not (len(runs) > 1 or _has_repeats(answers)):
-            once.append(f"{runs[0].task} by {runs[0].model}")
+            once.append(f"{together.task} by {together.model}")
             continue
-        rows.append(_row(together, answers, confidence_level))
+        judged = _judge_parts(np.moveaxis(scores, 2, -1).reshape(-1, n_judges))
+        rows.append(_row(together, answers, judged, confidence_level))
+    if not rows and unjudged:
+        msg = f"no run of {few(unjudged)} was scored by all of {few(judges)}: name its judges"
+        raise DesignError(msg)
     if not rows:
         raise DesignError(
             "no model answered two items or more twice: log several epochs, or give several runs "
@@ -139,7 +161,53 @@ def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Result
         )
     alone = few(list(dict.fromkeys(once)))
     told = [f"answered once, nothing said of their noise: {alone}"] if once else []
+    if unjudged:
+        told.append(f"left out by noise, not scored by every judge: {few(unjudged)}")
     return Results(tuple(rows), (*notes, *about_copies, *told))
+
+
+def _of_judges(
+    responses: Sequence[Responses], judges: Sequence[str]
+) -> tuple[list[Responses], int]:
+    """Return what each judge said of a run, in turn, under one metric; and how many judges."""
+    if len(set(judges)) < 2:
+        msg = f"noise of judges needs two or more, and {few(judges)} is one: name another judge"
+        raise SelectionError(msg)
+    of_judges: list[list[Responses]] = []
+    for name in judges:
+        wanted = Selection(metrics=(name,))
+        own = [r for r in responses if wanted.wants_metric(r.metric)]
+        if not own:
+            metrics = list(dict.fromkeys(r.metric for r in responses))
+            raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
+        # A run of a task in two groups is one.
+        by_run = grouped(own, lambda r: (r.model, r.task, run_of(r)))
+        of_judges.append([each[0] for each in by_run.values()])
+    together = f"mean of {', '.join(judges)}"
+    return [r.measured(metric=together) for own in of_judges for r in own], len(judges)
+
+
+class _JudgeParts(NamedTuple):
+    """Variance of a score of one answer between judges, and what of it is in their mean."""
+
+    between: float
+    of_mean: float
+
+
+def _judge_parts(scores: FloatArray) -> _JudgeParts | None:
+    """Return the parts of judges' scores of the same answers, shape (answers, J) [SCM92]_.
+
+    The first holds that one judge is more lenient than another, and how they differ beyond that;
+    only the latter is noise of their mean.
+    """
+    complete = scores[np.isfinite(scores).all(axis=1)]
+    n, n_judges = complete.shape
+    if n_judges < 2 or n < 2:
+        return None
+    mean = complete.mean(axis=1, keepdims=True)
+    rest = complete - mean - complete.mean(axis=0) + complete.mean()
+    residual = float((rest**2).sum() / ((n - 1) * (n_judges - 1)))
+    return _JudgeParts(float(complete.var(axis=1, ddof=1).mean()), residual / n_judges)
 
 
 def _of_all_runs(together: Responses, n_runs: int) -> FloatArray:
@@ -153,7 +221,9 @@ def _has_repeats(answers: FloatArray) -> bool:
     return bool(((~np.isnan(answers)).sum(axis=2) > 1).any())
 
 
-def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
+def _row(
+    together: Responses, answers: FloatArray, judged: _JudgeParts | None, level: float
+) -> NoiseRow:
     special: Any = import_module("scipy.special")
     n, n_runs, n_repeats = answers.shape
     variance, of_mean = epoch_noise(answers.reshape(-1, n_repeats))
@@ -190,11 +260,12 @@ def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
     if n_runs > 1 and np.isfinite(within):
         # Items, repeats, and runs of an item beyond what their repeats explain.
         of_items = float(means.mean(axis=1).var(ddof=1)) - of_run / n_runs
-        each = np.maximum([of_items, within, of_run - of_repeats], 0.0)
-        shares = [finite(x) for x in each / each.sum()] if each.any() else [None] * 3
+        each = [of_items, within, of_run - of_repeats, None]
     else:
-        chance = parts.share_within
-        shares = [None if chance is None else 1 - chance, chance, None]
+        each = [parts.between, parts.within, None, None]
+    if judged is not None and each[1] is not None:
+        each[1:] = each[1] - judged.of_mean, each[2], judged.between
+    shares = _shares(each)
     return NoiseRow(
         model=together.model,
         task=together.task,
@@ -206,6 +277,7 @@ def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
         share_items=shares[0],
         share_repeats=shares[1],
         share_runs=shares[2],
+        share_judges=shares[3],
         run_std=finite(std),
         least_difference=finite(t * np.sqrt(2) * std) if flipped else None,
         share_flipped=finite(flipped),
@@ -216,6 +288,13 @@ def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
         confidence_level=level,
         notes=tuple(notes),
     )
+
+
+def _shares(parts: Sequence[float | None]) -> list[float | None]:
+    """Return each part as a share of all, those below 0 as 0; None stays None."""
+    clipped = [None if x is None else max(x, 0.0) for x in parts]
+    total = sum(x for x in clipped if x is not None)
+    return [None if x is None or not total else finite(x / total) for x in clipped]
 
 
 def _flipped(scores: FloatArray) -> float:

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from lm_eval_logs import write_log
 
+import evalstats_plugin as es
 from evalstats_plugin import annotate, pool, read, strip
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli import pool as command
@@ -94,6 +96,42 @@ def test_a_formula_stands_in_place_of_a_model(seven: Path) -> None:
 
     assert ("score ~ model", "nuts") == (whole["fit"]["model"], whole["fit"]["inference"])
     assert 7 * 4 == len(whole["results"])
+
+
+def test_slices_borrow_from_each_other_and_from_other_models() -> None:
+    """The numbers are those of slices written as tasks; limits are narrower than those alone."""
+    asked = (INSPECT, "-t", "rubric_task", "-m", "rubric:correct", "--by", "passage")
+    shown = _json(*asked)
+    responses = read(str(INSPECT), task="rubric_task", metric="rubric:correct", by="passage")
+    as_tasks = [
+        replace(r.of_items(r.tags == name), tags=None).measured(task=str(name))
+        for r in responses
+        if r.tags is not None
+        for name in np.unique(r.tags)
+    ]
+    fit = pool(as_tasks, rng=0, options=HierarchicalOptions(chains=2, draws=20, warm_up=10))
+    rows = {(row["model"], row["task"]): row for row in shown["results"]}
+    assert {(row.model, row.task) for row in fit} == set(rows)
+    for row in fit:
+        assert row.estimate == rows[row.model, row.task]["estimate"]
+    alone = es.slices(responses, by="passage", confidence_level=0.95)
+    widths = [
+        (rows[row.model, row.slice]["high"] - rows[row.model, row.slice]["low"])
+        / (row.high - row.low)
+        for row in alone
+    ]
+    assert np.median(widths) < 0.8
+    assert "by passage" in _ran(*asked).output
+    assert "pool --by passage" in CliRunner().invoke(main, ["report", *map(str, asked)]).output
+
+
+def test_slices_that_share_items_are_not_pooled(tmp_path: Path) -> None:
+    """An item of two tags would count twice; a task of one slice has nothing to borrow from."""
+    rows = ["model,task,item,score,tags"]
+    rows += [f'm,t,i{i},{i % 2},"[""odd"", ""all""]"' for i in range(9)]
+    (tmp_path / "tags.csv").write_text("\n".join(rows))
+    assert "share items" in _refused(tmp_path / "tags.csv", "--by", "tags")
+    assert "--top" in _refused(tmp_path / "tags.csv", "--top", "2")
 
 
 @pytest.mark.parametrize(

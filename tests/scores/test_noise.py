@@ -13,7 +13,7 @@ from given_responses import given_responses
 
 import evalstats_plugin as es
 from evalstats_plugin import Responses, Source
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.report.noise import sentence
 from evalstats_plugin.scores import NoiseRow
 
@@ -58,6 +58,56 @@ def test_planted_parts_are_recovered_within_a_tenth(seed: int) -> None:
     shares = [row.share_items, row.share_repeats, row.share_runs]
     np.testing.assert_allclose(np.array(shares, dtype=float), planted / planted.sum(), rtol=0.1)
     assert (row.n_runs, row.n_repeats, row.model) == (n_runs, n_repeats, "m")
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_planted_part_of_judges_is_recovered_within_a_tenth(seed: int) -> None:
+    """Judges differ in how lenient they are and beyond that; other parts stay what they are."""
+    rng = np.random.default_rng([10, seed])
+    items, repeats, runs, apart = rng.uniform(0.5, 2.0, 4)
+    n_runs, n_repeats, n_judges = (int(rng.integers(*x)) for x in ((1, 5), (2, 5), (2, 4)))
+    runs *= n_runs > 1
+    lenient = rng.normal(0, 0.5, (n_judges, 1, 1, 1))
+    scores = (
+        rng.normal(0, items**0.5, (1, 8000, 1))
+        + rng.normal(0, runs**0.5, (n_runs, 8000, 1))
+        + rng.normal(0, repeats**0.5, (n_runs, 8000, n_repeats))
+        + rng.normal(0, apart**0.5, (n_judges, n_runs, 8000, n_repeats))
+        + lenient
+    )
+    responses = [r.measured(metric=f"judge {j}") for j in range(n_judges) for r in _runs(scores[j])]
+    rng.shuffle(responses)
+    (row,) = es.noise(responses, judges=[f"judge {j}" for j in range(n_judges)])
+    between = apart + float(lenient.var(ddof=1))
+    planted = np.array([items, repeats, runs, between])
+    shares = [row.share_items, row.share_repeats, row.share_runs or 0.0, row.share_judges]
+    np.testing.assert_allclose(np.array(shares, dtype=float), planted / planted.sum(), rtol=0.1)
+    assert (row.n_runs, row.n_repeats) == (n_runs, n_repeats)
+    assert row.estimate == pytest.approx(scores.mean(), abs=1e-9)
+
+
+def test_judges_who_agree_have_no_part_and_change_nothing() -> None:
+    rng = np.random.default_rng(11)
+    scores = (rng.random((1, 300, 4)) < 0.6) * 1.0
+    alone = _only(scores)
+    (both,) = es.noise(
+        [r.measured(metric=name) for name in ("a", "b") for r in _runs(scores)], judges=("a", "b")
+    )
+    assert both.share_judges == 0.0
+    assert (both.least_difference, both.std_error) == (alone.least_difference, alone.std_error)
+    assert (both.share_items, both.share_repeats) == (alone.share_items, alone.share_repeats)
+
+
+def test_judges_that_cannot_be_compared_are_refused() -> None:
+    rng = np.random.default_rng(12)
+    day, night = _runs((rng.random((2, 50, 2)) < 0.6) * 1.0)
+    a, b = day.measured(metric="a"), night.measured(metric="b")
+    with pytest.raises(SelectionError, match="another judge"):
+        es.noise([a, b], judges=("a",))
+    with pytest.raises(SelectionError, match="no metric with item scores"):
+        es.noise([a, b], judges=("a", "c"))
+    with pytest.raises(DesignError, match="was scored by all of a, b"):
+        es.noise([a, b], judges=("a", "b"))
 
 
 def test_two_runs_differ_by_more_in_one_case_of_twenty() -> None:

@@ -14,6 +14,7 @@ import study
 
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.scores.slices import ALIKE
 
 pytestmark = pytest.mark.validation
@@ -123,6 +124,64 @@ def test_gates_and_tables_of_slices():
     assert mean["false_regressed"] <= 0.05 + error
     assert mean["false_unadjusted"] > mean["false_regressed"]
     assert mean["table_coverage"] >= 0.95 - error
+
+
+def pooled(rng, of_fits):
+    """Row of a drawn design of slices, of which some are small, that are pooled."""
+    n_slices, n_models = int(rng.integers(3, 25)), int(rng.choice([1, 1, 2, 3, 5]))
+    sizes = rng.integers(3, rng.integers(6, 50), n_slices)
+    slices = np.repeat(np.arange(n_slices), sizes)
+    level, between, hardness, apart = (
+        rng.normal(0.8, 1.2), rng.uniform(0, 1.5), rng.uniform(0, 2), rng.uniform(0, 0.6)
+    )  # fmt: skip
+    held, alone_held, chance_held, widths = [], [], [], []
+    for _ in range(3):
+        ability = level + rng.uniform(0, 1) * rng.normal(0, 1, (n_models, 1))
+        ability = ability + rng.normal(0, between, n_slices)
+        ability = ability + (n_models > 1) * rng.normal(0, apart, (n_models, n_slices))
+        nodes = hardness * NODES
+        truth = (SHARES / (1 + np.exp(-ability[..., None] - nodes))).sum(axis=-1)
+        items = rng.normal(0, hardness, len(slices))
+        chance = 1 / (1 + np.exp(-ability[:, slices] - items))
+        responses = tagged((rng.random(chance.shape) < chance) * 1.0, slices)
+        fit = es.pool(responses, by="slice", rng=of_fits,
+                      options=HierarchicalOptions(draws=400, warm_up=200))  # fmt: skip
+        place = {(f"model_{i}", str(k)): (i, k) for i in range(n_models) for k in range(n_slices)}
+        rows = [row for row in fit if row.task is not None]
+        own = np.array([truth[place[row.model, row.task]] for row in rows])
+        low, high = (np.array([getattr(row, name) for row in rows]) for name in ("low", "high"))
+        by_place = {
+            (row.model, row.slice): row
+            for row in es.slices(responses, by="slice", confidence_level=0.95**n_slices)
+        }
+        each = [by_place[row.model, row.task] for row in rows]
+        held.append(study.holds(low, high, own).mean())
+        alone = np.array([[row.low, row.high] for row in each])
+        alone_held.append(study.holds(*alone.T, own).mean())
+        widths.append((high - low).mean() / np.diff(alone).mean())
+        # Nothing between slices is believed: the mean of all items, with its own interval.
+        whole = {row.model: row for row in fit if row.task is None}
+        limits = np.array([[whole[row.model].low, whole[row.model].high] for row in rows])
+        chance_held.append(study.holds(*limits.T, own).mean())
+    return {
+        "n_models": n_models, "n_slices": n_slices, "n_items": len(slices),
+        "smallest": int(sizes.min()), "between": float(between), "pooled": float(np.mean(held)),
+        "exact": float(np.mean(alone_held)), "width": float(np.mean(widths)),
+        "all_slices_alike": float(np.mean(chance_held)),
+    }  # fmt: skip
+
+
+def test_pooled_slices():
+    """Limits of each slice hold; to take all slices for one, the negative control, does not."""
+    streams = study.Streams("slices")
+    rng, of_fits = streams("pooled"), streams("fits of pooled")
+    rows = [pooled(rng, of_fits) for _ in range(200)]
+    study.write_figures("slices_pooled", {"designs": lambda: rows})
+    of = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    assert of["pooled"].mean() >= 0.94
+    assert np.quantile(of["pooled"], 0.01) >= 0.85
+    assert of["width"].mean() < 0.9
+    assert of["all_slices_alike"][of["between"] > 0.7].mean() < 0.7
 
 
 NODES, SHARES = np.polynomial.hermite_e.hermegauss(60)
