@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
+    from evalstats_plugin.scores.slices import SliceScore
 
 PAGE_SUFFIXES = (".html", ".htm")
 
@@ -109,7 +110,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     page = _place_of_page(asked.html, asked.baseline)
     check_top(asked.by, asked.top)
     if asked.by is not None:
-        _show_slices(run, asked, asked.by, labelled, intervals)
+        _show_slices(run, asked, page, labelled, intervals)
         return
     if asked.cost:
         _show_costs(run, asked, labelled, intervals)
@@ -134,20 +135,22 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
         {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
     if page is not None:
-        of_table = run.reading.metric
-        _write_page(responses, results, intervals, page, asked.baseline, run.plugins, of_table)
-        run.output.tell(f"written: {page}")
+        _write_page(run, responses, results, intervals, page, asked.baseline)
     run.show(results, intervals.how(), text.INTERVALS)
 
 
 def _show_slices(
-    run: Run, asked: ReportOptions, by: str, labelled: Labelled, intervals: Intervals
+    run: Run, asked: ReportOptions, page: Path | None, labelled: Labelled, intervals: Intervals
 ) -> None:
     from evalstats_plugin.report.text import SLICES
-    from evalstats_plugin.scores.slices import slices
+    from evalstats_plugin.scores.slices import has_values, slices
 
-    responses = run.read_by(by, **_of_scores_alone(run, asked, labelled), cost=asked.cost)
-
+    by = str(asked.by)
+    others = {**_of_scores_alone(run, asked, labelled), "html": None, "cost": asked.cost}
+    responses = run.read_by(by, **others)
+    if page is not None and has_values(responses.responses):
+        msg = f"{by} is a setting of the runs, and a page has one run of a model on a task"
+        raise SelectionError(f"{msg}: leave out --html, or name a field of the items")
     results = slices(
         responses,
         by=by,
@@ -156,6 +159,9 @@ def _show_slices(
         intervals=_at_level(run, intervals),
         rng=intervals.seed,
     )
+    if page is not None:
+        scored = intervals.of(responses, run.plugins)
+        _write_page(run, responses, scored, intervals, page, asked.baseline, results)
     run.show(results, {"by": by, **intervals.how()}, SLICES)
 
 
@@ -244,13 +250,13 @@ def _place_of_page(name: str | None, baseline: str | None) -> Path | None:
 
 
 def _write_page(
+    run: Run,
     responses: ResponseSet,
     results: rows.Intervals,
     asked: Intervals,
     path: Path,
     baseline: str | None,
-    plugins: Plugins,
-    metric: Sequence[str],
+    slices: Sequence[SliceScore] = (),
 ) -> None:
     """Rank the models, look at the items, and write the page."""
     from evalstats_plugin.comparisons.design import check_baseline
@@ -260,7 +266,7 @@ def _write_page(
     from evalstats_plugin.scores.items import item_answers, telling_items
 
     check_baseline(baseline, [r.model for r in responses])
-    table, notes = _table(responses, asked, metric)
+    table, notes = _table(responses, asked, run.reading.metric)
     answers, about_items = item_answers(responses)
     models = table.models if table else tuple(dict.fromkeys(r.model for r in responses))
     read_again = {*models[:MOST_READ], baseline}
@@ -272,13 +278,15 @@ def _write_page(
         texts=item_texts(
             [r for r in responses if r.model in read_again],
             telling_items(answers, MOST_TEXTS),
-            plugins,
+            run.plugins,
         ),
         baseline=baseline,
         notes=(*notes, *about_items),
         about=_about(responses, asked),
+        slices=slices,
     )
     write_bytes(path, to_html(page).encode())
+    run.output.tell(f"written: {path}")
 
 
 def _table(

@@ -227,7 +227,7 @@ def shown_table(results: Results[Any]) -> Table:
             values = [getattr(row, name) for row in rows]
             is_number = any(isinstance(v, int | float) for v in values if not isinstance(v, bool))
             is_name = any(isinstance(v, str) for v in values)
-            write = partial(_shown, name)
+            write = partial(shown_value, name)
             columns.append(Column(title, name, write, 10 if is_name else None, is_number))
     return Table("", rows, columns, results.notes)
 
@@ -236,7 +236,7 @@ def _limits(pair: tuple[float | None, float | None]) -> str:
     return "–" if None in pair else f"[{number(pair[0])}, {number(pair[1])}]"
 
 
-def _shown(name: str, value: Any) -> str:
+def shown_value(name: str, value: Any) -> str:
     """Return a value as it is shown: probabilities are never certain, a filter is left out."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -462,21 +462,19 @@ def worst_slice(rows: Sequence[SliceScore]) -> str:
 
 
 def _over_values(row: SliceScore) -> str:
-    alike = f"p {_shown('p_alike', row.p_alike)} that all have one score"
+    alike = f"p {shown_value('p_alike', row.p_alike)} that all have one score"
     return (
         f"Over {row.n_slices} values of {row.by}: {number(row.estimate)} {interval_text(row)} for "
         f"values like these, standard deviation between values {number(row.std_between)} ({alike})."
     )
 
 
-def _worst_slices(results: Results[SliceScore]) -> dict[str, list[dict[str, str]]]:
-    cells = groupby(results.rows, key=lambda row: (row.model, row.task, row.metric))
-    return {
-        "worst_slices": [
-            {"model": model, "task": task, "metric": metric, "sentence": worst_slice(list(rows))}
-            for (model, task, metric), rows in cells
-        ]
-    }
+def worst_slices(rows: Iterable[SliceScore]) -> list[dict[str, str]]:
+    """Return for each model and task what `worst_slice` says."""
+    return [
+        {"model": model, "task": task, "metric": metric, "sentence": worst_slice(list(own))}
+        for (model, task, metric), own in groupby(rows, key=attrgetter("model", "task", "metric"))
+    ]
 
 
 def _slices(results: Results[SliceScore]) -> Page:
@@ -491,14 +489,14 @@ def _slices(results: Results[SliceScore]) -> Page:
             Column("n", items, right=True),
             Column("Estimate", "estimate", number),
             Column(f"{percent(own[0].confidence_level)} interval", interval_text),
-            Column("p worse", "p_worse", partial(_shown, "p_worse")),
+            Column("p worse", "p_worse", partial(shown_value, "p_worse")),
             marks_column(marks),
         ]
         title = f"{model}: {task} {short_metric(metric)}"
         tables.append(Table(title, own, columns))
     said = [
         f"{row['model']}: {row['task']} {short_metric(row['metric'])}. {row['sentence']}"
-        for row in _worst_slices(results)["worst_slices"]
+        for row in worst_slices(results)
     ]
     if len(said) > MOST_SENTENCES:
         said[MOST_SENTENCES:] = [f"And {len(said) - MOST_SENTENCES} more, which JSON has."]
@@ -516,7 +514,7 @@ def _slices(results: Results[SliceScore]) -> Page:
     return Page(tables, [legend], note_lines(results), "\n".join(said))
 
 
-SLICES = page_view(_slices, json=_worst_slices)
+SLICES = page_view(_slices, json=lambda results: {"worst_slices": worst_slices(results)})
 """Of scores on slices of tasks."""
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,38 @@ def test_of_too_many_pairs_none_is_compared(
 
     assert "up to 3 comparisons of two models are too many for one page" in text
     assert "0.7500" in text
+
+
+def test_slices_have_a_view_of_their_own(tmp_path: Path) -> None:
+    """Each slice with the numbers that are printed; a page holds no settings of runs."""
+    rows = ["model,task,item,score,language"]
+    rows += [
+        f"{model},t,i{i},{score},{'<b>de' if i < 12 else 'en'}"
+        for model, scores in (("m", [1, 1, 0, 1] * 9), ("n", [0] * 12 + [1] * 24))
+        for i, score in enumerate(scores)
+    ]
+    (tmp_path / "scores.csv").write_text("\n".join(rows))
+    place, asked = tmp_path / "page.html", ("report", tmp_path / "scores.csv", "--by", "language")
+    printed = json.loads(_invoke(*asked, "--html", place, "--format", "json").stdout)
+    text = " ".join(_text(place).split())
+    assert '"#view=slices"' in place.read_text()
+    assert "<b>de" not in place.read_text()
+    for told in printed["worst_slices"]:
+        assert escape(told["sentence"]) in text
+    assert "significantly below the other items" in text
+    for row in printed["results"]:
+        assert f"[{row['low']:.4f}, {row['high']:.4f}]" in text
+    alone = tmp_path / "alone.html"
+    assert _invoke("report", tmp_path / "scores.csv", "--html", alone).exit_code == 0
+    assert "view=slices" not in _text(alone)
+    runs = ["model,task,item,score,temperature"]
+    runs += [f"m,t,i{i},{i % 2},{t}" for t in (0, 1) for i in range(9)]
+    (tmp_path / "runs.csv").write_text("\n".join(runs))
+    done = _invoke(
+        "report", tmp_path / "runs.csv", "--by", "temperature", "--html", tmp_path / "no.html"
+    )
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "temperature is a setting of the runs" in done.stderr
 
 
 def test_one_model_gives_a_page_that_says_why_nothing_is_compared(

@@ -322,13 +322,15 @@ function line(cells, attributes = {}) {
 }
 
 // All state is in the address.
+const VIEWS = ["board", "compare", "tasks", "slices", "suspects", "method"];
+
 function state() {
   const found = new URLSearchParams(location.hash.slice(1));
   const model = (name, other) => {
     const k = D.models.indexOf(found.get(name));
     return k < 0 ? other : k;
   };
-  const view = ["board", "compare", "tasks", "suspects", "method"].includes(found.get("view")) && $(found.get("view"))
+  const view = VIEWS.includes(found.get("view")) && $(found.get("view"))
     ? found.get("view") : "board";
   const base = D.baseline ?? 0;
   const a = model("a", base);
@@ -686,7 +688,6 @@ function startBoard() {
   show();
 }
 
-const VIEWS = ["board", "compare", "tasks", "suspects", "method"];
 
 function render() {
   const now = state();

@@ -32,6 +32,7 @@ from evalstats_plugin.report.html.parts import (
     logs_table,
     scores_table,
     settings_table,
+    slices_table,
     table_data,
     texts_data,
 )
@@ -43,6 +44,7 @@ from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer
+    from evalstats_plugin.scores.slices import SliceScore
 
 MOST_IN_MATRIX = 30
 """Most players in the matrix of wins of an arena's page: the first ones."""
@@ -70,6 +72,8 @@ class Page:
     notes: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     """How the report was made, in the order shown."""
+    slices: Sequence[SliceScore] = ()
+    """Scores of slices of tasks, which have a view of their own."""
 
 
 def to_html(page: Page) -> str:
@@ -123,6 +127,7 @@ def _contents(page: Page) -> dict[str, Any]:
     settings = settings_of(page.responses)
     tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
     tables += [settings_table(settings)] if settings else []
+    tables += [slices_table(page.slices)] if page.slices else []
     about_rows, common = _notes(page)
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
@@ -159,7 +164,8 @@ def _contents(page: Page) -> dict[str, Any]:
         "distrust": boards.distrust(board, findings, answers, page.responses, settings),
         "findings": findings,
         "left": left,
-        "tables": tables,
+        "tables": {table.name: table for table in tables},
+        "worst_slices": text.worst_slices(page.slices)[: text.MOST_SENTENCES],
         "about_rows": about_rows,
         "common": common,
         "made": page.about,

@@ -1,8 +1,8 @@
 """Parts of the HTML report: its tables, and the packed answers to items.
 
 * `Column`, `Table`: values with their kinds; `table_data`: the table for the page's script
-* `scores_table`, `logs_table`, `settings_table`: every score, where it comes from, and how models
-  were run
+* `scores_table`, `slices_table`: every score, and those of slices
+* `logs_table`, `settings_table`: where they come from, and how models were run
 * `held_items`, `items_data`: items with every model's answer, packed six bits to a letter
 * `texts_data`: questions, targets and answers as logged
 """
@@ -30,6 +30,7 @@ from evalstats_plugin.report.text import clusters, interval_text, number, percen
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+from evalstats_plugin.scores.slices import SliceScore
 
 Axis = tuple[float, float]
 """Start and end of the bars of a column."""
@@ -310,6 +311,27 @@ def settings_table(settings: Sequence[Setting]) -> Table:
         Column(title="Models", values=who, strong=strong),
     ]
     return Table(name="settings", caption="Settings of the runs", columns=columns)
+
+
+def slices_table(rows: Sequence[SliceScore]) -> Table:
+    """Return one row per slice, with limits that hold for all slices of a model on a task."""
+    axes, axis_of = _score_axes(rows)
+    columns = [
+        Column(title="Model", values=[row.model for row in rows], heads=True),
+        Column(title="Task", values=[row.task for row in rows]),
+        Column(title="Metric", values=[text.short_metric(row.metric) for row in rows]),
+        Column(title=rows[0].by, values=[row.slice for row in rows]),
+        Column(title="Items", kind="count", values=[row.n_items for row in rows]),
+        Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
+        Column(title=f"{percent(rows[0].confidence_level)} interval", kind="interval",
+               hint="It holds for all slices of a model on a task at once",
+               values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
+               middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of),
+        Column(title="p worse", values=[text.shown_value("p_worse", row.p_worse) for row in rows],
+               hint="That the slice is no worse than the other items, adjusted over its slices"),
+        Column(title="Method", values=[row.method for row in rows]),
+    ]  # fmt: skip
+    return Table(name="every-slice", caption="Slices with intervals", columns=columns)
 
 
 def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
