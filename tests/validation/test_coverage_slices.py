@@ -164,7 +164,7 @@ def pooled(rng, of_fits):
         limits = np.array([[whole[row.model].low, whole[row.model].high] for row in rows])
         chance_held.append(study.holds(*limits.T, own).mean())
     return {
-        "n_models": n_models, "n_slices": n_slices, "n_items": len(slices),
+        "kind": "pooled", "n_models": n_models, "n_slices": n_slices, "n_items": len(slices),
         "smallest": int(sizes.min()), "between": float(between), "pooled": float(np.mean(held)),
         "exact": float(np.mean(alone_held)), "width": float(np.mean(widths)),
         "all_slices_alike": float(np.mean(chance_held)),
@@ -177,7 +177,10 @@ def test_pooled_slices():
     rng, of_fits = streams("pooled"), streams("fits of pooled")
     rows = [pooled(rng, of_fits) for _ in range(200)]
     study.write_figures("slices_pooled", {"designs": lambda: rows})
-    of = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    of = {
+        name: np.array([row[name] for row in rows])
+        for name in ("pooled", "width", "all_slices_alike", "between")
+    }
     assert of["pooled"].mean() >= 0.94
     assert np.quantile(of["pooled"], 0.01) >= 0.85
     assert of["width"].mean() < 0.9
