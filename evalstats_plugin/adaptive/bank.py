@@ -287,7 +287,9 @@ class ItemBank:
             for place, (task, item) in enumerate(zip(tasks, item_ids, strict=True))
         }
         places = np.array([place_of.get(key, -1) for key in self.keys()], dtype=np.int64)
-        given = [None if hashes is None or place < 0 else hashes[place] for place in places]
+        given: list[str | None] = [None] * len(self)
+        if hashes is not None:
+            given = [hashes[place] if place >= 0 else None for place in places.tolist()]
         if other := self.other_questions(given):
             size = counted(len(other), "item")
             msg = f"other questions than in the bank (the hash differs), {size}: {few(other, 3)}"

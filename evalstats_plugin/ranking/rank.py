@@ -426,7 +426,7 @@ def _fitted(
     from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
     if isinstance(options, MlOptions):
-        fit = _with_position_if_known(contests, vars(options))
+        fit = _with_position_if_known(contests, options)
     else:
         fit = fit_thurstone(contests, **vars(options), estimator=estimator, rng=rng)
     reason = "asked for" if estimator != "auto" else "no prior is asked for"
@@ -446,14 +446,14 @@ def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     )
 
 
-def _with_position_if_known(contests: Contests, given: Mapping[str, Any]) -> RankingFit:
+def _with_position_if_known(contests: Contests, options: MlOptions) -> RankingFit:
     """Fit with a position effect if that is asked for, or where it is known and identified."""
     from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
-    if given["position"] is None and contests.ordered:
+    if options.position is None and contests.ordered:
         with suppress(DesignError):
-            return fit_bradley_terry(contests, **{**given, "position": True})
-    return fit_bradley_terry(contests, **{**given, "position": bool(given["position"])})
+            return fit_bradley_terry(contests, **vars(replace(options, position=True)))
+    return fit_bradley_terry(contests, **vars(replace(options, position=bool(options.position))))
 
 
 def _has_clusters(contests: Contests) -> bool:

@@ -304,8 +304,9 @@ def fit_judges(fitted: Ratings, kind: CovarianceKind) -> tuple[Ratings, Covarian
         "judge_effects": effects_of(votes, parameters),
         "judge_sds": dict(zip(votes.effects, sds.tolist(), strict=True)),
     }
-    why = convergence.why and f"the fit of the judges' effects {convergence.why}"
-    notes = (*fitted.notes, why) if why else fitted.notes
+    notes = fitted.notes
+    if convergence.why:
+        notes = (*notes, f"the fit of the judges' effects {convergence.why}")
     return fitted._replace(top=top, notes=notes), spread, effects
 
 

@@ -141,9 +141,9 @@ def _step(
     regular[: design.n, : design.n] += scale / design.n
     # A ridge keeps coefficients that the contests do not identify where they are.
     regular[np.diag_indices(design.size)] += 1e-11 * scale + 1e-300
-    step: FloatArray = np.linalg.solve(regular, gradient)
+    step: Any = np.linalg.solve(regular, gradient)
     if held is not None:
-        along: FloatArray = np.linalg.solve(regular, held)
+        along: Any = np.linalg.solve(regular, held)
         step -= along * ((step @ held) / (along @ held))
     return step
 
