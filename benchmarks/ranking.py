@@ -36,7 +36,6 @@ RATINGS = tuple(
 )
 INTERVALS = (
     Program(OURS, None, ("intervals",)),
-    Program(f"{OURS}, bootstrap", None, ("intervals", str(SAMPLES))),
     Program("arena-rank", "arena-rank==0.1.1", ("intervals",)),
     Program("choix", "choix==0.4.1", ("intervals", str(SAMPLES))),
     Program("evalica", "evalica==0.4.2", ("intervals", str(SAMPLES))),

@@ -45,17 +45,13 @@ WARM = 100_000
 """Contests of the run before the clock starts; of fewer, some players have won none."""
 
 
-def ours(data: Data, what: str, samples: int) -> Run:
-    """Ratings with what the model says of them; intervals by the sandwich, or by a bootstrap."""
+def ours(data: Data, what: str, _: int) -> Run:
+    """Ratings with what the model says of them; intervals by the sandwich."""
     from evalstats_plugin.ranking.contests.contests import Contests
     from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
 
     def run() -> Found:
         contests = Contests.of(*data[:3], players=data.players)
-        if samples:
-            found = bootstrap_bradley_terry(contests, n_resamples=samples, rng=0)
-            return Found(found.rating, draws=found.draws)
         fit = fit_bradley_terry(contests, covariance="model" if what == "fit" else "sandwich")
         half = 1.959963984540054 * np.sqrt(np.diagonal(fit.covariance))
         return Found(fit.rating, fit.rating - half, fit.rating + half)
@@ -206,7 +202,6 @@ def scikit_learn(data: Data, _: str, samples: int) -> Run:
 FITS: Mapping[str, tuple[str, Callable[[Data, str, int], Run]]] = MappingProxyType(
     {
         "evalstats-plugin": ("evalstats-plugin", ours),
-        "evalstats-plugin, bootstrap": ("evalstats-plugin", ours),
         "evalica": ("evalica", evalica),
         "arena-rank": ("arena-rank", arena_rank),
         "choix": ("choix", choix),

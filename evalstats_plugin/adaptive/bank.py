@@ -61,6 +61,8 @@ _FIT = "fit_"
 """Prefix of the columns of `ItemBank.item_fit`."""
 
 _NUMBERS = ("discrimination", "intercept", "guessing", "upper", "cost", "dispersion")
+_NO_HASH = (None, "", "None")
+"""What stands for a hash that is not known."""
 _MATRICES = ("item_covariance", "misfit_loadings")
 _LENGTH_ERROR, _LEAST_VOLUME = 1e-6, 1e-6
 _LEAST_COMMON = 3
@@ -285,8 +287,14 @@ class ItemBank:
             for place, (task, item) in enumerate(zip(tasks, item_ids, strict=True))
         }
         places = np.array([place_of.get(key, -1) for key in self.keys()], dtype=np.int64)
+        given: list[str | None] = [None] * len(self)
         if hashes is not None:
-            self._check_hashes(places, hashes)
+            given = [hashes[place] if place >= 0 else None for place in places.tolist()]
+        if other := self.other_questions(given):
+            size = counted(len(other), "item")
+            msg = f"other questions than in the bank (the hash differs), {size}: {few(other, 3)}"
+            msg += "; the bank was calibrated on another version of the task"
+            raise ItemConflictError(f"{msg}: calibrate a bank from logs of this version")
         absent = places < 0
         bank = self.without(absent, "not in the harness")
         note = f"{int(absent.sum())} of the bank's {len(self)} items are not in the harness"
@@ -295,21 +303,14 @@ class ItemBank:
             raise DesignError(f"{note}, of those it has none may be asked; it has: {names}")
         return replace(bank, notes=(*bank.notes, note)) if absent.any() else bank
 
-    def _check_hashes(self, places: NDArray[np.int64], hashes: Sequence[str | None]) -> None:
+    def other_questions(self, hashes: Sequence[Any]) -> list[str]:
+        """Name the items with another hash than the bank's; `hashes` has one or None for each."""
         of_bank = [None] * len(self) if self.hashes is None else self.hashes.tolist()
-        other = [
-            key
-            for key, calibrated, place in zip(self.keys(), of_bank, places, strict=True)
-            if place >= 0
-            and calibrated not in (None, "", "None")
-            and hashes[place] not in (None, "", calibrated)
+        return [
+            " / ".join(key)
+            for key, calibrated, given in zip(self.keys(), of_bank, hashes, strict=True)
+            if calibrated not in _NO_HASH and given not in (*_NO_HASH, calibrated)
         ]
-        if other:
-            named = few([" / ".join(key) for key in other], 3)
-            size = counted(len(other), "item")
-            msg = f"other questions than in the bank (the hash differs), {size}: {named}"
-            msg += "; the bank was calibrated on another version of the task"
-            raise ItemConflictError(f"{msg}: calibrate a bank from logs of this version")
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row per item."""
@@ -472,7 +473,13 @@ def merge(
         msg = "abilities of two factor models are not the same ones, so their banks do not merge"
         raise DesignError(f"{msg}: make one bank from the logs of both")
     i, j = _common(bank_a.keys(), bank_b.keys())
-    _check_common_hashes(bank_a, bank_b, i, j)
+    hashes = np.full(len(bank_a), None, dtype=object)
+    if bank_b.hashes is not None:
+        hashes[i] = bank_b.hashes[j]
+    if other := bank_a.other_questions(hashes.tolist()):
+        named = few(other, 3)
+        msg = f"{len(other)} items are other questions in the two banks (hash differs): {named}"
+        raise ItemConflictError(f"{msg}; merge banks of the same version of a task")
     scale = _scale(bank_a, bank_b, (i, j), through)
     moved = _on_scale(bank_b, scale)
     drifted = np.zeros(len(bank_a), dtype=np.bool_)
@@ -494,19 +501,6 @@ def _common(a: list[Any], b: list[Any]) -> tuple[IntArray, IntArray]:
     pairs = [(place, where[key]) for place, key in enumerate(a) if key in where]
     places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return places[:, 0], places[:, 1]
-
-
-def _check_common_hashes(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> None:
-    if a.hashes is None or b.hashes is None:
-        return
-    mine, other = a.hashes[i].astype(str), b.hashes[j].astype(str)
-    unknown = np.isin(mine, ["", "None"]) | np.isin(other, ["", "None"])
-    wrong = np.flatnonzero((mine != other) & ~unknown)
-    if len(wrong):
-        keys = a.keys()
-        named = few([" / ".join(keys[int(i[k])]) for k in wrong], 3)
-        msg = f"{len(wrong)} items are other questions in the two banks (hash differs): {named}"
-        raise ItemConflictError(f"{msg}; merge banks of the same version of a task")
 
 
 def _scale(a: ItemBank, b: ItemBank, common: tuple[IntArray, IntArray], through: str) -> Scale:

@@ -6,13 +6,12 @@ from evalstats_plugin.ranking.contests.from_scores import (
 )
 from evalstats_plugin.ranking.next import certainty as certainty
 from evalstats_plugin.ranking.next import next_contests as next_contests
-from evalstats_plugin.ranking.rank import BootstrapOptions as BootstrapOptions
 from evalstats_plugin.ranking.rank import MlOptions as MlOptions
 from evalstats_plugin.ranking.rank import ThurstoneOptions as ThurstoneOptions
 from evalstats_plugin.ranking.rank import leaderboard as leaderboard
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry as fit_bradley_terry
 from evalstats_plugin.ranking.ratings.plackett_luce import fit_plackett_luce as fit_plackett_luce
-from evalstats_plugin.ranking.ratings.uncertainty import profile_interval as profile_interval
+from evalstats_plugin.ranking.ratings.profile import profile_interval as profile_interval
 from evalstats_plugin.ranking.rows import Leaderboard as Leaderboard
 from evalstats_plugin.ranking.rows import RankedPlayer as RankedPlayer
 from evalstats_plugin.ranking.rows import Ranking as Ranking

@@ -110,22 +110,10 @@ class Transitivity(NamedTuple):
     n_simulations: int
 
 
-def transitivity(
-    fit: RankingFit,
-    contests: Contests,
-    *,
-    rng: np.random.Generator,
-    n_simulations: int | None = None,
-) -> Transitivity:
-    """Share of cyclic triads, and its distribution under the fit.
-
-    Parameters
-    ----------
-    n_simulations
-        Default: as many as are fast, at most 999.
-    """
+def transitivity(fit: RankingFit, contests: Contests, *, rng: np.random.Generator) -> Transitivity:
+    """Share of cyclic triads, and its distribution in as many simulations as are fast."""
     n = len(contests.players)
-    i, j = np.minimum(contests.first, contests.second), np.maximum(contests.first, contests.second)
+    i, j, _ = contests.in_order()
     p = outcome_probabilities(fit, contests)
     p = np.where((contests.first > contests.second)[:, None], p[:, ::-1], p)
     pair, place = np.unique(i * n + j, return_inverse=True)
@@ -133,7 +121,7 @@ def transitivity(
     weight = np.bincount(place, contests.weight)
     each, weight, pair = each[weight > 0], weight[weight > 0], pair[weight > 0]
     fast = min(MOST_WORK / n**3, MOST_DRAWN / max(len(pair), 1))
-    size = n_simulations or int(np.clip(fast, 19, N_SIMULATIONS))
+    size = int(np.clip(fast, 19, N_SIMULATIONS))
     counts = np.maximum(np.rint(weight), 1).astype(np.int64)
     # Half exactly where players are equal, 0 exactly where there are no ties: of a hair more an
     # outcome is drawn otherwise, and all that follow with it.
@@ -193,11 +181,9 @@ def judge_agreement(
     """
     if contests.judge is None:
         return None
-    i, j = contests.first, contests.second
-    swap = i > j
-    outcome = np.where(swap, 1 - contests.outcome, contests.outcome)
+    i, j, outcome = contests.in_order()
     item = np.zeros_like(i) if contests.cluster is None else contests.cluster
-    keys = np.stack([np.minimum(i, j), np.maximum(i, j), item, contests.judge], axis=1)
+    keys = np.stack([i, j, item, contests.judge], axis=1)
     of_judges, place = np.unique(keys, axis=0, return_inverse=True)
     place = place.reshape(-1)
     mean = np.bincount(place, outcome) / np.bincount(place)

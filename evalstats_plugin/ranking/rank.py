@@ -7,7 +7,7 @@ goodness of fit in a `Ranking`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from evalstats_plugin.ranking.contests.outcomes import TieModel
     from evalstats_plugin.ranking.ratings.bradley_terry import CovarianceKind
-    from evalstats_plugin.ranking.ratings.uncertainty import Unit
     from evalstats_plugin.ranking.thurstone.design import Ties
 
 
@@ -69,17 +68,6 @@ class MlOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootstrapOptions:
-    """Options of Bradley–Terry ``"bootstrap"``; see `bootstrap_bradley_terry`."""
-
-    unit: Unit | None = None
-    n_resamples: int = 1000
-    ties: TieModel | None = None
-    position: bool = False
-    features: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class ThurstoneOptions:
     """Options of Thurstone's model; see `fit_thurstone`."""
 
@@ -89,15 +77,12 @@ class ThurstoneOptions:
     draws: int | None = None
 
 
-RankOptions: TypeAlias = MlOptions | BootstrapOptions | ThurstoneOptions
+RankOptions: TypeAlias = MlOptions | ThurstoneOptions
 
-ESTIMATORS: Mapping[str, Mapping[str, type[RankOptions]]] = MappingProxyType(
-    {
-        "bradley-terry": {"ml": MlOptions, "bootstrap": BootstrapOptions},
-        "thurstone": {"exact": ThurstoneOptions, "ep": ThurstoneOptions},
-    }
+ESTIMATORS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"bradley-terry": ("ml",), "thurstone": ("exact", "ep")}
 )
-"""Estimators of each model, the default of Bradley–Terry first, and their options."""
+"""Estimators of each model."""
 
 
 _COVARIANCES = 3
@@ -135,8 +120,8 @@ def rank(
         needs no chain of comparisons that connects all players; else Bradley–Terry, which clusters
         the comparisons on one item.
     estimator
-        For Bradley–Terry ``"ml"`` or ``"bootstrap"``; for Thurstone ``"exact"`` or ``"ep"``.
-        ``"auto"`` is ``"ml"`` for Bradley–Terry and depends on the size for Thurstone;
+        For Bradley–Terry ``"ml"``; for Thurstone ``"exact"`` or ``"ep"``, of which ``"auto"``
+        takes one by the number of players;
         ``fit.diagnostics["reason"]`` says why.
     confidence_level
         Of each rating's limits (pointwise), and of the ranges of ranks and the letters
@@ -147,7 +132,7 @@ def rank(
     rng
         For draws and simulations.
     options
-        `MlOptions`, `BootstrapOptions` or `ThurstoneOptions`, as the estimator needs.
+        `MlOptions` or `ThurstoneOptions`, as the model needs.
     columns
         Names of the columns of a file or frame, as for `read_contests`.
 
@@ -304,7 +289,7 @@ def _with_style(
     options: RankOptions | None, model: RankingModel, names: tuple[str, ...]
 ) -> RankOptions:
     if model == "thurstone" or isinstance(options, ThurstoneOptions):
-        msg = "style control is for bradley-terry by ml or bootstrap: choose one of these"
+        msg = "style control is for bradley-terry: choose that model"
         raise SelectionError(msg)
     return replace(MlOptions() if options is None else options, features=names)
 
@@ -392,9 +377,10 @@ def model_for(
     """
     if options is not None:
         return "thurstone" if isinstance(options, ThurstoneOptions) else "bradley-terry"
-    having = [name for name, estimators in ESTIMATORS.items() if estimator in estimators]
-    if len(having) == 1:
-        return "thurstone" if having == ["thurstone"] else "bradley-terry"
+    if estimator in ESTIMATORS["thurstone"]:
+        return "thurstone"
+    if estimator in ESTIMATORS["bradley-terry"]:
+        return "bradley-terry"
     own_list = len(contests) <= MOST_OF_A_LIST and not _has_clusters(contests)
     return "thurstone" if own_list else "bradley-terry"
 
@@ -418,7 +404,7 @@ def options_type(model: str, estimator: str) -> type[RankOptions]:
     if estimator not in ("auto", *estimators):
         shown = f"auto, {', '.join(estimators)}"
         raise SelectionError(no_such(f"estimator of {model}", estimator, estimators, shown))
-    return estimators[next(iter(estimators)) if estimator == "auto" else estimator]
+    return ThurstoneOptions if model == "thurstone" else MlOptions
 
 
 def _options(model: str, estimator: str, options: RankOptions | None) -> RankOptions:
@@ -437,17 +423,12 @@ def _options(model: str, estimator: str, options: RankOptions | None) -> RankOpt
 def _fitted(
     contests: Contests, options: RankOptions, estimator: Any, rng: np.random.Generator
 ) -> RankingFit:
-    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
     from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
-    given = vars(options)
     if isinstance(options, MlOptions):
-        fit = _with_position_if_known(contests, given, fit_bradley_terry)
-    elif isinstance(options, BootstrapOptions):
-        fit = bootstrap_bradley_terry(contests, **given, rng=rng)
+        fit = _with_position_if_known(contests, options)
     else:
-        fit = fit_thurstone(contests, **given, estimator=estimator, rng=rng)
+        fit = fit_thurstone(contests, **vars(options), estimator=estimator, rng=rng)
     reason = "asked for" if estimator != "auto" else "no prior is asked for"
     fit.diagnostics.setdefault("reason", reason)
     return fit
@@ -455,8 +436,7 @@ def _fitted(
 
 def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     """Note if the intervals assume that contests of one cluster are independent."""
-    about = fit.diagnostics
-    if about.get("unit", about.get("covariance")) in ("cluster", "judge"):
+    if fit.diagnostics.get("covariance") in ("cluster", "judge"):
         return ()
     if not _has_clusters(contests):
         return ()
@@ -466,16 +446,14 @@ def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     )
 
 
-def _with_position_if_known(
-    contests: Contests, given: Mapping[str, Any], fit: Callable[..., RankingFit]
-) -> RankingFit:
+def _with_position_if_known(contests: Contests, options: MlOptions) -> RankingFit:
     """Fit with a position effect if that is asked for, or where it is known and identified."""
-    if given["position"] is not None:
-        return fit(contests, **given)
-    if contests.ordered:
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+
+    if options.position is None and contests.ordered:
         with suppress(DesignError):
-            return fit(contests, **{**given, "position": True})
-    return fit(contests, **{**given, "position": False})
+            return fit_bradley_terry(contests, **vars(replace(options, position=True)))
+    return fit_bradley_terry(contests, **vars(replace(options, position=bool(options.position))))
 
 
 def _has_clusters(contests: Contests) -> bool:

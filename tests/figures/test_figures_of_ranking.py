@@ -14,7 +14,6 @@ from small_evaluations import evaluation
 import evalstats_plugin as es
 from evalstats_plugin import ranking
 from evalstats_plugin.ranking import (
-    BootstrapOptions,
     Contests,
     MlOptions,
     fit_bradley_terry,
@@ -71,7 +70,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "position": _rank("ml", MlOptions(position=True, prior_sd=1.0), confidence_level=0.9),
         "elo": _rank("ml", scale="elo"),
         "no ties": _rank("ml", ties=0.0),
-        "bootstrap": _rank("bootstrap", BootstrapOptions(n_resamples=40)),
         "of scores": partial(es.rank, list(evaluation("binary")), rng=0),
     },
     "covariances": {
@@ -85,12 +83,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         for kind, sd in (("model", None), ("sandwich", 2.0), ("cluster", 2.0))
     } | {
         "judges": _fit(fit_bradley_terry, contests(judged=True), judges=True),
-    },
-    "resampled": {
-        unit: partial(es.rank, contests(judged=True), model="bradley-terry",
-                      estimator="bootstrap", rng=0,
-                      options=BootstrapOptions(unit=unit, n_resamples=30))
-        for unit in ("contest", "cluster", "judge")
     },
     "profiles": {
         f"{player} {ties} {position}": partial(

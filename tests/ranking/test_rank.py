@@ -16,7 +16,6 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.rank import (
-    BootstrapOptions,
     MlOptions,
     RankingModel,
     RankOptions,
@@ -72,7 +71,6 @@ def test_rows_are_those_of_the_fit_the_best_first() -> None:
     ("model", "estimator", "options"),
     [
         ("bradley-terry", "auto", MlOptions(ties="davidson")),
-        ("bradley-terry", "bootstrap", BootstrapOptions(n_resamples=300)),
         ("thurstone", "ep", ThurstoneOptions(prior_covariance=4.0)),
     ],
 )
@@ -196,7 +194,7 @@ def test_the_model_is_that_which_allows_for_clusters_where_there_are_some() -> N
     found = rank(clustered, rng=0)
     assert ("bradley-terry", "cluster") == (found.fit.model, found.fit.diagnostics["covariance"])
     assert "bradley-terry" == rank(one_each, options=MlOptions(), rng=0).fit.model
-    assert "bradley-terry" == rank(one_each, estimator="bootstrap", rng=0).fit.model
+    assert "bradley-terry" == rank(one_each, estimator="ml", rng=0).fit.model
 
 
 @pytest.mark.parametrize(("bias", "words"), [(0.0, "%"), (1.5, "the judges favour the first")])
@@ -261,7 +259,7 @@ def test_a_note_says_if_intervals_ignore_clusters() -> None:
     names = tuple("abcdef")
     together = replace(made, cluster=np.arange(60) // 10, clusters=names)
     alone = replace(made, cluster=np.arange(60), clusters=tuple(map(str, range(60))))
-    chosen = [("bradley-terry", "ml"), ("bradley-terry", "bootstrap"), ("thurstone", "ep")]
+    chosen = [("bradley-terry", "ml"), ("thurstone", "ep")]
     said = {
         (by, c is alone): any(
             "too narrow" in n for n in rank(c, model=m, estimator=by, rng=0).notes

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from given_responses import given_responses
-from scipy import special
 from threadpoolctl import threadpool_info
 
 from evalstats_plugin import annotate, fit_irt, read, strip
@@ -32,8 +31,6 @@ from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
 from evalstats_plugin.runtime import workers as runtime_workers
 from evalstats_plugin.runtime.workers import parallel_map, workers
 from evalstats_plugin.scores.intervals import intervals
@@ -111,15 +108,6 @@ def replayed() -> Any:
     return replay(items, logs, Plan(bank=Path("bank"), max_items=8))
 
 
-def rated() -> Any:
-    """So many players that a product of matrices is shared by threads, were there several."""
-    rng = np.random.default_rng(0)
-    first = rng.integers(0, 120, 8000)
-    second = (first + rng.integers(1, 120, 8000)) % 120
-    won = (rng.random(8000) < special.expit((second - first) / 60)).astype(np.float64)
-    return bootstrap_bradley_terry(Contests.of(first, second, won), n_resamples=70, rng=1).draws
-
-
 def bootstrapped() -> Any:
     """So many answers that sums would be shared by threads."""
     rng = np.random.default_rng(4)
@@ -147,7 +135,7 @@ def other_priors() -> Any:
 
 @pytest.mark.parametrize(
     "work",
-    [predicted, capable, simulated, replayed, rated, bootstrapped, other_priors],
+    [predicted, capable, simulated, replayed, bootstrapped, other_priors],
     ids=lambda work: work.__name__,
 )
 def test_two_processes_find_the_same_numbers(work: Any):

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
 from evalstats_plugin.runtime import workers as runtime_workers
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, workers
 
@@ -36,18 +36,16 @@ def killed_once(folder: Path, k: int) -> int:
     return k * k
 
 
-def resampled() -> np.ndarray:
-    """Bootstrapped ratings of so many players that sums would be shared by threads."""
+def simulated() -> list[float]:
+    """Errors of adaptive tests on so many items that sums would be shared by threads."""
     rng = np.random.default_rng(0)
-    first = rng.integers(0, 120, 8000)
-    second = (first + rng.integers(1, 120, 8000)) % 120
-    won = (rng.random(8000) < 1 / (1 + np.exp((first - second) / 60))).astype(np.float64)
-    return bootstrap_bradley_terry(Contests.of(first, second, won), n_resamples=70, rng=1).draws
+    bank = ItemBank.from_arrays(rng.uniform(0.5, 2, 4000), rng.normal(size=4000))
+    return [row.score_mae for row in simulate(bank, [5], n_models=100, rng=1)]
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
     distributed = pytest.importorskip("distributed")
-    alone = resampled()
+    alone = simulated()
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
@@ -55,7 +53,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
         workers(scheduler=cluster.scheduler_address),
     ):
         assert n_workers() == 2
-        np.testing.assert_array_equal(resampled(), alone)
+        assert simulated() == alone
         found = list(parallel_map(partial(killed_once, tmp_path), range(30)))
 
     assert (tmp_path / "killed").exists()

@@ -33,7 +33,7 @@ from evalstats_plugin.cli.shell.running import (
     output,
     progress_on_work,
 )
-from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Rating:
         default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
-        "How it is fitted; thurstone: exact, ep; bradley-terry: ml, bootstrap.",
+        "How it is fitted; thurstone: exact, ep; bradley-terry: ml.",
         default="auto", metavar="NAME",
     )  # fmt: skip
     ties: str | None = _model(
@@ -94,8 +94,6 @@ class Rating:
             given["prior_covariance"] = 1.0 if variance is None else variance
             given["draws"] = draws
         elif self.prior_sd is not None:
-            if kind is rank.BootstrapOptions:
-                raise SelectionError("--prior-sd has no effect on a bootstrap: leave it out")
             given["prior_sd"] = self.prior_sd
         return kind(**given)
 
@@ -422,15 +420,11 @@ def _contests(
     from evalstats_plugin.ranking.judging.session import Session
 
     stream, answers = opened(file)
-    prior = None if answers is None else answers.prior_variance
-    try:
-        if stream is not None:
-            return read_contests(stream, columns=columns), prior
-        return reading.read_contests(file, columns=columns, plugins=plugins), prior
-    except LogError:
-        if answers is None:
-            raise
-        return Session(Path(file), answers).contests(), prior
+    if answers is not None and not columns:
+        return Session(Path(file), answers).contests(), answers.prior_variance
+    if stream is not None:
+        return read_contests(stream, columns=columns), None
+    return reading.read_contests(file, columns=columns, plugins=plugins), None
 
 
 def parse_columns(text: str | None) -> Mapping[str, str] | None:

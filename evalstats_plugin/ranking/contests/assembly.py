@@ -85,6 +85,8 @@ SIDES = (("_a", "_b"), ("_1", "_2"), ("_first", "_second"), ("_left", "_right"))
 """Suffixes of two columns that hold a feature of each side."""
 UNKNOWN_JUDGE = "(unknown)"
 """Name of the judge of comparisons without one."""
+UNKNOWN_CATEGORY = "none"
+"""The same of the category."""
 
 _BY_WORD = {
     1.0: "first, left, a, model_a, player_a, 1, model_1, player_1, generator_1, output_1, "
@@ -160,6 +162,9 @@ def contests_from_table(
     answers = Answers(table.where, layout, parts, names, i, j)
     swap, ordered = answers.shown_second(must="position" in asked)
     outcome = answers.outcome()
+    more = groups_of(parts.get("judge"), parts.get("item"))
+    if "category" in parts:
+        more["category"], more["categories"] = _coded(parts["category"], UNKNOWN_CATEGORY)
     made = Contests(
         players=names,
         first=np.where(swap, j, i),
@@ -170,8 +175,7 @@ def contests_from_table(
         features=_differences(features, loaded, swap, table.where),
         feature_names=tuple(features),
         time=parts["time"].texts() if "time" in parts else None,
-        **groups_of(parts.get("judge"), parts.get("item")),
-        **_categories(parts.get("category")),
+        **more,
     )
     notes = (*table.notes, *layout.notes, *answers.notes)
     return _decided(made, parts.get("epoch"), notes, table.where)
@@ -282,8 +286,8 @@ def _weights(column: Column | None, size: int, where: str) -> FloatArray:
     if column is None:
         return np.ones(size)
     weights = column.numbers("weight", where, "a number ≥ 0")
-    wrong = ~((weights >= 0) & np.isfinite(weights))
     _refuse_empty(column, "weight", where)
+    wrong = ~((weights >= 0) & np.isfinite(weights))
     column.refuse(wrong, "weight", where, "a number ≥ 0")
     return weights
 
@@ -317,9 +321,7 @@ def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
     """Judges and clusters, numbered and named, as fields of `Contests`."""
     groups: dict[str, Any] = {}
     if judge is not None and judge.values:
-        unknown = (UNKNOWN_JUDGE,) if judge.empty.any() else ()
-        codes = np.where(judge.empty, len(judge.values), judge.codes)
-        groups |= {"judge": codes, "judges": (*judge.values, *unknown)}
+        groups["judge"], groups["judges"] = _coded(judge, UNKNOWN_JUDGE)
     if item is not None and item.values:
         # A comparison without an item is a cluster of its own.
         alone = np.flatnonzero(item.empty)
@@ -329,12 +331,10 @@ def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
     return groups
 
 
-def _categories(column: Column | None) -> dict[str, Any]:
-    if column is None:
-        return {}
-    without = ("none",) if column.empty.any() else ()
+def _coded(column: Column, unknown: str) -> tuple[IntArray, tuple[str, ...]]:
+    """Codes of a column and what they stand for, with a name for empty cells."""
     codes = np.where(column.empty, len(column.values), column.codes)
-    return {"category": codes, "categories": (*column.values, *without)}
+    return codes, (*column.values, *((unknown,) if column.empty.any() else ()))
 
 
 def _decided(made: Contests, epoch: Column | None, notes: tuple[str, ...], where: str) -> Contests:
@@ -366,13 +366,11 @@ def contradictions(contests: Contests, epoch: IntArray | None = None) -> tuple[s
     """
     if contests.cluster is None or len(contests.clusters) == len(contests):
         return ()
-    low = np.minimum(contests.first, contests.second)
-    high = np.maximum(contests.first, contests.second)
+    low, high, for_low = contests.in_order()
     codes = [low, high, contests.cluster, contests.judge, epoch]
     groups = _combinations([code for code in codes if code is not None])
     # Whether the first won, and whether the player with the smaller index won.
-    first = contests.outcome > 0.5
-    lower = first == (contests.first == low)
+    first, lower = contests.outcome > 0.5, for_low > 0.5
     decided = contests.outcome != 0.5
     n = int(groups.max()) + 1
 

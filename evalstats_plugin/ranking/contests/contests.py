@@ -113,13 +113,8 @@ class Contests:
         j = np.atleast_1d(np.asarray(second, dtype=np.int64))
         y = np.broadcast_to(np.asarray(outcome, dtype=np.float64), i.shape)
         w = np.broadcast_to(np.asarray(1.0 if weight is None else weight, float), i.shape)
-        if players is None:
-            players = int(max(i.max(initial=-1), j.max(initial=-1))) + 1
-        if isinstance(players, int):
-            players = [f"player_{k}" for k in range(players)]
-        contests = cls(
-            players=tuple(players), first=i, second=j, outcome=y, weight=w, ordered=ordered
-        )
+        names = names_of(players, int(max(i.max(initial=-1), j.max(initial=-1))))
+        contests = cls(players=names, first=i, second=j, outcome=y, weight=w, ordered=ordered)
         contests.check()
         return contests
 
@@ -216,6 +211,14 @@ class Contests:
             columns |= {FEATURE + name: values for name, values in named}
         return pd.DataFrame(columns)
 
+    def in_order(self, *, ordered: bool = False) -> tuple[IntArray, IntArray, FloatArray]:
+        """First, second and outcome, with the smaller index first unless the order matters."""
+        i, j, y = self.first, self.second, self.outcome
+        if ordered:
+            return i, j, y
+        swap = i > j
+        return np.where(swap, j, i), np.where(swap, i, j), np.where(swap, 1 - y, y)
+
     def wins(self) -> FloatArray:
         """Total weight of i's wins against j, ties counted half for each; shape (n, n)."""
         n = len(self.players)
@@ -259,6 +262,15 @@ class Contests:
             return np.zeros(len(beat), dtype=np.int64)
         won, lost = np.nonzero(beat)
         return components_of(won, lost, len(beat), directed=True)
+
+
+def names_of(players: Sequence[str] | int | None, largest: int) -> tuple[str, ...]:
+    """Names of players as given, or numbered: so many, or those up to the largest index."""
+    if players is None:
+        players = largest + 1
+    if isinstance(players, int):
+        players = [f"player_{k}" for k in range(players)]
+    return tuple(players)
 
 
 def components_of(winner: IntArray, loser: IntArray, players: int, *, directed: bool) -> IntArray:
@@ -365,7 +377,7 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], In
     rows = Rows(pair // n, pair % n, np.array(OUTCOMES)[level], each, times)
 
     def row_of_each() -> IntArray:
-        first, second, outcome = _in_order(contests, ordered=ordered)
+        first, second, outcome = contests.in_order(ordered=ordered)
         place = np.zeros(kinds * n * n, dtype=np.int64)
         place[occupied] = np.arange(len(occupied))
         return place[(first * n + second) * kinds + (2 * outcome).astype(np.int64)]
@@ -373,18 +385,9 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], In
     return rows, row_of_each
 
 
-def _in_order(contests: Contests, *, ordered: bool) -> tuple[IntArray, IntArray, FloatArray]:
-    """First, second and outcome, with the smaller index first unless the order matters."""
-    i, j, y = contests.first, contests.second, contests.outcome
-    if ordered:
-        return i, j, y
-    swap = i > j
-    return np.where(swap, j, i), np.where(swap, i, j), np.where(swap, 1 - y, y)
-
-
 def _sorted_rows(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], IntArray]]:
     """Rows of contests that a table of pairs and outcomes cannot count."""
-    first, second, outcome = _in_order(contests, ordered=ordered)
+    first, second, outcome = contests.in_order(ordered=ordered)
     code, size = first * len(contests.players) + second, len(contests.players) ** 2
     for values in (outcome, contests.weight):
         distinct, level = np.unique(values, return_inverse=True)
@@ -437,34 +440,21 @@ class CountedContests:
             weight=rows.weight * rows.times,
         )
 
-    def weights(self, counts: FloatArray | None = None) -> Weights:
-        """Total wins, ties and losses of each cell, shape (K, B).
+    def weights(self) -> Weights:
+        """Total wins, ties and losses of each cell, shape (K,)."""
+        return Weights(*(self.by_cell(each * self.count) for each in self.each))
+
+    def by_cell(self, values: FloatArray) -> FloatArray:
+        """Sum values of the rows of each cell, shape (K,)."""
+        return np.bincount(self.cell, values, len(self.design.first)).astype(np.float64)
+
+    def groups(self, of: str, row: IntArray | None = None) -> Any:
+        """Number of contests of each row in each ``"cluster"`` or ``"judge"``, sparse (G, R).
 
         Parameters
         ----------
-        counts : shape (R, B)
-            Number of contests of each row in B samples. Default: the counts found, B = 1.
-        """
-        if counts is not None:
-            return Weights(*(each @ counts for each in self._gather))
-        cells = len(self.design.first)
-        summed = (np.bincount(self.cell, each * self.count, cells) for each in self.each)
-        return Weights(*(each.astype(np.float64)[:, None] for each in summed))
-
-    @cached_property
-    def _gather(self) -> tuple[Any, ...]:
-        """Sparse matrices (K, R) that sum the wins, ties and losses of the rows of each cell."""
-        shape = (len(self.design.first), len(self.cell))
-        gather: list[Any] = []
-        for each in self.each:
-            kept = np.flatnonzero(each)
-            # Rows of a cell are adjacent.
-            ends = np.searchsorted(self.cell[kept], np.arange(shape[0] + 1))
-            gather.append(sparse.csr_array((each[kept], kept, ends), shape))
-        return tuple(gather)
-
-    def groups(self, of: str) -> Any:
-        """Number of contests of each row in each ``"cluster"`` or ``"judge"``, sparse (G, R).
+        row : shape (C,)
+            Row of each contest, where other contests than those of `row` count as alike.
 
         Raises
         ------
@@ -479,9 +469,9 @@ class CountedContests:
         if group.max() == 0:
             msg = f"all comparisons have one {of}: how they differ takes 2 or more"
             raise DesignError(msg)
-        shape = (int(group.max()) + 1, len(self.cell))
-        ones = np.ones(len(group))
-        return sparse.csr_array((ones, (group, self.row)), shape)
+        row = self.row if row is None else row
+        shape = (int(group.max()) + 1, int(row.max()) + 1)
+        return sparse.csr_array((np.ones(len(group)), (group, row)), shape)
 
 
 def count_contests(
@@ -575,38 +565,36 @@ class Design:
         return self.ties in WITH_TIES
 
     def ahead(self, parameters: FloatArray) -> FloatArray:
-        """Log odds of the first at parameters of shape (p, B); shape (K, B)."""
-        x = self.against @ parameters[: self.n]
+        """Log odds of the first, shape (K,)."""
         q = self.extra.shape[1]
-        return x + self.extra @ parameters[self.n : self.n + q] if q else x
+        return self.against @ parameters[: self.n] + self.extra @ parameters[self.n : self.n + q]
 
     def tie(self, parameters: FloatArray) -> FloatArray:
-        """Return the tie parameters, shape (1, B); 0 if the model has none."""
-        return parameters[-1:] if self.with_ties else np.zeros((1, parameters.shape[1]))
+        """Return the tie parameter, shape (1,); 0 if the model has none."""
+        return parameters[-1:] if self.with_ties else np.zeros(1)
 
     def summed(self, by_x: FloatArray, by_tie: FloatArray) -> FloatArray:
-        """Chain rule: derivatives by cell, shape (K, B), to derivatives by parameter, (p, B)."""
+        """Chain rule: derivatives by cell, shape (K,), to derivatives by parameter, (p,)."""
         parts = [self.against.T @ by_x, self.extra.T @ by_x]
         if self.with_ties:
-            parts.append(by_tie.sum(axis=0, keepdims=True))
+            parts.append(by_tie.sum(keepdims=True))
         return np.concatenate(parts)
 
     def outer(self, xx: FloatArray, x_tie: FloatArray, tie_tie: FloatArray) -> FloatArray:
-        """Information matrices, shape (B, p, p), from second derivatives by cell, (K, B)."""
-        n, q, size = self.n, self.extra.shape[1], self.size
+        """Information matrix, shape (p, p), from second derivatives by cell, (K,)."""
+        n, coefficients = self.n, slice(self.n, self.n + self.extra.shape[1])
         i, j, gather = self._pairs
-        out = np.zeros((xx.shape[1], size, size))
-        out[:, i, j] = out[:, j, i] = -(gather @ xx).T
-        diagonal = np.arange(n)
-        out[:, diagonal, diagonal] = -out[:, :n, :n].sum(axis=2)
-        for k in range(q):
-            with_ratings = (self.against.T @ (xx * self.extra[:, k, None])).T
-            out[:, :n, n + k] = out[:, n + k, :n] = with_ratings
-            with_others = ((xx * self.extra[:, k, None]).T) @ self.extra
-            out[:, n + k, n : n + q] = with_others
+        out = np.zeros((self.size, self.size))
+        out[i, j] = out[j, i] = -(gather @ xx)
+        out[np.diag_indices(n)] = -out[:n, :n].sum(axis=1)
+        if self.extra.size:
+            weighted = xx[:, None] * self.extra
+            out[:n, coefficients] = self.against.T @ weighted
+            out[coefficients, :n] = out[:n, coefficients].T
+            out[coefficients, coefficients] = self.extra.T @ weighted
         if self.with_ties:
-            out[:, -1, :-1] = out[:, :-1, -1] = self.summed(x_tie, x_tie)[:-1].T
-            out[:, -1, -1] = tie_tie.sum(axis=0)
+            out[-1, :-1] = out[:-1, -1] = self.summed(x_tie, x_tie)[:-1]
+            out[-1, -1] = tie_tie.sum()
         return out
 
     @cached_property

@@ -36,6 +36,7 @@ from evalstats_plugin.errors import (
     no_such,
 )
 from evalstats_plugin.ranking.contests.assembly import (
+    UNKNOWN_CATEGORY,
     UNKNOWN_JUDGE,
     contests_from_table,
     contradictions,
@@ -59,6 +60,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ARENA_HARD_BASELINE = "baseline"
 """Name of the model that all others met, where a judgment does not give it."""
 _ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
+_GROUPS = (
+    ("judge", "judges", UNKNOWN_JUDGE), ("cluster", "clusters", None),
+    ("category", "categories", UNKNOWN_CATEGORY),
+)  # fmt: skip
+"""Fields of `Contests` that number and name groups; the name of contests without such a group, None
+where each is a group of its own."""
 
 
 def read_contests(
@@ -192,28 +199,20 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         raise DesignError(msg)
     players = tuple(dict.fromkeys(name for c in contests for name in c.players))
     parts = [with_players(c, players) for c in contests]
-    judge, judge_names = _united([(c.judge, c.judges, len(c)) for c in parts], UNKNOWN_JUDGE)
-    cluster, cluster_names = _united([(c.cluster, c.clusters, len(c)) for c in parts], None)
-    category, categories = _united([(c.category, c.categories, len(c)) for c in parts], "none")
+    joined: dict[str, Any] = {
+        field: np.concatenate([getattr(c, field) for c in parts])
+        for field in ("first", "second", "outcome", "weight", *(("features",) if names else ()))
+    }
+    for group, listed, unknown in _GROUPS:
+        codes = [(getattr(c, group), getattr(c, listed), len(c)) for c in parts]
+        joined[group], joined[listed] = _united(codes, unknown)
     ordered = [c.ordered for c in parts]
     made = Contests(
         players=players,
-        first=np.concatenate([c.first for c in parts]),
-        second=np.concatenate([c.second for c in parts]),
-        outcome=np.concatenate([c.outcome for c in parts]),
-        weight=np.concatenate([c.weight for c in parts]),
-        judge=judge,
-        judges=judge_names,
-        cluster=cluster,
-        clusters=cluster_names,
-        category=category,
-        categories=categories,
         ordered=all(ordered),
-        features=np.concatenate([c.features for c in parts if c.features is not None])
-        if names
-        else None,
         feature_names=names,
         time=_times(parts),
+        **joined,
     )
     notes = [note for c in parts for note in c.notes]
     if any(ordered) and not all(ordered):

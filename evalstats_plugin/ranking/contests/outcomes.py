@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,10 +40,6 @@ class Weights(NamedTuple):
     won: FloatArray
     tied: FloatArray
     lost: FloatArray
-
-    def times(self, factor: Any) -> Weights:
-        """Multiply all three by a factor."""
-        return Weights(self.won * factor, self.tied * factor, self.lost * factor)
 
 
 class Derivatives(NamedTuple):

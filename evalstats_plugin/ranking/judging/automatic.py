@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from random import random
 from threading import Lock
 from time import sleep
@@ -149,10 +150,9 @@ class _Asking:
         first, second = (self.items.items[place] for place in pair)
         prompt = first.prompt if first.prompt == second.prompt else None
         question = Question(first.text, second.text, prompt)
-        number, reply, answered = 0, None, False
-        while not answered:
+        for number in count():
             try:
-                reply, answered = self.judge(question), True
+                reply = self.judge(question)
             except PluginError as error:
                 last = number == self.plan.retries or isinstance(error, CannotAskError)
                 with self._lock:
@@ -162,26 +162,22 @@ class _Asking:
                     self.n_retries += 1
                 # Some jitter, so that questions that failed together are not asked together.
                 sleep(self.plan.wait * 2**number * (0.5 + random()))  # noqa: S311
-                number += 1
-        try:
-            outcome = verdict(reply)
-        except UnclearReplyError as unclear:
-            self._save(pair, unclear, reply)
-        else:
-            self._save(pair, outcome, reply)
+            else:
+                self._save(pair, reply)
+                return
 
-    def _save(
-        self, pair: tuple[int, int], outcome: float | UnclearReplyError | None, reply: Any
-    ) -> None:
+    def _save(self, pair: tuple[int, int], reply: Any) -> None:
         """Save an answer; an unclear reply counts as skipped."""
         with self._lock:
-            if isinstance(outcome, UnclearReplyError):
+            outcome = None
+            try:
+                outcome = verdict(reply)
+            except UnclearReplyError as unclear:
                 self.n_unclear += 1
                 self.in_a_row += 1
                 if self.in_a_row == MOST_UNCLEAR:
                     msg = f"the judge gave no verdict {MOST_UNCLEAR} times in a row; last: "
-                    self.problem = self.problem or PluginError(f"{msg}{outcome}")
-                outcome = None
+                    self.problem = self.problem or PluginError(f"{msg}{unclear}")
             else:
                 self.in_a_row = 0
                 self.n_answers += outcome is not None

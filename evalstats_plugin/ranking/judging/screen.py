@@ -283,24 +283,16 @@ class ResultScreen(Screen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """Lay out the table and a line about the file."""
-        yield Static(id="top", markup=False)
-        with VerticalScroll(id="result", can_focus=True):
-            yield Static(id="table", markup=False)
-        yield Static(id="closing", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
-
-    def on_mount(self) -> None:
-        """Fill in the current ranking."""
+        """Lay out the table of the current ranking and a line about the file."""
         judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
         session, ranking = judging.session, judging.ranking
         count = f"{counted(len(session.given), 'answer')} on {counted(len(session.names), 'item')}"
-        self.query_one("#top", Static).update(Text(f"Result · {count}", style="bold"))
-        if ranking is not None:
-            table = result_table(ranking, session.names)
-            self.query_one("#table", Static).update(table)
+        yield Static(Text(f"Result · {count}", style="bold"), id="top")
+        with VerticalScroll(id="result", can_focus=True):
+            yield Static("" if ranking is None else result_table(ranking, session.names))
         saved = f"Saved in {session.path}" if session.given else "No answers, nothing saved"
-        self.query_one("#closing", Static).update(Text(saved, style="dim"))
+        yield Static(Text(saved, style="dim"), id="closing")
+        yield Footer(compact=True, show_command_palette=False)
 
 
 class Lines(ScrollView, can_focus=False):

@@ -121,19 +121,54 @@ def fit_bradley_terry(
         raise DesignError(msg)
     tally = count_contests(contests, ties, position=position, features=features)
     kind = _kind(tally.contests, covariance)
+    if judges and tally.contests.judge is None:
+        msg = "effects of judges need to know who judged: name the column of the judge"
+        raise DesignError(msg)
+    fitted, effects = fit_ratings(tally, prior_sd), dict[str, Any]()
     if judges:
-        return fit_judges(tally, kind, prior_sd)
-    fitted = fit_ratings(tally, prior_sd)
-    if kind != "model":
-        fitted = fitted._replace(notes=(*fitted.notes, *notes_on_weights(tally.contests)))
-    parameters = fitted.top.parameters[:, 0]
-    spread = covariance_of(tally, parameters, fitted.top.information[0], kind, fitted.parts)
-    diagnostics = {
+        fitted, spread, effects = fit_judges(fitted, kind)
+    else:
+        top = fitted.top
+        spread = covariance_of(tally, top.parameters, top.information, kind, fitted.parts)
+    notes = list(fitted.notes)
+    if kind != "model" and not judges and extremes(tally.contests.weight)[1] > 1:
+        notes.append(
+            "some weights are above 1, and a comparison counts as one observation whatever its "
+            "weight: intervals are too wide if weights are counts; repeat it, or take "
+            "covariance='model'"
+        )
+    diagnostics: dict[str, Any] = {
+        "ties": tally.design.ties,
+        "converged": bool(fitted.top.convergence.converged.all()),
         "covariance": kind,
         "seconds": perf_counter() - start,
         "iterations": fitted.top.convergence.steps,
+        "n_contests": len(tally.contests),
+        "n_ties": int(tally.contests.tied.sum()),
+        **effects,
     }
-    return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(tally, spread.groups)})
+    if spread.groups is not None:
+        freedom = spread.groups - 1
+        diagnostics |= {"n_clusters": spread.groups, "degrees_of_freedom": freedom}
+        if spread.groups < FEW_CLUSTERS:
+            notes.append(
+                f"only {counted(spread.groups, 'cluster')}: intervals are rough, of Student's t "
+                f"with {freedom} degrees of freedom"
+            )
+    n, names, values = tally.design.n, tally.design.names, fitted.top.parameters
+    errors = np.sqrt(np.diagonal(spread.covariance))
+    return RankingFit(
+        model="bradley-terry",
+        estimator="ml" if fitted.sample.prior is None else "laplace",
+        players=tally.contests.players,
+        rating=values[:n],
+        covariance=spread.covariance[:n, :n],
+        parameters=dict(zip(names, values[n:].tolist(), strict=True)),
+        parameter_std_errors=dict(zip(names, errors[n:].tolist(), strict=True)),
+        log_likelihood=fitted.top.log_likelihood,
+        diagnostics=diagnostics,
+        notes=tuple(notes),
+    )
 
 
 def _kind(contests: Contests, covariance: CovarianceKind) -> CovarianceKind:
@@ -168,18 +203,17 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
         prior_sd = WEAK_SD
         notes.append(_separation_note(reduced, parts))
     weights = tally.weights()
-    even = None
-    if design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any()):
-        even = np.ones(1)
+    even = design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any())
+    if even:
         which = "only ties" if weights.tied.any() else "no ties"
         notes.append(f"{which}: half a comparison between equals keeps their share finite")
     prior = None
     if prior_sd is not None:
         on_ratings = (np.arange(design.size) < design.n) / prior_sd**2
         prior = Prior(np.zeros(design.size), np.diag(on_ratings))
-    sample = Sample(weights, prior, None, even)
+    sample = Sample(weights, prior, even)
     top = maximise(design, sample, start_values(design, weights))
-    check_identified(tally, top.information[0])
+    check_identified(tally, top.information)
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
     return Ratings(tally, top, sample, parts, tuple(notes))
@@ -237,54 +271,8 @@ def check_identified(tally: CountedContests, information: FloatArray) -> None:
     raise DesignError(msg)
 
 
-def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]) -> RankingFit:
-    """Make the `RankingFit` from estimates and their covariance."""
-    design, n = fitted.tally.design, fitted.tally.design.n
-    values = fitted.top.parameters[:, 0]
-    errors = np.sqrt(np.diagonal(spread.covariance))
-    notes = fitted.notes
-    if spread.groups is not None and spread.groups < FEW_CLUSTERS:
-        rough = (
-            f"only {counted(spread.groups, 'cluster')}: intervals are rough, of Student's t with "
-            f"{spread.groups - 1} degrees of freedom"
-        )
-        notes = (*notes, rough)
-    return RankingFit(
-        model="bradley-terry",
-        estimator="ml" if fitted.sample.prior is None else "laplace",
-        players=fitted.tally.contests.players,
-        rating=values[:n],
-        covariance=spread.covariance[:n, :n],
-        parameters=dict(zip(design.names, values[n:].tolist(), strict=True)),
-        parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
-        log_likelihood=float(fitted.top.log_likelihood[0]),
-        diagnostics={"ties": design.ties, "converged": bool(fitted.top.convergence.converged.all())}
-        | diagnostics,
-        notes=notes,
-    )
-
-
-def contest_counts(tally: CountedContests, groups: int | None = None) -> dict[str, Any]:
-    """Numbers of contests, ties and clusters, for the diagnostics."""
-    tied = int(tally.contests.tied.sum())
-    counts: dict[str, Any] = {"n_contests": len(tally.contests), "n_ties": tied}
-    if groups is not None:
-        counts |= {"n_clusters": groups, "degrees_of_freedom": groups - 1}
-    return counts
-
-
-def notes_on_weights(contests: Contests) -> tuple[str, ...]:
-    """Note that weights are not counts, if some are above 1."""
-    if not extremes(contests.weight)[1] > 1:
-        return ()
-    return (
-        "some weights are above 1, and a comparison counts as one observation whatever its weight: "
-        "intervals are too wide if weights are counts; repeat it, or take covariance='model'",
-    )
-
-
-def fit_judges(tally: CountedContests, kind: CovarianceKind, prior_sd: float | None) -> RankingFit:
-    """Fit ratings with random effects of the judges, which the diagnostics hold.
+def fit_judges(fitted: Ratings, kind: CovarianceKind) -> tuple[Ratings, Covariance, dict[str, Any]]:
+    """Fit ratings with random effects of the judges, from those without; and the effects.
 
     Each judge has a log discrimination and, if the model has them, a position effect and a tie
     parameter, all normal around the common value. Their standard deviations maximise the marginal
@@ -300,36 +288,26 @@ def fit_judges(tally: CountedContests, kind: CovarianceKind, prior_sd: float | N
     DesignError
         Fewer than two judges.
     """
-    start = perf_counter()
-    if tally.contests.judge is None:
-        msg = "effects of judges need to know who judged: name the column of the judge"
-        raise DesignError(msg)
-    fitted = fit_ratings(tally, prior_sd)
-    votes = count_votes(
-        tally, None if fitted.sample.prior is None else fitted.sample.prior.precision
-    )
+    tally, prior = fitted.tally, fitted.sample.prior
+    votes = count_votes(tally, None if prior is None else prior.precision)
     parameters = np.zeros(tally.design.size + votes.judges * len(votes.effects))
-    parameters[: tally.design.size] = fitted.top.parameters[:, 0]
+    parameters[: tally.design.size] = fitted.top.parameters
     if tally.design.ties == "rao-kupper":
         parameters[tally.design.size - 1] = np.log(parameters[tally.design.size - 1])
     parameters, sds, convergence = _estimate_effects(votes, parameters)
     at = point_at(votes, parameters, sds)
     common, spread = _common_parameters(votes, parameters, _covariance(votes, at, sds, kind))
-    log_likelihood = np.array([(votes.times * at.votes.value[:, 0]).sum()])
-    top = Maximum(common[:, None], fitted.top.information, log_likelihood, convergence)
-    diagnostics: dict[str, Any] = {
-        "covariance": kind,
-        "seconds": perf_counter() - start,
-        "iterations": convergence.steps,
+    log_likelihood = float(votes.times @ at.votes.value)
+    top = Maximum(common, fitted.top.information, log_likelihood, convergence)
+    effects = {
         "judges": names_of_judges(tally.contests),
         "judge_effects": effects_of(votes, parameters),
         "judge_sds": dict(zip(votes.effects, sds.tolist(), strict=True)),
     }
-    notes = list(fitted.notes)
+    notes = fitted.notes
     if convergence.why:
-        notes.append(f"the fit of the judges' effects {convergence.why}")
-    fitted = fitted._replace(top=top, notes=tuple(notes))
-    return ranking_fit(fitted, spread, diagnostics | contest_counts(tally, spread.groups))
+        notes = (*notes, f"the fit of the judges' effects {convergence.why}")
+    return fitted._replace(top=top, notes=notes), spread, effects
 
 
 class Votes(NamedTuple):
@@ -444,9 +422,9 @@ def _neglected_curvature(votes: Votes, at: Point, parameters: FloatArray) -> Flo
     design, count, out = votes.tally.design, votes.times, np.zeros(len(parameters))
     effects = effects_of(votes, out)
     x = at.slope_x[:, : design.n] @ parameters[: design.n]
-    effects["discrimination"] += np.bincount(votes.judge, -count * at.votes.by_x[:, 0] * x)
+    effects["discrimination"] += np.bincount(votes.judge, -count * at.votes.by_x * x)
     if design.ties == "rao-kupper":
-        effects["tie"] += np.bincount(votes.judge, -count * at.votes.by_tie[:, 0])
+        effects["tie"] += np.bincount(votes.judge, -count * at.votes.by_tie)
     return np.maximum(out, 0)
 
 
@@ -495,31 +473,29 @@ class Point(NamedTuple):
 def point_at(votes: Votes, parameters: FloatArray, sds: FloatArray) -> Point:
     """Evaluate the penalised log-likelihood and the parts of its derivatives."""
     design = votes.tally.design
-    common, effects = parameters[: design.size, None], effects_of(votes, parameters)
-    steep = np.exp(effects["discrimination"])[votes.judge, None]
+    common, effects = parameters[: design.size], effects_of(votes, parameters)
+    steep = np.exp(effects["discrimination"])[votes.judge]
     difference = (design.against @ common[: design.n])[votes.cell]
     q = design.extra.shape[1]
     x = steep * difference + (design.extra @ common[design.n : design.n + q])[votes.cell]
     if "position" in effects:
-        x = x + effects["position"][votes.judge, None]
+        x = x + effects["position"][votes.judge]
     tie = np.zeros_like(x)
     if design.with_ties:
-        tie = common[-1] + effects["tie"][votes.judge, None]
-    each = Weights(*(w[:, None] for w in votes.each))
-    terms = _derivatives(votes, x, tie, each)
+        tie = common[-1] + effects["tie"][votes.judge]
+    terms = _derivatives(votes, x, tie)
     slope_x, slope_tie = _slopes(votes, steep, difference)
-    by_x, by_tie = (votes.times[:, None] * d for d in (terms.by_x, terms.by_tie))
-    gradient = (slope_x.T @ by_x + slope_tie.T @ by_tie)[:, 0]
+    gradient = slope_x.T @ (votes.times * terms.by_x) + slope_tie.T @ (votes.times * terms.by_tie)
     pull = precision_of(votes, sds) @ parameters
-    value = float(votes.times @ terms.value[:, 0] - parameters @ pull / 2)
+    value = float(votes.times @ terms.value - parameters @ pull / 2)
     return Point(value, gradient - pull, terms, slope_x, slope_tie)
 
 
-def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray, each: Weights) -> Derivatives:
+def _derivatives(votes: Votes, x: FloatArray, tie: FloatArray) -> Derivatives:
     if votes.tally.design.ties != "rao-kupper":
-        return derivatives(votes.tally.design.ties, x, tie, each)
+        return derivatives(votes.tally.design.ties, x, tie, votes.each)
     eta = np.exp(np.clip(tie, -20, 5))
-    d = derivatives("rao-kupper", x, eta, each)
+    d = derivatives("rao-kupper", x, eta, votes.each)
     # Chain rule for log η, without the second derivative of η, as in Fisher scoring.
     return d._replace(
         by_tie=d.by_tie * eta,
@@ -534,12 +510,12 @@ def _slopes(votes: Votes, steep: FloatArray, difference: FloatArray) -> tuple[An
     shape = (v, votes.judges)
     at = (np.arange(v), votes.judge)
     theirs = {
-        "discrimination": sparse.csr_array(((steep * difference)[:, 0], at), shape),
+        "discrimination": sparse.csr_array((steep * difference, at), shape),
         "position": sparse.csr_array((np.ones(v), at), shape),
     }
     ones, none = sparse.csr_array(np.ones((v, 1))), sparse.csr_array((v, 1))
     blank = sparse.csr_array(shape)
-    x: list[Any] = [design.against[votes.cell] * steep]
+    x: list[Any] = [design.against[votes.cell] * steep[:, None]]
     if design.extra.shape[1]:
         x.append(sparse.csr_array(design.extra[votes.cell]))
     tie: list[Any] = [sparse.csr_array((v, design.size - design.with_ties))]
@@ -554,10 +530,10 @@ def _slopes(votes: Votes, steep: FloatArray, difference: FloatArray) -> tuple[An
 
 def information_at(votes: Votes, at: Point, sds: FloatArray) -> FloatArray:
     """Fisher information of all parameters, including the prior's."""
-    x, tie, scale = at.slope_x, at.slope_tie, votes.times[:, None]
-    cross = x.T @ (tie * (scale * at.votes.information_x_tie))
-    by_x = x.T @ (x * (scale * at.votes.information_x))
-    by_tie = tie.T @ (tie * (scale * at.votes.information_tie))
+    x, tie, times = at.slope_x, at.slope_tie, votes.times
+    cross = x.T @ (tie * (times * at.votes.information_x_tie)[:, None])
+    by_x = x.T @ (x * (times * at.votes.information_x)[:, None])
+    by_tie = tie.T @ (tie * (times * at.votes.information_tie)[:, None])
     return (by_x + cross + cross.T + by_tie).toarray() + precision_of(votes, sds)
 
 
@@ -574,19 +550,15 @@ def _covariance(votes: Votes, at: Point, sds: FloatArray, kind: str) -> Covarian
     bread = inverse(information_at(votes, at, sds), votes.tally.design.n)
     if kind == "model":
         return Covariance(bread[:size, :size], None)
-    scores = at.slope_x * at.votes.by_x + at.slope_tie * at.votes.by_tie
+    scores = at.slope_x * at.votes.by_x[:, None] + at.slope_tie * at.votes.by_tie[:, None]
     groups, factor = None, 1.0
     if kind == "sandwich":
         scores = scores * np.sqrt(votes.times)[:, None]
     else:
-        contests = votes.tally.contests
-        votes.tally.groups(kind)  # raises if there are none
-        group = contests.cluster if kind == "cluster" else contests.judge
-        _, group = np.unique(np.asarray(group), return_inverse=True)
-        groups = int(group.max()) + 1
+        members = votes.tally.groups(kind, votes.of)
+        groups = int(members.shape[0])
         factor = groups / (groups - 1)
-        shape = (groups, len(votes.row))
-        scores = sparse.csr_array((np.ones(len(group)), (group, votes.of)), shape) @ scores
+        scores = members @ scores
     middle = (scores.T @ scores).toarray() * factor + precision_of(votes, sds)
     return Covariance((bread @ middle @ bread)[:size, :size], groups)
 

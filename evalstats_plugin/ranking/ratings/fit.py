@@ -39,7 +39,7 @@ class RankingFit:
     covariance: FloatArray
     """Covariance of the ratings, shape (n, n)."""
     draws: FloatArray | None = None
-    """Posterior draws or bootstrap replicates of the ratings, shape (S, n)."""
+    """Posterior draws of the ratings, shape (S, n)."""
     parameters: dict[str, float] = field(default_factory=dict[str, float])
     """Other parameters by name, such as ``"position"``, ``"tie"``, or a feature's."""
     parameter_std_errors: dict[str, float] = field(default_factory=dict[str, float])
@@ -227,7 +227,6 @@ def order_entropy(
     *,
     rng: np.random.Generator,
     n_orders: int | None = None,
-    n_particles: int = N_PARTICLES,
 ) -> OrderEntropy:
     """Entropy of the order of normal ratings: minus the mean log probability of random orders.
 
@@ -242,8 +241,7 @@ def order_entropy(
     drawn = normal_draws(m, cov, (n_orders,), rng)
     orders = np.argsort(-drawn, axis=1)
     bits = [
-        -log_prob_order(m, cov, orders, rng=rng, n_particles=n_particles, drawn=kept) / np.log(2)
-        for kept in (drawn, None)
+        -log_prob_order(m, cov, orders, rng=rng, drawn=kept) / np.log(2) for kept in (drawn, None)
     ]
     low, high = (float(np.clip(surprisal.mean(), 0, most)) for surprisal in bits)
     std_error = max(float(surprisal.std()) for surprisal in bits) / np.sqrt(n_orders)

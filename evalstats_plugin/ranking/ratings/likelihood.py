@@ -1,8 +1,8 @@
-"""Maximum likelihood of contests by Newton's method, for many samples at once; covariances.
+"""Maximum likelihood of contests by Newton's method, and covariances of the estimates.
 
 * `maximise`: `stats.newton.newton`. The log-likelihoods are concave, so every start
   leads to the maximum if there is one. Without a prior it exists exactly if no group of players
-  won every contest against the others [Ford57]_: `has_finite_maximum`.
+  won every contest against the others [Ford57]_: `Contests.strong_components`.
 * `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered; with a
   jackknife's correction where units are few
 """
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.ranking.contests.contests import CountedContests, Design, components_of
+from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.newton import Convergence, newton
 
 WEAK_SD = 5.0
@@ -29,8 +29,8 @@ _TERMS = 3
 """Terms of the series of the correction, beyond the score itself."""
 _CELLS = 2**23
 """About the most numbers that the correction keeps in memory."""
-_EVEN = Weights(*(np.array([[x]]) for x in (0.125, 0.25, 0.125)))
-"""Half a contest between equals, half of it a tie, for samples without ties or only with ties."""
+_EVEN = Weights(*(np.array([x]) for x in (0.125, 0.25, 0.125)))
+"""Half a contest between equals, half of it a tie, for contests without ties or only with ties."""
 _TOLERANCE = 1e-12
 """Newton decrement (twice the expected rise of the log-likelihood) at convergence."""
 _MAX_STEPS = 200
@@ -50,44 +50,42 @@ class Prior(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """B weightings of the cells to fit, and which of them use a prior."""
+    """Weights of the cells to fit, and the prior."""
 
     weights: Weights
-    """Each of shape (K, B)."""
+    """Each of shape (K,)."""
     prior: Prior | None = None
-    with_prior: FloatArray | None = None
-    """1 for samples that use the prior, else 0, shape (B,). Default: all use it."""
-    even: FloatArray | None = None
-    """1 for samples to which half a contest between equals is added, shape (B,)."""
+    even: bool = False
+    """Whether half a contest between equals is added."""
 
 
 class Maximum(NamedTuple):
-    """Estimates of B samples."""
+    """Estimates."""
 
     parameters: FloatArray
-    """Shape (p, B); without a prior the ratings keep the mean of the start."""
+    """Shape (p,); without a prior the ratings keep the mean of the start."""
     information: FloatArray
-    """Minus second derivatives, including the prior's, shape (B, p, p)."""
-    log_likelihood: FloatArray
-    """Log-likelihood of the contests without the prior, shape (B,)."""
+    """Minus second derivatives, including the prior's, shape (p, p)."""
+    log_likelihood: float
+    """Log-likelihood of the contests without the prior."""
     convergence: Convergence
 
 
 def maximise(
     design: Design, sample: Sample, start: FloatArray, held: FloatArray | None = None
 ) -> Maximum:
-    """Maximise the (penalised) log-likelihood of each sample.
+    """Maximise the (penalised) log-likelihood.
 
     Parameters
     ----------
-    start : shape (p, B)
+    start : shape (p,)
     held : shape (p,)
         Coefficients of a linear combination of the parameters that keeps its value at the start.
     """
 
-    def direction(parameters: FloatArray, at: _Point) -> tuple[FloatArray, FloatArray]:
-        step = _step(design, _information(design, sample, parameters, at), at.gradient, held)
-        return _shortened(design, parameters, step), (step * at.gradient).sum(axis=0)
+    def direction(parameters: FloatArray, at: _Point) -> tuple[FloatArray, float]:
+        step = _step(design, _information(design, sample, at), at.gradient, held)
+        return _shortened(design, parameters, step), float(step @ at.gradient)
 
     optimum = newton(
         start, partial(_point, design, sample), direction,
@@ -95,103 +93,78 @@ def maximise(
     )  # fmt: skip
     return Maximum(
         optimum.parameters,
-        _information(design, sample, optimum.parameters, optimum.at),
-        optimum.at.cells.value.sum(axis=0),
+        _information(design, sample, optimum.at),
+        float(optimum.at.cells.value.sum()),
         optimum.convergence,
     )
 
 
 class _Point(NamedTuple):
-    """Value and derivatives of the objective at parameters of shape (p, B)."""
+    """Value and derivatives of the objective at some parameters."""
 
-    value: FloatArray
+    value: float
     gradient: FloatArray
     cells: Derivatives
+    even: Derivatives | None
 
 
 def _point(design: Design, sample: Sample, parameters: FloatArray) -> _Point:
     tie = design.tie(parameters)
     cells = derivatives(design.ties, design.ahead(parameters), tie, sample.weights)
-    value, gradient = cells.value.sum(axis=0), design.summed(cells.by_x, cells.by_tie)
+    value, gradient = cells.value.sum(), design.summed(cells.by_x, cells.by_tie)
     if sample.prior is not None:
-        away = parameters - sample.prior.mean[:, None]
-        pull = sample.prior.precision @ away * _share(sample)
-        value, gradient = value - (away * pull).sum(axis=0) / 2, gradient - pull
-    if sample.even is not None:
-        extra = derivatives(design.ties, 0 * tie, tie, _EVEN.times(sample.even))
-        value, gradient[-1] = value + extra.value[0], gradient[-1] + extra.by_tie[0]
-    return _Point(value, gradient, cells)
+        away = parameters - sample.prior.mean
+        pull = sample.prior.precision @ away
+        value, gradient = value - away @ pull / 2, gradient - pull
+    even = None
+    if sample.even:
+        even = derivatives(design.ties, 0 * tie, tie, _EVEN)
+        value, gradient[-1] = value + even.value[0], gradient[-1] + even.by_tie[0]
+    return _Point(float(value), gradient, cells, even)
 
 
-def _share(sample: Sample) -> FloatArray:
-    return np.ones(1) if sample.with_prior is None else sample.with_prior
-
-
-def _information(design: Design, sample: Sample, parameters: FloatArray, at: _Point) -> FloatArray:
+def _information(design: Design, sample: Sample, at: _Point) -> FloatArray:
     out = design.outer(*at.cells[3:])
     if sample.prior is not None:
-        out += sample.prior.precision * _share(sample)[:, None, None]
-    if sample.even is not None:
-        tie = design.tie(parameters)
-        extra = derivatives(design.ties, 0 * tie, tie, _EVEN.times(sample.even))
-        out[:, -1, -1] += extra.information_tie[0]
+        out += sample.prior.precision
+    if at.even is not None:
+        out[-1, -1] += at.even.information_tie[0]
     return out
 
 
 def _step(
     design: Design, information: FloatArray, gradient: FloatArray, held: FloatArray | None
 ) -> FloatArray:
-    """Newton step, shape (p, B), which keeps the mean of the ratings."""
-    diagonal = np.arange(design.size)
-    scale = np.abs(information[:, diagonal, diagonal]).mean(axis=1)
+    """Newton step, shape (p,), which keeps the mean of the ratings."""
+    scale = np.abs(np.diagonal(information)).mean()
     regular = information.copy()
-    regular[:, : design.n, : design.n] += (scale / design.n)[:, None, None]
-    # A ridge keeps coefficients that a sample does not identify where they are.
-    regular[:, diagonal, diagonal] += 1e-11 * scale[:, None] + 1e-300
-    step: Any = np.linalg.solve(regular, gradient.T[..., None])[..., 0]
+    regular[: design.n, : design.n] += scale / design.n
+    # A ridge keeps coefficients that the contests do not identify where they are.
+    regular[np.diag_indices(design.size)] += 1e-11 * scale + 1e-300
+    step: Any = np.linalg.solve(regular, gradient)
     if held is not None:
-        along = np.linalg.solve(regular, np.broadcast_to(held[:, None], (*gradient.T.shape, 1)))
-        along = along[..., 0]
-        step -= along * ((step @ held) / (along @ held))[:, None]
-    return step.T
+        along: Any = np.linalg.solve(regular, held)
+        step -= along * ((step @ held) / (along @ held))
+    return step
 
 
 def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> FloatArray:
-    """Scale steps down that change a parameter by more than `_LONGEST` or `_SHRINK` allow."""
-    length = np.abs(step[: design.n]).max(axis=0)
-    factor = np.minimum(1, _LONGEST / np.maximum(length, 1e-300))
-    if design.with_ties:
-        tie, change = parameters[-1], step[-1]
-        if design.ties == "rao-kupper":
-            room = (_SHRINK - 1) * tie / np.minimum(change, -1e-300)
-            factor = np.minimum(factor, np.where(change < 0, room, 1))
-        factor = np.minimum(factor, _LONGEST / np.maximum(np.abs(change), 1e-300))
+    """Scale a step down that changes a parameter by more than `_LONGEST` or `_SHRINK` allow."""
+    changes = np.abs(step)
+    longest = max(changes[: design.n].max(), changes[-1] if design.with_ties else 0.0)
+    factor = min(1.0, _LONGEST / max(longest, 1e-300))
+    if design.ties == "rao-kupper" and step[-1] < 0:
+        factor = min(factor, (_SHRINK - 1) * parameters[-1] / min(step[-1], -1e-300))
     return step * factor
 
 
-def has_finite_maximum(design: Design, weights: Weights) -> BoolArray:
-    """Whether the maximum likelihood estimate is finite, for each of B samples (K, B).
-
-    It is if the graph of wins is strongly connected.
-    """
-    n, (first, second) = design.n, (design.first, design.second)
-    is_finite = np.zeros(weights.won.shape[1], dtype=np.bool_)
-    for sample in range(len(is_finite)):
-        tied = weights.tied[:, sample] > 0
-        won, lost = tied | (weights.won[:, sample] > 0), tied | (weights.lost[:, sample] > 0)
-        winner, loser = np.r_[first[won], second[lost]], np.r_[second[won], first[lost]]
-        is_finite[sample] = not components_of(winner, loser, n, directed=True).any()
-    return is_finite
-
-
-def start_values(design: Design, weights: Weights | None = None) -> FloatArray:
-    """Start values, shape (p, B): log odds of the shares won, or 0 without weights."""
-    start = np.zeros((design.size, 1 if weights is None else weights.won.shape[1]))
-    if weights is not None:
-        net_wins = design.against.T @ (weights.won - weights.lost)
-        total = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
-        start[: design.n] = np.log((total + net_wins + 1) / (total - net_wins + 1))
-        start[: design.n] -= start[: design.n].mean(axis=0)
+def start_values(design: Design, weights: Weights) -> FloatArray:
+    """Start values, shape (p,): log odds of the shares won."""
+    start = np.zeros(design.size)
+    net_wins = design.against.T @ (weights.won - weights.lost)
+    total = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
+    start[: design.n] = np.log((total + net_wins + 1) / (total - net_wins + 1))
+    start[: design.n] -= start[: design.n].mean()
     if design.ties == "rao-kupper":
         start[-1] = np.log(2)
     return start
@@ -235,14 +208,14 @@ def covariance_of(
     bread = inverse(information, design.n)
     if kind == "model":
         return Covariance(bread, None)
-    cells = derivatives(design.ties, *_predictors(tally, parameters), tally.weights())
-    expected = design.outer(*cells[3:])[0]
-    one_contest = Weights(*(each[:, None] for each in tally.each))
-    rows = derivatives(design.ties, *_predictors(tally, parameters, tally.cell), one_contest)
+    x, tie = design.ahead(parameters), design.tie(parameters)
+    cells = derivatives(design.ties, x, tie, tally.weights())
+    expected = design.outer(*cells[3:])
+    rows = derivatives(design.ties, x[tally.cell], tie, tally.each)
     one_way = parts[design.first] != parts[design.second]
     varies = ~one_way[tally.cell]
-    by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
-    rows = rows._replace(by_x=by_x[:, None], by_tie=by_tie[:, None])
+    by_x, by_tie = rows.by_x * varies, rows.by_tie * varies
+    rows = rows._replace(by_x=by_x, by_tie=by_tie)
     one_each: Any = sparse.eye_array(len(by_x), format="csr")
     members = one_each if kind == "sandwich" else tally.groups(kind)
     groups: int | None = None if kind == "sandwich" else members.shape[0]
@@ -258,11 +231,10 @@ def covariance_of(
         scores = members @ _scores(design, tally.cell, by_x, by_tie)
         middle = (scores.T @ scores).toarray() * (groups / (groups - 1))
     else:
-        middle = design.outer(
-            *(_by_cell(tally, each) for each in (by_x**2, by_x * by_tie, by_tie**2))
-        )[0]
+        squares = (by_x**2, by_x * by_tie, by_tie**2)
+        middle = design.outer(*(tally.by_cell(tally.count * each) for each in squares))
     if one_way.any():
-        middle += design.outer(*(each * one_way[:, None] for each in cells[3:]))[0]
+        middle += design.outer(*(each * one_way for each in cells[3:]))
     middle += information - expected
     return Covariance(bread @ middle @ bread, groups)
 
@@ -276,7 +248,7 @@ def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, me
     Parameters
     ----------
     rows
-        Derivatives of one contest of each row, shape (R, 1).
+        Derivatives of one contest of each row, shape (R,).
     members
         Number of contests of each row in each cluster, sparse (G, R).
     """
@@ -288,9 +260,7 @@ def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, me
         (members.data, np.arange(len(row)), members.indptr), (members.shape[0], len(row))
     )
     first, second = design.first[cell], design.second[cell]
-    _, by_x, by_tie, xx, x_tie, tie_tie = (
-        np.broadcast_to(each, rows.by_x.shape)[row, 0] for each in rows
-    )
+    _, by_x, by_tie, xx, x_tie, tie_tie = (each[row] for each in rows)
     scores = term = gather @ _scores(design, cell, by_x, by_tie)
     for _ in range(_TERMS):
         moved: FloatArray = term @ bread
@@ -300,21 +270,6 @@ def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, me
         term = gather @ _scores(design, cell, xx * x + x_tie * tie, x_tie * x + tie_tie * tie)
         scores = scores + term
     return scores
-
-
-def _predictors(
-    tally: CountedContests, parameters: FloatArray, cell: IntArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Log odds of the first in each cell, or in each row; and the tie parameter."""
-    x = tally.design.ahead(parameters[:, None])
-    return (x if cell is None else x[cell]), tally.design.tie(parameters[:, None])
-
-
-def _by_cell(tally: CountedContests, values: FloatArray) -> FloatArray:
-    """Sum values of the rows of each cell, times their counts; shape (K, 1)."""
-    cells = len(tally.design.first)
-    summed = np.bincount(tally.cell, tally.count * values, cells)
-    return summed.astype(np.float64)[:, None]
 
 
 def _scores(design: Design, cell: IntArray, by_x: FloatArray, by_tie: FloatArray) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from evalstats_plugin.errors import DesignError, counted, few
-from evalstats_plugin.ranking.contests.contests import components_of
+from evalstats_plugin.ranking.contests.contests import components_of, names_of
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -66,8 +66,10 @@ def fit_plackett_luce(
     >>> print(fit.rating.round(2))
     [ 0.87  0.13 -1.  ]
     """
-    n, names = _players(rankings, players)
-    stages = _stages(rankings, n, depth)
+    at = np.array([place for ranking in rankings for place in ranking], dtype=np.int64)
+    names = names_of(players, int(at.max(initial=-1)))
+    n = len(names)
+    stages = _stages(at, np.array(list(map(len, rankings)), dtype=np.int64), n, depth)
     notes: list[str] = []
     if prior_sd is None:
         connected, ordered = _components(stages, n)
@@ -105,16 +107,6 @@ def fit_plackett_luce(
     )
 
 
-def _players(
-    rankings: Sequence[Sequence[int]], players: Sequence[str] | int | None
-) -> tuple[int, tuple[str, ...]]:
-    if players is None:
-        players = max((max(ranking, default=-1) for ranking in rankings), default=-1) + 1
-    if isinstance(players, int):
-        players = [f"player_{k}" for k in range(players)]
-    return len(players), tuple(players)
-
-
 class _Stages(NamedTuple):
     """Choices of the next player: S stages among n players."""
 
@@ -126,13 +118,11 @@ class _Stages(NamedTuple):
     """Ranking of each stage, shape (S,)."""
 
 
-def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _Stages:
-    """Split rankings into choices; the last player of each is not a choice."""
-    length = np.array([len(ranking) for ranking in rankings], dtype=np.int64)
+def _stages(at: IntArray, length: IntArray, n: int, depth: int | None) -> _Stages:
+    """Split rankings, one after another, into choices; the last player of each is not a choice."""
     if not (length > 1).any():
         msg = "no ranking has two players: give at least one that has"
         raise DesignError(msg)
-    at = np.array([place for ranking in rankings for place in ranking], dtype=np.int64)
     if (at < 0).any() or (at >= n).any():
         msg = f"a ranking has an index outside the list of {counted(n, 'player')}: use 0 to {n - 1}"
         raise DesignError(msg)

@@ -184,11 +184,9 @@ def sites_of(contests: Contests, ties: Ties) -> Sites:
 
     Outcomes between 0 and 1, and ties counted as half, are shares of a win and a loss.
     """
-    i, j, y = contests.first, contests.second, contests.outcome
     n = len(contests.players)
-    swap = np.zeros(len(i), dtype=np.bool_) if contests.ordered else i > j
-    first, second = np.where(swap, j, i), np.where(swap, i, j)
-    y, tied = np.where(swap, 1 - y, y), contests.tied & (ties == "threshold")
+    first, second, y = contests.in_order(ordered=contests.ordered)
+    tied = contests.tied & (ties == "threshold")
     pairs, site = np.unique(first * n + second, return_inverse=True)
     weights = [np.where(tied, 0, y), tied, np.where(tied, 0, 1 - y)]
     wins, ties_, losses = (

@@ -132,10 +132,7 @@ def integrate(
     total = weight.sum(axis=1, keepdims=True)
     weight /= total
     results = [_mixed(each, [part.results[k] for part in parts]) for k, each in enumerate(weight)]
-    errors = [
-        _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
-        for values in zip(*results[1:], strict=True)
-    ]
+    errors = _stated_errors(results[1:])
     mean, covariance, ranks, ahead = results[0]
     counts = np.diff(np.floor(np.cumsum(weight[0]) * draws + 0.5).astype(int), prepend=0)
     taken = [part.draws(int(count)) for part, count in zip(parts, counts, strict=True)]
@@ -159,6 +156,14 @@ class _Result(NamedTuple):
     covariance: FloatArray
     ranks: FloatArray
     ahead: FloatArray
+
+
+def _stated_errors(by_shift: Sequence[_Result]) -> list[float]:
+    """Error of the worst entry of each field, by the results of single shifts."""
+    return [
+        _ERRORS / _SHIFTS**0.5 * float(np.std(np.stack(values), axis=0, ddof=1).max())
+        for values in zip(*by_shift, strict=True)
+    ]
 
 
 def _mixed(weight: FloatArray, parts: Sequence[_Result]) -> _Result:
@@ -204,11 +209,7 @@ def _given(problem: _Problem, symmetry: Symmetry | None, draws: int) -> _Given:
         whole = sum(sums[1:], sums[0])
         slope = whole.slope()
         results = [total.result(problem, slope, symmetry) for total in (whole, *sums)]
-        errors = [
-            np.std(np.stack(values), axis=0, ddof=1) for values in zip(*results[1:], strict=True)
-        ]
-        error = _ERRORS / _SHIFTS**0.5 * max(float(deviation.max()) for deviation in errors)
-        if error < target or level == most:
+        if max(_stated_errors(results[1:])) < target or level == most:
             break
         level += 1
     mass = np.array([total.weight / total.count for total in (whole, *sums)])

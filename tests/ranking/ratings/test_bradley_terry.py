@@ -235,13 +235,13 @@ def test_small_samples_have_the_scores_of_a_jackknife(simulated, monkeypatch, ti
     unit = made.cluster if kind == "cluster" else np.arange(150)
     settings = {"ties": ties, "position": True, "covariance": kind}
     fit = fit_bradley_terry(made, **settings)
-    at = np.append(fit.rating, list(fit.parameters.values()))[:, None]
+    at = np.append(fit.rating, list(fit.parameters.values()))
     parts = []
     for k in np.unique(unit):
         alone = count_contests(made.take(unit == k), ties, position=True)
         sample = Sample(alone.weights())
         point = _point(alone.design, sample, at)
-        parts.append((point.gradient[:, 0], _information(alone.design, sample, at, point)[0]))
+        parts.append((point.gradient, _information(alone.design, sample, point)))
     bread = likelihood.inverse(sum(own for _, own in parts), 4)
     middle = 0
     for score, own in parts:
@@ -453,7 +453,6 @@ def test_the_stored_benchmark_supports_the_documentation():
         assert run["rmse"] == pytest.approx(exact, rel=0.01), run["program"]
     for name in ("choix", "evalica", "arena-rank"):
         assert sure[name]["ratio"]["median"] >= 3
-    assert sure["evalstats-plugin, bootstrap"]["cpu_seconds"]["median"] <= 5
     assert 0.9 <= sure["evalstats-plugin"]["coverage"] <= 0.99
 
 
@@ -463,24 +462,22 @@ def test_the_gradient_and_information_of_the_posterior_are_derivatives(simulated
     _, made = simulated(4, 80, 2, ties=0.3, position=0.4)
     design = count_contests(made, ties, position=True).design
     rng = np.random.default_rng(0)
-    at = 0.3 * rng.normal(size=(design.size, 1))
+    at = 0.3 * rng.normal(size=design.size)
     weights = Weights(*rng.uniform(1, 5, (3, *design.ahead(at).shape)))
     root = rng.normal(size=(design.size, design.size))
     prior = Prior(rng.normal(size=design.size), root @ root.T)
-    even = None if ties == "half" else np.ones(1)
-    sample = Sample(weights, prior, None, even)
+    even = ties != "half"
+    sample = Sample(weights, prior, even)
 
     def gradient(parameters):
-        return _point(design, sample, parameters).gradient[:, 0]
+        return _point(design, sample, parameters).gradient
 
     def value(parameters):
-        return float(_point(design, sample, parameters).value[0])
+        return _point(design, sample, parameters).value
 
     point, h = _point(design, sample, at), 1e-5
-    steps = h * np.eye(design.size)[:, :, None]
+    steps = h * np.eye(design.size)
     numeric = [(value(at + step) - value(at - step)) / (2 * h) for step in steps]
     curve = [(gradient(at - step) - gradient(at + step)) / (2 * h) for step in steps]
-    np.testing.assert_allclose(point.gradient[:, 0], numeric, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        _information(design, sample, at, point)[0], curve, rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(point.gradient, numeric, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(_information(design, sample, point), curve, rtol=1e-5, atol=1e-5)

@@ -7,7 +7,7 @@ from scipy import optimize
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.ratings.uncertainty import profile_interval
+from evalstats_plugin.ranking.ratings.profile import profile_interval
 
 DROP = 3.841458820694124
 """95 % quantile of χ² with 1 degree of freedom."""

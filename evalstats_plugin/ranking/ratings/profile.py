@@ -1,0 +1,107 @@
+"""Profile likelihood intervals of Bradley–Terry ratings [VM88]_.
+
+`profile_interval`: the likelihood ratio interval of one rating, or of the difference of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import optimize, special
+
+from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
+from evalstats_plugin.ranking.contests.outcomes import TieModel
+from evalstats_plugin.ranking.ratings.bradley_terry import Ratings, check_connected, fit_ratings
+from evalstats_plugin.ranking.ratings.likelihood import Sample, inverse, maximise
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import Interval
+
+_FAR = 40.0
+"""Logits from the estimate beyond which a profile limit counts as infinite."""
+
+
+def profile_interval(
+    contests: Contests,
+    player: str,
+    against: str | None = None,
+    *,
+    confidence_level: float = 0.95,
+    ties: TieModel | None = None,
+    position: bool = False,
+) -> Interval:
+    """Profile likelihood interval of a rating, or of the difference of two [VM88]_.
+
+    It contains the values that a likelihood ratio test does not reject, and is not symmetric. A
+    limit is infinite if the player is undefeated or winless.
+
+    Parameters
+    ----------
+    player
+        Whose rating, relative to the mean of all.
+    against
+        Whose rating is subtracted instead of the mean.
+
+    Raises
+    ------
+    DesignError
+        No chain of contests connects all players.
+    SelectionError
+        No player of this name.
+
+    Examples
+    --------
+    >>> contests = Contests.of([0] * 10, [1] * 10, [1] * 9 + [0], players=["ant", "bee"])
+    >>> found = profile_interval(contests, "ant", "bee")
+    >>> print(found.low.round(2), found.high.round(2))
+    0.53 5.11
+    """
+    tally = count_contests(contests, ties, position=position)
+    check_connected(tally.contests)
+    contrast = np.zeros(tally.design.size)
+    contrast[_place(contests, player)] = 1
+    if against is None:
+        contrast[: tally.design.n] -= 1 / tally.design.n
+    else:
+        contrast[_place(contests, against)] -= 1
+    fitted = fit_ratings(tally)
+    drop = special.chdtri(1, 1 - confidence_level)
+    return _interval(fitted, contrast, float(drop))
+
+
+def _place(contests: Contests, name: str) -> int:
+    if name not in contests.players:
+        raise SelectionError(no_such("player", name, contests.players, few(contests.players)))
+    return contests.players.index(name)
+
+
+def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
+    design = fitted.tally.design
+    # Without the weak prior: close to the supremum if there is no finite maximum.
+    plain = Sample(fitted.sample.weights, None, fitted.sample.even)
+    top = maximise(design, plain, fitted.top.parameters)
+    best, estimate = top.log_likelihood, float(contrast @ top.parameters)
+    covariance = inverse(fitted.top.information, design.n)
+    variance = float(contrast @ covariance @ contrast)
+    along = covariance @ contrast / variance
+
+    def excess(value: float) -> float:
+        moved = top.parameters + along * (value - estimate)
+        constrained = maximise(design, plain, moved, contrast)
+        return 2 * (best - constrained.log_likelihood) - drop
+
+    step = math.sqrt(variance * drop)
+    low, high = (_limit(excess, estimate, sign * step) for sign in (-1.0, 1.0))
+    return Interval(np.asarray(low), np.asarray(high))
+
+
+def _limit(excess: Callable[[float], float], estimate: float, step: float) -> float:
+    """Find the zero of the excess in the direction of the step."""
+    inside, length = estimate, step
+    while excess(estimate + length) < 0:
+        if abs(length) > _FAR:
+            return math.copysign(math.inf, step)
+        inside, length = estimate + length, 2 * length
+    return float(optimize.brentq(excess, inside, estimate + length, xtol=1e-8))
