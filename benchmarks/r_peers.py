@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from benchmarks.peers import OURS, Job, Judge, Program, digits, keep, side_by_side
 from benchmarks.ranking import CONTESTS, PLAYERS
 from benchmarks.ranking import draw as draw_contests
