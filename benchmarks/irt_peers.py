@@ -45,7 +45,6 @@ PROGRAMS: tuple[tuple[Program, tuple[tuple[int, int], ...]], ...] = (
 )
 """And the sizes that each fits."""
 NOT_RUN = {"mirt": "an R package", "TAM": "an R package"}
-"""eRm, which Debian has, is in `benchmarks.r_peers`."""
 
 
 class Answers(NamedTuple):

@@ -1,8 +1,7 @@
-"""R packages that Debian has beside ours: Rasch by conditional likelihood, Bradley–Terry.
+"""An R package that Debian has beside ours: Bradley–Terry.
 
-``python -m benchmarks.r_peers``. Rscript and Debian's r-cran-erm, r-cran-psychotools and
-r-cran-bradleyterry2 are to be there; what is missing is recorded as not run. Abilities and
-difficulties are N(0, 1); contests are those of `benchmarks.ranking`, which the R package gets
+``python -m benchmarks.r_peers``. Rscript and Debian's r-cran-bradleyterry2 are to be there; what is
+missing is recorded as not run. Contests are those of `benchmarks.ranking`, which the R package gets
 counted. Errors are of the estimates against the truth, and of their standard errors against ours.
 """
 
@@ -15,17 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from benchmarks.peers import OURS, Job, Judge, Program, digits, keep, side_by_side
 from benchmarks.ranking import CONTESTS, PLAYERS
 from benchmarks.ranking import draw as draw_contests
 
-SEED = 20261121
-MODELS = 1000
-ITEMS = (20, 50, 200)
-LARGE = 100
-"""Items beyond which eRm takes longer than its limit."""
 SLOW = 10.0
 
 Found = Mapping[str, np.ndarray]
@@ -33,30 +26,12 @@ Found = Mapping[str, np.ndarray]
 
 def main() -> None:
     """Run all and keep the figures."""
-    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for items in ITEMS:
-            truth = draw_answers(folder, items)
-            job = Job(f"Rasch {MODELS:,} × {items}", "r_fits", folder, judge(truth), slow=SLOW)
-            others = [Program("psychotools", None, ("rasch",))]
-            if items <= LARGE:
-                others.append(Program("eRm", None, ("rasch",)))
-            rows += side_by_side(job, [Program(OURS, None, ("rasch",)), *others])
         truth = draw_contests(folder)
         job = Job("ratings with the model's errors", "r_fits", folder, judge(truth), slow=SLOW)
-        programs = [Program(OURS, None, ("ratings",)), Program("BradleyTerry2", None, ("ratings",))]
-        rows += side_by_side(job, programs)
+        rows = side_by_side(job, [Program(OURS), Program("BradleyTerry2")])
     keep("r_peers", rows, players=PLAYERS, contests=CONTESTS)
-
-
-def draw_answers(folder: Path, items: int) -> np.ndarray:
-    """Draw answers of all models; return the difficulties."""
-    rng = np.random.default_rng(SEED)
-    ability, difficulty = rng.standard_normal(MODELS), rng.standard_normal(items)
-    scores = rng.random((MODELS, items)) < special.expit(ability[:, None] - difficulty)
-    np.savez(folder / "data.npz", scores=scores.astype(np.int8))
-    return difficulty
 
 
 def judge(truth: np.ndarray) -> Judge:

@@ -8,14 +8,6 @@ suppressMessages(suppressWarnings(library(program, character.only = TRUE)))
 data <- as.matrix(read.csv(file.path(folder, "data.csv"), header = FALSE))
 
 runs <- list(
-  eRm = function() {
-    fit <- RM(data)
-    cbind(-fit$betapar, fit$se.beta)
-  },
-  psychotools = function() {
-    items <- itempar(raschmodel(data))
-    cbind(coef(items), sqrt(diag(vcov(items))))
-  },
   BradleyTerry2 = function() {
     players <- as.character(seq_len(max(data[, 1:2])))
     counts <- data.frame(

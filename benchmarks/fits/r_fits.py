@@ -1,8 +1,8 @@
 """One job by ours or by an R package.
 
-``python r_fits.py PROGRAM FOLDER CPU_LIMIT WHAT`` reads ``data.npz`` from the folder and writes
-estimates and their standard errors to ``found.npz``. WHAT is ``rasch``, from scores (N, M), or
-``ratings``, from contests, which R gets counted (`r_fits.R`, which keeps the time by itself).
+``python r_fits.py PROGRAM FOLDER CPU_LIMIT`` reads contests from ``data.npz`` in the folder and
+writes ratings and their standard errors to ``found.npz``. R gets the contests counted (`r_fits.R`,
+which keeps the time by itself).
 """
 
 from __future__ import annotations
@@ -19,27 +19,7 @@ import numpy as np
 
 Data = Mapping[str, np.ndarray]
 Estimates = tuple[np.ndarray, np.ndarray]
-"""And standard errors as R gives them: of difficulties that sum to 0, of ratings less the first."""
-
-
-def rasch(data: Data) -> Callable[[], Estimates]:
-    """Difficulties by conditional maximum likelihood, and, beyond what R does, abilities."""
-    import torch
-
-    from evalstats_plugin import ResponseMatrix, fit_irt
-    from evalstats_plugin.irt.estimators.cml import difficulties_given_model_totals
-    from evalstats_plugin.irt.model.data import Counts
-
-    matrix = ResponseMatrix.from_array(data["scores"].astype(float))
-    right = torch.tensor(data["scores"], dtype=torch.float64)
-    alone = difficulties_given_model_totals(Counts(right, torch.ones_like(right)))
-    std_error = alone.covariance.diagonal().sqrt().numpy()
-
-    def run() -> Estimates:
-        return fit_irt(matrix, "rasch", "cml", device="cpu").difficulty, std_error
-
-    run()
-    return run
+"""And standard errors as R gives them: of ratings less the first."""
 
 
 def ratings(data: Data) -> Callable[[], Estimates]:
@@ -58,14 +38,8 @@ def ratings(data: Data) -> Callable[[], Estimates]:
     return run
 
 
-def write_for_r(data: Data, what: str, folder: Path) -> None:
-    """Scores as they are; contests as how often each pair's first won, a tie being half."""
-    table = data["scores"] if what == "rasch" else counted(data)
-    np.savetxt(folder / "data.csv", table, fmt="%g", delimiter=",")
-
-
 def counted(data: Data) -> np.ndarray:
-    """Rows of first, second (from 1) and how often each of them won."""
+    """Rows of first, second (from 1) and how often each of them won, a tie being half."""
     from evalstats_plugin.ranking.contests.contests import OUTCOMES, pair_table
 
     n = int(data["players"])
@@ -78,12 +52,12 @@ def counted(data: Data) -> np.ndarray:
     return np.column_stack([seen // n + 1, seen % n + 1, won, met - won])
 
 
-def by_r(program: str, data: Data, what: str, folder: Path) -> None:
+def by_r(program: str, data: Data, folder: Path) -> None:
     """Run it, and pass on what it printed."""
     rscript = shutil.which("Rscript")
     if rscript is None:
         sys.exit(f"no Rscript: install Debian's r-cran-{program.lower()}")
-    write_for_r(data, what, folder)
+    np.savetxt(folder / "data.csv", counted(data), fmt="%g", delimiter=",")
     script = Path(__file__).with_suffix(".R")
     done = subprocess.run(
         [rscript, script, program, folder], capture_output=True, text=True, check=False
@@ -95,16 +69,15 @@ def by_r(program: str, data: Data, what: str, folder: Path) -> None:
     print(json.dumps(json.loads(done.stdout.splitlines()[-1])))
 
 
-def main(program: str, folder: str, cpu_limit: str, what: str) -> None:
+def main(program: str, folder: str, cpu_limit: str) -> None:
     """Do it, keep what was found and print what it took."""
     clock.limit(float(cpu_limit))
     with np.load(Path(folder) / "data.npz") as file:
         data = dict(file)
     if program != "evalstats-plugin":
-        by_r(program, data, what, Path(folder))
+        by_r(program, data, Path(folder))
         return
-    run = {"rasch": rasch, "ratings": ratings}[what](data)
-    (estimate, std_error), taken = clock.timed(run)
+    (estimate, std_error), taken = clock.timed(ratings(data))
     np.savez(Path(folder) / "found.npz", estimate=estimate, std_error=std_error)
     clock.tell(program, taken)
 

@@ -6,7 +6,6 @@ so that data are simulated, or are 150 classifiers on digits (``fixtures/data/di
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from functools import cache
@@ -109,9 +108,9 @@ def abilities_sum() -> Outcome:
 
 @source.claim("identification: difficulties sum to 0", fast=True)
 def difficulties_sum() -> Outcome:
-    """The default of conditional likelihood."""
+    """The default."""
     return near(
-        fit_of(estimator="cml").difficulty.sum(),
+        fit_of().difficulty.sum(),
         0,
         1e-6,
         note="ours is 0 where the average item is answered right half of the time; "
@@ -181,22 +180,12 @@ def joint() -> Outcome:
     return near(ours - ours.mean(), theirs - theirs.mean(), 2e-3)
 
 
-@source.claim("conditional likelihood by elementary symmetric functions", fast=True)
-def conditional() -> Outcome:
-    """400 models on 5 items, by the sum over all 32 patterns."""
-    matrix, _ = simulate_responses(rng=5, n_models=400, n_items=5, item_model="rasch")
-    y = matrix.scores[:, :, 0]
-    patterns = np.array(list(itertools.product([0, 1], repeat=5)))
-
-    def loss(free: np.ndarray) -> float:
-        b = np.append(free, -free.sum())
-        by_total = np.zeros(6)
-        np.add.at(by_total, patterns.sum(1), np.exp(-patterns @ b))
-        return (y @ b).sum() + np.log(by_total[y.sum(1).astype(int)]).sum()
-
-    free = optimize.minimize(loss, np.zeros(4), method="BFGS").x
-    fit = fit_irt(matrix, "rasch", "cml", rng=0)
-    return near(fit.difficulty - fit.difficulty.mean(), np.append(free, -free.sum()), 1e-4)
+source.not_done(
+    "conditional likelihood by elementary symmetric functions",
+    "-0.918, 0.058, -0.030, 1.227, -0.336",
+    "marginal likelihood has errors as small or 3 to 15 % smaller, for 4 to 1,000 models whose "
+    "abilities are normal, skewed or in two clusters",
+)
 
 
 def marginal_log_likelihood(y: np.ndarray, slope: np.ndarray, difficulty: np.ndarray) -> float:
@@ -687,17 +676,17 @@ def transfer() -> Outcome:
 def inconsistent() -> Outcome:
     """Slope of difficulties on the truth, 4 items, 1,000 models; Andersen's factor is 4/3."""
     matrix, truth = simulate_responses(rng=1, n_models=1000, n_items=4, item_model="rasch")
-    fits = {name: fit_irt(matrix, "rasch", name, rng=0) for name in ("jml", "cml")}
+    fits = {name: fit_irt(matrix, "rasch", name, rng=0) for name in ("jml", "mml")}
     slope = {
         name: float(np.polyfit(truth.difficulty, fit.difficulty, 1)[0])
         for name, fit in fits.items()
     }
     return near(
-        [slope["jml"], slope["cml"]],
+        [slope["jml"], slope["mml"]],
         [4 / 3, 1],
         0.1,
         digits=2,
-        note="jml, then cml; inflated by less than the factor, which is exact for two items",
+        note="jml, then mml; inflated by less than the factor, which is exact for two items",
     )
 
 

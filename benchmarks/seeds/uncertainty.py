@@ -28,7 +28,7 @@ from evalstats_plugin.irt import (
 
 source = Source("IRT uncertainty")
 STUDIES = Path(__file__).parents[2] / "fixtures" / "validation"
-FITTERS = ("mml-items", "mml", "cml", "map", "jml", "vi")
+FITTERS = ("mml-items", "mml", "map", "jml", "vi")
 
 
 @cache
@@ -160,19 +160,19 @@ def _bootstrap(over: str) -> Outcome:
 
 @source.claim("bootstrap over items, with any fitter")
 def items() -> Outcome:
-    """Six fitters."""
+    """Five fitters."""
     return _bootstrap("items")
 
 
 @source.claim("bootstrap over subjects")
 def subjects() -> Outcome:
-    """Six fitters."""
+    """Five fitters."""
     return _bootstrap("models")
 
 
 @source.claim("parametric bootstrap at the estimates")
 def parametric() -> Outcome:
-    """Six fitters."""
+    """Five fitters."""
     return _bootstrap("parametric")
 
 

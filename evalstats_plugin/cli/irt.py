@@ -341,8 +341,6 @@ class IrtOptions:
         )
         if self.estimator == "auto" and not chosen:
             raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
-        if not chosen and ESTIMATORS[self.estimator].options is None:
-            raise SelectionError(f"estimator {self.estimator} has no options: leave --set out")
 
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""

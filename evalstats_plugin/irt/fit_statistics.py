@@ -404,14 +404,22 @@ class Cells(NamedTuple):
         return self.right - self.trials * self.probability
 
 
-def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
+def cells_of(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) -> Cells:
     """Return the answers of `matrix` beside the predictions of `fit`.
 
     Raises
     ------
     DesignError
-        The matrix has other models or items than the fit, or the same in another order.
+        The matrix has other models or items than the fit, or the same in another order; or the
+        fit is of ordered scores.
     """
+    if isinstance(fit, OrderedFit):
+        msg = (
+            f"this takes right and wrong answers, and a {fit.item_model} is of ordered scores: "
+            "m2(fit, matrix) tests its fit (C2) and q3(fit, matrix) pairs of its items; or fit "
+            "item model 2pl"
+        )
+        raise DesignError(msg)
     _check_matrix(fit, matrix)
     trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
     # Residuals are taken from predictions at the estimates.
@@ -721,13 +729,11 @@ def log_likelihood_z(
     ----------
     cells
         Answers, and P(right) at the estimated abilities.
-    slope : shape (N, M) or (N, M, K)
-        Derivative of P(right) by ability, or by each of K abilities.
-    prior_score : shape (N,) or (N, K)
+    slope : shape (N, M)
+        Derivative of P(right) by ability.
+    prior_score : shape (N,)
         Derivative of the log prior of ability at the estimate; 0 for maximum likelihood.
     """
-    slopes = slope if slope.ndim > 2 else slope[..., None]
-    pulls = np.asarray(prior_score) if slope.ndim > 2 else np.asarray(prior_score)[..., None]
     p = cells.probability
     used = (cells.trials > 0) & (p > 0) & (p < 1)
     p = np.where(used, p, 0.5)
@@ -736,24 +742,13 @@ def log_likelihood_z(
     variance = np.where(used, cells.trials * binomial_variance, 0.0)
     residual = np.where(used, cells.residual, 0.0)
     surprise = (residual * weight).sum(axis=1)
-    # Ability solves Σ residual · score + prior_score = 0: project that direction out.
-    scores = np.where(used, np.moveaxis(slopes, -1, 0) / binomial_variance, 0.0)
-    prior = np.broadcast_to(np.moveaxis(pulls, -1, 0), scores.shape[:1] + p.shape[:1]).copy()
-    left, adjusted_surprise = weight, surprise
+    score = np.where(used, slope / binomial_variance, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         lz = surprise / np.sqrt((variance * weight**2).sum(axis=1))
-        for k, score in enumerate(scores):
-            size = (variance * score**2).sum(axis=1)
-            share = (variance * left * score).sum(axis=1) / size
-            left, adjusted_surprise = (
-                left - share[:, None] * score,
-                adjusted_surprise + share * prior[k],
-            )
-            # The other directions, without this one (Gram–Schmidt).
-            common = (variance * scores[k + 1 :] * score).sum(axis=2) / size
-            scores[k + 1 :] -= common[..., None] * score
-            prior[k + 1 :] -= common * prior[k]
+        # Ability solves Σ residual · score + prior_score = 0: project that direction out.
+        share = (variance * weight * score).sum(axis=1) / (variance * score**2).sum(axis=1)
+        left = weight - share[:, None] * score
         rest, whole = ((variance * w**2).sum(axis=1) for w in (left, weight))
         # Where all answers but one are certain, no variance is left.
         spread = np.sqrt(np.where(rest > 1e-8 * whole, rest, np.nan))
-        return LogLikelihoodZ(lz, adjusted_surprise / spread)
+        return LogLikelihoodZ(lz, (surprise + share * prior_score) / spread)

@@ -58,7 +58,7 @@ FEW_ITEMS = 20
 
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
-        "mml-items": 9.0, "mml": 1.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
+        "mml-items": 9.0, "mml": 1.0, "map": 2.5, "jml": 3.0,
         "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0, "ordered": 200.0,
     }
 )  # fmt: skip
@@ -312,7 +312,7 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
         from evalstats_plugin.irt.estimators.items_integrated import fit_mml_items
 
         return fit_mml_items(whole, counts, kind, options)
-    from evalstats_plugin.irt.estimators import cml, draws, factor, fitted, joint, variational
+    from evalstats_plugin.irt.estimators import draws, factor, fitted, joint, variational
 
     match options:
         case MmlOptions():
@@ -331,8 +331,6 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
             return draws.fit_mcmc(whole, counts, kind, options, rng)
         case OrderedOptions():
             raise AssertionError("ordered scores have no counts")
-        case None:
-            return cml.fit_cml(whole, counts)
 
 
 class Chosen(NamedTuple):
@@ -340,7 +338,7 @@ class Chosen(NamedTuple):
 
     estimator: str
     reason: str
-    options: FitOptions | None
+    options: FitOptions
 
 
 def choose(
@@ -380,12 +378,10 @@ def choose(
         )
         raise SelectionError(msg)
     wanted = FactorOptions if item_model == "factor" else spec.options
-    if options is None:
-        options = None if wanted is None else wanted()
-    elif wanted is None or not isinstance(options, wanted):
+    options = wanted() if options is None else options
+    if not isinstance(options, wanted):
         what = "item model factor" if item_model == "factor" else f"estimator {name}"
-        advice = "leave options out" if wanted is None else f"pass {wanted.__name__}"
-        msg = f"{type(options).__name__} are not options of {what}: {advice}"
+        msg = f"{type(options).__name__} are not options of {what}: pass {wanted.__name__}"
         raise SelectionError(msg)
     if isinstance(options, MmlOptions):
         _check_asymptotes(options, item_model)
@@ -438,7 +434,7 @@ def _estimator_for(item_model: str, n: int, m: int, options: FitOptions | None) 
     if isinstance(options, MmlOptions) and options.groups is not None:
         return "mml", "groups of models have distributions of ability; with an item prior"
     for name, spec in ESTIMATORS.items():
-        if spec.options is not None and isinstance(options, spec.options):
+        if isinstance(options, spec.options):
             return name, f"its options, {spec.options.__name__}, were passed"
     if n >= FEW_MODELS:
         return "mml", f"{n} models, {FEW_MODELS} or more: items are estimated well, with a prior"

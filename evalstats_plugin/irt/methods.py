@@ -283,8 +283,8 @@ class Estimator:
 
     summary: str
     item_models: tuple[str, ...]
-    options: type[FitOptions] | None = None
-    """Record of its options; None without any."""
+    options: type[FitOptions]
+    """Record of its options."""
 
 
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
@@ -296,10 +296,6 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "mml": Estimator(
             "marginal maximum likelihood, models integrated out: for hundreds of models",
             ("rasch", "1pl", "2pl", "3pl", "4pl"), MmlOptions,
-        ),
-        "cml": Estimator(
-            "conditional on how many items each model gets right: for hundreds of models",
-            ("rasch",),
         ),
         "map": Estimator(
             "posterior mode under normal priors: shrinks, only to compare with",

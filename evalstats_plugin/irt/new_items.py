@@ -203,7 +203,7 @@ class _Learnt(NamedTuple):
 
 def _learnt(fit: IRTFit) -> _Learnt:
     hyperparameters = fit.hyperparameters
-    if fit.estimator not in ("mml-items", "mml", "cml", "jml"):
+    if fit.estimator not in ("mml-items", "mml", "jml"):
         msg = (
             f"items of estimator {fit.estimator} are pulled to a prior, so that features would "
             "seem to say less than they do: fit by mml-items or mml"

@@ -66,9 +66,9 @@ def split(whole: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tenso
     return _torch.split(whole, size, dim)
 
 
-def unique(values: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor]:
+def unique(values: Tensor) -> tuple[Tensor, Tensor]:
     """``torch.unique``: the distinct values, and the place of each value among them."""
-    return _torch.unique(values, dim=dim, return_inverse=True)
+    return _torch.unique(values, return_inverse=True)
 
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(

@@ -255,7 +255,6 @@ def test_several_metrics_are_refused_with_what_to_pass() -> None:
         (("--set", "a=1", "--estimator", "map"), ("no option of MapOptions is called 'a'",)),
         (("--set", "strength=x", "--estimator", "map"), ("'x' is not a number",)),
         (("--set", "ability_sd=-1", "--estimator", "map"), ("-1.0 is not a number above 0",)),
-        (("--set", "a=1", "--estimator", "cml"), ("estimator cml has no options",)),
         (("--set", "upper_prior=2", "--estimator", "mml"), ("not two numbers such as",)),
     ],
 )

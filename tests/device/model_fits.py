@@ -187,7 +187,6 @@ def _irt_fits() -> dict[str, Fit]:
         "mml-items signed": partial(
             irt, item_model="2pl", estimator="mml-items", signed=True, **few
         ),
-        "cml": partial(irt, item_model="rasch", estimator="cml", matrix=TALL),
         "map": partial(irt, item_model="2pl", estimator="map"),
         "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_steps=12),
         "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_steps=12),

@@ -18,7 +18,6 @@ TOLERANCES = {
     "mml groups": 2e-4,
     "mml-items 2pl": 2e-5,
     "mml-items signed": 2e-5,
-    "cml": 1e-5,
     "map": 2e-2,
     "jml rasch": 1e-5,
     "jml 2pl": 2e-4,

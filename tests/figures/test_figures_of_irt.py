@@ -97,10 +97,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "missing": _of(MANY, "2pl", "mml", MmlOptions(prior="weak"), missing=0.2),
         "dispersion": _of(MANY, "rasch", "mml", MmlOptions(dispersion=1.5), levels=3),
     },
-    "conditional": {
-        **{f"cml {size}": _of(size, "rasch", "cml") for size in (SMALL, MANY)},
-        "missing": _of(LONG, "rasch", "cml", missing=0.2),
-    },
     "joint": {
         **{f"map {slopes}": _of(SMALL, "2pl", "map", MapOptions(discrimination=slopes))
            for slopes in ("normal", "lognormal", "gamma")},
@@ -139,7 +135,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     "resampled": {
         f"{model} {estimator} {over}": _bootstrap(size, model, estimator, over)
         for model, estimator, size in (("2pl", "mml-items", SMALL), ("rasch", "mml-items", SMALL),
-                                       ("2pl", "map", SMALL), ("rasch", "cml", SMALL))
+                                       ("2pl", "map", SMALL))
         for over in ("items", "models", "parametric", "new-items")
         if over == "items" or (estimator == "mml-items" and model == "rasch")
     },
@@ -148,7 +144,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
             lambda model, estimator: irt.uncertainty(
                 _fitted(SMALL, model, estimator), answers(*SMALL), ["model", "sandwich"], rng=0,
                 device="cpu"), model, estimator)
-        for model in ("rasch", "2pl") for estimator in ("mml-items", "cml", "map")
+        for model in ("rasch", "2pl") for estimator in ("mml-items", "map")
     },
     "held out": {
         f"{model} {estimator}": partial(

@@ -86,11 +86,9 @@ def test_an_item_keeps_its_own_error_under_a_bootstrap_over_items():
     assert between.mean() < error.mean() / 2
 
 
-@pytest.mark.parametrize(
-    ("item_model", "estimator"), [("2pl", "map"), ("2pl", "mml"), ("rasch", "cml")]
-)
-def test_any_estimator_predicts_answers_that_it_did_not_see(item_model, estimator):
-    (found,) = hold_out(MATRIX, item_model=item_model, estimator=estimator, seeds=[0])
+@pytest.mark.parametrize("estimator", ["map", "mml"])
+def test_any_estimator_predicts_answers_that_it_did_not_see(estimator):
+    (found,) = hold_out(MATRIX, item_model="2pl", estimator=estimator, seeds=[0])
 
     assert found.log_loss < found.base_log_loss + 0.02
 

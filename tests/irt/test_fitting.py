@@ -80,7 +80,6 @@ NOTED = {
     "map": "shrink abilities",
     "vi": "too narrow",
     "mcmc": "posterior draws",
-    "cml": "conditional on model totals",
 }
 """What each estimator that is taken on request only says of itself."""
 QUICK: dict[str, FitOptions] = {
@@ -151,26 +150,7 @@ def test_long_chains_agree_and_short_ones_are_noted():
     assert long.ability == pytest.approx(fit_irt(graded(), "rasch", "mml-items").ability, abs=0.25)
 
 
-def test_errors_of_what_was_conditioned_away_hold_both_uncertainties():
-    """Against the spread of 60 refits to answers drawn anew."""
-    rng = np.random.default_rng(0)
-    n, m = 60, 8
-    theta, b = np.linspace(-1.2, 1.2, n), np.linspace(-1.2, 1.2, m)
-    p = 1 / (1 + np.exp(b - theta[:, None]))
-    fits = [
-        fit_irt(ResponseMatrix.from_array((rng.random((n, m)) < p) * 1.0), "rasch", "cml")
-        for _ in range(60)
-    ]
-    ability, difficulty = (
-        np.array([getattr(f, x) for f in fits]) for x in ("ability", "difficulty")
-    )
-    spread = {"ability": ability.std(0), "difficulty": difficulty.std(0)}
-    for name, seen in spread.items():
-        told = np.nanmean([getattr(f, f"{name}_std_error") for f in fits], axis=0)
-        assert (told / seen).mean() == pytest.approx(1, abs=0.15)
-
-
-@pytest.mark.parametrize("estimator", ["cml", "jml", "map", "vi", "mcmc"])
+@pytest.mark.parametrize("estimator", ["jml", "map", "vi", "mcmc"])
 def test_all_right_and_all_wrong_stay_finite(estimator):
     """A model all right, an item all wrong but for it, an item all right."""
     data = graded()
@@ -190,14 +170,8 @@ def test_all_right_and_all_wrong_stay_finite(estimator):
 
 
 def test_what_an_estimator_cannot_fit_is_refused():
-    """Partial credit, an item model, a strength."""
+    """Options of another estimator, a strength, signs."""
     half = ResponseMatrix.from_array([[0.5, 1, 0], [1, 0, 0.5]])
-    with pytest.raises(DesignError, match="needs whole numbers of right answers"):
-        fit_irt(half, "rasch", "cml")
-    with pytest.raises(SelectionError, match="'cml' fits rasch, not '2pl': choose mml-items"):
-        fit_irt(half, "2pl", "cml")
-    with pytest.raises(SelectionError, match="not options of estimator cml: leave options out"):
-        fit_irt(half, "rasch", "cml", options=MmlOptions())
     with pytest.raises(SelectionError, match="not options of estimator map: pass MapOptions"):
         fit_irt(half, "rasch", "map", options=MmlOptions())
     with pytest.raises(SelectionError, match="strength -1 is not a number above 0"):
@@ -219,8 +193,6 @@ def test_options_choose_their_estimator():
     [
         (np.ones((5, 12)), "2pl", "mml", "each of 12 items is all right or all wrong"),
         ([[1, 0], [1, 0]], "rasch", "mml", "each of 2 items is all right or all wrong"),
-        (np.tri(8), "rasch", "cml", "no finite estimate: models and items are in perfect order"),
-        ([[1, 0], [1, 0]], "rasch", "cml", "no finite estimate"),
     ],
 )
 def test_answers_that_have_no_estimate_are_refused(

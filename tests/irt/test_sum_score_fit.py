@@ -108,7 +108,7 @@ def test_groups_and_other_fits_have_distributions_too():
     matrix = draw_responses(truth._replace(ability=ability), rng)
     groups = replace(PLAIN, groups=[0] * 500 + [1] * 500)
     apart = s_x2(fit_irt(matrix, "rasch", "mml", options=groups), matrix)
-    plain = s_x2(fit_irt(matrix, "rasch", "cml"), matrix)
+    plain = s_x2(fit_irt(matrix, "rasch", "jml"), matrix)
 
     assert (apart.p_value < 0.05).mean() < 0.2
     assert "taken as normal with the mean and spread of these models" in plain.notes[0]

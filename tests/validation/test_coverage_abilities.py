@@ -17,7 +17,6 @@ import pytest
 import torch
 from scipy import special
 
-from evalstats_plugin.irt.estimators.cml import difficulties_given_model_totals
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.model.data import Counts
 
@@ -71,10 +70,6 @@ def fitted(name, right):
     if name in {"jml", "map N(0, 1)"}:
         return *joint(right, 0.0 if name == "jml" else 1.0), True
     counts = Counts(torch.tensor(right), torch.ones(right.shape, dtype=torch.float64))
-    if name == "cml given item totals":
-        # Models and items exchanged.
-        fit = difficulties_given_model_totals(Counts(counts.right.T, counts.trials.T))
-        return -fit.estimate.numpy(), fit.covariance.numpy(), fit.converged
     fit = items_integrated(counts, name.removeprefix("mml-items "))
     return fit.ability.numpy(), fit.covariance.numpy(), fit.converged
 
@@ -83,7 +78,6 @@ METHODS = [
     DEFAULT,
     "mml-items rasch",
     "mml-items 2pl-signed",
-    "cml given item totals",
     "jml",
     "map N(0, 1)",
 ]
@@ -158,7 +152,6 @@ def chosen(method, truth):
     [
         (DEFAULT, ("rasch", "2pl")),
         ("mml-items rasch", ("rasch",)),
-        ("cml given item totals", ("rasch",)),
     ],
 )
 def test_intervals_of_abilities_and_differences_hold_what_they_say(method, truth):
@@ -178,7 +171,7 @@ def test_customary_estimators_fail_with_few_models(method):
 
 
 def test_a_rasch_model_shrinks_abilities_where_items_discriminate_differently():
-    rasch, default = (chosen(name, ("2pl",)) for name in ("cml given item totals", DEFAULT))
+    rasch, default = (chosen(name, ("2pl",)) for name in ("mml-items rasch", DEFAULT))
 
     assert all(row["slope"] < 0.985 for row in rasch)
     assert all(a["slope"] > b["slope"] + 0.015 for a, b in zip(default, rasch, strict=True))

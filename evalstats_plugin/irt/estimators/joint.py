@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.irt.estimators.cml import flat_note, warm
+from evalstats_plugin.irt.estimators.frozen import score
 from evalstats_plugin.irt.estimators.optimise import FirstOrder, ascend, log_likelihood
 from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, SlopePrior
 from evalstats_plugin.irt.model.arrays import as_array
+from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import (
     IRTFit,
@@ -454,13 +455,21 @@ def _record(
         a[flat] = 1.0 if item_model == "rasch" or flat.all() else float(a[~flat].mean())
         here = torch.as_tensor(flat, device=counts.right.device)
         level = counts.right.new_tensor(ability) * float(a[flat][0])
-        d[flat] = as_array(warm(counts.right[:, here].T, counts.trials[:, here].T, level).value)
+        # Items and models exchanged.
+        answers = Counts(counts.right[:, here].T, counts.trials[:, here].T)
+        d[flat] = as_array(score(answers, Items(torch.ones_like(level), level), "wle").ability)
     fit = irt_fit(
         matrix, item_model=item_model, ability=joint.ability, covariance=joint.covariance,
         discrimination=torch.as_tensor(a), intercept=torch.as_tensor(d),
         item_covariance=joint.item_covariance, **rest,
     )  # fmt: skip
-    return replace(fit, notes=(*fit.notes, flat_note(flat))) if flat.any() else fit
+    if not flat.any():
+        return fit
+    note = (
+        f"{int(flat.sum())} items all right or all wrong have no estimate of this kind: their "
+        "difficulty is Warm's, abilities taken as known, and has no error"
+    )
+    return replace(fit, notes=(*fit.notes, note))
 
 
 def _diagnostics(joint: JointFit) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from evalstats_plugin.irt.estimators.grid import (
     standard_groups,
     windows,
 )
-from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.estimators.optimise import Solution, extrapolated, squarem
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.curves import (
     Curves,
@@ -570,13 +570,8 @@ class ItemPrior(NamedTuple):
         for turn in range(1, _ROUNDS + 1):
             first = prior.em_step(information, target)
             second = first.em_step(information, target)
-            start, middle, end = prior.vector(), first.vector(), second.vector()
-            move = middle - start
-            bend = end - middle - move
-            tiny = torch.finfo(bend.dtype).tiny
-            longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
-            length = longer.clamp(1.0, _LONGEST)
-            jump = start + 2 * length * move + length * length * bend
+            middle, end = first.vector(), second.vector()
+            jump = extrapolated(prior.vector(), middle, end, longest=_LONGEST)
             jump = end + (jump - end).clamp(-_FARTHEST, _FARTHEST)
             prior = prior.from_vector(jump).em_step(information, target)
             # Not in every round: the host has to wait for the device.

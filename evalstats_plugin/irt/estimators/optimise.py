@@ -2,7 +2,7 @@
 
 * `ascend`: Newton's, Fisher's or `FirstOrder` steps, halved where they lower the objective;
   `posterior_mode`: logistic regressions with a normal prior
-* `squarem`: accelerated fixed-point iterations, such as EM [VR08]_
+* `squarem`: accelerated fixed-point iterations, such as EM [VR08]_, by `extrapolated` steps
 * `Solution`: where any of them ended, and whether it has converged
 * `log_likelihood` of binomial counts
 """
@@ -199,14 +199,19 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
             objective, change = on_host([higher, (second - first).abs().max()])
             if change <= tolerance:
                 return Solution(second, higher, steps + 1, torch.tensor(data=True), change)
-        bend = second - first - move
-        tiny = torch.finfo(bend.dtype).tiny
-        longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
-        length = longer.clamp(1.0, 64.0)
-        jump = point + 2 * length * move + length * length * bend
-        landed, reached = step(jump)
+        landed, reached = step(extrapolated(point, first, second, longest=64.0))
         steps += 2
         point = torch.where(reached >= height, landed, second)
+
+
+def extrapolated(point: Tensor, first: Tensor, second: Tensor, *, longest: float) -> Tensor:
+    """Where the next plain steps of two would lead: 1 to `longest` times as far (scheme S3)."""
+    move = first - point
+    bend = second - first - move
+    tiny = torch.finfo(bend.dtype).tiny
+    longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
+    length = longer.clamp(1.0, longest)
+    return point + 2 * length * move + length * length * bend
 
 
 def posterior_mode(

@@ -94,6 +94,28 @@ def test_sat12_agrees_with_mirt(item_model):
         np.testing.assert_allclose(found, expected, atol=close)
 
 
+# eRm 1.0-2, RM(): conditional difficulties that sum to 0, and their standard errors.
+ERM = {
+    "LSAT6": (
+        [-1.25612796, 0.47490715, 1.23598061, 0.16841007, -0.62316987],
+        [0.10440569, 0.06991707, 0.06877769, 0.07261944, 0.08591741],
+    ),
+    "LSAT7": (
+        [-0.54147033, 0.53654547, -0.13358265, 0.80516638, -0.66665888],
+        [0.07916838, 0.06796087, 0.07313265, 0.06745668, 0.08151802],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERM)
+def test_difficulties_are_those_of_erm_which_assumes_no_population(name):
+    """1,000 persons, by another likelihood: within a fiftieth of a standard error."""
+    estimate, error = map(np.array, ERM[name])
+    found = fit(lsat(name), "rasch").difficulty
+
+    assert np.abs((found - found.mean() - estimate) / error).max() < 0.02
+
+
 @pytest.mark.parametrize("name", ["LSAT6", "LSAT7"])
 def test_scores_on_known_items_agree_with_mirt(name):
     """Posterior means, modes and standard deviations of each pattern."""

@@ -82,7 +82,7 @@ def test_a_fit_has_its_zero_and_unit():
 
 @pytest.mark.parametrize(
     ("estimator", "item_model"),
-    [("mml", "2pl"), ("cml", "rasch"), ("mcmc", "2pl"), ("vi", "2pl"), ("map", "2pl")],
+    [("mml", "2pl"), ("jml", "rasch"), ("mcmc", "2pl"), ("vi", "2pl"), ("map", "2pl")],
 )
 def test_other_estimators_have_the_same_scale(estimator, item_model):
     n_models = 20 if estimator == "mcmc" else 40  # chains take long
