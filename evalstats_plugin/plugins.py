@@ -63,10 +63,6 @@ SLOW = 10.0
 """Seconds after which a plugin without an answer is named: it holds up every command."""
 
 
-def _too_slow(name: str, hook: str, seconds: float) -> str:
-    return f"plugin {name!r} took {seconds:.0f} s in {hook}: --no-plugin {name} leaves it out"
-
-
 def _are_logs(answer: Any, arguments: Mapping[str, Any]) -> bool:
     given = {file.path for file in arguments["files"]}
     return isinstance(answer, Mapping) and all(
@@ -271,7 +267,8 @@ class Plugins:
                 failed[name] = error
                 continue
             if not answer and (seconds := monotonic() - start) > SLOW:
-                self.failures.setdefault((name, hook), _too_slow(name, hook, seconds))
+                slow = f"plugin {name!r} took {seconds:.0f} s in {hook}"
+                self.failures.setdefault((name, hook), f"{slow}: --no-plugin {name} leaves it out")
             answers += [] if answer is None else [answer]
             if answers and one_is_enough:
                 break
