@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -25,7 +25,9 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 from evalstats_plugin.scores.cells import cluster_names, make_cell
 from evalstats_plugin.scores.rows import CorrectedScore, Intervals
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.clustered import by_cluster, clustered_regression
 from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.metrics import agreement, quadratic_weights
 from evalstats_plugin.stats.streams import child
 from evalstats_plugin.stats.survey.prediction_powered import Powered, ppi
 
@@ -380,8 +382,6 @@ def corrected(
     judged: JudgedTask, *, confidence_level: float, these_items: bool
 ) -> list[CorrectedScore]:
     """Return the mean label that each model would have, with the judge's own mean beside it."""
-    from evalstats_plugin.stats.clustered import by_cluster
-
     fit = ppi(
         judged.labels,
         judged.judged,
@@ -550,8 +550,6 @@ def _agreement(
     categories: FloatArray,
     rng: np.random.Generator,
 ) -> JudgeAgreement:
-    from evalstats_plugin.stats.metrics import agreement, quadratic_weights
-
     q = len(categories)
     weights = quadratic_weights(categories) if q > 2 else np.eye(q)
     cell = np.searchsorted(categories, a) * q + np.searchsorted(categories, b)
@@ -642,10 +640,6 @@ def biases(
 def _biases_of(
     judged: JudgedTask, k: int, features: Mapping[str, FloatArray], confidence_level: float
 ) -> list[JudgeBias]:
-    special: Any = import_module("scipy.special")
-
-    from evalstats_plugin.stats.clustered import clustered_regression
-
     score, labels = judged.scores[k], judged.labels
     seen: BoolArray = ~np.isnan(score) & ~np.isnan(labels)
     for values in features.values():

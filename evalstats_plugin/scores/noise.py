@@ -9,10 +9,10 @@ samples of items.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
@@ -128,7 +128,8 @@ def noise(responses: ResponsesLike, *, confidence_level: float = 0.95) -> Result
         runs = [own[0] for own in grouped(each, run_of).values()]
         (together,) = stack_epochs(runs)
         answers = _of_all_runs(together, len(runs))
-        if len(answers) < 2 or not (len(runs) > 1 or _has_repeats(answers)):
+        most_repeats = (~np.isnan(answers)).sum(axis=2).max(initial=0)
+        if len(answers) < 2 or max(len(runs), most_repeats) < 2:
             once.append(f"{runs[0].task} by {runs[0].model}")
             continue
         rows.append(_row(together, answers, confidence_level))
@@ -149,12 +150,7 @@ def _of_all_runs(together: Responses, n_runs: int) -> FloatArray:
     return answers[n_answers.min(axis=1, initial=1) > 0]
 
 
-def _has_repeats(answers: FloatArray) -> bool:
-    return bool(((~np.isnan(answers)).sum(axis=2) > 1).any())
-
-
 def _row(together: Responses, answers: FloatArray, level: float) -> NoiseRow:
-    special: Any = import_module("scipy.special")
     n, n_runs, n_repeats = answers.shape
     variance, of_mean = epoch_noise(answers.reshape(-1, n_repeats))
     # Of an answer in one run, and of the mean of an item there; NaN without repeats.

@@ -120,16 +120,16 @@ class MeanDifferences(ABC):
             kept[z] = limits
         return limits
 
-    def one_more(self, z: ArrayLike, *, size: float | None = None) -> Interval:
+    def one_more(self, z: ArrayLike, *, unseen: bool = False) -> Interval:
         """Limits that allow for one more item against them, in place of the halves.
 
-        The lower limit is a quantile with one more item at -`size`, the upper one with it at
-        `size`; None is F, the size of the largest differences seen. With 0/1 scores of which only
-        drops occur they are Clopper and Pearson's: a margin is wrongly excluded no more often than
-        Φ(-z). With the largest possible difference they say what the data cannot show.
+        The lower limit is a quantile with one more item at -F, the upper one with it at F, the size
+        of the largest differences seen. With 0/1 scores of which only drops occur they are Clopper
+        and Pearson's: a margin is wrongly excluded no more often than Φ(-z). With an item `unseen`,
+        of the largest possible difference, they say what the data cannot show.
         """
         z = np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape)
-        low, high = self.quantiles_of_one_more(z, size)
+        low, high = self.quantiles_of_one_more(z, self.span if unseen else None)
         low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
         return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
 
