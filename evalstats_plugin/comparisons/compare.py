@@ -30,7 +30,7 @@ from evalstats_plugin.comparisons.design import (
     pairings,
     refuse_best,
 )
-from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, settle, with_notes
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, add_notes, settle
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
@@ -121,12 +121,10 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         why = "without scores of items (design unpaired takes them)"
         notes.append(f"not compared item by item, {why}: {few(bare)}")
     of_items = {(r.task, r.metric) for r in by_sample if len(r.item_ids)}
-    tables += [
-        with_notes(table, NO_ITEM_IN_COMMON)
-        if (table.pairing.task, table.pairing.metric) in of_items
-        else table
-        for table in tables_of_samples
-    ]
+    for table in tables_of_samples:
+        if (table.pairing.task, table.pairing.metric) in of_items:
+            add_notes(table, NO_ITEM_IN_COMMON)
+    tables += tables_of_samples
     notes += left_out
     if together or not tables:
         tables_of_samples, left_out = _as_far_as_possible(

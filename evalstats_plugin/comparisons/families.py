@@ -579,8 +579,6 @@ def prob_of_p(p_values: FloatArray, difference: FloatArray, null: float = 0.0) -
     return np.where(difference > null, 1 - tail, np.where(difference < null, tail, 0.5))
 
 
-def with_notes(table: Table, *notes: str) -> Table:
+def add_notes(table: Table, *notes: str) -> None:
     """Add notes to all rows of a table."""
-    columns: Mapping[str, Sequence[Any]] = table.columns
-    table.columns = {**columns, "notes": [(*own, *notes) for own in columns["notes"]]}
-    return table
+    table.columns["notes"] = [(*own, *notes) for own in table.columns["notes"]]

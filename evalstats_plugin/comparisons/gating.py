@@ -29,7 +29,7 @@ from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import INSIDE, Results
+from evalstats_plugin.data.results import INSIDE, Results, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import DesignError, counted, few
@@ -412,10 +412,9 @@ def _as_the_baseline(
     if standard is None or r.model == standard.model:
         return standard and r
     name = f"{r.task} {r.metric}"
-    if r.higher_is_better not in (None, standard.higher_is_better is not False):
-        better, other = ("lower", "higher") if standard.higher_is_better is not False else (
-            "higher", "lower"
-        )  # fmt: skip
+    higher = standard.higher_is_better is not False
+    if r.higher_is_better not in (None, higher):
+        better, other = ("lower", "higher") if higher else ("higher", "lower")
         raise DesignError(
             f"{name}: in the log of {r.model} {better} scores are better, in that of "
             f"{standard.model} {other} ones: score both in the same way"
@@ -566,10 +565,8 @@ def _with_detectable(
         for i, row in enumerate(rows)
         if row.kind == "task" and (spread := by_model.get(row.model, {}).get(_key(row)[1:3]))
     }
-    of_metric = {i: rows[i].metric.removesuffix(",none") for i in spread_of}
     made = list(rows)
-    for metric in dict.fromkeys(of_metric.values()):
-        here = [i for i in spread_of if of_metric[i] == metric]
+    for metric, here in grouped(spread_of, lambda i: rows[i].metric.removesuffix(",none")).items():
         n_tests = sum(row.metric.removesuffix(",none") == metric for row in rows)
         tail = (1 - rows[0].confidence_level) / 2 / n_tests
         least = _least_drops([spread_of[i] for i in here], [rows[i] for i in here], tail)

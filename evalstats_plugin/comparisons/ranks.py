@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.comparisons.design import (
+    Compared,
     Correction,
     Family,
     Pairing,
@@ -166,12 +167,7 @@ def ranks_by_blocks(
             "may_be_first": (better == 0).tolist(),
             "prob_best": [None] * n,
         }
-        about = {
-            "task": pairing.task,
-            "metric": pairing.metric,
-            "confidence_level": request.confidence_level,
-            "n_models": n,
-        }
+        about = {**_about(pairing, request.confidence_level), "n_models": n}
         by_column[pairing.task, kind] = records(RankSet, values, about)
     return by_column, notes
 
@@ -252,11 +248,7 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     first: BoolArray = np.asarray(~beats.any(axis=0))
     np.logical_and.at(first, a, [row.a_may_be_first is not False for row in rows])
     np.logical_and.at(first, b, [row.b_may_be_first is not False for row in rows])
-    about = {
-        "task": rows[0].task,
-        "metric": rows[0].metric,
-        "confidence_level": rows[0].confidence_level,
-    }
+    about = _about(rows[0], rows[0].confidence_level)
     sets = _sets(models, beats, ahead, first, about)
     return [sets[i] for i in _order(ahead)]
 
@@ -277,13 +269,13 @@ def _ranks(
     beats, leads = who_beats(pairing, ahead, clear), np.zeros((n, n))
     leads[pairing.b, pairing.a] = np.nan_to_num(ahead)
     first = may_be_first(pairing, beats, shown.first)
-    about = {
-        "task": pairing.task,
-        "metric": pairing.metric,
-        "confidence_level": request.confidence_level,
-        "notes": notes,
-    }
+    about = {**_about(pairing, request.confidence_level), "notes": notes}
     return _sets(pairing.models, beats, leads, first, about, prob)
+
+
+def _about(of: Compared | Comparison, confidence_level: float) -> dict[str, Any]:
+    """Fields of all ranks on a task."""
+    return {"task": of.task, "metric": of.metric, "confidence_level": confidence_level}
 
 
 def _order(leads: FloatArray) -> list[int]:

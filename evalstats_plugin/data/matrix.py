@@ -333,7 +333,7 @@ def _join_task(
         hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
     keep = ~conflict
     task = responses[0].task
-    n_dropped = int(conflict.sum())
+    dropped = f"{task}: {counted(int(conflict.sum()), 'item')} dropped, not the same question"
     return ResponseMatrix(
         scores=scores[:, keep],
         models=models,
@@ -344,11 +344,7 @@ def _join_task(
         item_hashes=hashes[keep] if (hashes != "").all() else None,
         chance=None if np.isnan(chance).all() else chance[keep],
         measures=(joint([r.measure for r in responses]),),
-        notes=(
-            (f"{task}: {counted(n_dropped, 'item')} dropped, not the same question",)
-            if n_dropped
-            else ()
-        ),
+        notes=(dropped,) if conflict.any() else (),
     )
 
 

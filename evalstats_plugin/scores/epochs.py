@@ -258,6 +258,7 @@ def _part(cell: Cell) -> VariancePart:
     variance_between = max(between, 0.0) if math.isfinite(between) else math.nan
     # What is not between items is within them: where that is all, twice the epochs halve it.
     more_epochs = (now + variance_between / n) / 2
+    single = variance_between + within
     notes = cell.notes
     if between < 0:
         notes = (*notes, "the estimated variance between items is below 0; 0 is used")
@@ -270,9 +271,7 @@ def _part(cell: Cell) -> VariancePart:
         estimate=finite(cell.estimate),
         between=finite(between),
         within=finite(within),
-        share_within=finite(within / (variance_between + within))
-        if within + variance_between > 0
-        else None,
+        share_within=finite(within / single) if single > 0 else None,
         std_error=finite(math.sqrt(now)),
         std_error_more_epochs=finite(math.sqrt(more_epochs)),
         std_error_more_items=finite(math.sqrt(now / 2)),

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measures, as_measures
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import cluster_names, make_cell
@@ -30,6 +30,9 @@ from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.metrics import agreement, quadratic_weights
 from evalstats_plugin.stats.streams import child
 from evalstats_plugin.stats.survey.prediction_powered import Powered, ppi
+
+special: Any = import_module("scipy.special")
+"""SciPy says little of the types of its functions."""
 
 METHOD = "ppi++"
 
@@ -179,12 +182,9 @@ def joined(
     without = dict.fromkeys(model for model, task in judged if (model, task) not in labelled)
     if without:
         notes = (*notes, f"without human labels, left out: {few(list(without))}")
-    tasks: dict[str, list[tuple[str, str]]] = {}
-    for place in places:
-        tasks.setdefault(place[1], []).append(place)
     made = [
         _joined_task(each, labelled, of_judges, chances, least=0 if unlabelled else FEWEST_LABELS)
-        for each in tasks.values()
+        for each in grouped(places, lambda place: place[1]).values()
     ]
     return made, notes
 

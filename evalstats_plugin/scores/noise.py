@@ -9,10 +9,10 @@ samples of items.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
@@ -25,6 +25,9 @@ from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import epoch_noise
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.means import moments, t_quantile
+
+special: Any = import_module("scipy.special")
+"""SciPy says little of the types of its functions."""
 
 SHIFTED = 0.05
 """P-value up to which a note says that runs differ by more than their answers."""

@@ -535,9 +535,9 @@ def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
     a_first = variances[0] <= variances[1]
     tables = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
     right, wrong = tables[:, ::2], tables[:, 1::2]
-    margins = np.stack(
-        [special.betaincinv(*x, NEGLIGIBLE) for x in ((right, wrong), (wrong, right))]
-    )
+    both_ways = (right, wrong), (wrong, right)
+    quantiles = [special.betaincinv(*shapes, NEGLIGIBLE) for shapes in both_ways]
+    margins = np.asarray(quantiles, dtype=np.float64)
     return _Pairs(tables, margins, np.where(a_first, 1.0, -1.0), of)
 
 
