@@ -62,32 +62,6 @@ _PRINTED = 1000
 SLOW = 10.0
 """Seconds after which a plugin without an answer is named: it holds up every command."""
 
-NEEDED: Mapping[str, str] = {
-    "evalstats_find_logs": (
-        "a mapping from each log, which is one of the files given or their folder, to a list of "
-        "the other files of its run"
-    ),
-    "evalstats_read_log": "a list of Responses, with lists for settings and notes, or None",
-    "evalstats_read_results": "a list of Responses, with lists for settings and notes, or None",
-    "evalstats_read_contests": "Contests, or None",
-    "evalstats_read_texts": (
-        "a mapping from (task, item), which is one of the items asked for, to its ItemText, or None"
-    ),
-    "evalstats_annotate_log": "the path of the file that was written, or None",
-    "evalstats_annotate_results": "a mapping, or None",
-    "evalstats_methods": "a list of Method, each with a family that Method knows",
-    "evalstats_metrics": "a list of StockMetric",
-    "evalstats_commands": "a list of Command with names of one word",
-    "evalstats_harness_commands": "a list of Command with names of one word",
-    "evalstats_exporters": "a list of Exporter with names of one word",
-    "evalstats_generator": "a function that takes a text and returns one, or None",
-}
-"""What each hook must return, for messages."""
-
-
-def _too_slow(name: str, hook: str, seconds: float) -> str:
-    return f"plugin {name!r} took {seconds:.0f} s in {hook}: --no-plugin {name} leaves it out"
-
 
 def _are_logs(answer: Any, arguments: Mapping[str, Any]) -> bool:
     given = {file.path for file in arguments["files"]}
@@ -164,22 +138,39 @@ def _is_word(name: Any) -> bool:
 
 _FUNCTION = re.compile(r"[\w.]+:\w+")
 
-_FITS: Mapping[str, Callable[[Any, Mapping[str, Any]], bool]] = {
-    "evalstats_find_logs": _are_logs,
-    "evalstats_read_log": _are_responses,
-    "evalstats_read_results": _are_responses,
-    "evalstats_read_contests": _are_contests,
-    "evalstats_read_texts": _are_texts,
-    "evalstats_annotate_log": lambda answer, _: hasattr(answer, "name"),
-    "evalstats_annotate_results": lambda answer, _: isinstance(answer, Mapping),
-    "evalstats_methods": _are_methods,
-    "evalstats_metrics": _are_metrics,
-    "evalstats_commands": _are_offers,
-    "evalstats_harness_commands": _are_offers,
-    "evalstats_exporters": _are_offers,
-    "evalstats_generator": lambda answer, _: callable(answer),
-}
-"""Whether an answer is what a hook must return; None always is."""
+_RESPONSES = _are_responses, "a list of Responses, with lists for settings and notes, or None"
+_COMMANDS = _are_offers, "a list of Command with names of one word"
+
+_NEEDED: Mapping[str, tuple[Callable[[Any, Mapping[str, Any]], bool], str]] = {
+    "evalstats_find_logs": (
+        _are_logs,
+        "a mapping from each log, which is one of the files given or their folder, to a list of "
+        "the other files of its run",
+    ),
+    "evalstats_read_log": _RESPONSES,
+    "evalstats_read_results": _RESPONSES,
+    "evalstats_read_contests": (_are_contests, "Contests, or None"),
+    "evalstats_read_texts": (
+        _are_texts,
+        "a mapping from (task, item), which is one of the items asked for, to its ItemText, or "
+        "None",
+    ),
+    "evalstats_annotate_log": (
+        lambda answer, _: hasattr(answer, "name"), "the path of the file that was written, or None"
+    ),
+    "evalstats_annotate_results": (
+        lambda answer, _: isinstance(answer, Mapping), "a mapping, or None"
+    ),
+    "evalstats_methods": (_are_methods, "a list of Method, each with a family that Method knows"),
+    "evalstats_metrics": (_are_metrics, "a list of StockMetric"),
+    "evalstats_commands": _COMMANDS,
+    "evalstats_harness_commands": _COMMANDS,
+    "evalstats_exporters": (_are_offers, "a list of Exporter with names of one word"),
+    "evalstats_generator": (
+        lambda answer, _: callable(answer), "a function that takes a text and returns one, or None"
+    ),
+}  # fmt: skip
+"""Whether an answer is what a hook must return, which None always is; and that in words."""
 
 
 def _asked_about(arguments: Mapping[str, Any]) -> Path | None:
@@ -276,7 +267,8 @@ class Plugins:
                 failed[name] = error
                 continue
             if not answer and (seconds := monotonic() - start) > SLOW:
-                self.failures.setdefault((name, hook), _too_slow(name, hook, seconds))
+                slow = f"plugin {name!r} took {seconds:.0f} s in {hook}"
+                self.failures.setdefault((name, hook), f"{slow}: --no-plugin {name} leaves it out")
             answers += [] if answer is None else [answer]
             if answers and one_is_enough:
                 break
@@ -298,7 +290,8 @@ class Plugins:
         try:
             answers = self.manager.subset_hook_caller(hook, silent)(**arguments)
             answer = answers if one_is_enough else next(iter(answers), None)
-            fits = answer is None or _FITS[hook](answer, arguments)
+            is_needed, needed = _NEEDED[hook]
+            fits = answer is None or is_needed(answer, arguments)
         except EvalStatsError:
             raise
         except (Exception, SystemExit) as error:
@@ -309,7 +302,7 @@ class Plugins:
             raise PluginError(msg) from error
         if not fits:
             shown = reprlib.repr(answer)
-            msg = f"plugin {name!r} returned {shown} in {hook}. Return {NEEDED[hook]}."
+            msg = f"plugin {name!r} returned {shown} in {hook}. Return {needed}."
             raise PluginError(msg)
         return answer
 

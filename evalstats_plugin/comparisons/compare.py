@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from evalstats_plugin.comparisons.design import (
     pairings,
     refuse_best,
 )
-from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, settle, with_notes
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, add_notes, settle
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
@@ -59,14 +59,25 @@ from evalstats_plugin.scores.cells import (
     check_confidence_level,
     task_and_metric,
 )
+from evalstats_plugin.scores.slices import (
+    ALIKE,
+    Members,
+    answers_at_values,
+    at_all_values,
+    extended,
+    has_values,
+    is_mean,
+    part_of,
+    sliced,
+    tails,
+)
+from evalstats_plugin.stats import sequential as stats_sequential
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.clustered import crossed
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.multiplicity import holm
+from evalstats_plugin.stats.pairs.paired import paired_counts
 from evalstats_plugin.stats.streams import stream
-
-if TYPE_CHECKING:
-    from evalstats_plugin.scores.slices import Members
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
@@ -81,8 +92,6 @@ VALID = (
 
 _PAIR_BYTES = 900
 """Memory of one pair, measured: its record, and its numbers while they are computed."""
-
-_UNPAIRED: Mapping[str, Method] = MappingProxyType({m.name: m for m in UNPAIRED})
 
 
 def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
@@ -112,12 +121,10 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         why = "without scores of items (design unpaired takes them)"
         notes.append(f"not compared item by item, {why}: {few(bare)}")
     of_items = {(r.task, r.metric) for r in by_sample if len(r.item_ids)}
-    tables += [
-        with_notes(table, NO_ITEM_IN_COMMON)
-        if (table.pairing.task, table.pairing.metric) in of_items
-        else table
-        for table in tables_of_samples
-    ]
+    for table in tables_of_samples:
+        if (table.pairing.task, table.pairing.metric) in of_items:
+            add_notes(table, NO_ITEM_IN_COMMON)
+    tables += tables_of_samples
     notes += left_out
     if together or not tables:
         tables_of_samples, left_out = _as_far_as_possible(
@@ -170,16 +177,15 @@ def _sequential_table(pairing: Pairing, request: Request) -> Table:
     unknown = np.full(len(total), np.nan)
     mean = total / np.where(n_items > 0, n_items, np.nan)
     estimates = PairEstimates(SEQUENTIAL, shown.low, shown.high, p_value, unknown, mean)
-    columns: dict[str, Sequence[Any]] = {
-        "n_items": n_items.tolist(),
-        "notes": _sequential_notes(pairing),
-    }
 
     def interval(level: float) -> Interval:
         return _sequential_solve(pairing, differences, level)[0]
 
     return Table(
-        pairing=pairing, estimates=estimates, judge=lambda: Each(p_value, interval), columns=columns
+        pairing=pairing,
+        estimates=estimates,
+        judge=lambda: Each(p_value, interval),
+        columns={"n_items": n_items.tolist(), "notes": _sequential_notes(pairing)},
     )
 
 
@@ -187,9 +193,6 @@ def _sequential_solve(
     pairing: Pairing, differences: FloatArray, confidence_level: float
 ) -> tuple[Interval, FloatArray]:
     """Interval and p-value of every pair; NaN without bounds or common items."""
-    from evalstats_plugin.stats import sequential as stats_sequential
-    from evalstats_plugin.stats.pairs.paired import paired_counts
-
     if pairing.kind == "binary":
         counts = paired_counts(
             0 * pairing.n_items,
@@ -333,10 +336,7 @@ def compare(
         baseline=baseline,
         confidence_level=confidence_level,
         method=method.name if isinstance(method, Method) else method,
-        table={
-            name: m if prior is None else with_prior(m, prior)
-            for name, m in table_of(extra, own).items()
-        },
+        table={name: with_prior(m, prior) for name, m in table_of(extra, own).items()},
         correction=correction,
         family=family,
         rng=comparison_stream(rng),
@@ -382,8 +382,6 @@ def compare_slices(
     DesignError
         As of `slices`; or no two models share an item of a slice.
     """
-    from evalstats_plugin.scores.slices import extended, has_values, part_of, sliced
-
     check_confidence_level(confidence_level)
     listed, members, notes = sliced(responses, by, top)
     source = stream(rng, "permuted slices of differences")
@@ -431,14 +429,6 @@ def _over_values(
 
     Of all pairs together: what values differ by is added to the limits at these values.
     """
-    from evalstats_plugin.scores.slices import (
-        ALIKE,
-        answers_at_values,
-        at_all_values,
-        extended,
-        is_mean,
-    )
-
     value = [str(r.tags[0]) if r.tags is not None else "" for r in runs]
     by_model = {
         model: {value[i]: runs[i] for i in places}
@@ -481,8 +471,6 @@ def _interactions(
     listed: Sequence[Responses], members: Sequence[Members], rng: np.random.Generator
 ) -> dict[tuple[str, str], dict[str, float | None]]:
     """Adjusted p-values of each pair of models and slice: whether their difference is another."""
-    from evalstats_plugin.scores.slices import tails
-
     keys: list[tuple[tuple[str, str], str]] = []
     p_values: list[float] = []
     for (i, a), (j, b) in combinations(enumerate(listed), 2):
@@ -596,8 +584,5 @@ def _as_far_as_possible(
 
 def _of_own_items(request: Request) -> Request:
     """Return the request for models that share no item."""
-    own = {
-        name: m if request.prior is None else with_prior(m, request.prior)
-        for name, m in _UNPAIRED.items()
-    }
+    own = {method.name: with_prior(method, request.prior) for method in UNPAIRED}
     return replace(request, method="auto", table=own)

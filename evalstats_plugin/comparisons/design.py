@@ -35,6 +35,7 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.methods import INTERVALS
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
@@ -296,7 +297,6 @@ class Pairs(Compared, ABC):
         """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
         if self.clusters is None:
             raise ValueError(f"{self.task}: items come in no clusters")
-        from evalstats_plugin.stats.clustered import by_cluster
 
         seen = ~np.isnan(differences)
         totals = by_cluster(np.where(seen, differences, 0.0), self.clusters)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy import special
 
 from evalstats_plugin.comparisons.design import Compared, Request
 from evalstats_plugin.comparisons.methods import ENGINE
@@ -23,11 +22,9 @@ from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import counted
 from evalstats_plugin.stats import multiplicity, ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.interval import Interval
-    from evalstats_plugin.stats.pairs.differences import MeanDifferences
-    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
+from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.pairs.differences import Counts, MeanDifferences, limits_of_all
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs
 
 # Half-widths, in normal standard errors, at which an interval is looked at for its p-value.
 _QUANTILES = np.concatenate([np.linspace(0.02, 4.0, 32), np.linspace(4.25, 7.0, 12)])
@@ -58,9 +55,6 @@ class PairEstimates:
 
 def estimates_of(alone: Sequence[MeanDifferences], confidence_level: float) -> list[PairEstimates]:
     """Return what the distributions of mean differences of each table say of each pair alone."""
-    from evalstats_plugin.stats.interval import normal_quantile
-    from evalstats_plugin.stats.pairs.differences import limits_of_all
-
     limits = limits_of_all(alone, [normal_quantile(confidence_level)] * len(alone))
     return [
         PairEstimates(ENGINE, low, high, pairs.p_value, pairs.prob_higher, pairs.estimate, pairs)
@@ -246,8 +240,6 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
 
 
 def _alone(table: Table, request: Request) -> Adjusted:
-    from evalstats_plugin.stats.interval import normal_quantile
-
     estimates, z = table.estimates, normal_quantile(request.confidence_level)
     if request.correction == "none":
         return Adjusted(
@@ -338,8 +330,6 @@ def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[
 
 def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval]:
     """Limits that hold for all pairs of each table at once; of counts, together."""
-    from evalstats_plugin.stats.pairs.differences import Counts, limits_of_all
-
     limits: dict[int, Interval] = {}
     pairs: list[MeanDifferences] = []
     z: dict[int, float] = {}
@@ -458,12 +448,8 @@ def _of_one_more(
     for name, some in (("unseen", unseen), ("guarded", guarded)):
         if not some:
             continue
-        from evalstats_plugin.stats.pairs.differences import limits_of_all
-
-        def with_one_more(pairs: MeanDifferences, z: ArrayLike, name: str = name) -> Interval:
-            return pairs.one_more(z, size=pairs.span if name == "unseen" else None)
-
         where, pairs, z = zip(*some, strict=True)
+        with_one_more = partial(MeanDifferences.one_more, unseen=name == "unseen")
         limits = limits_of_all(pairs, z, with_one_more)
         for i, (low, high) in zip(where, limits, strict=True):
             columns[i] |= {f"low_{name}": low, f"high_{name}": high}
@@ -505,16 +491,14 @@ def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
     return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
 
 
-_WEIGHTED: Mapping[Family, str] = MappingProxyType(
-    {
-        "paired": "each of: both right, a only, b only, neither",
-        "confusion": "each of: both right, a only, b only, neither, by gold label",
-        "paired-mean": "either side of the differences",
-        "bounded": "each bound of the difference",
-        "unpaired": "right and on wrong, of each model",
-        "unpaired-bounded": "each bound, of each model",
-    }
-)
+_WEIGHTED: Mapping[Family, str] = {
+    "paired": "each of: both right, a only, b only, neither",
+    "confusion": "each of: both right, a only, b only, neither, by gold label",
+    "paired-mean": "either side of the differences",
+    "bounded": "each bound of the difference",
+    "unpaired": "right and on wrong, of each model",
+    "unpaired-bounded": "each bound, of each model",
+}
 """What the prior of a family of methods gives weight to."""
 
 
@@ -534,13 +518,21 @@ def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:
     n = len(whole.models)
     if len(whole.a) != n * (n - 1) // 2:
         return None
-    better = table.estimates.difference > table.null
-    if whole.higher_is_better is False:
-        better = ~better
-    clear = shown.p_values <= alpha
+    sign = -1 if whole.higher_is_better is False else 1
+    ahead = sign * (table.estimates.difference - table.null)
+    return may_be_first(whole, who_beats(whole, ahead, shown.p_values <= alpha), shown.first)
+
+
+def who_beats(pairing: Compared, ahead: FloatArray, clear: BoolArray) -> BoolArray:
+    """Whether each model beats each other, shape (N, N), from how far b leads and which are clear.
+
+    `ahead` and `clear` have shape (P,).
+    """
+    n = len(pairing.models)
     beats = np.zeros((n, n), dtype=np.bool_)
-    beats[whole.b, whole.a], beats[whole.a, whole.b] = clear & better, clear & ~better
-    return may_be_first(whole, beats, shown.first)
+    beats[pairing.b, pairing.a] = clear & (ahead > 0)
+    beats[pairing.a, pairing.b] = clear & (ahead < 0)
+    return beats
 
 
 def may_be_first(pairing: Compared, beats: BoolArray, first: BoolArray | None) -> BoolArray:
@@ -559,8 +551,6 @@ def p_of_limits(
     At most 1 - `confidence_level` exactly where the interval of that level leaves it out; between
     the levels at which they are looked at, limits are linear in normal standard errors.
     """
-    from scipy import special
-
     asked = -float(special.ndtri((1 - confidence_level) / 2))
     quantiles = np.unique(np.append(_QUANTILES, asked))
     gaps: list[FloatArray] = []
@@ -589,8 +579,6 @@ def prob_of_p(p_values: FloatArray, difference: FloatArray, null: float = 0.0) -
     return np.where(difference > null, 1 - tail, np.where(difference < null, tail, 0.5))
 
 
-def with_notes(table: Table, *notes: str) -> Table:
+def add_notes(table: Table, *notes: str) -> None:
     """Add notes to all rows of a table."""
-    columns: Mapping[str, Sequence[Any]] = table.columns
-    table.columns = {**columns, "notes": [(*own, *notes) for own in columns["notes"]]}
-    return table
+    table.columns["notes"] = [(*own, *notes) for own in table.columns["notes"]]

@@ -14,20 +14,22 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.planning.pilots import SIMULATED_UP_TO, Pilot, Planned, search
 from evalstats_plugin.comparisons.planning.solver import EXACT_UP_TO
 from evalstats_plugin.comparisons.planning.spreads import Spread, spreads
-from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.inputs import ResponsesLike, one_by_one
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import INSIDE, Results
+from evalstats_plugin.data.results import INSIDE, Results, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.errors import DesignError, counted, few
@@ -38,6 +40,8 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.slices import has_values, part_of, slice_name, sliced
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
+from evalstats_plugin.stats.pairs import power as stats_power
+from evalstats_plugin.stats.pairs.differences import distance
 
 Decision = Literal["pass", "regressed", "inconclusive"]
 
@@ -81,19 +85,19 @@ class GateRow:
     baseline: str
     task: str
     metric: str
-    n_items: int
-    difference: float | None
-    low: float | None
-    high: float | None
+    n_items: int = 0
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
     decision: Decision
-    items_needed: int | None
+    items_needed: int | None = None
     """Items that decide with probability `POWER` if the true difference is the one seen; None where
     it is decided, or no number of items would do."""
     margin: float
     """Drop that is acceptable, in units of the score; of a ``"ratio"``, relative."""
     score_range: tuple[float, float] | None
     """Least and greatest possible score, where known."""
-    detectable: float | None
+    detectable: float | None = None
     """Least true drop that is called regressed with probability `POWER`, the mean over what such
     runs may show, with so many items and differences that vary like these; None where no drop is
     large enough, or nothing varies. Of several rows it allows for all, and the power is greater."""
@@ -253,17 +257,10 @@ def gate(
         ran = few([" ".join(place) for place in standards])
         raise DesignError(f"no other model ran what the baseline {baseline} did: {ran}")
 
-    def compared(responses: Sequence[Responses]) -> Comparisons:
-        return compare(
-            responses,
-            baseline=baseline,
-            confidence_level=level,
-            method=method,
-            family="run",
-            overall=False,
-            rng=rng,
-        )
-
+    compared = partial(
+        compare, baseline=baseline, confidence_level=level, method=method, family="run",
+        overall=False, rng=rng,
+    )  # fmt: skip
     comparisons = compared(judged if standards else listed)
     lacking = {
         (r.model, *task_and_metric(r)): gone
@@ -415,10 +412,9 @@ def _as_the_baseline(
     if standard is None or r.model == standard.model:
         return standard and r
     name = f"{r.task} {r.metric}"
-    if r.higher_is_better not in (None, standard.higher_is_better is not False):
-        better, other = ("lower", "higher") if standard.higher_is_better is not False else (
-            "higher", "lower"
-        )  # fmt: skip
+    higher = standard.higher_is_better is not False
+    if r.higher_is_better not in (None, higher):
+        better, other = ("lower", "higher") if higher else ("higher", "lower")
         raise DesignError(
             f"{name}: in the log of {r.model} {better} scores are better, in that of "
             f"{standard.model} {other} ones: score both in the same way"
@@ -569,10 +565,8 @@ def _with_detectable(
         for i, row in enumerate(rows)
         if row.kind == "task" and (spread := by_model.get(row.model, {}).get(_key(row)[1:3]))
     }
-    of_metric = {i: rows[i].metric.removesuffix(",none") for i in spread_of}
     made = list(rows)
-    for metric in dict.fromkeys(of_metric.values()):
-        here = [i for i in spread_of if of_metric[i] == metric]
+    for metric, here in grouped(spread_of, lambda i: rows[i].metric.removesuffix(",none")).items():
         n_tests = sum(row.metric.removesuffix(",none") == metric for row in rows)
         tail = (1 - rows[0].confidence_level) / 2 / n_tests
         least = _least_drops([spread_of[i] for i in here], [rows[i] for i in here], tail)
@@ -623,10 +617,6 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
 
     NaN where no drop is large enough, or nothing varies.
     """
-    from scipy import special
-
-    from evalstats_plugin.stats.pairs.power import least_difference, paired_power, t_power
-
     columns = [
         (s.n_items[0], s.design_effect[0], s.freedom[0], s.bounded, row.margin,
          s.discordance[0], s.n_epochs,
@@ -648,11 +638,12 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
         differing = np.minimum(2 * gained[:, exact] + lost, 1.0)
         # A drop beyond a margin is as hard to find as one beyond 0 of the same variance.
         alike = np.maximum(differing - lost**2 + drop**2, drop)
-        power = paired_power(independent[exact], alike, drop, tail=tail)
+        power = stats_power.paired_power(independent[exact], alike, drop, tail=tail)
         if not margin[exact].any():
             return power
         # And no less hard than to show that there is a drop at all.
-        return np.minimum(power, paired_power(independent[exact], differing, lost, tail=tail))
+        of_any = stats_power.paired_power(independent[exact], differing, lost, tail=tail)
+        return np.minimum(power, of_any)
 
     def power_by_t(drop: FloatArray) -> FloatArray:
         lost = margin[~exact] + drop
@@ -662,14 +653,14 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
         is_count = np.broadcast_to(is_binary[~exact], of_scores.shape)
         of_scores[is_count] = of_counts[is_count]
         items = np.broadcast_to(independent[~exact], of_scores.shape)
-        return t_power(items, drop, of_scores, tail=tail)
+        return stats_power.t_power(items, drop, of_scores, tail=tail)
 
     least_drops = np.full(len(n), np.nan)
     highest = np.minimum(span, 1e3 * np.sqrt(variance))
     highest[is_binary] = 1.0 - margin[is_binary]
     for which, power_of in ((exact, power_exactly), (~exact, power_by_t)):
         if which.any():
-            least_drops[which] = least_difference(
+            least_drops[which] = stats_power.least_difference(
                 lambda drop, power_of=power_of: (_WEIGHTS * power_of(drop)).sum(axis=0),
                 highest[which],
                 power=POWER,
@@ -680,8 +671,6 @@ def _least_drops(planned: Sequence[Spread], rows: Sequence[GateRow], tail: float
 
 def _variance_of_halves(planned: Spread) -> float:
     """Return what half an item on either side, where the largest differences are, adds."""
-    from evalstats_plugin.stats.pairs.differences import distance
-
     if not planned.pilots or planned.pilots[0].clustered:
         return 0.0
     differences = planned.pilots[0].tasks[0].answered().differences()
@@ -701,37 +690,32 @@ def _gains(
 
 def _items_needed(row: Comparison, limits: tuple[float, float], margin: float) -> int | None:
     """Return how many items decide if the true difference is the one seen, as `power` says."""
-    from evalstats_plugin.stats.pairs.power import items_needed
-
     gain = _gains(row, row.difference, row.difference)
     if gain is None:
         return None
-    distance = gain[0] + margin
-    half_width = gain[0] - limits[0] if distance > 0 else limits[1] - gain[0]
+    beyond = gain[0] + margin
+    half_width = gain[0] - limits[0] if beyond > 0 else limits[1] - gain[0]
     error, tail = _error_and_tail(row, half_width)
-    if distance == 0 or tail is None:
+    if beyond == 0 or tail is None:
         return None
-    needed = float(items_needed(distance, row.n_items * error**2, tail=tail, power=POWER))
+    variance = row.n_items * error**2
+    needed = float(stats_power.items_needed(beyond, variance, tail=tail, power=POWER))
     return max(math.ceil(needed), row.n_items + 1) if math.isfinite(needed) else None
 
 
 def _detectable(row: Comparison, limits: tuple[float, float] | None, margin: float) -> float | None:
     """Return the least drop that is detected, of differences with the error of the interval."""
-    from evalstats_plugin.stats.pairs.power import difference_needed
-
     gain = _gains(row, row.difference, row.difference)
     if limits is None or gain is None:
         return None
     error, tail = _error_and_tail(row, limits[1] - gain[0])
     if tail is None:
         return None
-    return margin + float(difference_needed(1, error**2, tail=tail, power=POWER))
+    return margin + float(stats_power.difference_needed(1, error**2, tail=tail, power=POWER))
 
 
 def _error_and_tail(row: Comparison, half_width: float) -> tuple[float, float | None]:
     """Return the standard error, and the tail in which an interval for the whole family ends."""
-    from scipy import special
-
     if row.low_single is None or row.high_single is None:
         return 0.0, None
     level = float(special.ndtri((1 + row.confidence_level) / 2))
@@ -759,15 +743,9 @@ def _not_compared(
             baseline=r.model,
             task=r.task,
             metric=r.metric,
-            n_items=0,
-            difference=None,
-            low=None,
-            high=None,
             decision="inconclusive",
-            items_needed=None,
             margin=limits.of(r)[0],
             score_range=limits.of(r)[1],
-            detectable=None,
             higher_is_better=r.higher_is_better,
             kind="task",
             effect="difference",

@@ -15,7 +15,7 @@ from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.responses import Group, Responses, Selection
-from evalstats_plugin.data.results import INSIDE, Results
+from evalstats_plugin.data.results import INSIDE, Results, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.runtime.memory import budget, size_in_words
@@ -341,12 +341,8 @@ class _Columns:
         A task is a column of its own also where it was named, and where a model that has it is not
         in the column of its group.
         """
-        rows: dict[ColumnKey, list[ScoreInterval]] = {}
-        for row in scored:
-            if row.kind != "group":
-                rows.setdefault(("task", row.task), []).append(row)
-            elif row.depth == 0:
-                rows.setdefault(("group", row.task), []).append(row)
+        outermost = (row for row in scored if row.kind != "group" or row.depth == 0)
+        rows = grouped(outermost, _column_of_row)
         if subtasks:
             return cls({key: own for key, own in rows.items() if key[0] == "task"}, {})
         held = {(name, row.model) for (kind, name), own in rows.items() if kind == "group"
@@ -362,6 +358,10 @@ class _Columns:
             hidden = {("task", task) for task in inside if task not in alone}
             rows = {key: own for key, own in rows.items() if key not in hidden}
         return cls(rows, inside)
+
+
+def _column_of_row(row: ScoreInterval) -> ColumnKey:
+    return "group" if row.kind == "group" else "task", row.task
 
 
 def _overall_scores(

@@ -15,14 +15,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from evalstats_plugin.data.methods import Kind, Method
-from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
+from evalstats_plugin.scores.methods import CLUSTER_FAMILIES, CLUSTERED
 
 _PAIRED = "evalstats_plugin.stats.pairs.paired:"
 _UNPAIRED = "evalstats_plugin.stats.pairs.unpaired:"
 _BOUNDED = "evalstats_plugin.stats.bounded:"
 _DIFFERENCES = "evalstats_plugin.stats.pairs.differences:"
 _MEANS = "evalstats_plugin.stats.means:"
-_CLUSTERED = "evalstats_plugin.stats.clustered:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
 
 ENGINE = "symmetric-bootstrap"
@@ -77,16 +76,8 @@ COMPARISONS: tuple[Method, ...] = (
         "bias-corrected and accelerated bootstrap of the mean difference", "Efron 1987",
         "comparison",
     ),
-    Method(
-        "logit-t-cr2", "clustered-bounded", _CLUSTERED + "logit_t_cr2",
-        "t interval on the logit scale, clustered standard error corrected for few and unequal "
-        "clusters",
-        "Bell, McCaffrey 2002", "comparison",
-    ),
-    Method(
-        "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
-        "t interval with the same standard error", "Bell, McCaffrey 2002", "comparison",
-    ),
+    # Those of one score that take differences as well.
+    *(replace(m, question="comparison") for m in CLUSTERED if m.name.endswith("t-cr2")),
 )  # fmt: skip
 """For the mean difference of two models on the same items."""
 
@@ -221,9 +212,12 @@ EFFECTS: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
 """What a method gives an interval of, where that is not the difference."""
 
 
-def with_prior(method: Method, weight: float) -> Method:
-    """Give a method that has a prior this weight for each outcome: ½ is Jeffreys', 1 uniform."""
-    if method.name == ENGINE:
+def with_prior(method: Method, weight: float | None) -> Method:
+    """Give a method that has a prior this weight for each outcome: ½ is Jeffreys', 1 uniform.
+
+    Without a weight it keeps its own.
+    """
+    if weight is None or method.name == ENGINE:
         return method
     prior, mass, weight = method.prior, method.mass, float(weight)
     if isinstance(prior, tuple):

@@ -34,7 +34,9 @@ from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, PluginError, counted, few
 from evalstats_plugin.scores.cells import RATIOS, by_task
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
+from evalstats_plugin.stats import metric_intervals
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
 from evalstats_plugin.stats.pairs.unpaired import two_sided
@@ -191,8 +193,6 @@ def _by_jackknife(
     pairs: tuple[IntArray, IntArray],
     confidence_level: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    from evalstats_plugin.stats import metric_intervals
-
     statistics, _ = replace(joined, codes=None).units(items)
     a, b = pairs
     values = joined.value(statistics.sum(axis=1))
@@ -210,8 +210,6 @@ def _drawn(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Differences in resamples or under a posterior, shape (B, P)."""
-    from evalstats_plugin.stats import metric_intervals
-
     statistics, counts = units
     if method.family == "sums":
         drawn = metric_intervals.resampled(
@@ -277,8 +275,6 @@ class Joined(Compared):
         """
         statistics = self.statistics[:, items]
         if self.clusters is not None:
-            from evalstats_plugin.stats.clustered import by_cluster
-
             sums = by_cluster(statistics, self.clusters[items], axis=1)
             return sums, np.ones(int(sums.shape[1]), dtype=np.int64)
         if self.codes is None:

@@ -2,18 +2,17 @@
 
 `paired` joins the models and `paired_tables` compares them: each pair by the distribution of its
 mean difference (`stats.pairs.differences`), all pairs of a task at once by one critical value more
-(`stats.pairs.simultaneous`). `Named` computes another method that was asked for, of each pair
-alone.
+(`stats.pairs.simultaneous`); or by another method that was asked for, each pair alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.comparisons.design import Pairing, Pairs, Request, pairings
 from evalstats_plugin.comparisons.families import (
@@ -37,11 +36,14 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.errors import counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.clustered import cluster_moments
+from evalstats_plugin.stats.interval import Interval, imbens_manski_level
+from evalstats_plugin.stats.means import moments
+from evalstats_plugin.stats.pairs import paired as stats_paired
+from evalstats_plugin.stats.pairs.differences import Counts, MeanDifferences
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs
+from evalstats_plugin.stats.pairs.unpaired import two_sided
 from evalstats_plugin.stats.streams import seed_for, stream
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.interval import Interval
-    from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 NO_INTERVAL = "no interval: nothing differs, and the scores' bounds are unknown"
 
@@ -83,9 +85,8 @@ def paired_tables(pairs: Sequence[Pairs], request: Request) -> list[Table]:
             judge = partial(judged, family, own, n_draws)
             tables.append(_table(pairing, own, next(estimates), judge, request))
         else:
-            named = Named(method, family, request)
-            solved = named.solve()
-            judge = partial(Each, solved.p_value, named.interval)
+            solved, interval = _by_name(method, family, request)
+            judge = partial(Each, solved.p_value, interval)
             tables.append(_table(pairing, own, solved, judge, request))
     return tables
 
@@ -103,12 +104,7 @@ def _table(
         "notes": _notes(pairing, estimates, n_items),
         **_millers_columns(pairing, alone),
     }
-    table = Table(
-        pairing=pairing,
-        estimates=estimates,
-        judge=judge,
-        columns=columns,
-    )
+    table = Table(pairing=pairing, estimates=estimates, judge=judge, columns=columns)
     if isinstance(pairing, Pairing) and pairing.open is not None:
         columns["n_missing"] = pairing.n_open().tolist()
         ends_of = partial(_ends_of, pairing)
@@ -118,8 +114,6 @@ def _table(
 
 def judged(family: Pairs, alone: MeanDifferences, n_draws: int) -> Judged:
     """Judge all pairs of a task at once."""
-    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
-
     units = common_units(family) if len(family.a) > 1 else None
     return AllPairs(alone, units, family.a, family.b, n_draws=n_draws)
 
@@ -146,8 +140,6 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
 
     The columns that Miller recommends [Mil24]_.
     """
-    from evalstats_plugin.stats.pairs.differences import Counts
-
     n = len(pairing.a)
     if isinstance(alone, Counts):
         both, only_a, only_b, neither = pairing.tables()
@@ -184,9 +176,6 @@ def _moments_of_counts(
 
 def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
     """Items, those up and down, standard errors (clustered), correlations, scores: (7, K)."""
-    from evalstats_plugin.stats.clustered import cluster_moments
-    from evalstats_plugin.stats.means import moments
-
     a, b = pairing.scores_of(pairs.start, pairs.stop)
     x = b - a
     seen = ~np.isnan(x)
@@ -231,10 +220,6 @@ def whatever(
         With the worst and with the best scores of b, and the reverse of a, in place of those
         missing.
     """
-    special: Any = import_module("scipy.special")
-
-    from evalstats_plugin.stats.interval import imbens_manski_level
-
     level = 1 - (1 - request.confidence_level) / n_tests
     extremes = Whatever(*np.full((3, len(pairs)), np.nan))
     step = max(BLOCK_SIZE // max(n_items, 1), 1)
@@ -270,9 +255,6 @@ def _ends_of(pairing: Pairing, pairs: IntArray) -> tuple[End, End]:
 
 def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:
     """Mean differences and their standard errors, as if one further item were half as far out."""
-    from evalstats_plugin.stats.clustered import cluster_moments
-    from evalstats_plugin.stats.means import moments
-
     differences = end.differences()
     n, mean, std = moments(differences)
     error = std / np.sqrt(n)
@@ -313,76 +295,63 @@ def _on_clusters(pairing: Pairs, method: str) -> tuple[str, ...]:
     return (f"{method} treats items in {n} clusters as independent",)
 
 
-class Named:
-    """A method that was asked for by name, of each pair alone.
+def _by_name(
+    method: Method, pairing: Pairs, request: Request
+) -> tuple[PairEstimates, Callable[[float], Interval]]:
+    """Return what a method that was asked for by name says of each pair, and its intervals.
 
     Interval, p-value and P(better) are of one distribution: the method's posterior where it has
     one, else the one that has its limits as quantiles.
     """
+    seed, level = seed_for(request.rng, "seed of single pairs"), request.confidence_level
 
-    def __init__(self, method: Method, pairing: Pairs, request: Request) -> None:
-        self._method, self._pairing, self._level = method, pairing, request.confidence_level
-        self._seed = seed_for(request.rng, "seed of single pairs")
-
-    def solve(self) -> PairEstimates:
-        """Return what was found of each pair."""
-        from evalstats_plugin.stats.means import moments
-        from evalstats_plugin.stats.pairs.unpaired import two_sided
-
-        blocks = list(_blocks(self._pairing))
-        every = (self._pairing.differences(x.start, x.stop) for x in blocks)
-        mean = np.concatenate([moments(x).mean for x in every])
-        low, high, *more = self._every(self._level)
-        if more:
-            p_value, prob = two_sided(more[0]), more[0]
-        else:
-            p_value = p_of_limits(self.interval, self._level)
-            prob = prob_of_p(p_value, mean)
-        return PairEstimates(self._method.name, low, high, p_value, prob, mean)
-
-    def interval(self, level: float) -> Interval:
-        """Return the intervals at another level."""
-        from evalstats_plugin.stats.interval import Interval
-
-        return Interval(*self._every(level)[:2])
-
-    def _every(self, level: float) -> list[FloatArray]:
-        parts = [self._estimated(self._pairing, x, level) for x in _blocks(self._pairing)]
+    def every(level: float) -> list[FloatArray]:
+        parts = [_estimated(method, pairing, x, level, seed) for x in _blocks(pairing)]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
-    def _estimated(self, pairing: Pairs, pairs: slice, level: float) -> tuple[FloatArray, ...]:
-        """Limits, then P(b higher) if the method gives it."""
-        from evalstats_plugin.stats.means import moments
-        from evalstats_plugin.stats.pairs import paired as stats_paired
+    def interval(level: float) -> Interval:
+        return Interval(*every(level)[:2])
 
-        method = self._method
-        function = partial(method.load(), confidence_level=level)
-        if method.family == "paired":
-            counts = stats_paired.paired_counts(*pairing.tables()[:, pairs])
-            solution = tuple(function(counts))
-            if isinstance(method.prior, tuple):
-                solution = (*solution, stats_paired.prob_better(counts, prior=method.prior))
-            return solution
-        differences = pairing.differences(pairs.start, pairs.stop)
-        if method.name in CLUSTERED_NAMES:
-            more = {"bounds": pairing.span} if method.family == "clustered-bounded" else {}
-            return function(*pairing.cluster_sums(differences), **more)
-        if method.family == "resampling":
-            # The same resamples at every level.
-            rng = stream(self._seed, "resamples of single pairs")
-            return function(differences, rng=rng, n_resamples=N_RESAMPLES)
-        if method.family == "bounded":
-            prob = stats_paired.dirichlet_process_prob(
-                differences, bounds=pairing.span, mass=0.5 if method.mass is None else method.mass
-            )
-            return *function(differences, bounds=pairing.span), prob
-        low, high = function(differences)
-        # Differences that are all equal have no spread to make an interval of.
-        flat = (moments(differences).std == 0) & (method.family == "real")
-        solution = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
-        return (
-            (*solution, stats_paired.t_prob(differences)) if method.name == "paired-t" else solution
+    differences = (pairing.differences(x.start, x.stop) for x in _blocks(pairing))
+    mean = np.concatenate([moments(x).mean for x in differences])
+    low, high, *more = every(level)
+    if more:
+        p_value, prob = two_sided(more[0]), more[0]
+    else:
+        p_value = p_of_limits(interval, level)
+        prob = prob_of_p(p_value, mean)
+    return PairEstimates(method.name, low, high, p_value, prob, mean), interval
+
+
+def _estimated(
+    method: Method, pairing: Pairs, pairs: slice, level: float, seed: int
+) -> tuple[FloatArray, ...]:
+    """Limits, then P(b higher) if the method gives it."""
+    function = partial(method.load(), confidence_level=level)
+    if method.family == "paired":
+        counts = stats_paired.paired_counts(*pairing.tables()[:, pairs])
+        solution = tuple(function(counts))
+        if isinstance(method.prior, tuple):
+            solution = (*solution, stats_paired.prob_better(counts, prior=method.prior))
+        return solution
+    differences = pairing.differences(pairs.start, pairs.stop)
+    if method.name in CLUSTERED_NAMES:
+        more = {"bounds": pairing.span} if method.family == "clustered-bounded" else {}
+        return function(*pairing.cluster_sums(differences), **more)
+    if method.family == "resampling":
+        # The same resamples at every level.
+        rng = stream(seed, "resamples of single pairs")
+        return function(differences, rng=rng, n_resamples=N_RESAMPLES)
+    if method.family == "bounded":
+        prob = stats_paired.dirichlet_process_prob(
+            differences, bounds=pairing.span, mass=0.5 if method.mass is None else method.mass
         )
+        return *function(differences, bounds=pairing.span), prob
+    low, high = function(differences)
+    # Differences that are all equal have no spread to make an interval of.
+    flat = (moments(differences).std == 0) & (method.family == "real")
+    solution = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
+    return (*solution, stats_paired.t_prob(differences)) if method.name == "paired-t" else solution
 
 
 def _blocks(pairing: Pairs, size: int = BLOCK_SIZE) -> Iterator[slice]:

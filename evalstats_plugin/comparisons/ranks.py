@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.comparisons.design import (
+    Compared,
     Correction,
     Family,
     Pairing,
@@ -21,7 +23,13 @@ from evalstats_plugin.comparisons.design import (
     comparison_stream,
     pairings,
 )
-from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may_be_first
+from evalstats_plugin.comparisons.families import (
+    Adjusted,
+    Table,
+    adjusted,
+    may_be_first,
+    who_beats,
+)
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import (
@@ -37,9 +45,7 @@ from evalstats_plugin.data.results import records
 from evalstats_plugin.errors import counted
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.pairs.differences import MeanDifferences
+from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 MOST_LETTERED = 200
 """Most models of one task that are given letters; more would be unreadable."""
@@ -134,16 +140,13 @@ def ranks_by_blocks(
     `ranks_with_groups`. There are no letters. Return also notes on what was left out.
     """
     tasks, notes = pairings(responses, None, without_pairs=True)
-    columns = [
-        (column_pairing, "task", partial(_of_pairs, column_pairing)) for column_pairing in tasks
-    ]
-    columns += [
-        (column_pairing, "group", of) for column_pairing, of in groups_by_blocks(responses, request)
-    ]
-    columns += [
-        (column_pairing, "overall", of) for column_pairing, of in groups_by_blocks(overall, request)
-    ]
-    sizes = [len(column_pairing.models) for column_pairing, _, _ in columns]
+    of_kind = {
+        "task": [(pairing, partial(_of_pairs, pairing)) for pairing in tasks],
+        "group": groups_by_blocks(responses, request),
+        "overall": groups_by_blocks(overall, request),
+    }
+    columns = [(pairing, kind, of) for kind, own in of_kind.items() for pairing, of in own]
+    sizes = [len(pairing.models) for pairing, _, _ in columns]
     n_tests = sum(n * (n - 1) // 2 for n in sizes)
     tail = (1 - request.confidence_level) / 2 / max(n_tests, 1)
     by_column: dict[tuple[str, str], list[RankSet]] = {}
@@ -164,12 +167,7 @@ def ranks_by_blocks(
             "may_be_first": (better == 0).tolist(),
             "prob_best": [None] * n,
         }
-        about = {
-            "task": pairing.task,
-            "metric": pairing.metric,
-            "confidence_level": request.confidence_level,
-            "n_models": n,
-        }
+        about = {**_about(pairing, request.confidence_level), "n_models": n}
         by_column[pairing.task, kind] = records(RankSet, values, about)
     return by_column, notes
 
@@ -190,8 +188,6 @@ def _numbers_apart(
     most_pairs: int,
 ) -> tuple[IntArray, IntArray]:
     """Return how many models are better than each, and how many are worse, shape (N,)."""
-    from scipy import special
-
     n = len(pairing.models)
     sign = -1 if pairing.higher_is_better is False else 1
     size = -float(special.ndtri(tail))
@@ -252,11 +248,7 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     first: BoolArray = np.asarray(~beats.any(axis=0))
     np.logical_and.at(first, a, [row.a_may_be_first is not False for row in rows])
     np.logical_and.at(first, b, [row.b_may_be_first is not False for row in rows])
-    about = {
-        "task": rows[0].task,
-        "metric": rows[0].metric,
-        "confidence_level": rows[0].confidence_level,
-    }
+    about = _about(rows[0], rows[0].confidence_level)
     sets = _sets(models, beats, ahead, first, about)
     return [sets[i] for i in _order(ahead)]
 
@@ -274,18 +266,16 @@ def _ranks(
     sign = -1 if pairing.higher_is_better is False else 1
     ahead = sign * table.estimates.difference[: len(pairing.a)]
     clear = shown.p_values[: len(pairing.a)] <= 1 - request.confidence_level
-    beats, leads = np.zeros((n, n), dtype=np.bool_), np.zeros((n, n))
-    beats[pairing.b, pairing.a] = clear & (ahead > 0)
-    beats[pairing.a, pairing.b] = clear & (ahead < 0)
+    beats, leads = who_beats(pairing, ahead, clear), np.zeros((n, n))
     leads[pairing.b, pairing.a] = np.nan_to_num(ahead)
     first = may_be_first(pairing, beats, shown.first)
-    about = {
-        "task": pairing.task,
-        "metric": pairing.metric,
-        "confidence_level": request.confidence_level,
-        "notes": notes,
-    }
+    about = {**_about(pairing, request.confidence_level), "notes": notes}
     return _sets(pairing.models, beats, leads, first, about, prob)
+
+
+def _about(of: Compared | Comparison, confidence_level: float) -> dict[str, Any]:
+    """Fields of all ranks on a task."""
+    return {"task": of.task, "metric": of.metric, "confidence_level": confidence_level}
 
 
 def _order(leads: FloatArray) -> list[int]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,9 +48,9 @@ from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.pairs.differences import MeanDifferences
+from evalstats_plugin.stats.means import moments
+from evalstats_plugin.stats.pairs.differences import Differences, MeanDifferences
+from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 
 LEAST_TASKS = 3
 """Tasks from which a default answer also takes them as a random sample."""
@@ -117,12 +117,7 @@ def overall_comparisons(
     tables = [replace(overall_table(strata, request), members=members)]
     # Of other tasks nothing holds whatever the missing scores would have been.
     if not inside and len(strata.tasks) >= LEAST_TASKS and request.missing != "bounds":
-        sample = _sample(strata.tasks, strata.whole.models)
-        table = _table(sample, strata.tasks, "")
-        best = is_chosen_from_data(request.baseline, models)
-        chosen = against_best(table, table.means()) if best else _against(table, request.baseline)
-        if chosen is not None:
-            tables.append(_across_table(chosen, sample, request))
+        tables += _across_tables(strata.tasks, models, strata.whole.models, "", request)
     return tables, notes
 
 
@@ -216,7 +211,10 @@ def in_overall(
         Of the group; how many tasks it has where left out.
     """
     every = [c.responses for c in cells]
-    scales = [None if c.kind == "real" else (c.bounds or (0.0, 1.0), _is_error(c)) for c in cells]
+    spans = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
+    scales = [
+        span and (span, r.higher_is_better is False) for span, r in zip(spans, every, strict=True)
+    ]
     counts = Counter(scale for scale in scales if scale)
     common = max(counts, key=counts.__getitem__, default=None)
     # A column is in the overall score with all its tasks, or not at all.
@@ -229,7 +227,9 @@ def in_overall(
     tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
     if len({column[task] for task in tasks} if weighting == "parts" else tasks) < 2:
         return [], []
-    name = name or _how_many(len(tasks), len({r.task for r in every}))
+    if not name:
+        n_tasks, n_all = len(tasks), len({r.task for r in every})
+        name = f"all {n_tasks} tasks" if n_tasks == n_all else f"{n_tasks} of {n_all} tasks"
     while any(g.name == name for r in every for g in r.groups):
         name += " of all"
     group = Group(name, 0, weighting, len(tasks), logged=0.0)
@@ -248,14 +248,6 @@ def in_overall(
     why = "not part of the overall score, because of another scale or direction: "
     why += few([name for _, name in odd])
     return joint, [why] if odd else []
-
-
-def _is_error(cell: Cell) -> bool:
-    return cell.responses.measure.higher_is_better is False
-
-
-def _how_many(n_tasks: int, n_all: int) -> str:
-    return f"all {n_tasks} tasks" if n_tasks == n_all else f"{n_tasks} of {n_all} tasks"
 
 
 def column_of(task: str, inside: Mapping[str, tuple[Group, ...]]) -> ColumnKey:
@@ -288,9 +280,6 @@ class _Strata:
 
     def at_ends(self, pairs: IntArray) -> tuple[End, End]:
         """Some pairs with the worst and with the best of b, and the reverse of a, where open."""
-        from evalstats_plugin.stats.means import moments
-        from evalstats_plugin.stats.pairs.differences import Differences
-
         span = self.whole.span[1]
 
         def end(tasks: Sequence[Pairing]) -> End:
@@ -305,8 +294,6 @@ class _Strata:
 
     def of_pairs(self, a: IntArray, b: IntArray) -> MeanDifferences:
         """Return the distributions of the differences of some pairs."""
-        from evalstats_plugin.stats.pairs.differences import Differences
-
         units = Strata([replace(task, a=a, b=b) for task in self.tasks], self.weights)
         return Differences(units.differences, n_pairs=len(a), span=self.whole.span[1])
 
@@ -402,9 +389,6 @@ def _all_items(
 
 
 def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Table:
-    from evalstats_plugin.stats.pairs.differences import Differences
-    from evalstats_plugin.stats.pairs.simultaneous import AllPairs
-
     whole, family = strata.whole, strata.whole.family
     units = Strata(strata.tasks, strata.weights)
     n_pairs = len(family.a)
@@ -474,8 +458,6 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
             f"auto, which is {ENGINE}"
         )
     models = list(dict.fromkeys(r.model for r in responses))
-    best = is_chosen_from_data(request.baseline, models)
-    baseline = None if best else request.baseline
     tasks, left_out = pairings(responses, None)
     by_metric = grouped(tasks, lambda task: task.metric.removesuffix(",none"))
     several = {metric: some for metric, some in by_metric.items() if len(some) > 1}
@@ -493,13 +475,9 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     rows: list[Table] = []
     for metric, some in several.items():
         fixed, why = _on_these_tasks(responses, metric, some, name, request)
-        sample = _sample(some, [m for m in models if any(m in task.models for task in some)])
-        table = _table(sample, some, name)
-        chosen = against_best(table, table.means()) if best else _against(table, baseline)
-        rows += fixed
+        on_any = [m for m in models if any(m in task.models for task in some)]
+        rows += [*fixed, *_across_tables(some, models, on_any, name, request)]
         left_out = [*left_out, *why]
-        if chosen is not None:
-            rows.append(_across_table(chosen, sample, request))
     return rows, left_out
 
 
@@ -591,19 +569,27 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
     )
 
 
-def _against(table: Pairing, baseline: str | None) -> Pairing | None:
-    if baseline is None:
-        return table
-    if baseline not in table.models:
-        return None
-    a, b = pair_indices(table.models, baseline)
-    return replace(table, a=a, b=b)
+def _across_tables(
+    tasks: Sequence[Pairing],
+    models: Sequence[str],
+    compared: Sequence[str],
+    name: str,
+    request: Request,
+) -> list[Table]:
+    """Compare some of the models on tasks that are a random sample; none without the baseline."""
+    sample = _sample(tasks, compared)
+    table = _table(sample, tasks, name)
+    if is_chosen_from_data(request.baseline, models):
+        table = against_best(table, table.means())
+    elif request.baseline is not None:
+        if request.baseline not in compared:
+            return []
+        a, b = pair_indices(table.models, request.baseline)
+        table = replace(table, a=a, b=b)
+    return [_across_table(table, sample, request)]
 
 
 def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
-    from evalstats_plugin.stats.pairs.differences import Differences
-    from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
-
     family = table.family
     differences = sample.differences[family.a, family.b]
     alone = Differences(differences, span=table.span[1])

@@ -7,22 +7,19 @@ single items; sums over clusters; items within fixed tasks, with their weights; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Pairing, Pairs
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.pairs.differences import MeanDifferences
-    from evalstats_plugin.stats.pairs.simultaneous import Units
+from evalstats_plugin.stats.clustered import by_cluster
+from evalstats_plugin.stats.pairs.differences import Counts, Differences, MeanDifferences
+from evalstats_plugin.stats.pairs.simultaneous import Units
 
 
 def mean_differences(pairs: Pairs) -> MeanDifferences:
     """Return the distributions of all pairs, by items or clusters."""
-    from evalstats_plugin.stats.pairs.differences import Counts, Differences
-
     span = pairs.span[1]
     if pairs.kind == "binary" and pairs.clusters is None:
         both, only_a, only_b, neither = pairs.tables()
@@ -37,9 +34,6 @@ def mean_differences(pairs: Pairs) -> MeanDifferences:
 
 def common_units(pairs: Pairs) -> Units:
     """Return the items or clusters that the pairs share."""
-    from evalstats_plugin.stats.clustered import by_cluster
-    from evalstats_plugin.stats.pairs.simultaneous import Units
-
     scores, clusters = pairs.all_scores(), pairs.clusters
     gone = np.isnan(scores)
     ones = np.ones(scores.shape[1])
@@ -93,8 +87,6 @@ class Strata:
 
     def common(self) -> Units:
         """Return the units that the pairs share."""
-        from evalstats_plugin.stats.pairs.simultaneous import Units
-
         scores = [task.scores for task in self.tasks]
         gone = any(bool(np.isnan(own).any()) for own in scores)
         # Of the models; where they lack items it gives the order of the units alone.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from evalstats_plugin.comparisons.design import (
     Compared,
@@ -27,15 +28,19 @@ from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, p_
 from evalstats_plugin.comparisons.methods import EFFECTS, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.methods import Method, choose
-from evalstats_plugin.data.responses import Responses, difference_error, shared_correlation
+from evalstats_plugin.data.responses import (
+    Prediction,
+    Responses,
+    difference_error,
+    shared_correlation,
+)
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster_names
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.pairs.unpaired import independent_counts
 
 PREDICTED = "adaptive"
 """Method of comparisons of predicted scores."""
@@ -55,8 +60,6 @@ Solved = tuple[FloatArray, FloatArray, FloatArray | None]
 
 def _solver(samples: _Samples) -> Callable[[float], Solved]:
     """Return what solves at a level, from what methods of this family are computed from."""
-    from evalstats_plugin.stats.pairs.unpaired import independent_counts
-
     a, b, n = samples.a, samples.b, samples.sizes
     data: tuple[Any, ...]
     more: dict[str, Any] = {}
@@ -169,8 +172,6 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
 
 
 def _table(samples: _Samples, request: Request) -> Table:
-    from evalstats_plugin.stats.interval import Interval
-
     solve = _solver(samples)
     name = samples.method.name
     effect = EFFECTS.get(name, "difference")
@@ -237,33 +238,25 @@ def _values(cell: Cell) -> FloatArray:
     return (np.arange(cell.n) < cell.successes).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """What is known of a model's score on every item of a bank."""
+def _predicted_on(r: Responses, ids: NDArray[Any]) -> Prediction | None:
+    """Return what is known of a model's score on each item of a bank; None if any is not there.
 
-    ids: NDArray[Any]
-    scores: FloatArray
-    variances: FloatArray
-    common: float
-
-    @classmethod
-    def of(cls, r: Responses) -> _Known:
-        """Return the predictions of an adaptive test, or the scores of a plain run."""
-        if r.predicted is not None:
-            p = r.predicted
-            return cls(p.item_ids, p.scores, p.variances, p.common)
+    Predictions of an adaptive test, or the scores of a plain run.
+    """
+    p = r.predicted
+    if p is None:
         scored = ~np.isnan(r.item_means)
         scores = r.item_means[scored]
-        return cls(r.item_ids[scored].astype(str), scores, np.zeros(len(scores)), 0.0)
-
-    def on(self, ids: NDArray[Any]) -> _Known | None:
-        """Return the same on some items; None if any of them is not here."""
-        order = np.argsort(self.ids)
-        place = np.searchsorted(self.ids, ids, sorter=order).clip(max=len(self.ids) - 1)
-        at = order[place] if len(order) else place
-        if not len(order) or (self.ids[at] != ids).any():
-            return None
-        return _Known(ids, self.scores[at], self.variances[at], self.common)
+        p = Prediction(
+            estimate=None, n_in_bank=len(ids), item_ids=r.item_ids[scored].astype(str),
+            scores=scores, variances=np.zeros(len(scores)),
+        )  # fmt: skip
+    order = np.argsort(p.item_ids)
+    place = np.searchsorted(p.item_ids, ids, sorter=order).clip(max=len(order) - 1)
+    at = order[place] if len(order) else place
+    if not len(order) or (p.item_ids[at] != ids).any():
+        return None
+    return replace(p, item_ids=ids, scores=p.scores[at], variances=p.variances[at])
 
 
 def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
@@ -310,7 +303,7 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
     ids = (a.predicted or b.predicted).item_ids  # type: ignore[union-attr] - one of them is
     if a.predicted and b.predicted and set(ids) != set(b.predicted.item_ids):
         return "the adaptive tests are of banks with other items"
-    of_a, of_b = _Known.of(a).on(ids), _Known.of(b).on(ids)
+    of_a, of_b = _predicted_on(a, ids), _predicted_on(b, ids)
     if of_a is None or of_b is None:
         return "the complete run lacks items of the adaptive test's bank"
     errors = [math.hypot(np.sqrt(x.variances.sum()) / len(ids), x.common) for x in (of_a, of_b)]
@@ -353,10 +346,6 @@ def _by_errors(
     notes: list[tuple[str, ...]],
 ) -> Table:
     """Compare models by differences and their standard errors, which are taken as normal."""
-    from scipy import special
-
-    from evalstats_plugin.stats.interval import Interval, normal_quantile
-
     a, b, difference, error, size = (np.array(each) for each in zip(*pairs, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(error > 0, difference / error, np.copysign(np.inf, difference))

@@ -364,10 +364,8 @@ def _measures(block: ResponseMatrix) -> NDArray[Any] | None:
     """Return the measure of each item's score as JSON, shape (M,); None where none is known."""
     if not block.measures:
         return None
-    texts: dict[tuple[str, str], str] = {}
     names = [(str(t), str(m)) for t, m in zip(block.tasks, block.metrics, strict=True)]
-    for name in dict.fromkeys(names):
-        texts[name] = json.dumps(block.measure_of(*name).to_dict())
+    texts = {name: json.dumps(block.measure_of(*name).to_dict()) for name in dict.fromkeys(names)}
     return np.array([texts[name] for name in names])
 
 

@@ -208,40 +208,27 @@ class ResponseMatrix:
 
     def to_responses(self) -> list[Responses]:
         """Split into one `Responses` per model × task × metric, in order."""
-        places: dict[tuple[Any, Any], list[int]] = {}
-        for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
-            places.setdefault(key, []).append(j)
+        names = list(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True))
+        places = grouped(range(len(names)), names.__getitem__)
         source = Source(path=Path(), harness=IN_ARRAY)
-
-        def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
-            return None if values is None else values[at]
-
-        # Slices that all models share are made once.
+        # What all models share is cut once.
         parts = [
-            (
-                self.measure_of(str(key[0]), str(key[1])),
-                at,
-                self.item_ids[at],
-                cut(self.clusters, at),
-                cut(self.item_hashes, at),
-                cut(self.chance, at),
-            )
-            for key, of_key in places.items()
-            for at in [np.array(of_key)]
+            (self.measure_of(str(task), str(metric)), submatrix(self, slice(None), np.array(at)))
+            for (task, metric), at in places.items()
         ]
         return [
             Responses(
                 model=model,
                 measure=measure,
-                item_ids=ids,
-                scores=self.scores[i, at],
-                clusters=clusters,
-                item_hashes=hashes,
-                chance=chance,
+                item_ids=part.item_ids,
+                scores=part.scores[i],
+                clusters=part.clusters,
+                item_hashes=part.item_hashes,
+                chance=part.chance,
                 source=source,
             )
             for i, model in enumerate(self.models)
-            for measure, at, ids, clusters, hashes, chance in parts
+            for measure, part in parts
         ]
 
     def save(self, path: str | Path) -> None:
@@ -346,7 +333,7 @@ def _join_task(
         hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
     keep = ~conflict
     task = responses[0].task
-    n_dropped = int(conflict.sum())
+    dropped = f"{task}: {counted(int(conflict.sum()), 'item')} dropped, not the same question"
     return ResponseMatrix(
         scores=scores[:, keep],
         models=models,
@@ -357,11 +344,7 @@ def _join_task(
         item_hashes=hashes[keep] if (hashes != "").all() else None,
         chance=None if np.isnan(chance).all() else chance[keep],
         measures=(joint([r.measure for r in responses]),),
-        notes=(
-            (f"{task}: {counted(n_dropped, 'item')} dropped, not the same question",)
-            if n_dropped
-            else ()
-        ),
+        notes=(dropped,) if conflict.any() else (),
     )
 
 
@@ -503,20 +486,18 @@ def _stacked(runs: list[Responses]) -> Responses:
     )
 
 
-def submatrix(matrix: ResponseMatrix, models: IntArray, items: IntArray) -> ResponseMatrix:
-    """Return the models and items at these places, in this order."""
-    return ResponseMatrix(
-        scores=matrix.scores[np.ix_(models, items)],
-        models=tuple(matrix.models[int(i)] for i in models),
-        item_ids=matrix.item_ids[items],
-        tasks=matrix.tasks[items],
-        metrics=matrix.metrics[items],
-        clusters=None if matrix.clusters is None else matrix.clusters[items],
-        item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
-        chance=None if matrix.chance is None else matrix.chance[items],
-        measures=matrix.measures,
-        notes=matrix.notes,
-    )
+_OF_ITEMS = ("item_ids", "tasks", "metrics", "clusters", "item_hashes", "chance")
+"""Fields of `ResponseMatrix` of shape (M,)."""
+
+
+def submatrix(matrix: ResponseMatrix, models: IntArray | slice, items: IntArray) -> ResponseMatrix:
+    """Return the models and items at these places, in this order; or all models."""
+    arrays = {name: getattr(matrix, name) for name in _OF_ITEMS}
+    cut = {name: values[items] for name, values in arrays.items() if values is not None}
+    if isinstance(models, slice):
+        return replace(matrix, scores=matrix.scores[models, items], **cut)
+    names = tuple(matrix.models[int(i)] for i in models)
+    return replace(matrix, scores=matrix.scores[np.ix_(models, items)], models=names, **cut)
 
 
 def check_unit_range(matrix: ResponseMatrix) -> None:

@@ -53,27 +53,25 @@ Question = Literal["interval", "comparison"]
 Prior: TypeAlias = tuple[float, float] | float | str
 """Parameters of a Beta or Dirichlet prior, or the name of a prior."""
 
-_SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
-    {
-        "binary": ("binary",),
-        "bounded": ("binary", "bounded"),
-        "bounded-attained": ("binary", "bounded"),
-        "real": ("binary", "bounded", "real"),
-        "resampling": ("binary", "bounded", "real"),
-        "ratio": ("ratio",),
-        "clustered": ("binary",),
-        "clustered-sized": ("binary",),
-        "clustered-bounded": ("binary", "bounded"),
-        "clustered-real": ("binary", "bounded", "real"),
-        "paired": ("binary",),
-        "paired-mean": ("binary", "bounded", "real"),
-        "unpaired": ("binary",),
-        "unpaired-bounded": ("binary", "bounded"),
-        "unpaired-real": ("binary", "bounded", "real"),
-        "f1": ("f1",), "confusion": ("f1", "confusion"), "auc": ("auc",),
-        "sums": ("f1", "confusion", "corpus"), "left-out": ("left-out",),
-    }
-)  # fmt: skip
+_SERVES: Mapping[Family, tuple[Kind, ...]] = {
+    "binary": ("binary",),
+    "bounded": ("binary", "bounded"),
+    "bounded-attained": ("binary", "bounded"),
+    "real": ("binary", "bounded", "real"),
+    "resampling": ("binary", "bounded", "real"),
+    "ratio": ("ratio",),
+    "clustered": ("binary",),
+    "clustered-sized": ("binary",),
+    "clustered-bounded": ("binary", "bounded"),
+    "clustered-real": ("binary", "bounded", "real"),
+    "paired": ("binary",),
+    "paired-mean": ("binary", "bounded", "real"),
+    "unpaired": ("binary",),
+    "unpaired-bounded": ("binary", "bounded"),
+    "unpaired-real": ("binary", "bounded", "real"),
+    "f1": ("f1",), "confusion": ("f1", "confusion"), "auc": ("auc",),
+    "sums": ("f1", "confusion", "corpus"), "left-out": ("left-out",),
+}  # fmt: skip
 """Kinds of scores that each family accepts."""
 
 

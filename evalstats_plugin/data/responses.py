@@ -686,11 +686,8 @@ def _short(value: str) -> str:
     """Return the name of a cluster, with a hash in place of the end of long texts."""
     if len(value) <= (_LONGEST_TAGS if value.startswith("[") else _LONGEST_CLUSTER):
         return value
-    return (
-        value[:_LONGEST_CLUSTER]
-        + " "
-        + hashlib.sha256(value.encode(errors="replace")).hexdigest()[:16]
-    )
+    digest = hashlib.sha256(value.encode(errors="replace")).hexdigest()
+    return f"{value[:_LONGEST_CLUSTER]} {digest[:16]}"
 
 
 def as_item_ids(names: Sequence[str]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from evalstats_plugin.data.measure import SHARE, Scale
 from evalstats_plugin.data.metrics import with_stock
-from evalstats_plugin.data.responses import Responses, Weighting
+from evalstats_plugin.data.responses import Group, Responses, Weighting
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.stats.arrays import FloatArray
@@ -124,11 +124,8 @@ def _without_codes(scores: FloatArray) -> FloatArray:
     far = np.isin(scores, list(_CODES)) & (scores >= _FAR * max(float(others.max()), 1.0))
     code = far | ((scores < 0) & whole)
     n_distinct = len(np.unique(scores[code]))
-    return (
-        scores[~code]
-        if 0 < code.sum() <= FEW * len(scores) and n_distinct <= MOST_CODES
-        else scores
-    )
+    are_codes = 0 < code.sum() <= FEW * len(scores) and n_distinct <= MOST_CODES
+    return scores[~code] if are_codes else scores
 
 
 def settled(responses: Iterable[Responses]) -> list[Responses]:
@@ -158,23 +155,18 @@ def _with_weightings(responses: list[Responses]) -> list[Responses]:
             if g.weighting != "either" and g.logged is not None:
                 weightings.setdefault((g.name,), g.weighting)
                 weightings.setdefault((g.name, r.measure.name), g.weighting)
+
+    def settled_group(g: Group, metric: str) -> Group:
+        usual = weightings.get((g.name,), "either")
+        is_open = g.weighting == "either"
+        return replace(g, weighting=weightings.get((g.name, metric), usual)) if is_open else g
+
     return [
-        r if all(g.weighting != "either" for g in r.groups) else replace(
-            r,
-            groups=tuple(
-                replace(
-                    g,
-                    weighting=weightings.get(
-                        (g.name, r.measure.name), weightings.get((g.name,), "either")
-                    ),
-                )
-                if g.weighting == "either"
-                else g
-                for g in r.groups
-            ),
-        )
+        replace(r, groups=tuple(settled_group(g, r.measure.name) for g in r.groups))
+        if any(g.weighting == "either" for g in r.groups)
+        else r
         for r in responses
-    ]  # fmt: skip
+    ]
 
 
 def _is_open(r: Responses) -> bool:

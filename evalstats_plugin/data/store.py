@@ -375,7 +375,7 @@ def by_models(store: ResponseStore, cells: int = _BLOCK_CELLS) -> Iterator[Respo
         for start in range(0, n, size):
             part = store.matrix(span, slice(start, start + size))
             whole = len(at) == span.stop - span.start
-            yield part if whole else submatrix(part, np.arange(len(part.models)), at - span.start)
+            yield part if whole else submatrix(part, slice(None), at - span.start)
 
 
 def tasks_of(store: ResponseStore) -> list[StoredTask]:

@@ -210,8 +210,10 @@ def annotate(
             )
             for log, responses in responses_of.items()
         }
-        how = _How(as_path(output) if output else None, overwrite)
-        written, unwritten = _write_all(annotations, targets, states, using, how)
+        folder = as_path(output) if output else None
+        written, unwritten = _write_all(
+            annotations, targets, states, using, folder, overwrite=overwrite
+        )
         return _Outcome(written, broken | unwritten, len(targets))
 
     return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
@@ -234,8 +236,8 @@ def strip(
 
     def once() -> _Outcome:
         targets = _targets(paths, output, in_place=in_place, plugins=using)
-        how = _How(as_path(output) if output else None, overwrite)
-        written, broken = _write_all(dict.fromkeys(targets), targets, {}, using, how)
+        folder, nothing = as_path(output) if output else None, dict.fromkeys(targets)
+        written, broken = _write_all(nothing, targets, {}, using, folder, overwrite=overwrite)
         return _Outcome(written, broken, len(targets))
 
     return _ended(*_until_unchanged(once, in_place=in_place), on_broken)
@@ -514,14 +516,6 @@ def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
     return frozenset(r.task for r in responses)
 
 
-class _How(NamedTuple):
-    """What writing may do."""
-
-    folder: Path | None
-    """Folder of copies; None in place."""
-    overwrite: bool
-
-
 class _Writing(NamedTuple):
     """A log to be written."""
 
@@ -537,7 +531,9 @@ def _write_all(
     targets: Mapping[Path, Path],
     states: Mapping[Path, Revision | None],
     plugins: Plugins,
-    how: _How,
+    folder: Path | None,
+    *,
+    overwrite: bool,
 ) -> tuple[list[Path], dict[Path, EvalStatsError]]:
     """Write each log, unless it has changed since it was read; return the files, and the errors."""
     each = [_Writing(log, a, targets[log], states.get(log)) for log, a in annotations.items()]
@@ -545,7 +541,7 @@ def _write_all(
     several = plugins.installed and n_workers() > 1
     written: list[Path] = []
     failed: dict[Path, EvalStatsError] = {}
-    run = partial(_write_some, plugins, how)
+    run = partial(_write_some, plugins, folder, overwrite=overwrite)
     for paths, errors in parallel_map(run, together, here=not several):
         written += paths
         failed |= errors
@@ -563,7 +559,7 @@ def _overlapping(each: Sequence[_Writing]) -> bool:
 
 
 def _write_some(
-    plugins: Plugins, how: _How, some: Sequence[_Writing]
+    plugins: Plugins, folder: Path | None, some: Sequence[_Writing], *, overwrite: bool
 ) -> tuple[list[Path], dict[Path, EvalStatsError]]:
     """Write logs in order; return the files written, and the errors of the others."""
     written: list[Path] = []
@@ -574,9 +570,9 @@ def _write_some(
         try:
             if state is not None and log.resolve() not in ours and _revision(log) != state:
                 raise changed_error(log)
-            with overwriting(allowed=how.overwrite or how.folder is None):
-                if how.folder is not None:
-                    _check_copy(target, how.folder)
+            with overwriting(allowed=overwrite or folder is None):
+                if folder is not None:
+                    _check_copy(target, folder)
                 written.append(write_annotated(log, annotation, target, plugins))
         except EvalStatsError as error:
             failed[log] = error

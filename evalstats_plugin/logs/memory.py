@@ -88,13 +88,9 @@ def _add(held: Held, entry: Any, selection: Selection, plugins: Plugins) -> None
 
 def _has_form(entry: Any) -> bool:
     """Whether it is one thing of a known form, and no list of things."""
-    return (
-        isinstance(entry, (Mapping, bytes, bytearray))
-        or hasattr(entry, "shape")
-        or hasattr(entry, "__arrow_c_stream__")
-        or hasattr(entry, "data_vars")
-        or hasattr(entry, "location")
-    )
+    of_forms = ("shape", "__arrow_c_stream__", "data_vars", "location")
+    is_plain = isinstance(entry, (Mapping, bytes, bytearray))
+    return is_plain or any(hasattr(entry, name) for name in of_forms)
 
 
 def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plugins) -> None:

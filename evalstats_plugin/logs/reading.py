@@ -218,11 +218,8 @@ def read(
     # Cancelled runs in a folder are skipped with a note; one that was named raises.
     notes += _about_broken(broken, responses, set() if skip_broken else set(map(str, places)))
     if not responses:
-        raise (
-            next(iter(broken.values()))
-            if broken
-            else _nothing_in(search.logs.values(), selection, plugins)
-        )
+        first = next(iter(broken.values()), None)
+        raise first or _nothing_in(search.logs.values(), selection, plugins)
     _check_used(responses, selection)
     by_setting = selection.by is not None and all(r.tags is None for r in responses)
     if selection.by is not None and by_setting:

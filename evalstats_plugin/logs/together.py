@@ -80,20 +80,22 @@ class Crossed:
         """Return the ranks, among all models, on the tasks that a log holds."""
         if self.ranks is None:
             return None
-        cells = {(r.task, r.metric) for r in self._found[location] if id(r) in self._kept}
+        cells = {(r.task, r.metric) for r in self._own(location)}
         rows = tuple(row for row in self.ranks if (row.task, row.metric) in cells)
         return replace(self.ranks, rows=rows)
 
     def outcomes_of_log(self, location: str) -> dict[str, dict[str, str]]:
         """Return by item whether a log's own model won, lost or tied against the baseline."""
-        own = [r for r in self._found[location] if id(r) in self._kept]
-        return item_outcomes(own, self._of_baseline)
+        return item_outcomes(self._own(location), self._of_baseline)
+
+    def _own(self, location: str) -> list[Responses]:
+        return [r for r in self._found[location] if id(r) in self._kept]
 
     def of_log(self, location: str) -> Comparisons | None:
         """Return the comparisons that involve a log's own model."""
         if self.comparisons is None:
             return None
-        own = [r for r in self._found[location] if id(r) in self._kept]
+        own = self._own(location)
         cells = {(r.model, r.task, r.metric) for r in own}
         names = {r.model for r in own}
         rows = tuple(
@@ -153,14 +155,11 @@ class CrossedAbilities:
         cells = {(r.model, short_metric(r.metric)) for r in own}
         tasks = {(r.task, short_metric(r.metric)) for r in own}
         scales = of_metric.values()
-        notes = [
-            f"ability on {m}: {note}" for m, scale in of_metric.items() for note in scale.notes
-        ]
         return Abilities(
             rows=tuple(
                 row for scale in scales for row in scale if (row.model, row.metric) in cells
             ),
-            notes=(*notes, *self._scales.notes),
+            notes=self._scales.notes_on("ability", {m: s.notes for m, s in of_metric.items()}),
             items=tuple(
                 item
                 for scale in scales
@@ -231,11 +230,8 @@ class CrossedScores:
             if (row.model, row.task, metric) in cells
             or (row.task is None and (row.model, metric) in models)
         )
-        notes = [
-            f"pooled scores on {metric}: {note}" for metric, fit in fits.items()
-            for note in (fit.reason, *fit.notes)
-        ]  # fmt: skip
-        return PooledScores(rows, (*notes, *self._fits.notes))
+        notes = {metric: (fit.reason, *fit.notes) for metric, fit in fits.items()}
+        return PooledScores(rows, self._fits.notes_on("pooled scores", notes))
 
 
 class CrossedCapabilities:
@@ -275,12 +271,8 @@ class CrossedCapabilities:
             for model in dict.fromkeys(r.model for r in own if short_metric(r.metric) == metric)
             for row in capabilities.levels(model, metric)
         )
-        notes = [
-            f"capabilities on {m}: {note}"
-            for m, capabilities in fits.items()
-            for note in capabilities.notes
-        ]
-        return Results(rows, (*notes, *self._fits.notes))
+        notes = {metric: capabilities.notes for metric, capabilities in fits.items()}
+        return Results(rows, self._fits.notes_on("capabilities", notes))
 
     def of_items(self, tasks: frozenset[str]) -> dict[str, dict[str, float | str]]:
         """Return how strongly items of some tasks need each capability, by their ids as text.
@@ -345,6 +337,11 @@ class MetricFits(Generic[FitT]):
             raise DesignError(f"{nothing}: {reasons or 'no log holds scores of items'}")
         said = [f"{missing} on {metric}: {error}" for metric, error in failed.items()]
         self.notes = (*notes, *unused, *said)
+
+    def notes_on(self, what: str, notes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        """Return the notes of some fits, by metric, and those on metrics without one."""
+        own = [f"{what} on {m}: {note}" for m, of_metric in notes.items() for note in of_metric]
+        return (*own, *self.notes)
 
     def of_log(self, location: str) -> tuple[list[Responses], dict[str, FitT]]:
         """Return a log's responses, and the fits of their metrics."""

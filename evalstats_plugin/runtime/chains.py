@@ -130,15 +130,19 @@ def convergence(draws: ArrayLike) -> Convergence:
     good = np.flatnonzero(np.isfinite(flat).all(axis=(0, 1)))
     if x.shape[1] >= 4:
         for i in np.split(good, range(_BLOCK, len(good), _BLOCK)):
-            # Each chain in halves, so that one that drifts disagrees with itself: (Q, 2C, S / 2).
-            half, own = x.shape[1] // 2, np.moveaxis(flat[..., i], 2, 0)
-            halves = np.concatenate([own[..., :half], own[..., -half:]], axis=1)
+            halves = _halves(flat[..., i])
             bulk = _normal_scores(halves)
             ess[i] = _effective(bulk)
             if len(x) > 1:
                 middle = np.median(halves, axis=(1, 2), keepdims=True)
                 r_hat[i] = np.maximum(_r_hat(bulk), _r_hat(_normal_scores(abs(halves - middle))))
     return Convergence(r_hat.reshape(shape), ess.reshape(shape))
+
+
+def _halves(x: FloatArray) -> FloatArray:
+    """Halves of chains (C, S, Q), so that one that drifts disagrees with itself: (Q, 2C, S / 2)."""
+    half, chains = x.shape[1] // 2, np.moveaxis(x, 2, 0)
+    return np.concatenate([chains[..., :half], chains[..., -half:]], axis=1)
 
 
 def _normal_scores(x: FloatArray) -> FloatArray:
@@ -261,8 +265,7 @@ def mean_efficiency(draws: ArrayLike) -> float:
     x = np.asarray(draws, dtype=np.float64)
     if len(x) == 1:
         return 1.0
-    half, flat = x.shape[1] // 2, np.moveaxis(x.reshape(*x.shape[:2], -1), 2, 0)
-    halves = np.concatenate([flat[..., :half], flat[..., -half:]], axis=1)
+    halves = _halves(x.reshape(*x.shape[:2], -1))
     return float(_effective(halves).mean() / (len(x) * x.shape[1]))
 
 

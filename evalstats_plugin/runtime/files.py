@@ -23,7 +23,6 @@ from functools import partial
 from importlib import import_module
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from evalstats_plugin.errors import LogError
@@ -426,12 +425,7 @@ class LogFile:
         self._held += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held -= 1
         if not self._held:
             self._head = None  # of thousands of logs they would fill the memory

@@ -468,15 +468,12 @@ def with_known(cells: Sequence[Cell], metrics: Mapping[MetricKey, Known]) -> lis
     Zeros and ones of a metric with partial credit are bounded scores like their neighbours. Those
     in clusters keep their own methods, and so does a row that is known by its counts only.
     """
-    settled: list[Cell] = []
-    for cell in cells:
+    settled = list(cells)
+    for i, cell in enumerate(cells):
         shown = metrics.get(metric_key(cell.responses.metric, cell.bounds or UNIT))
-        if shown is None or cell.composite is not None or cell.kind not in ("binary", "bounded"):
-            settled.append(cell)
+        if shown is None or cell.composite is not None:
             continue
         alike = shown.partial and len(cell.values) > 0 and cell.clusters is None
-        if cell.kind == "binary" and not alike:
-            settled.append(cell)
-        else:
-            settled.append(replace(cell, kind="bounded", attained=(shown.low, shown.high)))
+        if cell.kind == "bounded" or (cell.kind == "binary" and alike):
+            settled[i] = replace(cell, kind="bounded", attained=(shown.low, shown.high))
     return settled

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import IN_ARRAY
@@ -93,22 +92,5 @@ def _by_task(matrix: ResponseMatrix) -> tuple[ResponseMatrix, IntArray]:
     of_run = np.array([place[name] for name in names])
     of_item = np.repeat(of_run, np.diff(starts, append=len(matrix.tasks)))
     size = np.bincount(of_item)
-    return columns_of(matrix, np.argsort(of_item, kind="stable")), np.cumsum(size) - size
-
-
-def columns_of(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
-    """Return some items of a matrix."""
-
-    def cut(values: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if values is None else values[at]
-
-    return replace(
-        matrix,
-        scores=matrix.scores[:, at],
-        item_ids=matrix.item_ids[at],
-        tasks=matrix.tasks[at],
-        metrics=matrix.metrics[at],
-        clusters=cut(matrix.clusters),
-        item_hashes=cut(matrix.item_hashes),
-        chance=cut(matrix.chance),
-    )
+    in_order = submatrix(matrix, slice(None), np.argsort(of_item, kind="stable"))
+    return in_order, np.cumsum(size) - size

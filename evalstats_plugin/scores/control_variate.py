@@ -146,10 +146,8 @@ def _of_others(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _rows(table: _Table, plain: Sequence[ScoreInterval]) -> list[ScoreInterval]:
     """Adjust the rows of the models on one task, those with the same bounds at once."""
     rows = list(plain)
-    bounds = [cell.bounds for cell in table.cells]
-    for each in dict.fromkeys(bounds):
-        where = [i for i, span in enumerate(bounds) if span == each]
-        for i, row in zip(where, _of_bounds(table, where, each, rows), strict=True):
+    for bounds, where in grouped(range(len(rows)), lambda i: table.cells[i].bounds).items():
+        for i, row in zip(where, _of_bounds(table, where, bounds, rows), strict=True):
             rows[i] = row
     return rows
 

@@ -24,6 +24,7 @@ from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.scores.cells import Cell, epochs_are_binary, make_cell
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval, VariancePart, VarianceParts
+from evalstats_plugin.stats import clustered as stats_clustered
 
 AT_K = ("pass@k", "pass^k", "maj@k", "cons@k")
 """Whether at least one, all, or most of k answers to an item are right, or the most frequent is."""
@@ -188,8 +189,6 @@ def _example(r: Responses, why: str) -> str:
 
 
 def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
-    from evalstats_plugin.stats import clustered as stats_clustered
-
     scored = ~np.isnan(r.scores)
     n_epochs = scored.sum(axis=1)
     if kind == VOTE:
@@ -201,12 +200,10 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
             "maj@": stats_clustered.majority_at_k,
         }[kind]
         scores = formula(np.where(scored, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
-    short = int((n_epochs < k).sum())
-    notes = (
-        (f"{short} item{'s have' if short > 1 else ' has'} fewer than {k} scored epochs",)
-        if short
-        else ()
-    )
+    notes = r.notes
+    if short := int((n_epochs < k).sum()):
+        have = "items have" if short > 1 else "item has"
+        notes = (*notes, f"{short} {have} fewer than {k} scored epochs")
     return replace(
         r,
         measure=replace(
@@ -227,7 +224,7 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
         logged=None,
         logged_std_error=None,
         logged_n=None,
-        notes=(*r.notes, *notes),
+        notes=notes,
     )
 
 
@@ -252,8 +249,6 @@ def variance_parts(responses: ResponsesLike) -> VarianceParts:
 
 
 def _part(cell: Cell) -> VariancePart:
-    from evalstats_plugin.stats import clustered as stats_clustered
-
     r, n = cell.responses, cell.n
     parts = stats_clustered.variance_parts(r.scores)
     within, noise = float(parts.within), float(parts.noise)
@@ -263,6 +258,7 @@ def _part(cell: Cell) -> VariancePart:
     variance_between = max(between, 0.0) if math.isfinite(between) else math.nan
     # What is not between items is within them: where that is all, twice the epochs halve it.
     more_epochs = (now + variance_between / n) / 2
+    single = variance_between + within
     notes = cell.notes
     if between < 0:
         notes = (*notes, "the estimated variance between items is below 0; 0 is used")
@@ -275,9 +271,7 @@ def _part(cell: Cell) -> VariancePart:
         estimate=finite(cell.estimate),
         between=finite(between),
         within=finite(within),
-        share_within=finite(within / (variance_between + within))
-        if within + variance_between > 0
-        else None,
+        share_within=finite(within / single) if single > 0 else None,
         std_error=finite(math.sqrt(now)),
         std_error_more_epochs=finite(math.sqrt(more_epochs)),
         std_error_more_items=finite(math.sqrt(now / 2)),

@@ -278,13 +278,10 @@ def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
             reference.provenance.prompt_hashes, r.provenance.prompt_hashes, shared
         ):
             prompts.append(r)
-    for problem, others, what in (
-        ("questions", questions, "questions"),
-        ("prompts", prompts, "prompts"),
-    ):
+    for problem, others in (("questions", questions), ("prompts", prompts)):
         if others:
             names = few([r.model for r in others], 3)
-            detail = f"{what} of {names} differ from those of {reference.model}"
+            detail = f"{problem} of {names} differ from those of {reference.model}"
             yield _found(problem, task, [reference, *others], detail)
 
 

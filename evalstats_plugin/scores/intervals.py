@@ -17,9 +17,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
-from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import Prediction, Responses
@@ -48,7 +49,7 @@ from evalstats_plugin.scores.cells import (
     weighted_sums,
     with_known,
 )
-from evalstats_plugin.scores.columns import Tally, columns_of, tally
+from evalstats_plugin.scores.columns import Tally, tally
 from evalstats_plugin.scores.groups import group_rows
 from evalstats_plugin.scores.methods import (
     AS_PRINTED,
@@ -65,8 +66,17 @@ from evalstats_plugin.scores.metrics import Composite
 from evalstats_plugin.scores.missing import n_open, of_all, open_level, with_open
 from evalstats_plugin.scores.rows import ADAPTIVE, NO_METHOD, Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray, Rng
-from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
+from evalstats_plugin.stats.clustered import (
+    anova_icc,
+    by_cluster,
+    design_effect,
+    satterthwaite,
+    size_trend,
+)
+from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM, size_slope
 from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.means import t_quantile
+from evalstats_plugin.stats.reach import one_more
 from evalstats_plugin.stats.streams import stream
 from evalstats_plugin.stats.survey.finite_population import (
     predictive_equal_tailed,
@@ -252,8 +262,6 @@ def _with_unseen(
     cells: Sequence[Cell], rows: Sequence[ScoreInterval], level: float
 ) -> list[ScoreInterval]:
     """Add the limits of partial credit if one more item had the worst score, or the best."""
-    from evalstats_plugin.stats.reach import one_more
-
     rows = list(rows)
     batches: dict[tuple[tuple[float, float], int], list[int]] = {}
     for i, cell in enumerate(cells):
@@ -345,8 +353,6 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
 
 def published_limits(std_error: float, n: int, confidence_level: float) -> tuple[str, float]:
     """Method and half width of the interval of a mean whose standard error is all that is known."""
-    from evalstats_plugin.stats.means import t_quantile
-
     if n > 1:
         return "t", float(std_error * t_quantile(n - 1, confidence_level=confidence_level))
     return "z", float(std_error * normal_quantile(confidence_level))
@@ -382,7 +388,6 @@ def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInte
     ):
         return row
     low, high = solver.of_counts(method, np.arange(cell.n + 1), np.full(cell.n + 1, cell.n))
-    from scipy import special
 
     zero, top = cell.bounds or UNIT
     ends = (row.low - zero) / (top - zero), (row.high - zero) / (top - zero)
@@ -529,8 +534,6 @@ class _Solver:
 
 def _freedom(cell: Cell) -> float:
     """Degrees of freedom of the clustered error; 0 for one cluster."""
-    from evalstats_plugin.stats.clustered import satterthwaite
-
     return float(np.nan_to_num(satterthwaite(weighted_sums(cell)[1])))
 
 
@@ -578,8 +581,6 @@ def _of_composites(
 
 def _units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
     """What each sampled unit, an item or a cluster of items, adds to the sums."""
-    from evalstats_plugin.stats.clustered import by_cluster
-
     if clusters is None:
         return composite.statistics
     return by_cluster(composite.statistics, cluster_names(clusters), axis=0)
@@ -622,9 +623,6 @@ def _beside_independent(
 
 def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInterval:
     """Name what the interval is for, and say so where scores go with the size of a cluster."""
-    from evalstats_plugin.stats.clustered import size_trend
-    from evalstats_plugin.stats.grid_posteriors import size_slope
-
     fixed = how.clusters == "fixed" and row.method == CLUSTERED_DEFAULTS["binary"][0]
     population = "new items of these clusters" if fixed else "new clusters like these"
     notes = row.notes
@@ -645,8 +643,6 @@ def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInter
 
 def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
     """Add how much clusters change the variance of a mean, and how alike their items are."""
-    from evalstats_plugin.stats.clustered import anova_icc, design_effect
-
     plain = replace(cell, clusters=None).std_error
     totals, sizes = cluster_sums(cell)
     squares, _ = cluster_sums(replace(cell, values=cell.values**2))
@@ -749,7 +745,7 @@ def _without(matrix: ResponseMatrix, counted: Tally) -> Iterable[Responses]:
     done = set(counted.of(counted.counts).tasks)
     names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
     keep = np.array([(str(task), str(metric)) not in done for task, metric in names])
-    return columns_of(matrix, np.flatnonzero(keep)).to_responses()
+    return submatrix(matrix, slice(None), np.flatnonzero(keep)).to_responses()
 
 
 def _counted_rows(

@@ -19,15 +19,20 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measures, as_measures
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import cluster_names, make_cell
 from evalstats_plugin.scores.rows import CorrectedScore, Intervals
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.clustered import by_cluster, clustered_regression
 from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.metrics import agreement, quadratic_weights
 from evalstats_plugin.stats.streams import child
 from evalstats_plugin.stats.survey.prediction_powered import Powered, ppi
+
+special: Any = import_module("scipy.special")
+"""SciPy says little of the types of its functions."""
 
 METHOD = "ppi++"
 
@@ -177,12 +182,9 @@ def joined(
     without = dict.fromkeys(model for model, task in judged if (model, task) not in labelled)
     if without:
         notes = (*notes, f"without human labels, left out: {few(list(without))}")
-    tasks: dict[str, list[tuple[str, str]]] = {}
-    for place in places:
-        tasks.setdefault(place[1], []).append(place)
     made = [
         _joined_task(each, labelled, of_judges, chances, least=0 if unlabelled else FEWEST_LABELS)
-        for each in tasks.values()
+        for each in grouped(places, lambda place: place[1]).values()
     ]
     return made, notes
 
@@ -380,8 +382,6 @@ def corrected(
     judged: JudgedTask, *, confidence_level: float, these_items: bool
 ) -> list[CorrectedScore]:
     """Return the mean label that each model would have, with the judge's own mean beside it."""
-    from evalstats_plugin.stats.clustered import by_cluster
-
     fit = ppi(
         judged.labels,
         judged.judged,
@@ -550,8 +550,6 @@ def _agreement(
     categories: FloatArray,
     rng: np.random.Generator,
 ) -> JudgeAgreement:
-    from evalstats_plugin.stats.metrics import agreement, quadratic_weights
-
     q = len(categories)
     weights = quadratic_weights(categories) if q > 2 else np.eye(q)
     cell = np.searchsorted(categories, a) * q + np.searchsorted(categories, b)
@@ -642,10 +640,6 @@ def biases(
 def _biases_of(
     judged: JudgedTask, k: int, features: Mapping[str, FloatArray], confidence_level: float
 ) -> list[JudgeBias]:
-    special: Any = import_module("scipy.special")
-
-    from evalstats_plugin.stats.clustered import clustered_regression
-
     score, labels = judged.scores[k], judged.labels
     seen: BoolArray = ~np.isnan(score) & ~np.isnan(labels)
     for values in features.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,7 @@ from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, few
 from evalstats_plugin.stats import metrics
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.metrics import BINARY
-
-if TYPE_CHECKING:
-    from evalstats_plugin.stats.metrics import Value
-
+from evalstats_plugin.stats.metrics import BINARY, Value
 
 NAMES = {
     "f1": "f1", "mcc": "mcc", "matthews_corrcoef": "mcc", "precision": "precision",
@@ -158,22 +154,17 @@ def composites(group: Sequence[Responses]) -> list[Composite]:
     pairs = [r.pairs for r in group if r.pairs is not None]
     answered = [np.array([None not in row for row in p.tolist()], dtype=bool) for p in pairs]
     seen = [p[t] for p, t in zip(pairs, answered, strict=True)]
+    of_models: list[dict[str, Any]]
     if metric in metrics.CORPUS_METRICS:
-        counts = [_counts(metric, p) for p in seen]
-        return [
-            Composite(metric=metric, kind="corpus", there=t, counts=c)
-            for t, c in zip(answered, counts, strict=True)
-        ]
-    if metric == "roc_auc":
-        return [
-            Composite(metric=metric, kind="auc", there=t, ranked=_ranked(p))
-            for t, p in zip(answered, seen, strict=True)
-        ]
-    labels, codes = _codes(metric, seen)
-    kind: Kind = "f1" if metric == "f1" else "confusion"
+        of_models = [{"kind": "corpus", "counts": _counts(metric, p)} for p in seen]
+    elif metric == "roc_auc":
+        of_models = [{"kind": "auc", "ranked": _ranked(p)} for p in seen]
+    else:
+        labels, codes = _codes(metric, seen)
+        kind = "f1" if metric == "f1" else "confusion"
+        of_models = [{"kind": kind, "codes": c, "labels": labels} for c in codes]
     return [
-        Composite(metric=metric, kind=kind, there=t, codes=c, labels=labels)
-        for t, c in zip(answered, codes, strict=True)
+        Composite(metric=metric, there=t, **own) for t, own in zip(answered, of_models, strict=True)
     ]
 
 

@@ -28,6 +28,9 @@ from evalstats_plugin.stats.clustered import epoch_noise
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.means import moments, t_quantile
 
+special: Any = import_module("scipy.special")
+"""SciPy says little of the types of its functions."""
+
 SHIFTED = 0.05
 """P-value up to which a note says that runs differ by more than their answers."""
 
@@ -146,7 +149,8 @@ def noise(
         scores = together.scores.reshape(len(together.item_ids), len(runs), n_judges, -1)
         together = replace(together, scores=scores.mean(axis=2).reshape(len(scores), -1))
         answers = _of_all_runs(together, len(runs))
-        if len(answers) < 2 or not (len(runs) > 1 or _has_repeats(answers)):
+        most_repeats = (~np.isnan(answers)).sum(axis=2).max(initial=0)
+        if len(answers) < 2 or max(len(runs), most_repeats) < 2:
             once.append(f"{together.task} by {together.model}")
             continue
         judged = _judge_parts(np.moveaxis(scores, 2, -1).reshape(-1, n_judges))
@@ -217,14 +221,9 @@ def _of_all_runs(together: Responses, n_runs: int) -> FloatArray:
     return answers[n_answers.min(axis=1, initial=1) > 0]
 
 
-def _has_repeats(answers: FloatArray) -> bool:
-    return bool(((~np.isnan(answers)).sum(axis=2) > 1).any())
-
-
 def _row(
     together: Responses, answers: FloatArray, judged: _JudgeParts | None, level: float
 ) -> NoiseRow:
-    special: Any = import_module("scipy.special")
     n, n_runs, n_repeats = answers.shape
     variance, of_mean = epoch_noise(answers.reshape(-1, n_repeats))
     # Of an answer in one run, and of the mean of an item there; NaN without repeats.

@@ -331,14 +331,23 @@ def logit_t(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level:
     unit = to_unit(scores, bounds)
     n, mean, std = moments(unit)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds = np.log(mean) - np.log1p(-mean)
         half = t_quantile(n - 1, confidence_level=confidence_level) * std / np.sqrt(n)
+    low, high = logit_limits(mean, half, n, confidence_level=confidence_level)
+    return _from_unit(low.ravel(), high.ravel(), unit, bounds)
+
+
+def logit_limits(
+    mean: FloatArray, half: FloatArray, n: FloatArray, *, confidence_level: float
+) -> Interval:
+    """Limits mean ± half of a mean in [0, 1], on the logit scale; of n equal units as `logit_t`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
         half = half / (mean * (1 - mean))
+        log_odds = np.log(mean) - np.log1p(-mean)
         share = tail_probability(confidence_level) ** (1 / n)
-    equal = ~(std > 0)
+    equal = ~(half > 0)
     low = np.where(equal, share * mean, special.expit(log_odds - half))
     high = np.where(equal, 1 - share * (1 - mean), special.expit(log_odds + half))
-    return _from_unit(low.ravel(), high.ravel(), unit, bounds)
+    return Interval(low, high)
 
 
 def to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:

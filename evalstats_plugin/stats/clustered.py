@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.interval import Interval, tail_probability
+from evalstats_plugin.stats.bounded import logit_limits
+from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
 
@@ -119,17 +120,10 @@ def logit_t_cr2(
     width = bounds[1] - bounds[0]
     unit = (np.asarray(totals, dtype=np.float64) - size * bounds[0]) / width
     n, mean, _, _, error = cluster_moments(unit, size)
-    mean = np.clip(mean, 0.0, 1.0)
     freedom = np.maximum(satterthwaite(size), 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        half = t_quantile(freedom, confidence_level=confidence_level) * error / (mean * (1 - mean))
-        log_odds = np.log(mean) - np.log1p(-mean)
-        share = tail_probability(confidence_level) ** (1 / n)
-        agree = ~(error > 0)
-        low = np.where(agree, share * mean, special.expit(log_odds - half))
-        high = np.where(agree, 1 - share * (1 - mean), special.expit(log_odds + half))
-    low, high = (np.where(n > 0, bounds[0] + width * limit, np.nan) for limit in (low, high))
-    return Interval(low, high)
+    half = t_quantile(freedom, confidence_level=confidence_level) * error
+    limits = logit_limits(np.clip(mean, 0.0, 1.0), half, n, confidence_level=confidence_level)
+    return Interval(*(np.where(n > 0, bounds[0] + width * limit, np.nan) for limit in limits))
 
 
 def size_trend(totals: ArrayLike, sizes: ArrayLike) -> FloatArray:
@@ -320,16 +314,6 @@ def crossed(scores: FloatArray, std_error: float) -> Crossed:
     p_alike = np.asarray(special.fdtrc(p - 1, (m - 1) * (p - 1), ratio), dtype=np.float64)
     error = (total / p) ** 0.5
     return Crossed(m, p, mean, between**0.5, error, float(p_alike), float(prob))
-
-
-def share_within(parts: VarianceParts) -> FloatArray:
-    """Share of the variance of a single epoch that lies within items, between 0 and 1.
-
-    One minus the intra-class correlation. NaN where nothing varies.
-    """
-    between = np.maximum(parts.between, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(parts.within / (between + parts.within))
 
 
 def pass_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:

@@ -131,11 +131,7 @@ def beta_binomial(
     0.2129 0.7155
     """
     tail = tail_probability(confidence_level)
-    right, size = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (successes, sizes))
-    )
-    shape = size.shape[:-1]
-    right, size = (x.reshape(-1, x.shape[-1]) for x in (right, size))
+    right, size, shape = _cells(successes, sizes)
     low, high = np.full((2, len(size)), np.nan)
     for grid in beta_posteriors(right, size, prior):
         mean = right[grid.cells].sum(axis=1) / size[grid.cells].sum(axis=1)
@@ -180,11 +176,7 @@ def size_beta_binomial(
     0.12 0.90
     """
     tail = tail_probability(confidence_level)
-    right, size = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (successes, sizes))
-    )
-    shape = size.shape[:-1]
-    right, size = (x.reshape(-1, x.shape[-1]) for x in (right, size))
+    right, size, shape = _cells(successes, sizes)
     low, high = np.full((2, len(size)), np.nan)
     largest = size.max(axis=1, initial=0)
     equal = np.all((size == 0) | (size == largest[:, None]), axis=1)
@@ -200,6 +192,16 @@ def size_beta_binomial(
         share = (right * weight / np.maximum(size, 1)).sum(axis=1) / weight.sum(axis=1)
     low, high = np.fmin(low, share), np.fmax(high, share)
     return Interval(low.reshape(shape), high.reshape(shape))
+
+
+def _cells(
+    successes: ArrayLike, sizes: ArrayLike
+) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
+    """Successes and sizes of clusters, a row for each cell, and the shape of the cells."""
+    counts = (np.asarray(x, dtype=np.float64) for x in (successes, sizes))
+    right, size = np.broadcast_arrays(*counts)
+    n_clusters = size.shape[-1]
+    return right.reshape(-1, n_clusters), size.reshape(-1, n_clusters), size.shape[:-1]
 
 
 def size_slope(successes: ArrayLike, sizes: ArrayLike) -> float:
@@ -562,8 +564,6 @@ class Grid(NamedTuple):
     """Values of t of each parameter, shape (cells, n)."""
     weights: FloatArray
     """Shape (cells, n_1, …, n_D)."""
-    log_mass: FloatArray
-    """Log of the integral of the density before its weights were normalised, shape (cells,)."""
 
     def values(self, parameter: int) -> FloatArray:
         """Values of a parameter at its nodes, shape (cells, n)."""
@@ -578,12 +578,7 @@ class Grid(NamedTuple):
         """The posterior of some of the cells."""
         nodes = [t[cells] for t in self.nodes]
         axes = [axis.part(cells) for axis in self.axes]
-        return Grid(self.cells[cells], axes, nodes, self.weights[cells], self.log_mass[cells])
-
-    def without_last(self) -> Grid:
-        """The marginal posterior of all parameters but the last."""
-        weights = np.asarray(self.weights.sum(axis=-1), dtype=np.float64)
-        return Grid(self.cells, self.axes[:-1], self.nodes[:-1], weights, self.log_mass)
+        return Grid(self.cells[cells], axes, nodes, self.weights[cells])
 
     def quantile(self, parameter: int, probability: FloatArray | float) -> FloatArray:
         """Quantile of one parameter, shape (cells,)."""
@@ -725,8 +720,7 @@ def _grid(
     nodes = [axis.nodes(n) for axis, n in zip(own, shape, strict=True)]
     weights = _log_weights(log_density, own, nodes, cells)
     within = tuple(range(1, weights.ndim))
-    peak = weights.max(axis=within, keepdims=True)
-    weights -= peak
+    weights -= weights.max(axis=within, keepdims=True)
     np.exp(weights, out=weights)
     needed = np.tile(np.asarray(shape, dtype=np.int64), (len(cells), 1))
     left = weights
@@ -737,10 +731,8 @@ def _grid(
         most = left.reshape(len(cells), -1).max(axis=1)
         enough = SERIES_SETTLED if d < n_series else settled
         needed[:, d] = np.where(error > enough * most, 2 * (3 * shape[d] // 4), shape[d])
-    total = weights.sum(axis=within, keepdims=True)
-    weights /= total
-    log_mass = (peak + np.log(total)).ravel() + sum(np.log(t[:, 1] - t[:, 0]) for t in nodes)
-    return Grid(cells, own, nodes, weights, log_mass), needed
+    weights /= weights.sum(axis=within, keepdims=True)
+    return Grid(cells, own, nodes, weights), needed
 
 
 def _log_weights(

@@ -24,7 +24,7 @@ from evalstats_plugin.stats.interval import (
     normal_quantile,
     tail_probability,
 )
-from evalstats_plugin.stats.means import t_quantile
+from evalstats_plugin.stats.means import t_prob_positive, t_quantile
 from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc
 
 # Weights are drawn in blocks of about this many numbers; results do not depend on it.
@@ -132,12 +132,8 @@ def jackknife_difference(
     """
     low, high = jackknife_limits(difference, without, confidence_level=confidence_level)
     n = int(without.shape[-1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        t = difference / np.sqrt((n - 1) * without.var(axis=-1))
-    varies = np.isfinite(low)
-    prob = special.stdtr(max(n - 1.0, 1.0), np.where(varies, t, 0.0))
-    unknown = ~varies & (difference != 0)
-    return low, high, np.where(unknown, np.nan, prob)
+    error = np.where(np.isfinite(low), np.sqrt((n - 1) * without.var(axis=-1)), 0.0)
+    return low, high, t_prob_positive(difference, error, np.asarray(max(n - 1.0, 1.0)))
 
 
 def _where_wide(low: FloatArray, high: FloatArray) -> Interval:

@@ -29,14 +29,12 @@ Value: TypeAlias = Callable[[FloatArray], FloatArray]
 BINARY = frozenset({"f1", "precision", "recall"})
 """Metrics that have a positive label."""
 
-_COUNTERS: Mapping[str, tuple[str, dict[str, int]]] = MappingProxyType(
-    {
-        "bleu": ("BLEU", {}),
-        "chrf": ("CHRF", {}),
-        "chrf++": ("CHRF", {"word_order": 2}),
-        "ter": ("TER", {}),
-    }
-)
+_COUNTERS: Mapping[str, tuple[str, dict[str, int]]] = {
+    "bleu": ("BLEU", {}),
+    "chrf": ("CHRF", {}),
+    "chrf++": ("CHRF", {"word_order": 2}),
+    "ter": ("TER", {}),
+}
 
 
 def one_hot(gold: IntArray, predicted: IntArray, n_labels: int) -> FloatArray:

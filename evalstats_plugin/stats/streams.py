@@ -90,8 +90,4 @@ def _sequence(rng: Rng, purpose: str) -> np.random.SeedSequence:
     if isinstance(rng, np.random.Generator):
         words = rng.integers(2**32, size=_WORDS, dtype=np.uint32)
         return np.random.SeedSequence([*words.tolist(), key])
-    return np.random.SeedSequence() if rng is None else _of_seed(operator.index(rng), key)
-
-
-def _of_seed(seed: int, key: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence([seed, key])
+    return np.random.SeedSequence(None if rng is None else [operator.index(rng), key])

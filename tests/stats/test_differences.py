@@ -184,7 +184,7 @@ def test_one_more_that_failed_entirely_is_wider_for_few_items() -> None:
         x = 0.02 * rng.normal(size=(1, n))
         plain, unseen = (
             Differences(x, span=1.0).limits(Z),
-            Differences(x, span=1.0).one_more(Z, size=1.0),
+            Differences(x, span=1.0).one_more(Z, unseen=True),
         )
         assert least < plain.low[0] - unseen.low[0] < 0.6
         assert unseen.high[0] >= plain.high[0]
@@ -258,7 +258,7 @@ def test_limits_of_many_tables_at_once_are_those_of_each() -> None:
     kinds = (
         MeanDifferences.limits,
         MeanDifferences.one_more,
-        lambda pairs, at: pairs.one_more(at, size=pairs.span),
+        lambda pairs, at: pairs.one_more(at, unseen=True),
     )
     for limits in kinds:
         together = limits_of_all(tables, z, limits)

@@ -10,7 +10,6 @@ import pytest
 from evalstats_plugin.stats.clustered import (
     VarianceParts,
     epoch_noise,
-    share_within,
     variance_parts,
 )
 
@@ -59,7 +58,6 @@ def test_variance_parts_agree_with_the_prototype() -> None:
 
     assert abs(parts.between.mean() - 4 / (25 * 6)) < 0.0007
     assert abs(parts.within.mean() - 4 / (5 * 6)) < 0.0012
-    assert abs((share_within(parts)).mean() - 5 / 6) < 0.03
 
 
 def test_zero_one_epochs_have_the_variance_of_the_formula() -> None:
@@ -74,7 +72,7 @@ def test_without_a_second_epoch_the_parts_are_unknown() -> None:
     """NaN; but not the variance of the item means."""
     parts = variance_parts([[1.0], [0.0], [1.0]])
 
-    assert np.isnan([parts.within, parts.between, share_within(parts)]).all()
+    assert np.isnan([parts.within, parts.between]).all()
     assert parts.total == pytest.approx(1 / 3)
 
 

@@ -14,8 +14,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.clustered import by_cluster
+from evalstats_plugin.stats.means import moments
+from evalstats_plugin.stats.pairs.differences import Differences, distance
+from evalstats_plugin.stats.streams import child, stream
 
 N_SAMPLES, FEWEST_SAMPLES = 4000, 1000
 """Simulated comparisons of few units, and of many: a power of .8 has a standard error of .006 to
@@ -53,8 +58,6 @@ class TaskScores:
 
     def differences(self) -> FloatArray:
         """Mean differences b - a of items that both answered, shape (M,)."""
-        from evalstats_plugin.stats.means import moments
-
         return moments(self.b).mean - moments(self.a).mean
 
 
@@ -83,8 +86,6 @@ class Population(NamedTuple):
         either side at F; so scores keep their grid, and rare failures stay rare. Clusters and tasks
         are moved as they are, and vary as much as before.
         """
-        from evalstats_plugin.stats.pairs.differences import distance
-
         if self.widened:
             rest = self.sums - self.mean * self.sizes
             moved = self._replace(sums=mean * self.sizes + self.widened * rest)
@@ -196,8 +197,6 @@ class Planned:
         tail
             Error on either side.
         """
-        from scipy import special
-
         z = -float(special.ndtri(tail))
         if self._last is None or self._last[0] != (n, difference):
             self._last = (n, difference), _judged(self._drawn(n, difference))
@@ -209,10 +208,6 @@ class Planned:
 
     def non_inferior(self, n: float, difference: float, *, tail: float, margin: float) -> float:
         """Return the probability to show that b is not lower than a by more than the margin."""
-        from scipy import special
-
-        from evalstats_plugin.stats.pairs.differences import Differences
-
         drawn = self._drawn(n, difference)
         pairs = Differences(drawn.x, sizes=drawn.sizes, span=self._span)
         low, _ = pairs.one_more(-float(special.ndtri(tail)))
@@ -271,8 +266,6 @@ class _Statistic(NamedTuple):
 
 def _judged(drawn: _Samples) -> _Statistic:
     """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
-    from evalstats_plugin.stats.pairs.differences import Differences
-
     if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
         w = Differences(drawn.x, sizes=drawn.sizes).deviate
         return _Statistic(float(w.mean()), float(w.std()), w)
@@ -295,8 +288,6 @@ def _of_tasks(tasks: list[Population], n_items: int) -> Population:
 
 
 def _stream(purpose: str) -> np.random.Generator:
-    from evalstats_plugin.stats.streams import child, stream
-
     return child(stream(0, "comparisons like those of a pilot"), purpose)
 
 
@@ -352,8 +343,6 @@ def _expansion(x: FloatArray) -> FloatArray:
 
 def _population(task: TaskScores, n_epochs: int) -> Population:
     """Units of a task with so many epochs."""
-    from evalstats_plugin.stats.clustered import by_cluster
-
     task = task.answered()
     a, b = task.a, task.b
     own = a.shape[1]
@@ -389,8 +378,6 @@ def _some(scores: FloatArray, n_epochs: int, rng: np.random.Generator) -> FloatA
 
 def _with_more_epochs(a: FloatArray, b: FloatArray, n_epochs: int) -> FloatArray:
     """Item means without their noise, and with that of other numbers of epochs: (versions, M)."""
-    from evalstats_plugin.stats.means import moments
-
     (n_a, mean_a, sd_a), (n_b, mean_b, sd_b) = moments(a), moments(b)
     variances = [np.where(n > 1, sd**2, np.nan) for n, sd in ((n_a, sd_a), (n_b, sd_b))]
     filled: list[FloatArray] = [np.where(np.isnan(v), np.nanmean(v), v) for v in variances]
@@ -445,8 +432,6 @@ def search(
     float
         The least number of items, or within 1 % of the least difference; inf where none was found.
     """
-    from scipy import special
-
     z, goal = -float(special.ndtri(tail)), float(special.ndtri(power))
     least = 2.0 if whole else 0.0
     at = float(max(np.ceil(start), least) if whole else start)

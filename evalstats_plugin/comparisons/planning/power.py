@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.comparisons.planning.solver import (
     EXACT,
@@ -354,8 +355,11 @@ def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     share = design.assurance
     rows = answer(spread if share is None else at_quantile(spread, share), aim, design)
     # Of the pilot's error by its variance alone, in proportion to what is simulated.
-    plain = design if design.margin is None else replace(design, margin=None)
-    shifted = aim if design.margin is None else _shifted(aim, design.margin)
+    plain, shifted = design, aim
+    if design.margin is not None:
+        # What is asked of the distance from the margin.
+        plain = replace(design, margin=None)
+        shifted = replace(aim, difference=(aim.difference or 0.0) + design.margin)
     smooth = replace(spread, pilots=None)
     low, middle, high = (
         [getattr(row, row.quantity) for row in answer(of_share, shifted, plain)]
@@ -380,19 +384,12 @@ def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     ]
 
 
-def _shifted(aim: Aim, margin: float) -> Aim:
-    """Return what is asked of the distance from the margin."""
-    return replace(aim, difference=(aim.difference or 0.0) + margin)
-
-
 def _in_proportion(row: PowerRow, end: float | None, middle: float | None) -> float | None:
     """Return a limit of a row's answer, from that of one that is not simulated, and that answer."""
     value = getattr(row, row.quantity)
     if value is None or end is None or middle is None or value == middle:
         return end
     if row.quantity == "power":
-        from scipy import special
-
         of_value, of_end, of_middle = (
             float(special.ndtri(min(max(x, 1e-12), 1 - 1e-12))) for x in (value, end, middle)
         )
@@ -414,10 +411,10 @@ def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
             f"{spread.task} {spread.metric}: the pilot has one epoch, so that nothing is known of "
             "more: run it in two epochs or more"
         )
-    by_epochs: list[list[PowerRow]] = []
-    for n_epochs in range(1, MOST_EPOCHS + 1):
-        own = replace(aim, n_epochs=n_epochs)
-        by_epochs.append(_rows(spread, own, design))
+    by_epochs = [
+        _rows(spread, replace(aim, n_epochs=n_epochs), design)
+        for n_epochs in range(1, MOST_EPOCHS + 1)
+    ]
 
     def cost(row: PowerRow) -> float:
         n = np.inf if row.n_items is None else row.n_items

@@ -29,6 +29,8 @@ from evalstats_plugin.comparisons.planning.spreads import (
 from evalstats_plugin.comparisons.rows import SEQUENTIAL
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.interval import tail_probability
+from evalstats_plugin.stats.pairs import power as stats_power
 
 EXACT = ENGINE
 """The test of `compare` itself: summed over all outcomes of 0/1 scores in one epoch, else simulated
@@ -167,8 +169,6 @@ class PowerSolver:
 
     def tail(self, n_models: int) -> float:
         """Probability in each tail of a comparison, by Bonferroni over all pairs of models."""
-        from evalstats_plugin.stats.interval import tail_probability
-
         # Non-inferiority is shown of all models but the baseline.
         n_pairs = n_models - 1 if self.margin is not None else n_models * (n_models - 1) // 2
         return tail_probability(self.aim.confidence_level) / n_pairs
@@ -183,8 +183,6 @@ class PowerSolver:
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items that find a difference; NaN where nothing varies."""
-        from evalstats_plugin.stats.pairs import power as stats_power
-
         goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
         distance = difference + (self.margin or 0.0)
         needed = np.maximum(np.ceil(stats_power.items_needed(distance, self.variance, **goal)), 2.0)
@@ -219,8 +217,6 @@ class PowerSolver:
 
     def difference(self, n_items: FloatArray) -> FloatArray:
         """Return the smallest differences that so many items find; NaN where none is possible."""
-        from evalstats_plugin.stats.pairs import power as stats_power
-
         tail, goal, top = self.tail(self.n_models), self.aim.power, self.spread.bounded
         smallest = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
         few = self._small(n_items)
@@ -257,8 +253,6 @@ class PowerSolver:
         self, n_items: FloatArray, difference: float, n_models: int | None = None
     ) -> FloatArray:
         """Return the power to find a difference."""
-        from evalstats_plugin.stats.pairs import power as stats_power
-
         tail = self.tail(n_models or self.n_models)
         distance = difference + (self.margin or 0.0)
         estimated = stats_power.normal_power(n_items, distance, self.variance, tail=tail)
@@ -275,9 +269,7 @@ class PowerSolver:
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return the epochs that so many items need; inf where none suffice, NaN if unknown."""
-        from evalstats_plugin.stats.pairs.power import epochs_needed
-
-        epochs = epochs_needed(
+        epochs = stats_power.epochs_needed(
             difference,
             n_items,
             between=self.spread.between,
@@ -356,12 +348,10 @@ class SequentialPower(PowerSolver):
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items by which a difference is found."""
-        from evalstats_plugin.stats.pairs.power import mixture_items_needed
-
         tail = self.tail(self.n_models)
 
         def solve(discordance: float | None, variance: float, _: float) -> float:
-            return mixture_items_needed(
+            return stats_power.mixture_items_needed(
                 difference,
                 discordance=None if discordance is None else max(discordance, abs(difference)),
                 variance=variance, span=self.spread.bounded, look_every=self.look_every, tail=tail,
@@ -372,8 +362,6 @@ class SequentialPower(PowerSolver):
 
     def difference(self, n_items: FloatArray) -> FloatArray:
         """Return the smallest differences that so many items find; NaN where none is possible."""
-        from evalstats_plugin.stats.pairs.power import least_difference
-
         top = np.full(1, self.spread.bounded)
 
         def solve(discordance: float | None, variance: float, n: float) -> float:
@@ -382,7 +370,7 @@ class SequentialPower(PowerSolver):
                     1, self._power(discordance, variance, n, float(size[0]), self.n_models)
                 )
 
-            smallest = least_difference(
+            smallest = stats_power.least_difference(
                 power_of, top, power=self.aim.power, tolerance=1e-4 * top[0]
             )
             return float(smallest[0])
@@ -402,10 +390,8 @@ class SequentialPower(PowerSolver):
     def _power(
         self, discordance: float | None, variance: float, n: float, difference: float, n_models: int
     ) -> float:
-        from evalstats_plugin.stats.pairs.power import looks_up_to, mixture_power
-
-        reached = mixture_power(
-            looks_up_to(n, self.look_every), difference, variance=variance,
+        reached = stats_power.mixture_power(
+            stats_power.looks_up_to(n, self.look_every), difference, variance=variance,
             discordance=None if discordance is None else max(discordance, abs(difference)),
             span=self.spread.bounded, tail=self.tail(n_models),
         )  # fmt: skip

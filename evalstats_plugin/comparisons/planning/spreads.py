@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from evalstats_plugin.comparisons.planning.pilots import (
     Pilot,
@@ -29,7 +30,10 @@ from evalstats_plugin.scores.cells import (
     epochs_are_binary,
     make_cell,
 )
+from evalstats_plugin.stats import clustered as stats_clustered
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.clustered import epoch_noise
+from evalstats_plugin.stats.means import moments
 
 MOST_SIMULATED = 45
 """Pairs of a task up to which power is simulated; more are planned by Student's t."""
@@ -46,8 +50,6 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     Of a discordance by its exact limits (Clopper and Pearson's); of a variance by χ², with the
     freedom that the differences show.
     """
-    from scipy import special
-
     factor = spread.freedom / (2 * special.gammaincinv(spread.freedom / 2, 1 - share))
     plain = spread.design_effect == 1
     n, discordance = spread.n_items, spread.discordance
@@ -255,9 +257,6 @@ def with_design_effect(spread: Spread, design_effect: float) -> Spread:
 
 def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     """Estimate the variances of every pair of models on one task."""
-    from evalstats_plugin.stats.clustered import epoch_noise
-    from evalstats_plugin.stats.means import moments
-
     matrix = ResponseMatrix.join([c.responses for c in cells])
     variance, noise = epoch_noise(matrix.scores)
     # An item with one epoch gets the variance of the average item.
@@ -329,8 +328,6 @@ class _Scores:
 
 def _paired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
     """Items, variances between and within, discordance, design effect, mean, freedom: (7, P)."""
-    from evalstats_plugin.stats.means import moments
-
     mean_a, mean_b = scores.means[a], scores.means[b]
     n, mean, total, effect, freedom = _inflated(mean_b - mean_a, scores.clusters)
     here = ~np.isnan(mean_a) & ~np.isnan(mean_b)
@@ -344,8 +341,6 @@ def _paired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
 
 def _unpaired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
     """The same for two models that answer different items; NaN for discordance."""
-    from evalstats_plugin.stats.means import moments
-
     n, mean, total, effect, freedom = _inflated(scores.means, scores.clusters)
     noise, within = (moments(x).mean for x in (scores.noise, scores.variance))
     between = effect * total - np.nan_to_num(noise)
@@ -370,9 +365,6 @@ def _inflated(values: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatA
     is 2 over the squared relative error of the variance, which follows from the kurtosis of the
     units: items, or sums of clusters. It is at most that of normal ones, as few hide their tails.
     """
-    from evalstats_plugin.stats import clustered as stats_clustered
-    from evalstats_plugin.stats.means import moments
-
     n, mean, std = moments(values)
     present = ~np.isnan(values)
     units = np.where(present, values - mean[..., None], 0.0)

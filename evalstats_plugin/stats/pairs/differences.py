@@ -67,6 +67,12 @@ class MeanDifferences(ABC):
 
     estimate: FloatArray
     """Mean difference; NaN where the two share nothing."""
+    deviate: FloatArray
+    """Φ⁻¹ of P(M > 0): positive where b is ahead, 0 where nothing differs."""
+    far: FloatArray
+    """F, in the unit of the differences; NaN where nothing differs."""
+    n_units: FloatArray
+    """How many items, or units of several, the two share."""
     span: float
     """Largest possible difference; infinite where unknown."""
 
@@ -74,21 +80,6 @@ class MeanDifferences(ABC):
     def _kept(self) -> dict[float, Interval]:
         """Limits by their deviate, where one is for all pairs."""
         return {}
-
-    @property
-    @abstractmethod
-    def deviate(self) -> FloatArray:
-        """Φ⁻¹ of P(M > 0): positive where b is ahead."""
-
-    @property
-    @abstractmethod
-    def far(self) -> FloatArray:
-        """F, in the unit of the differences; NaN where nothing differs."""
-
-    @property
-    @abstractmethod
-    def n_units(self) -> FloatArray:
-        """How many items, or other units, the two share."""
 
     @property
     @abstractmethod
@@ -129,16 +120,16 @@ class MeanDifferences(ABC):
             kept[z] = limits
         return limits
 
-    def one_more(self, z: ArrayLike, *, size: float | None = None) -> Interval:
+    def one_more(self, z: ArrayLike, *, unseen: bool = False) -> Interval:
         """Limits that allow for one more item against them, in place of the halves.
 
-        The lower limit is a quantile with one more item at -`size`, the upper one with it at
-        `size`; None is F, the size of the largest differences seen. With 0/1 scores of which only
-        drops occur they are Clopper and Pearson's: a margin is wrongly excluded no more often than
-        Φ(-z). With the largest possible difference they say what the data cannot show.
+        The lower limit is a quantile with one more item at -F, the upper one with it at F, the size
+        of the largest differences seen. With 0/1 scores of which only drops occur they are Clopper
+        and Pearson's: a margin is wrongly excluded no more often than Φ(-z). With an item `unseen`,
+        of the largest possible difference, they say what the data cannot show.
         """
         z = np.broadcast_to(np.asarray(z, dtype=np.float64), self.shape)
-        low, high = self.quantiles_of_one_more(z, size)
+        low, high = self.quantiles_of_one_more(z, self.span if unseen else None)
         low, high = np.minimum(low, self.estimate), np.maximum(high, self.estimate)
         return Interval(np.maximum(low, -self.span), np.minimum(high, self.span))
 
@@ -190,7 +181,9 @@ class Counts(MeanDifferences):
         self.span = span
         with np.errstate(invalid="ignore", divide="ignore"):
             self.estimate = self.unit * (self.up - self.down) / self.n
-        self._w = np.where(self.n > 0, _deviate_of_counts(self.up, self.down), np.nan)
+        self.deviate = np.where(self.n > 0, _deviate_of_counts(self.up, self.down), np.nan)
+        self.far = np.where(self.up + self.down > 0, self.unit, np.nan)
+        self.n_units = self.n
 
     @staticmethod
     @lru_cache(maxsize=16)
@@ -198,21 +191,6 @@ class Counts(MeanDifferences):
         """Sizes of the deviates of all counts, shape (m + 1, m + 1): i differ, j of them up."""
         i, j = np.indices((m + 1, m + 1)).astype(np.float64)
         return np.abs(_deviate_of_counts(np.minimum(i, j), np.maximum(i - j, 0.0)))
-
-    @property
-    def deviate(self) -> FloatArray:
-        """Φ⁻¹ of P(M > 0): positive where b is ahead."""
-        return self._w
-
-    @property
-    def far(self) -> FloatArray:
-        """F, in the unit of the differences; NaN where nothing differs."""
-        return np.where(self.up + self.down > 0, self.unit, np.nan)
-
-    @property
-    def n_units(self) -> FloatArray:
-        """How many items the two share."""
-        return self.n
 
     @property
     def of_one_size(self) -> tuple[BoolArray, Counts]:
@@ -384,33 +362,18 @@ class Differences(MeanDifferences):
 
             self._read = read
         self.span = span
-        self.estimate, self._n, self._scale, self._far, self._w = np.full((5, count), np.nan)
-        self._units = np.zeros(count)
+        self.estimate, self._n, self._scale, self._far, self.deviate = np.full((5, count), np.nan)
+        self.n_units = np.zeros(count)
         self._up, self._down = np.zeros((2, count))
         self._plain = np.zeros(count, dtype=np.bool_)
         for part in _slices(count, self._read):
             self._look(part)
         if self._plain.any():
-            counts, plain = self._counts(), self._plain
-            self._w[plain] = counts.deviate
+            self.deviate[self._plain] = self._counts().deviate
+        self.far = np.where(self._scale > 0, self._far * self._scale, np.nan)
         present = self._n > 0
         with np.errstate(invalid="ignore", divide="ignore"):
             self.estimate = np.where(present, self.estimate / self._n, np.nan)
-
-    @property
-    def deviate(self) -> FloatArray:
-        """Φ⁻¹ of P(M > 0): 0 where nothing differs."""
-        return self._w
-
-    @property
-    def far(self) -> FloatArray:
-        """F, in the unit of the differences; NaN where nothing differs."""
-        return np.where(self._scale > 0, self._far * self._scale, np.nan)
-
-    @property
-    def n_units(self) -> FloatArray:
-        """How many items, or units of several, the two share."""
-        return self._units
 
     @property
     def of_one_size(self) -> tuple[BoolArray, Counts]:
@@ -430,7 +393,7 @@ class Differences(MeanDifferences):
         if self._least is not None:
             far = np.maximum(far, self._least[part] / np.where(scale > 0, scale, np.inf))
         self._far[part] = far
-        self._units[part] = n if sizes is None else (sizes > 0).sum(axis=1)
+        self.n_units[part] = n if sizes is None else (sizes > 0).sum(axis=1)
         plain = (np.abs(far - 1) <= SAME) | (scale == 0)
         if sizes is not None:
             plain &= ((sizes == 0) | (sizes == 1)).all(axis=1)
@@ -442,7 +405,7 @@ class Differences(MeanDifferences):
         if len(rest):
             every = _Rows(unit, sizes, None, far)
             w[rest] = -(every if len(rest) == len(x) else every.take(rest)).at_zero()
-        self._w[part] = w
+        self.deviate[part] = w
 
     def _counts(self) -> Counts:
         """Of the pairs whose differences have one size."""
@@ -507,18 +470,17 @@ def _complete(x: FloatArray, sizes: FloatArray | None) -> tuple[FloatArray, Floa
     return x, None if sizes is None else np.broadcast_to(sizes, x.shape)
 
 
-def distance(x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+def distance(x: FloatArray) -> FloatArray:
     """F of each row."""
     size = np.abs(x)
     # As products: a power takes ten times as long.
     cube = size * size
     cube *= size
-    below = _total(cube, weights)
+    below = cube.sum(axis=1)
     cube *= size
     cube *= size
-    return np.sqrt(
-        np.divide(_total(cube, weights), below, out=np.zeros_like(below), where=below > 0)
-    )
+    fifth = cube.sum(axis=1)
+    return np.sqrt(np.divide(fifth, below, out=np.zeros_like(below), where=below > 0))
 
 
 def _total(values: FloatArray, weights: FloatArray | None) -> FloatArray:

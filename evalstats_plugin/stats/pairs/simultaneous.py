@@ -29,6 +29,7 @@ from scipy import special
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval, normal_quantile
 from evalstats_plugin.stats.pairs.differences import Counts, MeanDifferences
+from evalstats_plugin.stats.steady import root_of
 from evalstats_plugin.stats.streams import child, stream
 
 BLOCK_SIZE = 2**18
@@ -328,7 +329,7 @@ class _Leads:
             rest = units.sums - means * units.sizes
             gram = rest @ rest.T
             if max(n, FEW) < n_units and n <= MOST_ROWS:
-                root = _root(gram + self._far**2 / 2 * np.eye(n))
+                root = root_of(gram + self._far**2 / 2 * np.eye(n))
                 self._totals = root.astype(np.float32) @ drawn
             else:
                 self._totals = rest[:, order].astype(np.float32) @ self._weights + self._own
@@ -358,7 +359,7 @@ class _Leads:
         drawn *= (sign * np.sign(second - first))[:, None]
         models = np.eye(len(ranks))
         one_more = (models[self._b] - models[self._a]) * (self._far / np.sqrt(2))
-        return _root(gram + one_more @ one_more.T).astype(np.float32) @ drawn
+        return root_of(gram + one_more @ one_more.T).astype(np.float32) @ drawn
 
     @cached_property
     def _weights(self) -> Floats:
@@ -456,13 +457,6 @@ class _Leads:
                         np.maximum(signed[i], lead, out=signed[i])
                         np.maximum(signed[j], -lead, out=signed[j])
             np.maximum(largest, np.abs(leads).max(axis=0), out=largest)
-
-
-def _root(covariance: FloatArray) -> FloatArray:
-    """Return the symmetric square root, which does not depend on the order of the models."""
-    values, vectors = np.linalg.eigh(covariance)
-    root: FloatArray = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return root
 
 
 def _normal(n: int, n_draws: int, what: str) -> Floats:

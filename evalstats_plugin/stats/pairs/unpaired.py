@@ -64,11 +64,6 @@ class Counts(NamedTuple):
     n_b: FloatArray
 
     @property
-    def exchanged(self) -> Counts:
-        """The counts with a and b exchanged."""
-        return Counts(self.right_b, self.n_b, self.right_a, self.n_a)
-
-    @property
     def difference(self) -> FloatArray:
         """Observed share of right answers of b minus that of a."""
         return self.right_b / self.n_b - self.right_a / self.n_a
@@ -269,10 +264,10 @@ def beta_odds_ratio(
     return _exponentiated(_holding(posterior, counts.log_odds_ratio))
 
 
-def posteriors(counts: Counts, *, prior: tuple[float, float]) -> Betas:
-    """Beta posteriors of the share of items that each model gets right."""
+def posteriors(counts: Counts, *, prior: tuple[float, float]) -> FloatArray:
+    """Beta posteriors of the share of items that each model gets right, for `beta_contrast`."""
     of_a = bounded.beta_posterior(counts.right_a, counts.n_a, prior)
-    return Betas(*of_a, *bounded.beta_posterior(counts.right_b, counts.n_b, prior))
+    return np.stack([*of_a, *bounded.beta_posterior(counts.right_b, counts.n_b, prior)])
 
 
 def _holding(posterior: Posterior, estimate: FloatArray) -> Posterior:
@@ -304,8 +299,8 @@ def dp_difference(
     Extended where necessary to hold the estimate.
     """
     scores = np.asarray(scores, dtype=np.float64)
-    right, wrong = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
-    betas = Betas(right[a], wrong[a], right[b], wrong[b])
+    of_models = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
+    betas = np.concatenate([of_models[:, a], of_models[:, b]])
     posterior = beta_contrast(betas, "difference", confidence_level)
     mean, width = moments(scores).mean, bounds[1] - bounds[0]
     difference = mean[b] - mean[a]
@@ -459,19 +454,17 @@ def _hypergeometric_tails(
     return min(float(ways[x <= right].sum()), 1.0), min(float(ways[x >= right].sum()), 1.0)
 
 
-class Betas(NamedTuple):
-    """Shapes of two independent Beta variables: arrays of one shape, NaN where there is none."""
+def beta_contrast(betas: FloatArray, of: Contrast, confidence_level: float) -> Posterior:
+    """Posterior of the difference, log ratio or log odds ratio of b to a, equal tails.
 
-    right_a: FloatArray
-    wrong_a: FloatArray
-    right_b: FloatArray
-    wrong_b: FloatArray
-
-
-def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Posterior:
-    """Posterior of the difference, log ratio or log odds ratio of b to a, equal tails."""
+    Parameters
+    ----------
+    betas : shape (4, ...)
+        Shapes of two independent Beta variables, both of a and then both of b; NaN where there is
+        none.
+    """
     tail = tail_probability(confidence_level)
-    tables = np.stack([x.ravel() for x in betas], axis=1)
+    tables = betas.reshape(4, -1).T
     observed, distinct, where = _both_ways(tables)
     n = int(observed.sum())
     parts = [
@@ -480,8 +473,10 @@ def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Poster
     ]
     lower, behind = np.concatenate([np.zeros((2, 0)), *parts], axis=1)[:, where]
     stacked = np.full((3, len(tables)), np.nan)
-    stacked[:, observed] = lower[:n], -lower[n:], _ahead(behind)
-    return Posterior(*(x.reshape(betas.right_a.shape) for x in stacked))
+    # P(b ≤ a) and P(a ≤ b) add up to 1 but for rounding.
+    b_behind, a_behind = np.split(behind, 2)
+    stacked[:, observed] = lower[:n], -lower[n:], a_behind / (b_behind + a_behind)
+    return Posterior(*(x.reshape(betas.shape[1:]) for x in stacked))
 
 
 def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
@@ -493,12 +488,6 @@ def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
     both = np.concatenate([tables[observed], tables[observed][:, [2, 3, 0, 1]]])
     distinct, where = np.unique(both, axis=0, return_inverse=True)
     return observed, distinct, where
-
-
-def _ahead(behind: FloatArray) -> FloatArray:
-    """P(a ≤ b) from P(b ≤ a) followed by P(a ≤ b), which add up to 1 but for rounding."""
-    b_behind, a_behind = np.split(behind, 2)
-    return a_behind / (b_behind + a_behind)
 
 
 def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
@@ -546,13 +535,9 @@ def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
     a_first = variances[0] <= variances[1]
     tables = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
     right, wrong = tables[:, ::2], tables[:, 1::2]
-    margins = np.asarray(
-        [
-            special.betaincinv(right, wrong, NEGLIGIBLE),
-            special.betaincinv(wrong, right, NEGLIGIBLE),
-        ],
-        dtype=np.float64,
-    )
+    both_ways = (right, wrong), (wrong, right)
+    quantiles = [special.betaincinv(*shapes, NEGLIGIBLE) for shapes in both_ways]
+    margins = np.asarray(quantiles, dtype=np.float64)
     return _Pairs(tables, margins, np.where(a_first, 1.0, -1.0), of)
 
 
