@@ -1,7 +1,7 @@
 """Interrupts writers at each step of writing.
 
-``python interrupted.py FOLDER PLAN``, where the plan is a list in JSON of how many steps apart, with
-which errors, of which writers; or at random steps of all writers
+``python interrupted.py FOLDER PLAN``, where the plan lists in JSON how many steps apart, with which
+errors, of which writers; or at random steps of all writers
 ``python interrupted.py FOLDER soak KILLS FULL_DISKS [WRITER...]``
 
 Prints one object of JSON for each writer: how many steps there were, and what went wrong.
