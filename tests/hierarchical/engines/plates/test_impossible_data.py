@@ -22,6 +22,7 @@ from torch.distributions import (
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
+from evalstats_plugin.hierarchical.engines.plates import nuts
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 
 NAN = float("nan")
@@ -109,7 +110,8 @@ ON_THE_LINE_ONLY = {"Uniform", "Pareto", "LKJCholesky"}
 
 
 @pytest.mark.parametrize("name", OF_TORCH)
-def test_distributions_of_torch_are_priors(name):
+def test_distributions_of_torch_are_priors(name, monkeypatch):
+    monkeypatch.setattr(nuts, "_WINDOWS", (5, 5, 5, 10, 10, 10))
     prior, shape = OF_TORCH[name]
     latent = Latent("z", prior, shape=shape)
     drawn = fit_of(lambda z: Normal(z.sum(), 1.0), [0.0, 0.5, 1.0], "nuts", latent)
