@@ -199,8 +199,8 @@ def test_blocks_of_members_change_nothing(build, least, method):
     y[1, 3:], y[3, 2:] = NAN, NAN
     model, fits = build(), []
     for memory in (2**28, least):
-        options = FitOptions(memory=memory, sets=3, draws=50)
-        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=5, options=options, rng=0))
+        options = FitOptions(memory=memory, sets=2, draws=20)
+        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=3, options=options, rng=0))
     whole, split = fits
 
     assert max(split.sets[0].scene.blocks.values()) < 4
