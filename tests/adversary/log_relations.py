@@ -540,7 +540,7 @@ def annotates_everything(patch: pytest.MonkeyPatch) -> None:
 
 LOG_RELATIONS: Mapping[str, Relation] = {
     "every adapter gives the logged values": Relation(
-        every_adapter_gives_the_logged_values, changed("intervals", _moved), SMALL, examples=40
+        every_adapter_gives_the_logged_values, changed("intervals", _moved), SMALL, examples=100
     ),
     "every adapter gives the same interval": Relation(
         every_adapter_gives_the_same_interval,

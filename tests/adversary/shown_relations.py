@@ -311,7 +311,7 @@ SHOWN_RELATIONS: Mapping[str, Relation] = {
         every_form_shows_the_numbers_of_its_row,
         number_is_cut,
         {**SMALL, "tasks": (1, 3), "groups": False, "cut": False},
-        examples=40,
+        examples=100,
     ),
     "a table shows headlines once": Relation(
         a_table_shows_headlines_once,
