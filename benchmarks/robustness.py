@@ -133,10 +133,12 @@ def interrupted() -> dict[str, Any]:
     """Kill every writer at every step, and let every step find the disk full."""
     from writers import WRITERS
 
-    errors = "disk full,read-only file system,forbidden folder"
+    errors = ["disk full", "read-only file system", "forbidden folder"]
     with tempfile.TemporaryDirectory() as folder:
         results = [
-            r for name in WRITERS for r in _script("interrupted.py", folder, "1", errors, name)
+            r
+            for name in WRITERS
+            for r in _script("interrupted.py", folder, json.dumps([(1, errors, [name])]))
         ]
     return {
         "writers": len(results),

@@ -25,6 +25,7 @@ from packaging.requirements import Requirement
 
 from evalstats_plugin import plugins
 
+ROOT = Path(__file__).parents[1]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 # What a developer's own file says must not change what commands do in tests.
@@ -172,6 +173,26 @@ def within_in_memory() -> Callable[..., Any]:
     where others use the memory.
     """
     return partial(_within, slowness=lambda: max(_slowness(), _slowness_of_memory()))
+
+
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel of this tree as pip does, with the backend that pyproject.toml names."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("evalstats_plugin", "adapters"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    built = tmp_path_factory.mktemp("built")
+    subprocess.run(
+        [sys.executable, "-c", _BUILD, built], check=True, capture_output=True, cwd=source
+    )
+    [found] = built.glob("*.whl")
+    return found
 
 
 @pytest.fixture

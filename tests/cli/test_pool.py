@@ -284,13 +284,19 @@ def test_pooling_needs_no_torch(seven: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from evalstats_plugin.cli import main\n"
-        f"main(['pool', {str(seven)!r}, '--method', sys.argv[1]])"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n"
+        f"        main(['pool', {str(seven)!r}, '--method', name])\n"
+        "    except SystemExit as end:\n"
+        "        print('ended', name, end.code)\n"
     )
-    for name in ("task", "shared", "across-task", "per-task"):
-        done = subprocess.run([sys.executable, "-c", code, name], capture_output=True,
-                              text=True, check=False)  # fmt: skip
+    names = ("task", "shared", "across-task", "per-task")
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True,
+                          text=True, check=False)  # fmt: skip
 
-        assert (0, "") == (done.returncode, done.stderr)
+    assert (0, "") == (done.returncode, done.stderr)
+    ended = [line for line in done.stdout.splitlines() if line.startswith("ended ")]
+    assert [f"ended {name} 0" for name in names] == ended
 
 
 def _digests(folder: Path) -> dict[str, str]:

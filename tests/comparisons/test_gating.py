@@ -275,13 +275,14 @@ def test_the_drop_that_is_detected_follows_from_margin_and_tests() -> None:
     assert es.gate([_on("old", OLD[:2]), _on("new", OLD[:2])], baseline="old")[0].detectable is None
 
 
+@pytest.mark.parametrize("n_designs", [30, pytest.param(100, marks=pytest.mark.validation)])
 @pytest.mark.parametrize(("kind", "margin"), [("0/1", 0.0), ("0/1", 0.02), ("partial", 0.0)])
 def test_drops_that_are_said_to_be_detected_are_in_four_of_five_gates(
-    kind: str, margin: float
+    kind: str, margin: float, n_designs: int
 ) -> None:
     """Of drawn designs, whose gate does not know how much the two models differ anyway."""
     rng = np.random.default_rng([35, len(kind), int(100 * margin)])
-    detected = [_share_detected(kind, margin, rng) for _ in range(100)]
+    detected = [_share_detected(kind, margin, rng) for _ in range(n_designs)]
 
     assert 0.8 == pytest.approx(np.nanmean(detected), abs=0.03)
 

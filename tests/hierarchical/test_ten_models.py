@@ -56,7 +56,7 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
     from evalstats_plugin.hierarchical import infer
     from evalstats_plugin.hierarchical.engines.plates import nuts
 
-    monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 15, 20, 20, 15))
+    monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 10, 10, 10, 10))
     monkeypatch.setattr(nuts, "_DEPTH", 4)
     data, truth = CASES[name]
 

@@ -39,7 +39,7 @@ def taken(found):
     [({}, "rasch"), ({"slopes": 0.8}, "2pl"), ({"slopes": 0.2, "across": 3.0}, "factor-2")],
 )
 def test_what_the_answers_come_from_is_taken(how, expected):
-    found = choose_model(drawn(60, 150, **how), ["rasch", "2pl", "factor-2"], seeds=[0, 1])
+    found = choose_model(drawn(60, 150, **how), ["rasch", "2pl", "factor-2"], seeds=[0])
 
     assert [expected] == taken(found)
     assert found.sentence.startswith(f"Take {expected}:")
@@ -49,8 +49,8 @@ def test_what_the_answers_come_from_is_taken(how, expected):
 def test_a_common_chance_is_taken_where_models_guess():
     """Items so hard that all but the best guess."""
     rng = np.random.default_rng(0)
-    know = special.expit(1.5 * rng.normal(size=20)[:, None] - 2 * rng.normal(size=250))
-    matrix = ResponseMatrix.from_array((rng.random((20, 250)) < 0.4 + 0.6 * know) * 1.0)
+    know = special.expit(1.5 * rng.normal(size=20)[:, None] - 2 * rng.normal(size=150))
+    matrix = ResponseMatrix.from_array((rng.random((20, 150)) < 0.4 + 0.6 * know) * 1.0)
 
     assert ["common-c"] == taken(choose_model(matrix, ["rasch", "common-c"], seeds=[0]))
 

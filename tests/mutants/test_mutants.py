@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -78,23 +79,26 @@ def test_lines_are_looked_up_where_they_stand_in_a_later_text(
 
 
 def test_a_change_moves_no_line() -> None:
-    """Of a sample of all central lines: it parses, differs, and what follows keeps its line."""
-    for mutant in islice(sample(all_mutants(ROOT, ["evalstats_plugin/stats/*.py"]), 3), 60):
+    """Of a sample of lines: it parses, differs, and what follows keeps its line."""
+    patterns = [f"evalstats_plugin/stats/{name}*.py" for name in ("mu", "n", "ra", "s", "reach")]
+    whole = cache(lambda source: ast.dump(ast.parse(source)))
+    for mutant in islice(sample(all_mutants(ROOT, patterns), 3), 60):
         source = (ROOT / mutant.path).read_bytes()
         changed = mutant.apply(source)
 
         assert changed.count(b"\n") == source.count(b"\n")
-        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+        assert ast.dump(ast.parse(changed)) != whole(source)
         control = control_of(mutant)
         if control is not None:
-            assert ast.dump(ast.parse(control.apply(source))) == ast.dump(ast.parse(source))
+            assert ast.dump(ast.parse(control.apply(source))) == whole(source)
 
 
 def test_every_central_package_has_mutants() -> None:
     """A package that was moved would be left out without a word."""
     for patterns in GROUPS.values():
         for pattern in patterns:
-            assert all_mutants(ROOT, [pattern]), pattern
+            files = (path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob(pattern)))
+            assert any(mutants_of(file, (ROOT / file).read_bytes()) for file in files), pattern
 
 
 def test_proofs_are_of_mutants_that_exist() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin.errors import SelectionError, WriteError
+from evalstats_plugin.report.paper import folder
 from evalstats_plugin.report.paper.folder import macro_words
 
 
@@ -22,6 +23,13 @@ def _data(n_models: int = 3) -> es.ResponseMatrix:
     return es.ResponseMatrix.from_array(right.astype(float), models=models)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have files of figures, of which only the names are looked at, hold none: fonts take long."""
+    monkeypatch.setattr(folder, "_drawn", lambda *_, **__: b"%PDF")
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_numbers_are_those_of_the_table_and_its_pairs(tmp_path: Path) -> None:
     """Each macro is the cell's estimate or the pair's difference, to the printed digits."""
     data = _data()
@@ -61,6 +69,7 @@ def test_same_responses_give_the_same_files_and_others_are_not_replaced(tmp_path
     assert (tmp_path / "main.tex").read_bytes() == first["main.tex"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_model_has_no_comparison_and_a_wrong_baseline_is_named(tmp_path: Path) -> None:
     """There is nothing to compare; the message of a wrong name lists the models."""
     names = [path.name for path in es.paper(_data(1), tmp_path / "one")]
@@ -71,6 +80,7 @@ def test_one_model_has_no_comparison_and_a_wrong_baseline_is_named(tmp_path: Pat
     assert not (tmp_path / "three").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_ranks_are_drawn_where_a_column_has_room(tmp_path: Path) -> None:
     """Of twelve models; of more the table has them, and main.tex asks for no such file."""
     drawn = {n: [path.name for path in es.paper(_data(n), tmp_path / f"{n}")] for n in (12, 13)}
@@ -107,6 +117,7 @@ def test_it_compiles_without_overfull_boxes(tmp_path: Path, n_models: int) -> No
     assert b"/FontFile2" in (tmp_path / "forest.pdf").read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_macros_whose_words_run_together_get_names_of_their_own(tmp_path: Path) -> None:
     """Model "x" on task "y-z" and model "x-y" on task "z"."""
     rng = np.random.default_rng(6)
@@ -123,6 +134,7 @@ def test_macros_whose_words_run_together_get_names_of_their_own(tmp_path: Path) 
     assert len(names) == len(set(names))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_names_that_begin_with_a_bracket_are_no_options_of_the_row_above(tmp_path: Path) -> None:
     """LaTeX reads a bracket or an asterisk after the end of a row as belonging to it."""
     data = es.ResponseMatrix.from_array(np.eye(3, 12), models=["[a]", "*b", "c"])

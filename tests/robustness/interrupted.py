@@ -1,6 +1,7 @@
 """Interrupts writers at each step of writing.
 
-``python interrupted.py FOLDER EVERY ERRORS WRITER...``, or at random steps of all writers
+``python interrupted.py FOLDER PLAN``, where the plan lists in JSON how many steps apart, with which
+errors, of which writers; or at random steps of all writers
 ``python interrupted.py FOLDER soak KILLS FULL_DISKS [WRITER...]``
 
 Prints one object of JSON for each writer: how many steps there were, and what went wrong.
@@ -194,12 +195,16 @@ def soaked(root: Path, n_kills: int, n_full: int, names: Iterable[str]) -> Itera
         }  # fmt: skip
 
 
-def main(root: str, every: str, errors: str, *names: str) -> None:
-    """Interrupt the writers named, at each step or each so many, with some of the errors."""
+def main(root: str, plan: str, *more: str) -> None:
+    """Interrupt the writers of a plan one after the other, or all of them at random."""
     results = (
-        soaked(Path(root), int(errors), int(names[0]), names[1:] or WRITERS)
-        if every == "soak"
-        else (interrupted(Path(root), name, int(every), errors.split(",")) for name in names)
+        soaked(Path(root), int(more[0]), int(more[1]), more[2:] or WRITERS)
+        if plan == "soak"
+        else (
+            interrupted(Path(root), name, every, errors)
+            for every, errors, names in json.loads(plan)
+            for name in names
+        )
     )
     for result in results:
         sys.stdout.write(json.dumps(result) + "\n")

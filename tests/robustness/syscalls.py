@@ -53,6 +53,8 @@ _SECCOMP_EVENT = signal.SIGTRAP | 7 << 8
 _STARTS = (1, 2, 3)
 _GET_EVENT = 0x4201
 _WALL = 0x40000000
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1e-4, 3.2e-3
+"""Seconds between two looks at the child."""
 _RAX, _R10, _RDX, _RSI, _RDI, _ORIG_RAX = 10, 7, 12, 13, 14, 15
 
 
@@ -190,6 +192,7 @@ class _Tracer:
         self.libc.ptrace(_CONT, self.child, None, None)
         # Not -1: this process may have other children, which are not ours to wait for.
         followed = {self.child}
+        pause = _SHORTEST_PAUSE
         while followed:
             heard = [found for pid in followed if (found := _heard_of(pid)) is not None]
             for pid, status in heard:
@@ -200,7 +203,9 @@ class _Tracer:
                     continue
                 followed |= self._go_on(pid, status)
             if not heard:
-                time.sleep(2e-4)
+                time.sleep(pause)
+            # A child that computes for long is asked ever more seldom.
+            pause = _SHORTEST_PAUSE if heard else min(2 * pause, _LONGEST_PAUSE)
 
     def _go_on(self, pid: int, status: int) -> set[int]:
         """Let a stopped process or thread run; return those that it has just started."""

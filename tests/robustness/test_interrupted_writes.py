@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _interrupted(
-    folder: Path, every: int, errors: str, names: Sequence[str]
-) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Interrupt every writer, all in one process, since loading what they need takes seconds.
+
+    Those that load little come first: the larger a process, the longer it takes to copy.
+    """
+    plan = [(every, [*errors, FORBIDDEN], names) for every, errors, names in STEPWISE]
+    plan.append((0, [FORBIDDEN], _others()))
     done = subprocess.run(
-        [sys.executable, INTERRUPTED, folder, str(every), errors, *names],
+        [sys.executable, INTERRUPTED, tmp_path_factory.mktemp("interrupted"), json.dumps(plan)],
         capture_output=True,
         text=True,
         check=False,
@@ -46,60 +51,68 @@ def _interrupted(
     assert [] == [
         line for line in done.stderr.splitlines() if line and not any(s in line for s in said)
     ]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [name for *_, names in plan for name in names] == [r["writer"] for r in results]
+    return {result["writer"]: result for result in results}
 
 
 FORBIDDEN = "forbidden folder"
-STEPWISE = [
-    (1, "disk full", ["lm-eval annotate"]),
-    (1, "disk full,permission denied,disk broken", ["votes .csv"]),
-    (4, "disk full", ["lm-eval strip"]),
-    (1, "disk full", ["votes of Fullrank", "answer of a judge"]),
-    (1, "disk full", ["answers of an adaptive test", "replies of a model"]),
-    (4, "disk full", ["new fit", "matrix", "figure .svg", "export .csv"]),
-    (24, "disk full", ["page"]),
-    (80, "disk full", ["paper"]),
-    (12, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
-    (18, "disk full", ["response store", "table into a store"]),
-    (20, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
-    (40, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
-]
+STEPWISE: list[tuple[int, list[str], list[str]]] = [
+    (1, ["disk full", "permission denied", "disk broken"], ["votes .csv"]),
+    (1, ["disk full"], [
+        "lm-eval annotate", "votes of Fullrank", "answer of a judge", "answers of an adaptive test",
+        "replies of a model",
+    ]),
+    (4, ["disk full"], ["lm-eval strip", "export .csv", "matrix"]),
+    (12, ["disk full"], ["export to Every Eval Ever", "Every Eval Ever annotate"]),
+    (18, ["disk full"], ["response store", "table into a store"]),
+    (24, ["disk full"], ["page"]),
+    (4, ["disk full"], ["figure .svg"]),
+    (24, ["disk full"], ["paper"]),
+    (20, ["disk full"], ["Inspect annotate .eval", "Inspect strip .eval"]),
+    (40, ["disk full"], ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
+    (4, ["disk full"], ["new fit"]),
+]  # fmt: skip
 """Each so many of the steps, with what errors, of which writers; `tests/validation/test_kills.py`
 interrupts all of them at random steps."""
 
 
-@pytest.mark.parametrize(("every", "errors", "writers"), STEPWISE)
-def test_old_or_new_at_every_step(
-    every: int, errors: str, writers: list[str], tmp_path: Path
-) -> None:
-    """After a kill the next run ends as if there had been none; a refusal is one message."""
-    results = _interrupted(tmp_path, every, f"{errors},{FORBIDDEN}", writers)
-
-    assert writers == [r["writer"] for r in results]
-    for result in results:
-        assert [] == result["problems"]
-        assert result["kills"] >= 4
-        # Kills before the last step leave the old files, those after it the new.
-        assert ["new", "old"] == result["seen"]
-        assert ["2"] == result["codes"].pop(FORBIDDEN)
-        for codes in result["codes"].values():
-            assert "2" in codes
-            assert {"0", "2"} >= set(codes)
-
-
-def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
-    """Writers that are not among those above too say so in one message, and change no file."""
+def _others() -> list[str]:
+    """Return the writers that are not interrupted stepwise."""
     names = sorted(set(WRITERS) - {name for *_, writers in STEPWISE for name in writers})
     if find_spec("lm_eval") is None:
         names.remove("rescore")
-    results = _interrupted(tmp_path, 0, FORBIDDEN, names)
+    return names
 
-    assert names == [r["writer"] for r in results]
-    for result in results:
-        assert [] == result["problems"]
-        assert {FORBIDDEN: ["2"]} == result["codes"]
-        # Nobody is refused who does not write.
-        assert result["steps"] >= 4
+
+@pytest.mark.parametrize("writer", [name for *_, writers in STEPWISE for name in writers])
+def test_old_or_new_at_every_step(interruptions: Mapping[str, dict[str, Any]], writer: str) -> None:
+    """After a kill the next run ends as if there had been none; a refusal is one message."""
+    result = interruptions[writer]
+    codes = dict(result["codes"])
+
+    assert [] == result["problems"]
+    assert result["kills"] >= 4
+    # Kills before the last step leave the old files, those after it the new.
+    assert ["new", "old"] == result["seen"]
+    assert ["2"] == codes.pop(FORBIDDEN)
+    assert codes
+    for found in codes.values():
+        assert "2" in found
+        assert {"0", "2"} >= set(found)
+
+
+@pytest.mark.parametrize("writer", _others())
+def test_a_folder_that_may_not_be_written_to(
+    interruptions: Mapping[str, dict[str, Any]], writer: str
+) -> None:
+    """Writers that are not among those above too say so in one message, and change no file."""
+    result = interruptions[writer]
+
+    assert [] == result["problems"]
+    assert {FORBIDDEN: ["2"]} == result["codes"]
+    # Nobody is refused who does not write.
+    assert result["steps"] >= 4
 
 
 def test_every_writer_is_interrupted() -> None:

@@ -110,10 +110,11 @@ def _only(cost: np.ndarray[Any, Any], right: np.ndarray[Any, Any], **more: Any) 
     return row
 
 
-def test_coverage_over_drawn_designs() -> None:
+@pytest.mark.parametrize("n_designs", [20, pytest.param(60, marks=pytest.mark.validation)])
+def test_coverage_over_drawn_designs(n_designs: int) -> None:
     """Sizes, shares, tails and clusters drawn at random: Student's t, the control, holds less."""
     rng = np.random.default_rng(46)
-    held = np.zeros((60, 3))
+    held = np.zeros((n_designs, 3))
     for design in held:
         n = int(np.exp(rng.uniform(np.log(10), np.log(300))))
         share = rng.choice([rng.uniform(0.05, 0.95), rng.uniform(0.9, 0.995)])

@@ -150,11 +150,12 @@ def _true_vote(p: np.ndarray[Any, Any], k: int) -> float:
     return total
 
 
-def test_limits_of_a_curve_hold_for_all_k_at_once() -> None:
+@pytest.mark.parametrize("n_designs", [10, pytest.param(25, marks=pytest.mark.validation)])
+def test_limits_of_a_curve_hold_for_all_k_at_once(n_designs: int) -> None:
     """Kinds of items drawn at random; single limits, the control, hold less."""
     rng = np.random.default_rng(48)
     joint, alone = [], []
-    for _ in range(25):
+    for _ in range(n_designs):
         kinds = rng.dirichlet(rng.uniform(0.3, 2.0, 3), size=5)
         truth = [np.mean([_true_vote(p, k) for p in kinds]) for k in range(1, 6)]
         n, n_epochs = int(rng.integers(20, 80)), int(rng.integers(5, 8))

@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -26,14 +27,21 @@ MAKERS = {
 """What makes or seeds generators, of NumPy and of torch."""
 
 
+@cache
 def _calls():
+    """Return file, name and call of what begins a stream or makes a generator."""
+    found = []
     for path in SOURCES:
-        name = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        if not any(word in text for word in (*NAMED, *MAKERS)):
+            continue  # to be parsed takes long
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
                 called = node.func
                 of = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                yield name, of, node
+                if of in NAMED or of in MAKERS:
+                    found.append((name, of, node))
+    return found
 
 
 def _purposes():

@@ -21,21 +21,10 @@ Facts = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Build a wheel and install it; return the environment that has it."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("evalstats_plugin", "adapters"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    offline = ["--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run(
-        [*pip, "wheel", *offline, "--wheel-dir", source, source], check=True, capture_output=True
-    )
+def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Install the wheel; return the environment that has it."""
     # Inspect tells packages from people's own files by this folder's name.
     site = tmp_path_factory.mktemp("wheel") / "site-packages"
-    [wheel] = source.glob("*.whl")
     with ZipFile(wheel) as archive:
         archive.extractall(site)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("EVALSTATS_", "INSPECT_"))}

@@ -351,7 +351,7 @@ def test_covariates_are_found(name):
         hard = 0.5 * rng.normal(size=48)
         right = 1.0 * (rng.random((40, 48)) < special.expit(logit[:, task] - hard))
     data = crossed(right, trials, task=task, models=size[:, None], tasks=length[:, None])
-    found = drawn(data, CROSSED_MODELS[name], chains=4, draws=600, warm_up=400)
+    found = drawn(data, CROSSED_MODELS[name], chains=2, draws=500, warm_up=200)
 
     coefficients = found.parameters["coefficients"]
     error = coefficients.std((0, 1))

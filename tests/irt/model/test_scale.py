@@ -7,6 +7,7 @@ from scipy import optimize, special, stats
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt import (
+    McmcOptions,
     MmlItemsOptions,
     abilities,
     bootstrap_abilities,
@@ -85,10 +86,11 @@ def test_a_fit_has_its_zero_and_unit():
     [("mml", "2pl"), ("jml", "rasch"), ("mcmc", "2pl"), ("vi", "2pl"), ("map", "2pl")],
 )
 def test_other_estimators_have_the_same_scale(estimator, item_model):
-    n_models = 20 if estimator == "mcmc" else 40  # chains take long
+    n_models = 20 if estimator == "mcmc" else 40
+    few = McmcOptions(chains=2, draws=200, warm_up=50) if estimator == "mcmc" else None
     matrix, truth = simulate_responses(rng=2, n_models=n_models, n_items=80, item_model=item_model)
-    fit = fit_irt(matrix, item_model, estimator, rng=0)
-    own = fit_irt(matrix, item_model, estimator, rng=0, zero="models")
+    fit = fit_irt(matrix, item_model, estimator, rng=0, options=few)
+    own = fit_irt(matrix, item_model, estimator, rng=0, options=few, zero="models")
 
     assert zero_of(Curves.of(fit)) == pytest.approx((0, 1), abs=1e-9)
     np.testing.assert_allclose(fit.predict(plug_in=True), own.predict(plug_in=True), atol=1e-9)

@@ -181,10 +181,10 @@ def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason)
 
 
 def test_the_same_seed_gives_the_same_draws():
-    _, contests = simulated(6, 40)
+    _, contests = simulated(4, 20)
     for estimator in ("ep", "exact"):
         one, other = (
-            fit_thurstone(contests, estimator=estimator, draws=200, rng=5) for _ in range(2)
+            fit_thurstone(contests, estimator=estimator, draws=100, rng=5) for _ in range(2)
         )
         np.testing.assert_array_equal(one.draws, other.draws)
 

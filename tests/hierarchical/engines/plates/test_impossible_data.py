@@ -22,6 +22,7 @@ from torch.distributions import (
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
+from evalstats_plugin.hierarchical.engines.plates import nuts
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 
 NAN = float("nan")
@@ -109,7 +110,8 @@ ON_THE_LINE_ONLY = {"Uniform", "Pareto", "LKJCholesky"}
 
 
 @pytest.mark.parametrize("name", OF_TORCH)
-def test_distributions_of_torch_are_priors(name):
+def test_distributions_of_torch_are_priors(name, monkeypatch):
+    monkeypatch.setattr(nuts, "_WINDOWS", (5, 5, 5, 10, 10, 10))
     prior, shape = OF_TORCH[name]
     latent = Latent("z", prior, shape=shape)
     drawn = fit_of(lambda z: Normal(z.sum(), 1.0), [0.0, 0.5, 1.0], "nuts", latent)
@@ -197,8 +199,8 @@ def test_blocks_of_members_change_nothing(build, least, method):
     y[1, 3:], y[3, 2:] = NAN, NAN
     model, fits = build(), []
     for memory in (2**28, least):
-        options = FitOptions(memory=memory, sets=3, draws=50)
-        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=5, options=options, rng=0))
+        options = FitOptions(memory=memory, sets=2, draws=20)
+        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=3, options=options, rng=0))
     whole, split = fits
 
     assert max(split.sets[0].scene.blocks.values()) < 4
