@@ -7,7 +7,7 @@ may be the best of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -18,7 +18,7 @@ from typing import TextIO
 from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.tables import Column, Table, elided, latex_number, latex_row
+from evalstats_plugin.report.tables import Column, Table, booktabs, elided, latex_number, latex_row
 from evalstats_plugin.report.text import (
     View,
     pairs_at_once,
@@ -314,24 +314,38 @@ def table_latex(
     # They shrink only what is larger than the page.
     wide = abreast + max(map(len, results.models), default=0) > _TITLES_ABREAST
     boxes = [_NOT_WIDER] * wide + [_NOT_HIGHER] * (len(results.models) > _ROWS_OF_A_PAGE)
+    return latex_float(
+        [" & ".join(head) + r" \\", r"\midrule", *body],
+        spec=f"{spec}@{{}}",
+        packages="booktabs,siunitx" + ",graphicx" * bool(boxes),
+        caption=_caption(layout, plus_minus=plus_minus, cite=cite),
+        label=label,
+        before=[r"\sisetup{detect-weight}", *boxes],
+        after="}" * len(boxes),
+    )
+
+
+def latex_float(
+    rows: Sequence[str],
+    *,
+    spec: str,
+    packages: str,
+    caption: str,
+    label: str,
+    before: Sequence[str] = (),
+    after: str = "",
+) -> str:
+    """Return a floating LaTeX table of rows that are LaTeX; `before` and `after` are around it."""
     lines = [
-        r"% \usepackage{booktabs,siunitx" + (",graphicx}" if boxes else "}"),
+        rf"% \usepackage{{{packages}}}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_caption(layout, plus_minus=plus_minus, cite=cite)}}}",
+        rf"\caption{{{caption}}}",
         *([rf"\label{{{label}}}"] if label else []),
-        r"\sisetup{detect-weight}",
-        *boxes,
-        rf"\begin{{tabular}}{{{spec}@{{}}}}",
-        r"\toprule",
-        " & ".join(head) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}" + "}" * len(boxes),
-        r"\end{table}",
+        *before,
+        *booktabs(spec, rows),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines[:-1], lines[-1] + after, r"\end{table}", ""])
 
 
 def _number(
