@@ -103,12 +103,14 @@ def note_lines(results: Results[NotedT]) -> list[str]:
     return [*footnotes, *(f"* {note}" for note in results.notes)]
 
 
+def numbers_of(row: Noted, marks: Mapping[str, int]) -> str:
+    """Return the numbers of a row's notes, of those that are shown."""
+    return ",".join(str(marks[note]) for note in row.notes if note in marks)
+
+
 def marks_column(marks: Mapping[str, int]) -> Column:
     """Return the column of the numbers of each row's notes."""
-    return Column(
-        "", lambda row: ",".join(str(marks[n]) for n in row.notes if n in marks),
-        style=lambda _: "dim",
-    )  # fmt: skip
+    return Column("", partial(numbers_of, marks=marks), style=lambda _: "dim")
 
 
 def markdown_list(texts: Iterable[str]) -> list[str]:
@@ -401,7 +403,7 @@ def _scores_of(model: str, rows: Sequence[ScoreInterval], marks: Mapping[str, in
             lambda x: clusters(x.row).replace(", ", "\n") if x.naive else x.row.method,
             least=9,
         ),
-        Column("", unless_naive(marks_column(marks).of), style=lambda _: "dim"),
+        Column("", unless_naive(partial(numbers_of, marks=marks)), style=lambda _: "dim"),
     ]  # fmt: skip
     return Table(model, lines, columns, style=lambda line: "dim" * line.naive)
 
