@@ -73,8 +73,7 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
         for (model, metric), some in by_candidate.items()
     ]
     if passed:
-        pair = counted(len(passed), "comparison")
-        tables.append(Text(f"{pair} that pass{'es' * (len(passed) == 1)}: --format csv has all."))
+        tables.append(Text(f"{_that_pass(passed)}: --format csv has all."))
     closing = [*filter(None, _legend(results)), heading]
     notes = report_text.note_lines(_by_name(results, rows))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
@@ -94,6 +93,10 @@ def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
         [row for row in results if row.decision != "pass"],
         [row for row in results if row.decision == "pass"],
     )
+
+
+def _that_pass(rows: Sequence[GateRow]) -> str:
+    return f"{counted(len(rows), 'comparison')} that pass{'es' * (len(rows) == 1)}"
 
 
 def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
@@ -148,8 +151,7 @@ def gate_markdown(
         blocks.append(_folded(f"{counted(len(more), 'more row')}", [_markdown_table(more, marks)]))
     blocks += [each for items in lost for each in _items_lost(items, link)]
     if passed:
-        summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
-        blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
+        blocks.append(_folded(_that_pass(passed), [_markdown_table(passed, marks)]))
     notes = "\n".join(report_text.markdown_notes(_by_name(results, results.rows)))
     how = [markdown_text(" ".join(_legend(results)).strip()), *([notes] if notes else []), heading]
     return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
@@ -293,27 +295,21 @@ def sentence(results: Gate) -> str:
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
     drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
+    against = f"against {results.baseline}"
     if results.decision == "regressed":
-        return (
-            f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "
-            f"{results.baseline} in {len(rows)} of {of_all}: {named}."
-        )
+        shows = "shows" if len(named_models) == 1 else "show"
+        return f"{word}: {models} {shows} {drop} {against} in {len(rows)} of {of_all}: {named}."
     if results.decision == "inconclusive":
         if not rows:
             return f"{word}: no drop is shown, but logs were left out."
         return (
-            f"{word}: {drop} of {models} against {results.baseline} is neither found nor ruled out "
-            f"in {len(rows)} of {of_all}: {named}."
+            f"{word}: {drop} of {models} {against} is neither found nor ruled out in {len(rows)} "
+            f"of {of_all}: {named}."
         )
     if results.non_inferior:
-        return (
-            f"{word}: {drop} of {models} against {results.baseline} is ruled out in all of "
-            f"{of_all}."
-        )
-    result = (
-        "no regression" if drop == "a drop" else f"no regression of more than {_short(results)}"
-    )
-    said = f"{word}: {result} of {models} against {results.baseline} found in {of_all}."
+        return f"{word}: {drop} of {models} {against} is ruled out in all of {of_all}."
+    result = f"no regression{drop.removeprefix('a drop')}"
+    said = f"{word}: {result} of {models} {against} found in {of_all}."
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said
