@@ -62,7 +62,9 @@ from evalstats_plugin.scores.rows import (
     VariancePart,
 )
 
-_STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
+_STYLES = {"better": "green", "won": "green", "worse": "red", "lost": "red"}
+"""Of verdicts and outcomes; others are dim."""
+
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance. unclear: these items do not tell the two apart."
@@ -330,7 +332,7 @@ def _item_table(results: ItemComparisons) -> Table:
 
     columns = [
         *([Column("Task", "task", least=4)] if len({row.task for row in results}) > 1 else []),
-        *(Column("Item", "item", least=4), Column("Outcome", "outcome", style=_outcome_style)),
+        *(Column("Item", "item", least=4), _OUTCOME),
         *([Column(a, "score_a", _score), Column(b, "score_b", _score)] if scored > said else []),
         Column("Others", "others", _score),
         *([Column("Question, target and answers", texts, least=0, cut=True)] if said else []),
@@ -338,11 +340,7 @@ def _item_table(results: ItemComparisons) -> Table:
     return Table(f"Items on which {b} and {a} differ", results.rows, columns)
 
 
-def _outcome_style(row: ItemComparison) -> str:
-    return _STYLES[_OF_OUTCOME.get(row.outcome, "unclear")]
-
-
-_OF_OUTCOME = {"won": "better", "better": "better", "lost": "worse", "worse": "worse"}
+_OUTCOME = Column("Outcome", "outcome", style=lambda row: _STYLES.get(row.outcome, "dim"))
 
 
 def _score(value: float | None) -> str:
@@ -392,7 +390,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
         replace(_DIFFERENCE, title=measure),
         Column(f"{percent(first.confidence_level)} interval", limits),
         *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
-        Column("Verdict", "verdict", style=lambda row: _STYLES[row.verdict]),
+        Column("Verdict", "verdict", style=lambda row: _STYLES.get(row.verdict, "dim")),
         report_text.marks_column(marks),
     )
     lines = [line for line in (intervals_line(rows), order_line(rows)) if line]
@@ -512,12 +510,10 @@ def _power(results: PowerRows, *, document: bool = False) -> Page:
         groups = [list(results.parts)] if document else by_metric.values()
         tables += [_parts_table(own, marks, document=document) for own in groups]
         legend.append(PARTS_LEGEND)
-    return Page(tables, legend, _note_lines(results))
-
-
-def power_json(results: PowerRows, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was asked, the answers, and the pilot's variance parts."""
-    return report_text.to_json(results, about, variance_parts=Results(results.parts).to_dict())
+    # Without tasks the notes are part of the sentences.
+    tabled = (*rows, *results.parts) if any(row.task for row in rows) else ()
+    notes = report_text.note_lines(Results(tabled, results.notes)) if tabled else []
+    return Page(tables, legend, notes)
 
 
 def sentence(row: PowerRow) -> str:
@@ -710,14 +706,6 @@ def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) ->
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
 
 
-def _note_lines(results: PowerRows) -> list[str]:
-    """Return the notes as lines of text; without tasks they are part of the sentences."""
-    if not any(row.task for row in results.rows):
-        return []
-    rows: tuple[PowerRow | VariancePart, ...] = (*results.rows, *results.parts)
-    return report_text.note_lines(Results(rows, results.notes))
-
-
 def comparisons_json(results: Comparisons, about: Mapping[str, Any]) -> str:
     """Return one JSON object: the comparisons, and the answer in sentences."""
     return report_text.to_json(results, about, answer=answer(results.rows))
@@ -740,7 +728,11 @@ def items_view(comparisons: Comparisons, *, explain: bool = False) -> View:
     )
 
 
-POWER = page_view(_power, document=partial(_power, document=True))._replace(to_json=power_json)
+POWER = page_view(
+    _power,
+    document=partial(_power, document=True),
+    json=lambda results: {"variance_parts": Results(results.parts).to_dict()},
+)
 
 
 def slice_differences(results: Results[SliceComparison]) -> str:

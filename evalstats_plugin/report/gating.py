@@ -183,12 +183,11 @@ def address_of(link: str, log: str, item: str) -> str:
     # Browsers would go up from such a part, to another address.
     if any(name.strip() in ("", ".", "..") for name in (*path.parts, item)):
         return ""
-    parts = {"path": path.as_posix(), "item": item}
-    return re.sub(r"\{(path|item)\}", lambda part: _quoted(parts[part[1]], part[1]), link)
-
-
-def _quoted(text: str, part: str) -> str:
-    return quote(text.encode("utf-8", "surrogatepass"), safe="/" if part == "path" else "")
+    parts = {
+        "path": quote(path.as_posix().encode("utf-8", "surrogatepass")),
+        "item": quote(item.encode("utf-8", "surrogatepass"), safe=""),
+    }
+    return re.sub(r"\{(path|item)\}", lambda part: parts[part[1]], link)
 
 
 def _items_lost(lost: ItemComparisons, link: str) -> list[str]:
@@ -371,15 +370,12 @@ def _legend(results: Gate) -> list[str]:
         "one seen."
     )
     verdicts = f"regressed: the whole interval is {worse}; pass: {passing}"
+    protocol = f"Protocol {results.protocol[:_SHORT]} (SHA-256)." if results.protocol else ""
     return [
         " ".join(["Difference: candidate minus baseline.", *accepted]),
         *([verdicts, needed] if results.non_inferior else [verdicts]),
-        " ".join(filter(None, (_detectable(results), _protocol(results)))),
+        " ".join(filter(None, (_detectable(results), protocol))),
     ]
-
-
-def _protocol(results: Gate) -> str:
-    return f"Protocol {results.protocol[:_SHORT]} (SHA-256)." if results.protocol else ""
 
 
 GATE = View(print_gate, gate_markdown, gate_json)

@@ -571,12 +571,7 @@ def markdown_table(
     """Return the lines of a Markdown table; numbers of columns from 0 are aligned `right`."""
     rule = ["---:" if i in right else "---" for i in range(len(header))]
     titles, *cells = [[markdown_cell(cell) for cell in row] for row in (header, *rows)]
-    return [markdown_line(row) for row in (titles, rule, *cells)]
-
-
-def markdown_line(cells: Sequence[str]) -> str:
-    """Return one line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
+    return [f"| {' | '.join(row)} |" for row in (titles, rule, *cells)]
 
 
 def markdown_cell(cell: str | Link) -> str:

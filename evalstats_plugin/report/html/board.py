@@ -20,7 +20,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
@@ -657,8 +657,3 @@ def about_ranks(board: Board) -> str:
         "limits that overlap may still belong to models that can be told apart. Bold: may be the "
         "best of its column."
     )
-
-
-def overall_name(board: Board) -> str:
-    """Return the name of the first column."""
-    return "Overall" if board.lead.name == OVERALL else board.lead.name

@@ -35,6 +35,7 @@ from evalstats_plugin.report.html.parts import (
     table_data,
     texts_data,
 )
+from evalstats_plugin.report.leaderboard import column_name
 from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
@@ -147,7 +148,8 @@ def _contents(page: Page) -> dict[str, Any]:
             left.append(f"The leaderboard leaves out the last {counted(lines_left, 'model')}.")
         shown |= {
             "first": first, "more": more, "lines": lines, "ticks": board.ticks(),
-            "lead": boards.overall_name(board), "about_ranks": boards.about_ranks(board),
+            "lead": column_name((board.lead.kind, board.lead.name)),
+            "about_ranks": boards.about_ranks(board),
         }  # fmt: skip
     n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
     n_items = sum(len(task_answers.item_ids) for task_answers in answers)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
@@ -58,7 +58,6 @@ SHOWN = 100
 """Rows of a table shown at a time, and the only ones without scripts."""
 
 Kind = Literal["text", "notes", "count", "number", "interval"]
-TEXTS: tuple[Kind, ...] = ("text", "notes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ class Column:
     @property
     def is_text(self) -> bool:
         """Whether its values are texts."""
-        return self.kind in TEXTS
+        return self.kind in ("text", "notes")
 
     def text(self, row: int) -> str:
         """Return a text as the script gets it."""
@@ -97,8 +96,8 @@ class Column:
         value = self.values[row]
         if self.is_text:
             depth = min(self.indent[row], 3) if self.indent else 0
-            strong = bool(self.strong) and self.strong[row]
-            styles = [f"depth-{depth}"] * bool(depth) + ["strong"] * strong
+            styles = [f"depth-{depth}"] if depth else []
+            styles += ["strong"] if self.strong and self.strong[row] else []
             return Cell(self.text(row), style=" ".join(styles))
         if self.kind == "count":
             return Cell("–" if value is None else f"{value:,}")
@@ -151,8 +150,6 @@ class Table:
     """Prefix of ids, and key of the table's data."""
     caption: str
     columns: Sequence[Column]
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further data for the script."""
 
     @property
     def n_rows(self) -> int:
@@ -168,13 +165,13 @@ class Table:
 def table_data(table: Table) -> dict[str, Any]:
     """Return the table as plain data, numbers rounded as shown."""
     columns = [_column_data(c) for c in table.shown_columns()]
-    return {"name": table.name, "rows": table.n_rows, "columns": columns, **table.extra}
+    return {"name": table.name, "rows": table.n_rows, "columns": columns}
 
 
 def _column_data(column: Column) -> dict[str, Any]:
     said: dict[str, Any] = {"title": column.title, "kind": column.kind}
     said |= {"heads": True} if column.heads else {}
-    if column.kind in TEXTS:
+    if column.is_text:
         texts = [column.text(i) for i in range(len(column.values))]
         places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
         said |= {"strings": list(places), "values": [places[text] for text in texts]}
