@@ -134,8 +134,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
         {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
     if page is not None:
-        of_table = run.reading.metric
-        _write_page(responses, results, intervals, page, asked.baseline, run.plugins, of_table)
+        _write_page(run, responses, results, intervals, page, asked.baseline)
         run.output.tell(f"written: {page}")
     run.show(results, intervals.how(), text.INTERVALS)
 
@@ -244,13 +243,12 @@ def _place_of_page(name: str | None, baseline: str | None) -> Path | None:
 
 
 def _write_page(
+    run: Run,
     responses: ResponseSet,
     results: rows.Intervals,
     asked: Intervals,
     path: Path,
     baseline: str | None,
-    plugins: Plugins,
-    metric: Sequence[str],
 ) -> None:
     """Rank the models, look at the items, and write the page."""
     from evalstats_plugin.comparisons.design import check_baseline
@@ -260,7 +258,7 @@ def _write_page(
     from evalstats_plugin.scores.items import item_answers, telling_items
 
     check_baseline(baseline, [r.model for r in responses])
-    table, notes = _table(responses, asked, metric)
+    table, notes = _table(responses, asked, run.reading.metric)
     answers, about_items = item_answers(responses)
     models = table.models if table else tuple(dict.fromkeys(r.model for r in responses))
     read_again = {*models[:MOST_READ], baseline}
@@ -272,7 +270,7 @@ def _write_page(
         texts=item_texts(
             [r for r in responses if r.model in read_again],
             telling_items(answers, MOST_TEXTS),
-            plugins,
+            run.plugins,
         ),
         baseline=baseline,
         notes=(*notes, *about_items),
@@ -294,9 +292,7 @@ def _table(
             f"up to {n_pairs:,} comparisons of two models are too many for one page: choose models "
             "(--models), or compare with one of them (compare --baseline)"
         ]
-    notes: list[str] = []
-    if len({r.model for r in responses}) < 2:
-        notes = ["models were not compared: there is only one"]
+    alone = len({r.model for r in responses}) < 2
     try:
         board = leaderboard.table(
             responses,
@@ -308,7 +304,7 @@ def _table(
         )
     except DesignError as error:
         return None, [f"models were not compared: {error}"]
-    return board, notes
+    return board, ["models were not compared: there is only one"] if alone else []
 
 
 def _minute(when: str) -> str:
