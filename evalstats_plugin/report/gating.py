@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.report.text import (
     ROUNDING,
     View,
+    interval_text,
     number,
     percent,
     print_all,
@@ -89,10 +91,8 @@ def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
     """Return the rows that are shown, and of many those that pass."""
     if len(results) <= _MOST_ROWS:
         return list(results), []
-    return (
-        [row for row in results if row.decision != "pass"],
-        [row for row in results if row.decision == "pass"],
-    )
+    by_passing = grouped(results, lambda row: row.decision == "pass")
+    return by_passing.get(False, []), by_passing.get(True, [])
 
 
 def _that_pass(rows: Sequence[GateRow]) -> str:
@@ -122,9 +122,7 @@ def _signed(row: GateRow, value: float | None) -> str:
 
 
 def _limits(row: GateRow) -> str:
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{_signed(row, row.low)}, {_signed(row, row.high)}]"
+    return interval_text(row, partial(_signed, row))
 
 
 def gate_markdown(

@@ -94,13 +94,18 @@ def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
     return {note: i for i, note in enumerate(gather(rows), 1)}
 
 
+def footnotes(rows: Sequence[Noted]) -> list[str]:
+    """Return each note once, with the tasks and metrics that it is about."""
+    return [
+        f"{note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
+        for note, about in gather(rows).items()
+    ]
+
+
 def note_lines(results: Results[NotedT]) -> list[str]:
     """Return the notes as lines of text: numbered footnotes, then those on all results."""
-    footnotes = [
-        f"{i}. {note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
-        for i, (note, about) in enumerate(gather(results.rows).items(), 1)
-    ]
-    return [*footnotes, *(f"* {note}" for note in results.notes)]
+    numbered = [f"{i}. {note}" for i, note in enumerate(footnotes(results.rows), 1)]
+    return [*numbered, *(f"* {note}" for note in results.notes)]
 
 
 def numbers_of(row: Noted, marks: Mapping[str, int]) -> str:

@@ -128,12 +128,10 @@ class Evaluation:
         for i in np.flatnonzero((pairs.a == reference) | (pairs.b == reference)).tolist():
             sign = 1 if pairs.a[i] == reference else -1
             model = pairs.models[int(pairs.b[i] if sign > 0 else pairs.a[i])]
-            values = (pairs.difference[i], pairs.low[i], pairs.high[i])
-            if not np.isfinite(values).all():
+            difference = float(sign * pairs.difference[i])
+            low, high = (float(sign * x) for x in (pairs.low[i], pairs.high[i])[::sign])
+            if not np.isfinite((difference, low, high)).all():
                 continue
-            difference, low, high = (float(sign * x) for x in values)
-            if sign < 0:
-                low, high = high, low
             verdict = ("worse", "unclear", "better")[1 + sign * int(pairs.verdict[i])]
             of[model] = Difference(
                 key, column_name(key), model, self.reference, int(pairs.n_items[i]), difference,
