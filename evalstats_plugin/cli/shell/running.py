@@ -36,7 +36,8 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.report.figures import figures_of
+from evalstats_plugin.report.figures import draw, figures_of
+from evalstats_plugin.report.figures import named as named_figure
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile, number_in, plain_bytes
 from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message
@@ -443,7 +444,6 @@ class Output:
         if figure is None:
             msg = f"-o {place} says where a figure goes: name it with --figure: {', '.join(here)}"
             raise SelectionError(msg)
-        from evalstats_plugin.report.figures import named as named_figure
         from evalstats_plugin.report.figures.canvas import FORMATS, check_figure
 
         if not here:
@@ -473,8 +473,6 @@ class Output:
         """
         if self.figure is None or self.figure_file is None:
             return
-        from evalstats_plugin.report.figures import draw
-        from evalstats_plugin.report.figures import named as named_figure
         from evalstats_plugin.report.figures.canvas import save
 
         figure = named_figure(self.figure, tuple(results))
