@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -60,7 +60,7 @@ class Shown:
 
     name: str
     metric: str
-    kind: str
+    kind: Literal["overall", "group", "task"]
     group: str
     """The group that a task belongs to, or an empty string."""
     cells: Sequence[TableCell | None]

@@ -420,7 +420,7 @@ def texts_data(
     Each item has its question and target once, and answers by the models' places.
     """
     places = {model: i for i, model in enumerate(models)}
-    where = {
+    where: dict[tuple[str, str], str] = {
         (items.answers.task, items.answers.item_ids[j]): f"{k}.{place}"
         for k, items in enumerate(held)
         for place, j in enumerate(items.places.tolist())
@@ -439,7 +439,7 @@ def texts_data(
         question, target, answer = map(
             visible_lines, (found_text.question, found_text.target, found_text.answer)
         )
-        texts_of = {"question": question, "target": target, "answers": {}}
+        texts_of: dict[str, Any] = {"question": question, "target": target, "answers": {}}
         own = by_item.setdefault(place, texts_of)
         own["answers"][str(places[model])] = [answer, visible(found_text.where)]
     if not left_out:
