@@ -15,14 +15,13 @@ from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import echo_message, escape_on, printable
 
 
-def _own(**summaries: str) -> dict[str, tuple[str, str]]:
-    return {name: (f"{__name__}.{name}:{name}", text) for name, text in summaries.items()}
+def _own(module: str = "", /, **summaries: str) -> dict[str, tuple[str, str]]:
+    """Return commands of a module, or each of the module of its name."""
+    return {name: (f"{__name__}.{module or name}:{name}", text) for name, text in summaries.items()}
 
 
 SECTIONS: Sections = {
-    "Check logs": {
-        "check": (f"{__name__}.report:check", "Check logs before you believe their numbers."),
-    },
+    "Check logs": _own("report", check="Check logs before you believe their numbers."),
     "Confidence intervals": _own(
         report="Report every score with a confidence interval.",
         pool="Pool models and tasks in a hierarchical model: scores borrow from each other.",
@@ -41,25 +40,21 @@ SECTIONS: Sections = {
         adapt="Test adaptively: ask a model only the most informative items.",
     ),
     "Output": {
-        "paper": (
-            f"{__name__}.table:paper",
-            "Write a folder for a paper: tables, figures, methods and numbers (LaTeX).",
+        **_own(
+            "table",
+            paper="Write a folder for a paper: tables, figures, methods and numbers (LaTeX).",
         ),
         **_own(
+            "annotate",
             annotate="Write intervals and comparisons into the harness's own results files.",
-        ),
-        "export": (
-            f"{__name__}.annotate:export",
-            "Export item scores as CSV, Parquet or Every Eval Ever.",
+            export="Export item scores as CSV, Parquet or Every Eval Ever.",
         ),
     },
-    "Installation": {
-        **_own(plugins="List the installed adapters and methods."),
-        "completion": (
-            "evalstats_plugin.cli.plugins:completion",
-            "Print the script for completion in the shell.",
-        ),
-    },
+    "Installation": _own(
+        "plugins",
+        plugins="List the installed adapters and methods.",
+        completion="Print the script for completion in the shell.",
+    ),
 }
 """Commands by question."""
 

@@ -28,7 +28,9 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import (
     Labelled,
+    Output,
     Reading,
+    Run,
     loaded_plugins,
     reading,
     show_written,
@@ -150,18 +152,15 @@ def annotate(
         named = str(error) if str(log) in str(error) else f"{log}: {error}"
         left_out.append(f"left out: {named}")
 
+    where: dict[str, Any] = {
+        "output": asked.output, "in_place": asked.in_place, "overwrite": may_overwrite(),
+        "plugins": plugins, "on_broken": on_broken,
+    }  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         if asked.strip:
             asked.check_stripping()
-            written = annotating.strip(
-                *paths,
-                output=asked.output,
-                in_place=asked.in_place,
-                overwrite=may_overwrite(),
-                plugins=plugins,
-                on_broken=on_broken,
-            )
+            written = annotating.strip(*paths, **where)
         else:
 
             def analysis(responses: Sequence[Responses]) -> rows.Intervals:
@@ -171,11 +170,9 @@ def annotate(
 
             written = annotating.annotate(
                 *paths,
-                output=asked.output,
-                in_place=asked.in_place,
+                **where,
                 rescore=asked.rescore,
                 allow_partial=asked.allow_partial,
-                overwrite=may_overwrite(),
                 at_k=asked.at_k,
                 compare=asked.comparison(),
                 baseline=asked.baseline,
@@ -190,8 +187,6 @@ def annotate(
                     model_name=reading.model_name,
                 ),
                 analysis=analysis,
-                plugins=plugins,
-                on_broken=on_broken,
             )
     if not asked.quiet:
         for path in written:
@@ -251,17 +246,17 @@ def export(paths: tuple[str, ...], *, reading: Reading, asked: Exported) -> None
     from evalstats_plugin.logs.exporting import export as write
     from evalstats_plugin.logs.exporting import exporter_of
 
-    plugins = loaded_plugins()
+    run = Run(paths, reading, Output(quiet=asked.quiet))
     file = Path(asked.output)
-    to = exporter_of(asked.to, file, plugins).name
+    to = exporter_of(asked.to, file, run.plugins).name
     if asked.intervals and to != "every-eval-ever":
         msg = f"--intervals does not go with --to {to}: it needs --to every-eval-ever"
         raise SelectionError(msg)
     # Not every format has these options.
     of_formats = ("matrix", "organization", "relationship")
     given = {name: value for name in of_formats if (value := getattr(asked, name))}
-    responses = reading.read(paths, plugins, quiet=asked.quiet)
-    done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=plugins, **given)
+    responses = run.read()
+    done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=run.plugins, **given)
     if asked.intervals:
-        annotate(*done.paths, in_place=True, plugins=plugins)
+        annotate(*done.paths, in_place=True, plugins=run.plugins)
     show_written(done.paths, (*responses.notes, *done.notes), quiet=asked.quiet)

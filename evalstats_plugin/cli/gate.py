@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -266,9 +266,8 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
     if asked.junit is not None:
         write_bytes(Path(asked.junit), gating.gate_junit(results).encode())
     if asked.badge is not None:
-        badge = Path(asked.badge)
-        form: Literal["svg", "json"] = "svg" if badge.suffix.lower() == ".svg" else "json"
-        write_bytes(badge, gating.gate_badge(results, form).encode())
+        form = "svg" if asked.badge.lower().endswith(".svg") else "json"
+        write_bytes(Path(asked.badge), gating.gate_badge(results, form).encode())
     view = gating.GATE
     if run.output.form == "markdown":
         lost = _items_lost(responses, results, run.plugins)

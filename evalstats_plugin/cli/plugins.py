@@ -65,7 +65,10 @@ def plugins(*, asked: PluginsOptions) -> None:
     elif asked.form == "csv":
         echo_data(csv_text(list(rows[0]) if rows else [], map(_flat, rows)))
     elif asked.form == "markdown":
-        echo(_markdown(rows))
+        from evalstats_plugin.report.tables import markdown_table
+
+        cells = [[*_flat(row).values()] for row in rows]
+        echo("\n".join(markdown_table(list(rows[0]), cells, right=()) if rows else []))
     else:
         _print(rows)
 
@@ -82,13 +85,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 def _flat(row: dict[str, Any]) -> dict[str, str]:
     return {key: _joined(cell) for key, cell in row.items()}
-
-
-def _markdown(rows: list[dict[str, Any]]) -> str:
-    from evalstats_plugin.report.tables import markdown_table
-
-    cells = [[*_flat(row).values()] for row in rows]
-    return "\n".join(markdown_table(list(rows[0]), cells, right=()) if rows else [])
 
 
 def _joined(cell: Any) -> str:

@@ -302,9 +302,7 @@ def _table(
             f"up to {n_pairs:,} comparisons of two models are too many for one page: choose models "
             "(--models), or compare with one of them (compare --baseline)"
         ]
-    notes: list[str] = []
-    if len({r.model for r in responses}) < 2:
-        notes = ["models were not compared: there is only one"]
+    alone = len({r.model for r in responses}) < 2
     try:
         board = leaderboard.table(
             responses,
@@ -316,7 +314,7 @@ def _table(
         )
     except DesignError as error:
         return None, [f"models were not compared: {error}"]
-    return board, notes
+    return board, ["models were not compared: there is only one"] if alone else []
 
 
 def _minute(when: str) -> str:

@@ -24,11 +24,11 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import (
     Labelled,
+    Output,
     Reading,
     Run,
     by,
     check_top,
-    loaded_plugins,
     on_logs,
     progress_on_work,
     reading,
@@ -188,7 +188,7 @@ def paper(
     """
     from evalstats_plugin.report.paper.folder import paper as write_paper
 
-    every = reading.read(paths, loaded_plugins(), quiet=to.quiet)
+    every = Run(paths, reading, Output(quiet=to.quiet)).read()
     responses = _without(every, asked.exclude)
     with (
         progress_on_work("writing", quiet=to.quiet),

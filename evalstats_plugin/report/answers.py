@@ -24,6 +24,7 @@ from evalstats_plugin.report.tables import elided, of_columns, side_by_side
 from evalstats_plugin.report.text import (
     ROUNDING,
     number,
+    numbers_of,
     percent,
     places,
     short_metric,
@@ -247,20 +248,14 @@ def _task_by_task(
         for verdict in ("better", "worse")
     )
     n = len(tasks)
+    if not won + lost:
+        return ["On no single task is either better beyond chance."]
     if head and head[0].verdict != "unclear":
         same, other = (won, lost) if head[0].verdict == "better" else (lost, won)
         if len(same) == n:
             return [f"It is better on each of the {n}."]
-        said = _on(same, n, "It is better") if same else ""
-        told = (
-            f"{said} On no single task is either better beyond chance."
-            if not same + other
-            else said
-        )
-        worse = f"It is worse on {few(other, len(other))}." if other else ""
-        return [text for text in (told.strip(), worse) if text]
-    if not won + lost:
-        return ["On no single task is either better beyond chance."]
+        said = [_on(same, n, "It is better")] if same else []
+        return said + ([f"It is worse on {few(other, len(other))}."] if other else [])
     return [
         _on(own, n, f"{name} is better")
         if not other
@@ -296,8 +291,7 @@ def _against(question: Question, names: Mapping[str, str]) -> list[str]:
         if ends and unclear[0].effect == "difference":
             told += f" (a difference of up to {number(max(ends))} either way is possible)"
         parts.append(told)
-    baseline = names[rows[0].model_a]
-    return [f"Against {baseline} {question.where}: {'; '.join(parts)}."]
+    return [f"Against {names[rows[0].model_a]} {question.where}: {'; '.join(parts)}."]
 
 
 def _of_all(question: Question, names: Mapping[str, str]) -> list[str]:
@@ -324,12 +318,9 @@ def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
     said: list[str] = []
     for row in question.head:
         opposite = {"better": "worse", "worse": "better"}.get(row.verdict)
-        tasks = [
-            task_row.task
-            for task_row in question.tasks.get(_pair(row), [])
-            if task_row.verdict == opposite
-        ]
-        if opposite and tasks:
+        on_tasks = question.tasks.get(_pair(row), [])
+        tasks = [task_row.task for task_row in on_tasks if task_row.verdict == opposite]
+        if tasks:
             a, b = names[row.model_a], names[row.model_b]
             ahead, behind = (b, a) if opposite == "better" else (a, b)
             said.append(f"Yet {ahead} is better than {behind} on {few(tasks, len(tasks))}.")
@@ -353,6 +344,11 @@ def limits(row: Comparison) -> str:
     left = "(" if clear and row.low == null else "["
     right = ")" if clear and row.high == null else "]"
     return f"{left}{size(row, row.low)}, {size(row, row.high)}{right}"
+
+
+def sized_limits(row: Comparison) -> str:
+    """Format a difference with its interval."""
+    return f"{size(row, row.difference)} {limits(row)}"
 
 
 def p_value(value: float | None) -> str:
@@ -412,7 +408,7 @@ def _method(question: Question) -> str:
     text = f"▲ better, ▼ worse: statistically significant at {level}, {held}."
     if len(question.alike) == 1:
         (row,) = question.alike
-        text += f" On other tasks like these: {size(row, row.difference)} {limits(row)}."
+        text += f" On other tasks like these: {sized_limits(row)}."
     elif question.alike:
         clear = [row for row in question.alike if row.verdict != "unclear"]
         n = counted(len(question.alike), "pair")
@@ -444,17 +440,13 @@ def _table_of_pair(
     scored = all(row.score_a is not None and row.score_b is not None for row in rows)
     models = [names[name] for name in question.pairs[0]]
     difference = rows[0].effect.capitalize()
-    cells: list[tuple[str, list[str]]] = [
-        ("n", [f"{row.n_items:,}" if row.n_items else "–" for row in rows])
-    ]
+    cells = [("n", [f"{row.n_items:,}" if row.n_items else "–" for row in rows])]
     if scored:
-        short = elided(models, max(8, width // 7))
-        cells += [
-            (short[0], [number(row.score_a) for row in rows]),
-            (short[1], [number(row.score_b) for row in rows]),
-        ]
+        a, b = elided(models, max(8, width // 7))
+        cells.append((a, [number(row.score_a) for row in rows]))
+        cells.append((b, [number(row.score_b) for row in rows]))
     cells += [
-        (f"{difference} [limits]", [f"{size(row, row.difference)} {limits(row)}" for row in rows]),
+        (f"{difference} [limits]", list(map(sized_limits, rows))),
         ("p", [p_value(row.p_adjusted) for row in rows]),
         ("", [_mark(row, marks) for row in rows]),
     ]
@@ -466,8 +458,7 @@ def _table_of_pair(
 
 
 def _mark(row: Comparison, marks: Mapping[str, int]) -> str:
-    notes = ",".join(str(marks[note]) for note in row.notes if note in marks)
-    return f"{MARKS[row.verdict]} {notes}".strip()
+    return f"{MARKS[row.verdict]} {numbers_of(row, marks)}".strip()
 
 
 def _tables_of_pairs(
@@ -527,26 +518,22 @@ def _pair_tables(
     against = not _baseline(question.pairs)
     longest = max(12, width // (5 if against else 3))
     columns = [("Model", elided([names[b] for _, b in pairs], longest))]
-    if against:
-        columns.append(("Against", elided([names[a] for a, _ in pairs], longest)))
-    one_metric = _one_metric(question)
-    parts: list[tuple[str, list[str]]] = []
     lines = columns[0]
     if against:
+        columns.append(("Against", elided([names[a] for a, _ in pairs], longest)))
         both = [f"{b} – {a}" for b, a in zip(columns[0][1], columns[1][1], strict=True)]
         lines = ("Model – against", both)
+    one_metric = _one_metric(question)
+    parts: list[tuple[str, list[str]]] = []
     for cell, rows in of_cell.items():
         label = _label(question, next(iter(rows.values())), one_metric=one_metric).strip()
         if cell == next(iter(of_cell)):
             shown = [rows.get(pair) for pair in pairs]
-            columns.append(
-                (
-                    f"{label} [limits]",
-                    ["–" if r is None else f"{size(r, r.difference)} {limits(r)}" for r in shown],
-                )
-            )
-            columns.append(("p", [p_value(r and r.p_adjusted) for r in shown]))
-            columns.append(("", ["" if r is None else _mark(r, marks) for r in shown]))
+            columns += [
+                (f"{label} [limits]", ["–" if r is None else sized_limits(r) for r in shown]),
+                ("p", [p_value(r and r.p_adjusted) for r in shown]),
+                ("", ["" if r is None else _mark(r, marks) for r in shown]),
+            ]
         else:
             parts.append((label, [_part(rows.get(pair), marks) for pair in pairs]))
     return side_by_side(parts, names=lines, first=columns, width=width, longest_title=14)[0]
@@ -555,6 +542,6 @@ def _pair_tables(
 def _part(row: Comparison | None, marks: Mapping[str, int]) -> str:
     if row is None:
         return "– "
+    notes = numbers_of(row, marks)
     mark = MARKS[row.verdict] or " "
-    notes = ",".join(str(marks[note]) for note in row.notes if note in marks)
     return f"{size(row, row.difference)}{mark}{f' {notes}' if notes else ''}"

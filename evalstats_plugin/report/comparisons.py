@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from html import escape
@@ -35,7 +35,14 @@ from evalstats_plugin.comparisons.rows import (
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.answers import answer, answer_tables, limits, p_value, size
+from evalstats_plugin.report.answers import (
+    answer,
+    answer_tables,
+    limits,
+    p_value,
+    size,
+    sized_limits,
+)
 from evalstats_plugin.report.tables import Column, Table, elided, fixed, side_by_side
 from evalstats_plugin.report.text import (
     Noted,
@@ -55,7 +62,9 @@ from evalstats_plugin.scores.rows import (
     VariancePart,
 )
 
-_STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
+_STYLES = {"better": "green", "won": "green", "worse": "red", "lost": "red"}
+"""Of verdicts and outcomes; others are dim."""
+
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance. unclear: these items do not tell the two apart."
@@ -96,6 +105,7 @@ DETAILS = (
     "two models' scores over the questions. Wins, Losses: questions on which the model is better, "
     "or worse, than the other."
 )
+ComparisonT = TypeVar("ComparisonT", bound=Comparison)
 Header = tuple[str, str]
 """Title of a column, and the quantity in it."""
 
@@ -132,8 +142,7 @@ def print_comparisons(
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
         shown += [_comparison_table(rows, marks).terminal() for rows in of_tasks]
     else:
-        told = replace(results, rows=tuple(map(_without_details, results.rows)))
-        marks, notes = report_text.note_numbers(told.rows), report_text.note_lines(told)
+        marks, notes = _brief_notes(results)
         shown += answer_tables(results.rows, marks, columns, all_pairs=all_pairs)
         if not explain:
             closing.insert(0, "Every limit and p: --details. What the words mean: --explain")
@@ -147,16 +156,9 @@ def print_comparisons(
 
 def comparisons_text(results: Comparisons) -> str:
     """Return of each question the answer and a table, in lines of 80 characters, then the notes."""
-    told = replace(results, rows=tuple(map(_without_details, results.rows)))
-    marks = report_text.note_numbers(told.rows)
+    marks, notes = _brief_notes(results)
     file = StringIO()
-    print_all(
-        answer_tables(results.rows, marks, 80, all_pairs=False),
-        report_text.note_lines(told),
-        [],
-        file=file,
-        width=80,
-    )
+    print_all(answer_tables(results.rows, marks, 80), notes, [], file=file, width=80)
     return file.getvalue().rstrip("\n")
 
 
@@ -175,12 +177,14 @@ _OF_DETAILS = (
 """Beginnings of notes on every row of its kind, which only a table of details shows."""
 
 
-ComparisonT = TypeVar("ComparisonT", bound=Comparison)
-
-
-def _without_details(row: ComparisonT) -> ComparisonT:
-    notes = tuple(note for note in row.notes if not note.startswith(_OF_DETAILS))
-    return row if len(notes) == len(row.notes) else replace(row, notes=notes)
+def _brief_notes(results: Results[ComparisonT]) -> tuple[dict[str, int], list[str]]:
+    """Return the numbers of notes and their lines, without those of details."""
+    rows: list[ComparisonT] = []
+    for row in results.rows:
+        notes = tuple(note for note in row.notes if not note.startswith(_OF_DETAILS))
+        rows.append(row if len(notes) == len(row.notes) else replace(row, notes=notes))
+    told = Results(tuple(rows), results.notes)
+    return report_text.note_numbers(rows), report_text.note_lines(told)
 
 
 def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTable]:
@@ -221,7 +225,7 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
     level = results.rows[0].confidence_level if results.rows else 0.95
     columns = (
-        *(Column("Task", "task"), Column("Metric", _metric), *_PAIR, _N, _DIFFERENCE),
+        *(_TASK, _METRIC, *_PAIR, _N, _DIFFERENCE),
         Column(f"{percent(level)} interval", limits, right=True),
         *(Column("p, adjusted", "p_adjusted", p_value), _PROBABILITY),
         *(Column("Verdict", "verdict"), Column("Method", "method")),
@@ -328,7 +332,7 @@ def _item_table(results: ItemComparisons) -> Table:
 
     columns = [
         *([Column("Task", "task", least=4)] if len({row.task for row in results}) > 1 else []),
-        *(Column("Item", "item", least=4), Column("Outcome", "outcome", style=_outcome_style)),
+        *(Column("Item", "item", least=4), _OUTCOME),
         *([Column(a, "score_a", _score), Column(b, "score_b", _score)] if scored > said else []),
         Column("Others", "others", _score),
         *([Column("Question, target and answers", texts, least=0, cut=True)] if said else []),
@@ -336,11 +340,7 @@ def _item_table(results: ItemComparisons) -> Table:
     return Table(f"Items on which {b} and {a} differ", results.rows, columns)
 
 
-def _outcome_style(row: ItemComparison) -> str:
-    return _STYLES[_OF_OUTCOME.get(row.outcome, "unclear")]
-
-
-_OF_OUTCOME = {"won": "better", "better": "better", "lost": "worse", "worse": "worse"}
+_OUTCOME = Column("Outcome", "outcome", style=lambda row: _STYLES.get(row.outcome, "dim"))
 
 
 def _score(value: float | None) -> str:
@@ -368,6 +368,7 @@ def _metric(row: Noted) -> str:
     return report_text.short_metric(row.metric)
 
 
+_TASK, _METRIC = Column("Task", "task"), Column("Metric", _metric)
 _MODEL, _AGAINST = Column("Model", "model_b", least=8), Column("Against", "model_a", least=8)
 _PAIR = (_MODEL, _AGAINST)
 _N = Column("n", "n_items", right=True)
@@ -389,7 +390,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
         replace(_DIFFERENCE, title=measure),
         Column(f"{percent(first.confidence_level)} interval", limits),
         *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
-        Column("Verdict", "verdict", style=lambda row: _STYLES[row.verdict]),
+        Column("Verdict", "verdict", style=lambda row: _STYLES.get(row.verdict, "dim")),
         report_text.marks_column(marks),
     )
     lines = [line for line in (intervals_line(rows), order_line(rows)) if line]
@@ -509,12 +510,10 @@ def _power(results: PowerRows, *, document: bool = False) -> Page:
         groups = [list(results.parts)] if document else by_metric.values()
         tables += [_parts_table(own, marks, document=document) for own in groups]
         legend.append(PARTS_LEGEND)
-    return Page(tables, legend, _note_lines(results))
-
-
-def power_json(results: PowerRows, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was asked, the answers, and the pilot's variance parts."""
-    return report_text.to_json(results, about, variance_parts=Results(results.parts).to_dict())
+    # Without tasks the notes are part of the sentences.
+    tabled = (*rows, *results.parts) if any(row.task for row in rows) else ()
+    notes = report_text.note_lines(Results(tabled, results.notes)) if tabled else []
+    return Page(tables, legend, notes)
 
 
 def sentence(row: PowerRow) -> str:
@@ -570,7 +569,7 @@ def _of_hundred(power: float | None) -> str:
 def power_legend(rows: Sequence[PowerRow]) -> str:
     """Return what the columns of a table mean."""
     row = rows[0]
-    often = f"{_of_hundred(row.power)} of 100 evals"
+    often, decided = _often(row), _found(row)
     limits = " In brackets: error of the pilot." if any(map(_has_limits, rows)) else ""
     if row.margin is not None:
         least = f"not worse by more than {row.margin:g} (true gain {row.difference or 0:g})"
@@ -578,29 +577,27 @@ def power_legend(rows: Sequence[PowerRow]) -> str:
             said = f"Items needed: to show in {often} that the model is {least}."
         else:
             said = f"Power: how often so many items show that the model is {least}."
-        return f"{said} Level {row.confidence_level:g}.{limits}"
-    if any(r.quantity == "n_tasks" for r in rows):
+        decided = f"Level {row.confidence_level:g}."
+    elif any(r.quantity == "n_tasks" for r in rows):
         n = counted(row.n_items or 0, "item")
         goal = next(_of_hundred(r.power) for r in rows if r.quantity == "n_tasks")
-        return (
+        said = (
             f"Tasks needed: of {n} each, for a true difference of {_plain(row)} between the means "
-            f"over tasks to be found in {goal} of 100 evals. {_found(row)}{limits}"
+            f"over tasks to be found in {goal} of 100 evals."
         )
-    if row.quantity == "n_items":
+    elif row.quantity == "n_items":
         of_each = "" if row.design == "paired" else " of each model's own,"
         said = f"Items needed:{of_each} to find a true difference of {_plain(row)} in {often}."
-        return f"{said} {_found(row)}{limits}"
-    if row.quantity == "difference":
-        return (
-            f"Least difference: the smallest true one that so many items find in {often}. "
-            f"{_found(row)}{limits}"
+    elif row.quantity == "difference":
+        said = f"Least difference: the smallest true one that so many items find in {often}."
+    else:
+        goal = _of_hundred(next(r.power for r in rows if r.quantity != "power"))
+        said = (
+            f"Power: how often so many items find a true difference of {_plain(row)}. Epochs "
+            f"needed: takes of each item for {goal} of 100; Models: how many can be compared, "
+            "every two of them, for that."
         )
-    goal = next(r.power for r in rows if r.quantity != "power")
-    return (
-        f"Power: how often so many items find a true difference of {_plain(row)}. Epochs needed: "
-        f"takes of each item for {_of_hundred(goal)} of 100; Models: how many can be compared, "
-        f"every two of them, for that. {_found(row)}{limits}"
-    )
+    return f"{said} {decided}{limits}"
 
 
 def _found(row: PowerRow) -> str:
@@ -613,15 +610,13 @@ def _found(row: PowerRow) -> str:
     return f"Found: {level}, allowing for {pairs} of {counted(n, 'model')}."
 
 
-_TASK_AND_METRIC = (Column("Task", "task"), Column("Metric", _metric))
-
-
 def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document: bool) -> Table:
     first = rows[0]
     title = task_and_metric(first)
     if first.pilot_items and len({row.pilot_items for row in rows}) == 1:
         title += f", from a pilot of {counted(first.pilot_items, 'item')}"
-    methods = list(dict.fromkeys(row.method for row in rows if _has_method(row)))
+    # Epochs may follow from variances alone.
+    methods = list(dict.fromkeys(row.method for row in rows if row.quantity != "n_epochs"))
     # One method for all is part of the title.
     title += f", {methods[0]}" if len(methods) == 1 else ""
     method = Column("Method", lambda own: own[0].method, least=6)
@@ -632,25 +627,15 @@ def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document
         *([] if len(methods) == 1 and not document else [method]),
         Column("", lambda own: _marks(own, marks), style=lambda _: "dim"),
     )
+    pairs = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
+    answers = [list(group) for _, group in pairs]
     if document:
-        named = [replace(c, value=_of_first(c.value)) for c in _TASK_AND_METRIC]
-        return Table("", _pairs(rows), [*named, *columns])
-    return Table(title, _pairs(rows), columns)
-
-
-def _of_first(value: Any) -> Callable[[Sequence[PowerRow]], Any]:
-    return lambda own: Column("", value).of(own[0])
-
-
-def _has_method(row: PowerRow) -> bool:
-    """Whether a row's method is one of the table: epochs may follow from variances alone."""
-    return row.quantity != "n_epochs"
-
-
-def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
-    """Group the answers by pair of models."""
-    keys = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
-    return [list(group) for _, group in keys]
+        named = (
+            Column("Task", lambda own: own[0].task),
+            Column("Metric", lambda own: _metric(own[0])),
+        )
+        return Table("", answers, [*named, *columns])
+    return Table(title, answers, columns)
 
 
 def _headers(rows: Sequence[PowerRow]) -> list[Header]:
@@ -678,13 +663,12 @@ def _value(group: Sequence[PowerRow], quantity: str) -> str:
     if quantity == "epochs":
         return str(first.n_epochs)
     row = next((row for row in group if row.quantity == quantity), None)
-    value = None if row is None else getattr(row, quantity)
-    if row is None or value is None:
-        return "–"
-    limits = ""
-    if _has_limits(row):
-        limits = f" [{_answer(row.low, quantity)}, {_answer(row.high, quantity)}]"
-    return _answer(value, quantity) + limits
+    value = getattr(row, quantity, None)
+    if row is None or value is None or not _has_limits(row):
+        return _answer(value, quantity)
+    return (
+        f"{_answer(value, quantity)} [{_answer(row.low, quantity)}, {_answer(row.high, quantity)}]"
+    )
 
 
 def _has_limits(row: PowerRow) -> bool:
@@ -705,7 +689,7 @@ def _parts_table(
     parts: Sequence[VariancePart], marks: Mapping[str, int], *, document: bool
 ) -> Table:
     columns = (
-        *(_TASK_AND_METRIC if document else ()),
+        *((_TASK, _METRIC) if document else ()),
         Column("Model", "model", least=8),
         Column("n", report_text.items, right=True),
         Column("Within", "share_within", fixed(0, scale=100, unit=" %")),
@@ -720,14 +704,6 @@ def _parts_table(
 
 def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) -> str:
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
-
-
-def _note_lines(results: PowerRows) -> list[str]:
-    """Return the notes as lines of text; without tasks they are part of the sentences."""
-    if not any(row.task for row in results.rows):
-        return []
-    rows: tuple[PowerRow | VariancePart, ...] = (*results.rows, *results.parts)
-    return report_text.note_lines(Results(rows, results.notes))
 
 
 def comparisons_json(results: Comparisons, about: Mapping[str, Any]) -> str:
@@ -752,7 +728,11 @@ def items_view(comparisons: Comparisons, *, explain: bool = False) -> View:
     )
 
 
-POWER = page_view(_power, document=partial(_power, document=True))._replace(to_json=power_json)
+POWER = page_view(
+    _power,
+    document=partial(_power, document=True),
+    json=lambda results: {"variance_parts": Results(results.parts).to_dict()},
+)
 
 
 def slice_differences(results: Results[SliceComparison]) -> str:
@@ -805,23 +785,23 @@ def _compared_slices(results: Results[SliceComparison]) -> Page:
             "Limits and p hold for all values and pairs of a task, of values like these for "
             "all pairs; inter.: p that the difference is the same at all values."
         )
-    told = replace(results, rows=tuple(map(_without_details, results.rows)))
-    marks = report_text.note_numbers(told.rows)
+    marks, notes = _brief_notes(results)
     columns = [
         Column(results[0].by, "slice", least=8),
         Column("Model", "model_b", least=8),
         Column("against", "model_a", least=8),
         Column("n", "n_items", right=True),
-        Column("Diff. [limits]", lambda r: f"{size(r, r.difference)} {limits(r)}"),
+        Column("Diff. [limits]", sized_limits),
         Column("p", "p_adjusted", p_value),
         Column("inter.", "p_interaction", p_value),
         report_text.marks_column(marks),
     ]
     tables = [
-        Table(title, list(rows), columns) for title, rows in groupby(told.rows, key=task_and_metric)
+        Table(title, list(rows), columns)
+        for title, rows in groupby(results.rows, key=task_and_metric)
     ]
     said = "\n".join(rankings) or slice_differences(results)
-    return Page(tables, [legend], report_text.note_lines(told), said)
+    return Page(tables, [legend], notes, said)
 
 
 COMPARED_SLICES = page_view(

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.report.text import (
     ROUNDING,
     View,
+    interval_text,
     number,
     percent,
     print_all,
@@ -73,8 +75,7 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
         for (model, metric), some in by_candidate.items()
     ]
     if passed:
-        pair = counted(len(passed), "comparison")
-        tables.append(Text(f"{pair} that pass{'es' * (len(passed) == 1)}: --format csv has all."))
+        tables.append(Text(f"{_that_pass(passed)}: --format csv has all."))
     closing = [*filter(None, _legend(results)), heading]
     notes = report_text.note_lines(_by_name(results, rows))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
@@ -90,10 +91,12 @@ def _first_and_rest(results: Gate) -> tuple[list[GateRow], list[GateRow]]:
     """Return the rows that are shown, and of many those that pass."""
     if len(results) <= _MOST_ROWS:
         return list(results), []
-    return (
-        [row for row in results if row.decision != "pass"],
-        [row for row in results if row.decision == "pass"],
-    )
+    by_passing = grouped(results, lambda row: row.decision == "pass")
+    return by_passing.get(False, []), by_passing.get(True, [])
+
+
+def _that_pass(rows: Sequence[GateRow]) -> str:
+    return f"{counted(len(rows), 'comparison')} that pass{'es' * (len(rows) == 1)}"
 
 
 def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
@@ -119,9 +122,7 @@ def _signed(row: GateRow, value: float | None) -> str:
 
 
 def _limits(row: GateRow) -> str:
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{_signed(row, row.low)}, {_signed(row, row.high)}]"
+    return interval_text(row, partial(_signed, row))
 
 
 def gate_markdown(
@@ -148,8 +149,7 @@ def gate_markdown(
         blocks.append(_folded(f"{counted(len(more), 'more row')}", [_markdown_table(more, marks)]))
     blocks += [each for items in lost for each in _items_lost(items, link)]
     if passed:
-        summary = f"{counted(len(passed), 'comparison')} that pass{'es' * (len(passed) == 1)}"
-        blocks.append(_folded(summary, [_markdown_table(passed, marks)]))
+        blocks.append(_folded(_that_pass(passed), [_markdown_table(passed, marks)]))
     notes = "\n".join(report_text.markdown_notes(_by_name(results, results.rows)))
     how = [markdown_text(" ".join(_legend(results)).strip()), *([notes] if notes else []), heading]
     return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
@@ -181,12 +181,11 @@ def address_of(link: str, log: str, item: str) -> str:
     # Browsers would go up from such a part, to another address.
     if any(name.strip() in ("", ".", "..") for name in (*path.parts, item)):
         return ""
-    parts = {"path": path.as_posix(), "item": item}
-    return re.sub(r"\{(path|item)\}", lambda part: _quoted(parts[part[1]], part[1]), link)
-
-
-def _quoted(text: str, part: str) -> str:
-    return quote(text.encode("utf-8", "surrogatepass"), safe="/" if part == "path" else "")
+    parts = {
+        "path": quote(path.as_posix().encode("utf-8", "surrogatepass")),
+        "item": quote(item.encode("utf-8", "surrogatepass"), safe=""),
+    }
+    return re.sub(r"\{(path|item)\}", lambda part: parts[part[1]], link)
 
 
 def _items_lost(lost: ItemComparisons, link: str) -> list[str]:
@@ -293,27 +292,21 @@ def sentence(results: Gate) -> str:
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
     drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
+    against = f"against {results.baseline}"
     if results.decision == "regressed":
-        return (
-            f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "
-            f"{results.baseline} in {len(rows)} of {of_all}: {named}."
-        )
+        shows = "shows" if len(named_models) == 1 else "show"
+        return f"{word}: {models} {shows} {drop} {against} in {len(rows)} of {of_all}: {named}."
     if results.decision == "inconclusive":
         if not rows:
             return f"{word}: no drop is shown, but logs were left out."
         return (
-            f"{word}: {drop} of {models} against {results.baseline} is neither found nor ruled out "
-            f"in {len(rows)} of {of_all}: {named}."
+            f"{word}: {drop} of {models} {against} is neither found nor ruled out in {len(rows)} "
+            f"of {of_all}: {named}."
         )
     if results.non_inferior:
-        return (
-            f"{word}: {drop} of {models} against {results.baseline} is ruled out in all of "
-            f"{of_all}."
-        )
-    result = (
-        "no regression" if drop == "a drop" else f"no regression of more than {_short(results)}"
-    )
-    said = f"{word}: {result} of {models} against {results.baseline} found in {of_all}."
+        return f"{word}: {drop} of {models} {against} is ruled out in all of {of_all}."
+    result = f"no regression{drop.removeprefix('a drop')}"
+    said = f"{word}: {result} of {models} {against} found in {of_all}."
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said
@@ -375,15 +368,12 @@ def _legend(results: Gate) -> list[str]:
         "one seen."
     )
     verdicts = f"regressed: the whole interval is {worse}; pass: {passing}"
+    protocol = f"Protocol {results.protocol[:_SHORT]} (SHA-256)." if results.protocol else ""
     return [
         " ".join(["Difference: candidate minus baseline.", *accepted]),
         *([verdicts, needed] if results.non_inferior else [verdicts]),
-        " ".join(filter(None, (_detectable(results), _protocol(results)))),
+        " ".join(filter(None, (_detectable(results), protocol))),
     ]
-
-
-def _protocol(results: Gate) -> str:
-    return f"Protocol {results.protocol[:_SHORT]} (SHA-256)." if results.protocol else ""
 
 
 GATE = View(print_gate, gate_markdown, gate_json)

@@ -7,7 +7,7 @@ may be the best of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -18,7 +18,7 @@ from typing import TextIO
 from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.tables import Column, Table, elided, latex_number, latex_row
+from evalstats_plugin.report.tables import Column, Table, booktabs, elided, latex_number, latex_row
 from evalstats_plugin.report.text import (
     View,
     pairs_at_once,
@@ -94,9 +94,10 @@ class Layout:
         """Return the name of the first column."""
         return column_name(self.lead) if self.lead else ""
 
-    def lead_head(self) -> str:
-        """Return its heading."""
-        return f"{self.lead_name()} [{percent(self.table.confidence_level)} limits]"
+    def pairs_at_once(self) -> tuple[str, str] | None:
+        """Return the pairs that ranks rest on, in words, as of `pairs_at_once`; None without."""
+        ranked = [c.n_models for c in self.cells(self.lead).values() if c.best_rank is not None]
+        return pairs_at_once(max(ranked)) if ranked else None
 
     def groups(self) -> Iterator[tuple[bool, str, TableCell | None]]:
         """Yield each model with its first cell, and whether the best possible rank jumps there."""
@@ -157,20 +158,14 @@ def _shown(layout: Layout) -> Table:
     columns = [Column("Model", str, least=_LONGEST_MODEL, right=False)]
     if layout.lead is not None:
         rank = Column("Rank", lambda model: _rank(lead.get(model)), right=True)
-        score = Column(layout.lead_head(), lambda model: _score(lead.get(model), write))
+        head = f"{layout.lead_name()} [{percent(layout.table.confidence_level)} limits]"
+        score = Column(head, lambda model: _score(lead.get(model), write))
         columns = [rank, *columns, score]
     if layout.lead is not None and layout.has_ties:
         columns.append(Column("Ties", lambda model: lead[model].letters if model in lead else ""))
-    for key, title in zip(layout.others, layout.titles, strict=True):
-        columns.append(
-            Column(
-                title,
-                layout.cells(key).get,
-                partial(_estimate, write=layout.format(key)),
-                strong=_may_be_first,
-                below=True,
-            )
-        )
+    for key in layout.others:
+        cell, estimate = layout.cells(key).get, partial(_estimate, write=layout.format(key))
+        columns.append(Column(key[1], cell, estimate, strong=_may_be_first, below=True))
     return Table("", layout.table.models, columns)
 
 
@@ -194,11 +189,9 @@ def _short_legend(layout: Layout) -> str:
     """Return what columns and marks mean on a terminal: two lines where no name is long."""
     mean = _mean(layout)
     said = [f"{layout.lead_name()}: {mean}."] if mean else []
-    models = [c.n_models for c in layout.cells(layout.lead).values() if c.best_rank is not None]
-    if models:
-        pairs, at_once = pairs_at_once(max(models))
+    if ranked := layout.pairs_at_once():
         level = percent(layout.table.confidence_level)
-        said.append(f"Rank: left open by {pairs}{at_once}, {level}.")
+        said.append(f"Rank: left open by {''.join(ranked)}, {level}.")
         said += ["Ties share a letter."] if layout.has_ties else []
     said += ["*: may be the best."] if any(map(_may_be_first, layout.table)) else []
     return " ".join(said)
@@ -211,10 +204,8 @@ def legend(layout: Layout) -> str:
     said: list[str] = []
     if mean := _mean(layout):
         said.append(f"{layout.lead_name()}: {mean}.")
-    lead = layout.cells(layout.lead)
-    if any(cell.best_rank is not None for cell in lead.values()):
-        n = max(cell.n_models for cell in lead.values())
-        pairs, at_once = pairs_at_once(n)
+    if ranked := layout.pairs_at_once():
+        pairs, at_once = ranked
         leave = "leave" if at_once else "leaves"
         said.append(f"Rank: places that {pairs} of models {leave} open{at_once} ({level}).")
         if layout.has_ties:
@@ -239,8 +230,7 @@ def _mean(layout: Layout) -> str:
     said = f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
     if table.weights == "tasks" and any(kind == "group" for kind, _ in table.in_overall):
         said += ", groups once for each of their tasks"
-    without = [name for key, name in zip(layout.others, layout.titles, strict=True)
-               if key not in table.in_overall]  # fmt: skip
+    without = [key[1] for key in layout.others if key not in table.in_overall]
     return f"{said}, without {few(without)}" if without else said
 
 
@@ -314,24 +304,38 @@ def table_latex(
     # They shrink only what is larger than the page.
     wide = abreast + max(map(len, results.models), default=0) > _TITLES_ABREAST
     boxes = [_NOT_WIDER] * wide + [_NOT_HIGHER] * (len(results.models) > _ROWS_OF_A_PAGE)
+    return latex_float(
+        [" & ".join(head) + r" \\", r"\midrule", *body],
+        spec=f"{spec}@{{}}",
+        packages="booktabs,siunitx" + ",graphicx" * bool(boxes),
+        caption=_caption(layout, plus_minus=plus_minus, cite=cite),
+        label=label,
+        before=[r"\sisetup{detect-weight}", *boxes],
+        after="}" * len(boxes),
+    )
+
+
+def latex_float(
+    rows: Sequence[str],
+    *,
+    spec: str,
+    packages: str,
+    caption: str,
+    label: str,
+    before: Sequence[str] = (),
+    after: str = "",
+) -> str:
+    """Return a floating LaTeX table of rows that are LaTeX; `before` and `after` are around it."""
     lines = [
-        r"% \usepackage{booktabs,siunitx" + (",graphicx}" if boxes else "}"),
+        rf"% \usepackage{{{packages}}}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_caption(layout, plus_minus=plus_minus, cite=cite)}}}",
+        rf"\caption{{{caption}}}",
         *([rf"\label{{{label}}}"] if label else []),
-        r"\sisetup{detect-weight}",
-        *boxes,
-        rf"\begin{{tabular}}{{{spec}@{{}}}}",
-        r"\toprule",
-        " & ".join(head) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}" + "}" * len(boxes),
-        r"\end{table}",
+        *before,
+        *booktabs(spec, rows),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines[:-1], lines[-1] + after, r"\end{table}", ""])
 
 
 def _number(
@@ -368,9 +372,8 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
         )
         mean = latex_text(_mean(layout) or "mean of its items")
         said.append(rf"\emph{{{latex_text(layout.lead_name())}}}: {mean}, with {limits}.")
-    lead = list(layout.cells(layout.lead).values())
-    if any(cell.best_rank is not None for cell in lead):
-        pairs, at_once = pairs_at_once(max(cell.n_models for cell in lead))
+    if ranked := layout.pairs_at_once():
+        pairs, at_once = ranked
         source = r"~\cite{mogstad2024ranks}" if cite else ""
         said.append(
             rf"\emph{{Rank}}: places left open by {pairs} of models, compared on the same items"

@@ -204,13 +204,9 @@ class Table:
             )
             for row in self.rows
         ]
-        return "\n".join(
-            [
-                r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",
-                latex_row(map(latex_text, self.titles)), r"\midrule", *body, r"\bottomrule",
-                r"\end{tabular}", "",
-            ]
-        )  # fmt: skip
+        rows = [latex_row(map(latex_text, self.titles)), r"\midrule", *body]
+        lines = [r"% \usepackage{booktabs}", *booktabs(f"@{{}}{sides}@{{}}", rows), ""]
+        return "\n".join(lines)
 
     @property
     def _notes_in_python(self) -> list[str]:
@@ -575,18 +571,19 @@ def markdown_table(
     """Return the lines of a Markdown table; numbers of columns from 0 are aligned `right`."""
     rule = ["---:" if i in right else "---" for i in range(len(header))]
     titles, *cells = [[markdown_cell(cell) for cell in row] for row in (header, *rows)]
-    return [markdown_line(row) for row in (titles, rule, *cells)]
-
-
-def markdown_line(cells: Sequence[str]) -> str:
-    """Return one line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
+    return [f"| {' | '.join(row)} |" for row in (titles, rule, *cells)]
 
 
 def markdown_cell(cell: str | Link) -> str:
     """Return a text or link escaped for a cell of a Markdown table."""
     text = markdown_text(cell) if isinstance(cell, str) else markdown_link(*cell)
     return text.replace("|", "\\|")
+
+
+def booktabs(spec: str, rows: Sequence[str]) -> list[str]:
+    """Return the lines of a LaTeX table, between rules, of rows that are LaTeX."""
+    begin = rf"\begin{{tabular}}{{{spec}}}"
+    return [begin, r"\toprule", *rows, r"\bottomrule", r"\end{tabular}"]
 
 
 def latex_row(cells: Iterable[str]) -> str:

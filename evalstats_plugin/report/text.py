@@ -94,21 +94,28 @@ def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
     return {note: i for i, note in enumerate(gather(rows), 1)}
 
 
+def footnotes(rows: Sequence[Noted]) -> list[str]:
+    """Return each note once, with the tasks and metrics that it is about."""
+    return [
+        f"{note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
+        for note, about in gather(rows).items()
+    ]
+
+
 def note_lines(results: Results[NotedT]) -> list[str]:
     """Return the notes as lines of text: numbered footnotes, then those on all results."""
-    footnotes = [
-        f"{i}. {note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
-        for i, (note, about) in enumerate(gather(results.rows).items(), 1)
-    ]
-    return [*footnotes, *(f"* {note}" for note in results.notes)]
+    numbered = [f"{i}. {note}" for i, note in enumerate(footnotes(results.rows), 1)]
+    return [*numbered, *(f"* {note}" for note in results.notes)]
+
+
+def numbers_of(row: Noted, marks: Mapping[str, int]) -> str:
+    """Return the numbers of a row's notes, of those that are shown."""
+    return ",".join(str(marks[note]) for note in row.notes if note in marks)
 
 
 def marks_column(marks: Mapping[str, int]) -> Column:
     """Return the column of the numbers of each row's notes."""
-    return Column(
-        "", lambda row: ",".join(str(marks[n]) for n in row.notes if n in marks),
-        style=lambda _: "dim",
-    )  # fmt: skip
+    return Column("", partial(numbers_of, marks=marks), style=lambda _: "dim")
 
 
 def markdown_list(texts: Iterable[str]) -> list[str]:
@@ -341,12 +348,17 @@ _ARROWS = {True: " ↑", False: " ↓", None: ""}
 
 
 class _ScoreLine(NamedTuple):
-    """A score, or the interval that it would have without clusters."""
+    """A line of the table of scores, as it is written."""
 
-    row: ScoreInterval
-    repeats: bool = False
-    """Whether the line above is of the same task."""
-    naive: bool = False
+    task: str
+    metric: str
+    interval: str
+    method: str
+    n: str = ""
+    estimate: str = ""
+    marks: str = ""
+    style: str = ""
+    task_style: str = ""
 
 
 def _scores(results: Intervals) -> Page:
@@ -362,48 +374,33 @@ def _scores_of(model: str, rows: Sequence[ScoreInterval], marks: Mapping[str, in
     previous = None
     for row in rows:
         place = (row.task, row.depth, row.kind)
-        lines.append(_ScoreLine(row, repeats=place == previous))
+        lines.append(
+            _ScoreLine(
+                "" if place == previous else "  " * row.depth + row.task,
+                # A filter goes on its own line: the two seldom fit on one.
+                short_metric(row.metric).replace(",", "\n,"),
+                interval_text(row),
+                row.method,
+                items(row),
+                number(row.estimate) + _ARROWS[row.higher_is_better],
+                numbers_of(row, marks),
+                task_style="bold" * (row.kind == "group"),
+            )
+        )
         previous = place
         if row.naive_low is not None and row.naive_high is not None:
-            lines.append(_ScoreLine(row, naive=True))
-
-    def unless_naive(
-        value: Callable[[ScoreInterval], str], instead: str = ""
-    ) -> Callable[[_ScoreLine], str]:
-        return lambda line: instead if line.naive else value(line.row)
-
+            limits, by = _limits((row.naive_low, row.naive_high)), clusters(row)
+            lines.append(_ScoreLine("", "naive", limits, by.replace(", ", "\n"), style="dim"))
     columns = [
-        Column(
-            "Task",
-            lambda x: "" if x.naive or x.repeats else "  " * x.row.depth + x.row.task,
-            least=10,
-            style=lambda line: "bold" * (line.row.kind == "group"),
-        ),
-        # A filter goes on its own line: the two seldom fit on one.
-        Column(
-            "Metric",
-            unless_naive(lambda row: short_metric(row.metric).replace(",", "\n,"), "naive"),
-            least=8,
-        ),
-        Column("n", unless_naive(items), right=True),
-        Column(
-            "Estimate",
-            unless_naive(lambda row: number(row.estimate) + _ARROWS[row.higher_is_better]),
-            right=True,
-        ),
-        Column(
-            f"{percent(rows[0].confidence_level)} interval",
-            lambda x: _limits((x.row.naive_low, x.row.naive_high)) if x.naive
-            else interval_text(x.row),
-        ),
-        Column(
-            "Method",
-            lambda x: clusters(x.row).replace(", ", "\n") if x.naive else x.row.method,
-            least=9,
-        ),
-        Column("", unless_naive(marks_column(marks).of), style=lambda _: "dim"),
-    ]  # fmt: skip
-    return Table(model, lines, columns, style=lambda line: "dim" * line.naive)
+        Column("Task", "task", least=10, style=lambda line: line.task_style),
+        Column("Metric", "metric", least=8),
+        Column("n", "n", right=True),
+        Column("Estimate", "estimate", right=True),
+        Column(f"{percent(rows[0].confidence_level)} interval", "interval"),
+        Column("Method", "method", least=9),
+        Column("", "marks", style=lambda _: "dim"),
+    ]
+    return Table(model, lines, columns, style=lambda line: line.style)
 
 
 def _scores_document(results: Intervals) -> Page:

@@ -376,9 +376,8 @@ def takes(
 
         decorated: Any = run
         parameters: Sequence[click.Parameter] = getattr(run, "__click_params__", ())
-        if any(f.metadata.get("writes") for f in own) and "overwrite" not in {
-            p.name for p in parameters
-        }:
+        writes = any(f.metadata.get("writes") for f in own)
+        if writes and "overwrite" not in {p.name for p in parameters}:
             decorated = overwrite(run)
         for f in reversed(own):
             settings = {**_TYPES.get(str(f.type).removesuffix(" | None"), {}), **f.metadata}
@@ -436,12 +435,10 @@ def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:
 
 def overwrite(function: FunctionT) -> FunctionT:
     """Add ``--overwrite``: without it the command replaces no file that it did not read."""
-    text = "Replace files that exist."
-    option = click.option(
-        "--overwrite", is_flag=True, help=text, expose_value=False, callback=_overwriting,
-        cls=Option, heading=OUTPUT,
-    )  # fmt: skip
-    return option(function)
+    return click.option(
+        "--overwrite", is_flag=True, help="Replace files that exist.", expose_value=False,
+        callback=_overwriting, cls=Option, heading=OUTPUT,
+    )(function)  # fmt: skip
 
 
 def _overwriting(ctx: click.Context, _option: click.Parameter, allowed: bool) -> None:  # noqa: FBT001 - as click calls it

@@ -36,7 +36,8 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.report.figures import figures_of
+from evalstats_plugin.report.figures import draw, figures_of
+from evalstats_plugin.report.figures import named as named_figure
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile, number_in, plain_bytes
 from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message
@@ -145,66 +146,7 @@ class Reading:
         default="", metavar="NAME",
     )  # fmt: skip
 
-    def read(
-        self,
-        paths: Sequence[str],
-        plugins: Plugins,
-        *,
-        quiet: bool,
-        repeats: bool | Literal["answers"] = False,
-        by: str | None = None,
-        costs: bool = False,
-    ) -> ResponseSet:
-        """Read files, folders and patterns; ``-`` is standard input.
-
-        That is one JSON object, as a harness returned it, or whatever `columns`, `wide`,
-        `missing_code` or `mapping` say is in it.
-
-        Parameters
-        ----------
-        repeats
-            Also score each answer of items that were answered several times (`--at-k`).
-        by
-            Field of the items, or setting of the runs, that makes slices (`--by`).
-        costs
-            Also read what answers cost (`--cost`).
-
-        Raises
-        ------
-        LogError, SelectionError
-            As of `evalstats_plugin.read`; or no model has one of the names asked for.
-        """
-        from evalstats_plugin.logs.reading import read
-
-        columns: dict[str, list[str]] = {}
-        for part, name in (pair for pairs in self.columns for pair in pairs):
-            columns.setdefault(part, []).append(name)
-        with progress_on_logs(quiet=quiet) as on_log:
-            responses = read(
-                *([self._standard_input()] if tuple(paths) == ("-",) else paths),
-                task=self.task,
-                metric=self.metric,
-                cluster=self.cluster,
-                runs=self.runs,
-                include_incomplete=self.include_incomplete,
-                skip_broken=self.skip_broken,
-                columns=columns,
-                wide=self.wide or "",
-                repeats=repeats,
-                by=by,
-                costs=costs,
-                model_name=self.model_name,
-                missing_code=self.missing_code,
-                mapping=self.mapping,
-                plugins=plugins,
-                on_log=on_log,
-            )
-        if not self.models:
-            return responses
-        kept = set(named(self.models, [r.model for r in responses]))
-        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
-
-    def _standard_input(self) -> Mapping[str, Any] | LogFile:
+    def standard_input(self) -> Mapping[str, Any] | LogFile:
         """Return what a harness returned, or a file of which an option says what is in it."""
         content = sys.stdin.buffer.read()
         if self.mapping or self.columns or self.wide or self.missing_code:
@@ -502,7 +444,6 @@ class Output:
         if figure is None:
             msg = f"-o {place} says where a figure goes: name it with --figure: {', '.join(here)}"
             raise SelectionError(msg)
-        from evalstats_plugin.report.figures import named as named_figure
         from evalstats_plugin.report.figures.canvas import FORMATS, check_figure
 
         if not here:
@@ -532,8 +473,6 @@ class Output:
         """
         if self.figure is None or self.figure_file is None:
             return
-        from evalstats_plugin.report.figures import draw
-        from evalstats_plugin.report.figures import named as named_figure
         from evalstats_plugin.report.figures.canvas import save
 
         figure = named_figure(self.figure, tuple(results))
@@ -692,10 +631,55 @@ class Run:
         by: str | None = None,
         costs: bool = False,
     ) -> ResponseSet:
-        """Read what the paths name; errors are those of `Reading.read`."""
-        return self.reading.read(
-            self.paths, self.plugins, quiet=self.output.quiet, repeats=repeats, by=by, costs=costs
-        )
+        """Read what the paths name: files, folders and patterns; ``-`` is standard input.
+
+        That is one JSON object, as a harness returned it, or whatever `columns`, `wide`,
+        `missing_code` or `mapping` say is in it.
+
+        Parameters
+        ----------
+        repeats
+            Also score each answer of items that were answered several times (`--at-k`).
+        by
+            Field of the items, or setting of the runs, that makes slices (`--by`).
+        costs
+            Also read what answers cost (`--cost`).
+
+        Raises
+        ------
+        LogError, SelectionError
+            As of `evalstats_plugin.read`; or no model has one of the names asked for.
+        """
+        from evalstats_plugin.logs.reading import read
+
+        asked = self.reading
+        columns: dict[str, list[str]] = {}
+        for part, name in (pair for pairs in asked.columns for pair in pairs):
+            columns.setdefault(part, []).append(name)
+        with progress_on_logs(quiet=self.output.quiet) as on_log:
+            responses = read(
+                *([asked.standard_input()] if self.paths == ("-",) else self.paths),
+                task=asked.task,
+                metric=asked.metric,
+                cluster=asked.cluster,
+                runs=asked.runs,
+                include_incomplete=asked.include_incomplete,
+                skip_broken=asked.skip_broken,
+                columns=columns,
+                wide=asked.wide or "",
+                repeats=repeats,
+                by=by,
+                costs=costs,
+                model_name=asked.model_name,
+                missing_code=asked.missing_code,
+                mapping=asked.mapping,
+                plugins=self.plugins,
+                on_log=on_log,
+            )
+        if not asked.models:
+            return responses
+        kept = set(named(asked.models, [r.model for r in responses]))
+        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
 
     def read_by(self, by: str, **others: object) -> ResponseSet:
         """Read what the paths name, with the field of the items that makes slices.

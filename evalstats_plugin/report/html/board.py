@@ -14,16 +14,17 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
+from evalstats_plugin.report.html.parts import n_without_score
 from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import percent, places, short_metric
 from evalstats_plugin.runtime.untrusted import visible
@@ -49,8 +50,8 @@ _NONE = -32_768
 class Sentence(NamedTuple):
     """A head in the fewest words, and what was seen."""
 
-    head: Markup
-    text: Markup
+    head: str
+    text: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -59,12 +60,12 @@ class Shown:
 
     name: str
     metric: str
-    kind: str
+    kind: Literal["overall", "group", "task"]
     group: str
     """The group that a task belongs to, or an empty string."""
     cells: Sequence[TableCell | None]
     """Of the models in the order of the page."""
-    pairs: ColumnPairs | None
+    pairs: _Matrices | None
 
     @cached_property
     def lower(self) -> bool:
@@ -74,12 +75,11 @@ class Shown:
     @cached_property
     def step(self) -> float:
         """Size of the steps in which numbers are sent; `STEP` for scores from 0 to 1."""
-        values = [x for c in self.cells if c for x in (c.estimate, c.low, c.high) if x is not None]
-        if all(0 <= x <= 1 for x in values):
+        if all(0 <= x <= 1 for x in self.reach):
             return STEP
-        ends = [abs(x) for x in values]
+        ends = [abs(x) for x in self.reach]
         if self.pairs is not None:
-            reach = np.stack([self.pairs.low, self.pairs.high, self.pairs.difference])
+            reach = [self.pairs.numbers[name] for name in ("low", "high", "difference")]
             ends.append(float(np.nanmax(np.abs(reach), initial=0.0)))
         return (max(ends) or 1.0) / _LARGEST
 
@@ -87,6 +87,22 @@ class Shown:
     def is_share(self) -> bool:
         """Whether scores are shown of 100."""
         return self.step == STEP
+
+    @property
+    def reach(self) -> list[float]:
+        """All estimates and limits."""
+        cells = [c for c in self.cells if c]
+        return [x for c in cells for x in (c.low, c.high, c.estimate) if x is not None]
+
+    def pair(self, first: int, second: int) -> Pair | None:
+        """Set a model against another, by their places on the page."""
+        if self.pairs is None or self.pairs.n_items[first, second] <= 0:
+            return None
+        return Pair(
+            *(float(self.pairs.numbers[x][first, second]) for x in ("difference", "low", "high")),
+            verdict=int(self.pairs.verdict[first, second]),
+            n_items=int(self.pairs.n_items[first, second]),
+        )
 
     def number(self, value: float | None, *, signed: bool = False) -> str:
         """Write a score: of 100 with one decimal, other scales with three digits."""
@@ -164,7 +180,7 @@ class Board:
         for r in responses:
             outer = next((g.name for g in r.groups if g.logged is not None), "")
             groups.setdefault(r.task, outer)
-        pairs = {(p.task, p.kind): p for p in table.pairs}
+        pairs = {(p.task, p.kind): _Matrices(p, self.models) for p in table.pairs}
         names = {name for kind, name in table.by_column if kind == "group"}
         self.columns: list[Shown] = []
         for (kind, name), own in table.by_column.items():
@@ -188,27 +204,6 @@ class Board:
         self.others = [c for c in self.columns if c is not self.lead]
         self.tasks = [c for c in self.columns if c.kind == "task"]
 
-    def pair(self, column: Shown, first: int, second: int) -> Pair | None:
-        """Set a model against another on a column, by their places on the page."""
-        matrices = self._matrices(column)
-        if matrices is None or matrices.n_items[first, second] <= 0:
-            return None
-        return Pair(
-            *(float(matrices.numbers[x][first, second]) for x in ("difference", "low", "high")),
-            verdict=int(matrices.verdict[first, second]),
-            n_items=int(matrices.n_items[first, second]),
-        )  # fmt: skip
-
-    def _matrices(self, column: Shown) -> _Matrices | None:
-        key = column.name, column.kind  # a group may have the name of a task
-        if key not in self._known:
-            self._known[key] = column.pairs and _Matrices(column.pairs, self.models)
-        return self._known[key]
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, str], _Matrices | None]:
-        return {}
-
     def data(self, most: int = MOST_BYTES) -> dict[str, Any]:
         """Return columns and pairs as the script gets them.
 
@@ -225,9 +220,8 @@ class Board:
         columns: list[dict[str, Any]] = []
         for column in self.columns:
             said = column.data()
-            matrices = self._matrices(column)
-            if matrices is not None:
-                said["pairs"] = matrices.packed(first, second, column.step)
+            if column.pairs is not None:
+                said["pairs"] = column.pairs.packed(first, second, column.step)
             columns.append(said)
         return {"columns": columns, "kept": kept}
 
@@ -236,8 +230,6 @@ class Board:
         lead = self.lead
         n = len(self.models)
         shown = min(n, max(MOST_CELLS // (len(self.others) + 5), 50))
-        values = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
-        start, end = axis(values, share=lead.is_share)
         full = max((c.n_items for c in lead.cells if c), default=0)
         scales = [_scale(c) for c in self.others]
         lines: list[Line] = []
@@ -246,7 +238,7 @@ class Board:
             low, high, middle = (cell.low, cell.high, cell.estimate) if cell else (None, None, None)
             bar = None
             if low is not None and high is not None and middle is not None:
-                bar = [round(100 * (x - start) / (end - start), 1) for x in (low, high, middle)]
+                bar = [self._along(x) for x in (low, high, middle)]
             lines.append(
                 Line(
                     name=model,
@@ -265,16 +257,19 @@ class Board:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return positions in per cent and texts of the leaderboard's axis."""
-        lead = self.lead
-        values = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
-        start, end = axis(values, share=lead.is_share)
-        scale = 100 if lead.is_share else 1
+        start, end = self._axis
+        scale = 100 if self.lead.is_share else 1
         step = _nice((end - start) * scale / 5) / scale
         marks = np.arange(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1) * step
-        return [
-            (round(100 * (x - start) / (end - start), 1), f"{scale * x:.6g}")
-            for x in marks.tolist()
-        ]
+        return [(self._along(x), f"{scale * x:.6g}") for x in marks.tolist()]
+
+    @cached_property
+    def _axis(self) -> tuple[float, float]:
+        return axis(self.lead.reach, share=self.lead.is_share)
+
+    def _along(self, value: float) -> float:
+        start, end = self._axis
+        return round(100 * (value - start) / (end - start), 1)
 
 
 _LIMITS = (("low", "high"), ("low_single", "high_single"))
@@ -359,18 +354,17 @@ def _bold(name: str) -> Markup:
     return Markup("<b>{}</b>").format(visible(name))
 
 
-def _names(names: Sequence[str], most: int = 4) -> Markup:
+def _names(names: Sequence[str], most: int = 4) -> str:
     """List names; of more than `most`, count the rest."""
-    shown = [Markup("{}").format(visible(n)) for n in names[:most]]
+    shown = [visible(name) for name in names[:most]]
     if len(names) > most:
-        shown.append(Markup("{} more").format(len(names) - most))
-    if len(shown) < 2:
-        return Markup("").join(shown)
-    return Markup("{} and {}").format(Markup(", ").join(shown[:-1]), shown[-1])
+        shown.append(f"{len(names) - most} more")
+    *before, last = shown
+    return f"{', '.join(before)} and {last}" if before else last
 
 
-def headline(board: Board) -> tuple[Markup, list[Markup]]:
-    """Return the first sentence, and those that follow it."""
+def headline(board: Board) -> tuple[str, list[str]]:
+    """Return the first sentence, in which names may be bold, and those that follow it."""
     lead = board.lead
     # Those without the overall score come last.
     ranked = [(m, c) for m, c in zip(board.models, lead.cells, strict=True) if c is not None]
@@ -378,106 +372,100 @@ def headline(board: Board) -> tuple[Markup, list[Markup]]:
     n = len(models)
     top = lead.cells[0]
     if not board.has_overall or top is None or top.estimate is None:
-        what = Markup(
-            "{} on {}: their scores are on different scales, so no overall score is made."
-        )
-        n_models = counted(len(board.models), "model")
-        return what.format(n_models, counted(len(board.tasks), "task")), []
+        return (
+            f"{counted(len(board.models), 'model')} on {counted(len(board.tasks), 'task')}: their "
+            "scores are on different scales, so no overall score is made."
+        ), []
     of = " of 100" if lead.is_share else ""
     score = f"{lead.number(top.estimate)}{of}"
     if n == 1 or not board.table.is_ranked:
         limits = lead.limits(top.low or 0.0, top.high or 0.0)
         said = Markup("{} scores {} ({}).")
-        why = Markup("With one model there is nothing to compare.")
+        why = "With one model there is nothing to compare."
         if n > 1:
             said = Markup("{} has the highest score, {} ({}); models were not compared.")
-            why = Markup("No two models have scores of the same items: see Method.")
+            why = "No two models have scores of the same items: see Method."
         return said.format(_bold(models[0]), score, limits), [why]
-    against = [board.pair(lead, 0, k) for k in range(1, n)]
+    against = [lead.pair(0, k) for k in range(1, n)]
     alike = [models[k] for k, p in enumerate(against, 1) if p is None or not p.verdict]
     first = [m for m, c in ranked if c.may_be_first]
+    more = _by_task(board)
     if n == 2 and against[0] is not None:
-        return _of_two(board, models, against[0]), _by_task(board, 0, 1)
+        return _of_two(board, models, against[0]), more
     if not alike:
         every = f"each of the {counted(n - 1, 'other model')}" if n > 2 else visible(models[1])
         said = Markup("{} leads with {}, and it is better than {} beyond chance.").format(
             _bold(models[0]), score, every
         )
-        return said, [_next(board), *_by_task(board, 0, 1)]
+        return said, [_next(board), *more]
     if len(first) == n:
-        said = Markup("No order can be told: all {} may be the best.").format(counted(n, "model"))
-        return said, _by_task(board, 0, 1)
+        return f"No order can be told: all {counted(n, 'model')} may be the best.", more
     said = Markup("{} has the highest score, {}; {} cannot be told apart from it.").format(
         _bold(models[0]), score, _names(alike)
     )
-    more: list[Markup] = []
     if len(first) == 1:
-        more.append(
-            Markup("By all pairs at once only {} may be the best.").format(visible(first[0]))
-        )
-    elif len(first) > 1:
-        more.append(Markup("{} may be the best of all {:,}.").format(_names(first), n))
-    return said, [*more, *_by_task(board, 0, 1)]
+        more.insert(0, f"By all pairs at once only {first[0]} may be the best.")
+    elif first:
+        more.insert(0, f"{_names(first)} may be the best of all {n:,}.")
+    return said, more
 
 
-def _of_two(board: Board, models: Sequence[str], pair: Pair) -> Markup:
+def _of_two(board: Board, models: Sequence[str], pair: Pair) -> str:
     lead = board.lead
     d = lead.number(abs(pair.difference))
     points = "points" if lead.is_share else ""
     low, high = (pair.low, pair.high) if pair.difference >= 0 else (-pair.high, -pair.low)
     limits = f"limits {lead.number(low)} to {lead.number(high, signed=low < 0)}"
+    said = Markup("{} and {} cannot be told apart: the first is {} {} ahead, {}.")
     if pair.verdict:
-        return Markup("{} is better than {} by {} {} ({}).").format(
-            _bold(models[0]), _bold(models[1]), d, points, limits
-        )
-    return Markup("{} and {} cannot be told apart: the first is {} {} ahead, {}.").format(
-        _bold(models[0]), _bold(models[1]), d, points, limits
-    )
+        said = Markup("{} is better than {} by {} {} ({}).")
+    return said.format(_bold(models[0]), _bold(models[1]), d, points, limits)
 
 
-def _next(board: Board) -> Markup:
+def _next(board: Board) -> str:
     lead, models = board.lead, board.models
-    pair, cell = board.pair(lead, 0, 1), lead.cells[1]
+    pair, cell = lead.pair(0, 1), lead.cells[1]
     if pair is None or cell is None:
-        return Markup("")
+        return ""
     alike = [
         model
         for k, model in enumerate(models)
-        if k > 1 and lead.cells[k] and ((p := board.pair(lead, 1, k)) is None or not p.verdict)
+        if k > 1 and lead.cells[k] and ((p := lead.pair(1, k)) is None or not p.verdict)
     ]
     shared = " on the items both have" if pair.n_items < cell.n_items or _uneven(lead) else ""
     d, points = lead.number(abs(pair.difference)), " points" if lead.is_share else ""
     low, high = sorted((abs(pair.low), abs(pair.high)))
-    said = Markup("{} ({}) is next, {}{} behind{} ({})").format(
-        _bold(models[1]), lead.number(cell.estimate), d, points, shared, lead.limits(low, high)
-    )
-    if not alike:
-        return said + Markup(", and better than the rest beyond chance.")
-    return said + Markup("; it cannot be told apart from {}.").format(_names(alike))
+    rest = ", and better than the rest beyond chance."
+    if alike:
+        rest = f"; it cannot be told apart from {_names(alike)}."
+    said = Markup("{} ({}) is next, {}{} behind{} ({}){}")
+    return said.format(
+        _bold(models[1]), lead.number(cell.estimate), d, points, shared, lead.limits(low, high),
+        rest,
+    )  # fmt: skip
 
 
 def _uneven(column: Shown) -> bool:
     return len({c.n_items for c in column.cells if c}) > 1
 
 
-def _by_task(board: Board, a: int, b: int) -> list[Markup]:
-    """Return on how many tasks a model is clearly better than another."""
+def _by_task(board: Board) -> list[str]:
+    """Return on how many tasks the first model is clearly better than the second."""
     tasks = board.tasks
-    pairs = [board.pair(task, a, b) for task in tasks]
-    compared = [p for p in pairs if p is not None]
+    compared = [p for p in (task.pair(0, 1) for task in tasks) if p is not None]
     if len(tasks) < 2 or not compared:
         return []
     better, worse = (sum(p.verdict == sign for p in compared) for sign in (1, -1))
-    first, two = (visible(board.models[k]) for k in (a, b))
+    first, second = board.models[:2]
     unclear = len(compared) - better - worse
     if not better and not worse:
-        said = Markup("Task by task the items cannot tell {} and {} apart on any of {}.")
-        return [said.format(first, two, counted(len(compared), "task"))]
-    said = Markup(
-        "Task by task: on {} of {} {} is clearly better than {}, on {} clearly worse, and on {} "
-        "the items cannot tell."
-    )
-    return [said.format(better, counted(len(tasks), "task"), first, two, worse or "none", unclear)]
+        n = counted(len(compared), "task")
+        return [f"Task by task the items cannot tell {first} and {second} apart on any of {n}."]
+    return [
+        f"Task by task: on {better} of {counted(len(tasks), 'task')} {first} is clearly better "
+        f"than {second}, on {worse or 'none'} clearly worse, and on {unclear} the items cannot "
+        "tell."
+    ]
 
 
 def _others(n: int) -> str:
@@ -582,34 +570,28 @@ def distrust(
         said = (
             wrong[0].text if len(wrong) == 1 else f"Look first at {wrong[0].head}. {wrong[0].text}"
         )
-        head = f"{counted(n, 'item')} that no model gets right."
-        sentences.append(Sentence(Markup("{}").format(head), Markup("{}").format(visible(said))))
-    sentences += [
-        Sentence(Markup("{}.").format(visible(f.head)), Markup("{}").format(visible(f.text)))
-        for f in findings
-        if f not in wrong
-    ]
+        sentences.append(Sentence(f"{counted(n, 'item')} that no model gets right.", said))
+    sentences += [Sentence(f"{f.head}.", f.text) for f in findings if f not in wrong]
     flags = [flag for task_answers in answers for flag in task_answers.flags]
     same = [flag for flag in flags if flag in _SAME]
     if same:
         right = sum(flag == item_flags.ALL_RIGHT for flag in same)
         n_more = len(same) - right
-        text = Markup("All models get {} of {:,} right") + (
-            Markup(", and the same score on {} more.").format(n_more) if n_more else Markup(".")
+        more = f", and the same score on {n_more} more" if n_more else ""
+        tell = "tells" if len(same) == 1 else "tell"
+        sentences.append(
+            Sentence(
+                f"{counted(len(same), 'item')} {tell} no two models apart.",
+                f"All models get {right} of {len(flags):,} right{more}.",
+            )
         )
-        head = Markup("{} no two models apart.").format(
-            f"{counted(len(same), 'item')} {'tells' if len(same) == 1 else 'tell'}"
-        )
-        sentences.append(Sentence(head, text.format(right, len(flags))))
     epochs = [r.scores.shape[1] for r in responses if r.scores.ndim == 2 and r.scores.size]
     if epochs and max(epochs) == 1:
         sentences.append(
             Sentence(
-                Markup("Each answer was drawn once."),
-                Markup(
-                    "The limits cover the choice of items, not how an answer varies if it is drawn "
-                    "again. They hold for these tasks."
-                ),
+                "Each answer was drawn once.",
+                "The limits cover the choice of items, not how an answer varies if it is drawn "
+                "again. They hold for these tasks.",
             )
         )
     return sentences
@@ -622,8 +604,8 @@ def _asked_otherwise(settings: Sequence[Setting]) -> list[Sentence]:
     named = list(dict.fromkeys(setting.name for setting in settings if setting.may_matter))
     if not named:
         return []
-    text = Markup("They differ in {}: scores may differ by that alone. Method lists who had what.")
-    return [Sentence(Markup("Models were not run alike."), text.format(_names(named)))]
+    text = "scores may differ by that alone. Method lists who had what."
+    return [Sentence("Models were not run alike.", f"They differ in {_names(named)}: {text}")]
 
 
 def _missing(board: Board) -> list[Sentence]:
@@ -636,47 +618,32 @@ def _missing(board: Board) -> list[Sentence]:
         leads = ", the first of the table among them," if board.models[0] in fewer else ""
         lack = sorted({full - counts[m] for m in fewer})
         some = f"{lack[0]:,}" if len(lack) == 1 else f"{lack[0]:,} to {lack[-1]:,}"
-        text = Markup("{}{} lack {} of {:,} items. Two models are compared on the items both have.")
-        if len(fewer) == 1:
-            text = Markup(
-                "{}{} lacks {} of {:,} items. Two models are compared on the items both have."
-            )
         sentences.append(
             Sentence(
-                Markup("Not everyone sat the same test."),
-                text.format(counted(len(fewer), "model"), leads, some, full),
+                "Not everyone sat the same test.",
+                f"{counted(len(fewer), 'model')}{leads} {'lacks' if len(fewer) == 1 else 'lack'} "
+                f"{some} of {full:,} items. Two models are compared on the items both have.",
             )
         )
     if absent:
-        text = Markup("{} did not take every task: no overall score of {}.")
-        sentences.append(
-            Sentence(
-                Markup("Some models have no overall score."),
-                text.format(counted(len(absent), "model"), _names(absent)),
-            )
-        )
+        n = counted(len(absent), "model")
+        text = f"{n} did not take every task: no overall score of {_names(absent)}."
+        sentences.append(Sentence("Some models have no overall score.", text))
     return sentences
 
 
 def _unscored(responses: Sequence[Responses]) -> list[Sentence]:
     worst: dict[tuple[str, str], int] = {}
     for r in responses:
-        if r.scores.size:
-            n = int((~np.isfinite(r.scores)).all(axis=1).sum())
-            worst[r.model, r.task] = max(worst.get((r.model, r.task), 0), n)
+        n = n_without_score(r)
+        worst[r.model, r.task] = max(worst.get((r.model, r.task), 0), n)
     total = sum(worst.values())
     if not total:
         return []
-    models = {model for (model, _), n in worst.items() if n}
-    text = Markup("They are left out as if missing at random; cut runs rarely are. From {}.")
-    return [
-        Sentence(
-            Markup("{} no score.").format(
-                f"{counted(total, 'answer')} {'has' if total == 1 else 'have'}"
-            ),
-            text.format(_names(sorted(models))),
-        )
-    ]
+    models = _names(sorted({model for (model, _), n in worst.items() if n}))
+    text = f"They are left out as if missing at random; cut runs rarely are. From {models}."
+    has = "has" if total == 1 else "have"
+    return [Sentence(f"{counted(total, 'answer')} {has} no score.", text)]
 
 
 def about_ranks(board: Board) -> str:
@@ -690,8 +657,3 @@ def about_ranks(board: Board) -> str:
         "limits that overlap may still belong to models that can be told apart. Bold: may be the "
         "best of its column."
     )
-
-
-def overall_name(board: Board) -> str:
-    """Return the name of the first column."""
-    return "Overall" if board.lead.name == OVERALL else board.lead.name

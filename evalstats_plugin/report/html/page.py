@@ -36,6 +36,7 @@ from evalstats_plugin.report.html.parts import (
     table_data,
     texts_data,
 )
+from evalstats_plugin.report.leaderboard import column_name
 from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
@@ -152,7 +153,8 @@ def _contents(page: Page) -> dict[str, Any]:
             left.append(f"The leaderboard leaves out the last {counted(lines_left, 'model')}.")
         shown |= {
             "first": first, "more": more, "lines": lines, "ticks": board.ticks(),
-            "lead": boards.overall_name(board), "about_ranks": boards.about_ranks(board),
+            "lead": column_name((board.lead.kind, board.lead.name)),
+            "about_ranks": boards.about_ranks(board),
         }  # fmt: skip
     n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
     n_items = sum(len(task_answers.item_ids) for task_answers in answers)
@@ -249,19 +251,16 @@ def _leader(rows: Sequence[RankedPlayer]) -> str:
 def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] | None]]]:
     """Return wins of each of the first players against the others: share, in words, step of 5."""
     names = [row.player for row in results.overall][:MOST_IN_MATRIX]
-    rows: list[tuple[str, list[tuple[str, str, int] | None]]] = []
-    for i, name in enumerate(names):
-        cells: list[tuple[str, str, int] | None] = []
-        for j, other in enumerate(names):
-            n = float(results.wins[i, j] + results.wins[j, i])
-            if i == j or not n:
-                cells.append(None)
-                continue
-            share = 100 * float(results.wins[i, j]) / n
-            said = f"{name} won {share:.0f} % of {n:,.6g} votes against {other}"
-            cells.append((f"{share:.0f}", said, min(int(share // 20), 4)))
-        rows.append((name, cells))
-    return rows
+
+    def cell(i: int, j: int) -> tuple[str, str, int] | None:
+        n = float(results.wins[i, j] + results.wins[j, i])
+        if i == j or not n:
+            return None
+        share = 100 * float(results.wins[i, j]) / n
+        said = f"{names[i]} won {share:.0f} % of {n:,.6g} votes against {names[j]}"
+        return f"{share:.0f}", said, min(int(share // 20), 4)
+
+    return [(name, [cell(i, j) for j in range(len(names))]) for i, name in enumerate(names)]
 
 
 def environment() -> Environment:
@@ -296,8 +295,4 @@ def _policy(css: str, script: str) -> str:
 def _notes(page: Page) -> tuple[list[str], list[str]]:
     """Return each note once with the rows it is about, and the notes on all results."""
     common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
-    numbered = [
-        f"{note} ({few(list(dict.fromkeys(map(text.task_and_metric, rows))))})"
-        for note, rows in text.gather(page.intervals.rows).items()
-    ]
-    return numbered, list(dict.fromkeys(common))
+    return text.footnotes(page.intervals.rows), list(dict.fromkeys(common))

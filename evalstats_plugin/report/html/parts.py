@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
@@ -59,7 +59,6 @@ SHOWN = 100
 """Rows of a table shown at a time, and the only ones without scripts."""
 
 Kind = Literal["text", "notes", "count", "number", "interval"]
-TEXTS: tuple[Kind, ...] = ("text", "notes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ class Column:
     @property
     def is_text(self) -> bool:
         """Whether its values are texts."""
-        return self.kind in TEXTS
+        return self.kind in ("text", "notes")
 
     def text(self, row: int) -> str:
         """Return a text as the script gets it."""
@@ -98,8 +97,8 @@ class Column:
         value = self.values[row]
         if self.is_text:
             depth = min(self.indent[row], 3) if self.indent else 0
-            strong = bool(self.strong) and self.strong[row]
-            styles = [f"depth-{depth}"] * bool(depth) + ["strong"] * strong
+            styles = [f"depth-{depth}"] if depth else []
+            styles += ["strong"] if self.strong and self.strong[row] else []
             return Cell(self.text(row), style=" ".join(styles))
         if self.kind == "count":
             return Cell("–" if value is None else f"{value:,}")
@@ -152,8 +151,6 @@ class Table:
     """Prefix of ids, and key of the table's data."""
     caption: str
     columns: Sequence[Column]
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further data for the script."""
 
     @property
     def n_rows(self) -> int:
@@ -169,13 +166,13 @@ class Table:
 def table_data(table: Table) -> dict[str, Any]:
     """Return the table as plain data, numbers rounded as shown."""
     columns = [_column_data(c) for c in table.shown_columns()]
-    return {"name": table.name, "rows": table.n_rows, "columns": columns, **table.extra}
+    return {"name": table.name, "rows": table.n_rows, "columns": columns}
 
 
 def _column_data(column: Column) -> dict[str, Any]:
     said: dict[str, Any] = {"title": column.title, "kind": column.kind}
     said |= {"heads": True} if column.heads else {}
-    if column.kind in TEXTS:
+    if column.is_text:
         texts = [column.text(i) for i in range(len(column.values))]
         places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
         said |= {"strings": list(places), "values": [places[text] for text in texts]}
@@ -223,16 +220,10 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     level = percent(rows[0].confidence_level) if rows else "95 %"
     axes, axis_of = _score_axes(rows)
     depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
-    naive = [
-        f"[{number(row.naive_low)}, {number(row.naive_high)}]" if row.naive_low is not None else ""
-        for row in rows
-    ]
-    whatever = [
-        f"[{number(row.missing_low)}, {number(row.missing_high)}]"
-        if row.missing_low is not None
-        else ""
-        for row in rows
-    ]
+
+    def limits(low: float | None, high: float | None) -> str:
+        return "" if low is None else f"[{number(low)}, {number(high)}]"
+
     columns = [
         Column(title="Model", values=[row.model for row in rows], heads=True),
         Column(title="Task", values=[row.task for row in rows], indent=depths,
@@ -253,8 +244,10 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
         Column(title="Clusters", values=[clusters(row) for row in rows],
                hint="deff: how many times larger clusters make the variance; ICC: how alike their "
                "items are"),
-        Column(title="If independent", values=naive, hint="The interval without the clusters"),
-        Column(title="Whatever is missing", values=whatever,
+        Column(title="If independent", hint="The interval without the clusters",
+               values=[limits(row.naive_low, row.naive_high) for row in rows]),
+        Column(title="Whatever is missing",
+               values=[limits(row.missing_low, row.missing_high) for row in rows],
                hint="The interval that holds whatever the missing items would have scored"),
         Column(title="Method", values=[row.method for row in rows]),
         Column(title="Notes", kind="notes",
@@ -281,7 +274,7 @@ def logs_table(responses: Sequence[Responses]) -> Table:
     logs = list(grouped(responses, lambda r: (str(r.source.path), r.model)).items())
     sources = [of_log[0].source for _, of_log in logs]
     items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in logs]
-    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in logs]
+    missing = [sum(n_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in logs]
     columns = [
         Column(title="Log", values=[path for (path, _), _ in logs], heads=True),
         Column(title="Model", values=[model for (_, model), _ in logs]),
@@ -339,12 +332,13 @@ def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
     worst: dict[str, Responses] = {}
     for r in responses:
         other = worst.setdefault(r.task, r)
-        if (len(r.item_ids), _without_score(r)) > (len(other.item_ids), _without_score(other)):
+        if (len(r.item_ids), n_without_score(r)) > (len(other.item_ids), n_without_score(other)):
             worst[r.task] = r
     return list(worst.values())
 
 
-def _without_score(r: Responses) -> int:
+def n_without_score(r: Responses) -> int:
+    """Return how many items have no score, in any epoch."""
     if not r.scores.size:
         return 0
     return int((~np.isfinite(r.scores)).all(axis=1).sum())
@@ -363,10 +357,7 @@ def held_items(
     answers: Sequence[ItemAnswers], most: int = MOST_ITEMS, letters: int = MOST_LETTERS
 ) -> tuple[list[HeldItems], str]:
     """Return the items to put on the page, flagged ones first, and a note on those left out."""
-    cost = [
-        _width(len(task_answers.models), packing(task_answers.scores)[1])
-        for task_answers in answers
-    ]
+    cost = [_width(len(own.models), packing(own.scores)[1]) for own in answers]
     kept: list[list[int]] = [[] for _ in answers]
     room, space = most, letters
     for wanted in (True, False):
@@ -451,13 +442,11 @@ def texts_data(
     Each item has its question and target once, and answers by the models' places.
     """
     places = {model: i for i, model in enumerate(models)}
-    where: dict[tuple[str, str], str] = {}
-    for k, items in enumerate(held):
-        kept: list[int] = items.places.tolist()
-        where |= {
-            (items.answers.task, items.answers.item_ids[j]): f"{k}.{place}"
-            for place, j in enumerate(kept)
-        }
+    where: dict[tuple[str, str], str] = {
+        (items.answers.task, items.answers.item_ids[j]): f"{k}.{place}"
+        for k, items in enumerate(held)
+        for place, j in enumerate(items.places.tolist())
+    }
     by_item: dict[str, dict[str, Any]] = {}
     room, left_out = most, 0
     for (model, task, item), found_text in texts.items():
@@ -469,16 +458,12 @@ def texts_data(
             left_out += 1
             continue
         room -= size
-        own = by_item.setdefault(
-            place,
-            {
-                "question": visible_lines(found_text.question),
-                "target": visible_lines(found_text.target),
-                "answers": {},
-            },
+        question, target, answer = map(
+            visible_lines, (found_text.question, found_text.target, found_text.answer)
         )
-        answer = [visible_lines(found_text.answer), visible(found_text.where)]
-        own["answers"][str(places[model])] = answer
+        texts_of: dict[str, Any] = {"question": question, "target": target, "answers": {}}
+        own = by_item.setdefault(place, texts_of)
+        own["answers"][str(places[model])] = [answer, visible(found_text.where)]
     if not left_out:
         return by_item, ""
     return by_item, f"Texts of {counted_of(left_out, 'answer')} would make this page too large."

@@ -200,50 +200,39 @@ def comparison_latex(shown: Evaluation) -> str:
     Two models have a row for each column of the table; more have a row for each model, of the
     overall score where there is one.
     """
-    rows = shown.differences[:MOST_MODELS]
+    differences = shown.differences[:MOST_MODELS]
     two = len(shown.table.models) == 2
-    one_column = len({row.column for row in rows}) == 1
-    reference, first = latex_text(shown.reference), rows[0]
+    one_column = len({row.column for row in differences}) == 1
+    reference, first = latex_text(shown.reference), differences[0]
     if two:
-        names = [row.column for row in rows]
+        names = [row.column for row in differences]
         what = f"{latex_text(first.model)} minus {reference}"
     else:
-        names = [row.model if one_column else f"{row.column}: {row.model}" for row in rows]
+        names = [row.model if one_column else f"{row.column}: {row.model}" for row in differences]
         what = f"Differences from {reference}"
     body = [
         latex_row(
             [latex_text(name), str(row.n_items), f"{shown.signed(row.key, row.difference)} "
              f"[{shown.signed(row.key, row.low)}, {shown.signed(row.key, row.high)}]", row.verdict]
         )
-        for name, row in zip(elided(names, 2 * _LONGEST_NAME), rows, strict=True)
+        for name, row in zip(elided(names, 2 * _LONGEST_NAME), differences, strict=True)
     ]  # fmt: skip
     level = leaderboard.latex_percent(shown.table.confidence_level)
     pairs, _ = pairs_at_once(len(shown.table.models))
     best = "" if shown.baseline else ", the model with the highest score"
     of = f" ({latex_text(first.column)})" if one_column and not two else ""
-    hidden = len(shown.differences) - len(rows)
+    hidden = len(shown.differences) - len(differences)
     more = f" {hidden} more are not shown." if hidden else ""
     caption = (
         f"{what}{best}{of}, on the items that both answered; positive: the named model is ahead. "
         f"The {level} limits hold for {pairs} of models and all columns of the table at once; "
         f"better, worse: they exclude 0.{more}"
     )
-    lines = [
-        r"% \usepackage{booktabs}",
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{caption}}}",
-        r"\label{tab:differences}",
-        r"\begin{tabular}{@{}lrll@{}}",
-        r"\toprule",
-        rf"{'Task' if two else 'Model'} & Items & Difference [{level} limits] & Verdict \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
+    head = rf"{'Task' if two else 'Model'} & Items & Difference [{level} limits] & Verdict \\"
+    rows = [head, r"\midrule", *body]
+    return leaderboard.latex_float(
+        rows, spec="@{}lrll@{}", packages="booktabs", caption=caption, label="tab:differences"
+    )
 
 
 def number_macros(shown: Evaluation) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.leaderboard import Layout, column_name
 from evalstats_plugin.report.settings import settings_of
@@ -127,12 +128,10 @@ class Evaluation:
         for i in np.flatnonzero((pairs.a == reference) | (pairs.b == reference)).tolist():
             sign = 1 if pairs.a[i] == reference else -1
             model = pairs.models[int(pairs.b[i] if sign > 0 else pairs.a[i])]
-            values = (pairs.difference[i], pairs.low[i], pairs.high[i])
-            if not np.isfinite(values).all():
+            difference = float(sign * pairs.difference[i])
+            low, high = (float(sign * x) for x in (pairs.low[i], pairs.high[i])[::sign])
+            if not np.isfinite((difference, low, high)).all():
                 continue
-            difference, low, high = (float(sign * x) for x in values)
-            if sign < 0:
-                low, high = high, low
             verdict = ("worse", "unclear", "better")[1 + sign * int(pairs.verdict[i])]
             of[model] = Difference(
                 key, column_name(key), model, self.reference, int(pairs.n_items[i]), difference,
@@ -159,16 +158,8 @@ def _latex(text: str) -> str:
     return re.sub(r"(\\_|[/,.-])(?=[A-Za-z])", r"\1\\allowbreak{}", latex_text(text))
 
 
-def _latex_cite(key: str) -> str:
-    return rf"~\cite{{{key}}}"
-
-
-def _markdown_cite(key: str) -> str:
-    return f" [{key}]"
-
-
-_LATEX = _Markup(_latex, _latex_cite)
-_MARKDOWN = _Markup(markdown_text, _markdown_cite)
+_LATEX = _Markup(_latex, r"~\cite{{{}}}".format)
+_MARKDOWN = _Markup(markdown_text, " [{}]".format)
 
 
 def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
@@ -179,16 +170,12 @@ def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
         f"We evaluated {counted(len(table.models), 'model')} on {counted(len(tasks), 'task')} "
         f"({_n_items(shown):,} items) with {_harnesses(shown, markup)}."
     ]
-    of_metric: dict[str, list[str]] = {}
-    for cell in table:
-        if cell.kind != "overall":
-            names = of_metric.setdefault(short_metric(cell.metric), [])
-            if cell.task not in names:
-                names.append(cell.task)
+    columns = dict.fromkeys((c.task, short_metric(c.metric)) for c in table if c.kind != "overall")
+    of_metric = grouped(columns, lambda column: column[1])
     if len(of_metric) == 1:
         said.append(f"The score is {text(next(iter(of_metric)))}.")
     else:
-        parts = [f"{metric} ({few(names)})" for metric, names in of_metric.items()]
+        parts = [f"{metric} ({few([task for task, _ in of])})" for metric, of in of_metric.items()]
         said.append(text(f"Scores are {few(parts, len(parts))}."))
     repeats = sorted({r.scores.shape[1] for r in shown.shown})
     if repeats[-1] > 1:
@@ -299,7 +286,11 @@ def checklist(shown: Evaluation) -> list[Answer]:
     return [*_of_miller(shown), *_of_betterbench(shown), *_of_nist(shown)]
 
 
-def _scored(shown: Evaluation) -> tuple[Literal["yes", "partly"], str]:
+Verdict = tuple[Literal["yes", "partly", "no", "not in the logs"], str]
+"""An answer, and what it says."""
+
+
+def _scored(shown: Evaluation) -> Verdict:
     without = [c for c in shown.table if c.estimate is not None and c.low is None]
     return ("partly", f"{len(without)} scores have none") if without else ("yes", "table.tex")
 
@@ -307,12 +298,11 @@ def _scored(shown: Evaluation) -> tuple[Literal["yes", "partly"], str]:
 def _of_miller(shown: Evaluation) -> Iterator[Answer]:
     source = "miller2024errorbars"
     yield Answer(source, "every score with an error and its number of items", *_scored(shown))
-    asks = "clustered errors where questions come in groups"
+    says = "no field of clusters was named; if items share a passage, name it (--cluster)"
+    clustered: Verdict = ("not in the logs", says)
     if any(r.clusters is not None for r in shown.shown):
-        yield Answer(source, asks, "yes", "items were taken in clusters")
-    else:
-        says = "no field of clusters was named; if items share a passage, name it (--cluster)"
-        yield Answer(source, asks, "not in the logs", says)
+        clustered = ("yes", "items were taken in clusters")
+    yield Answer(source, "clustered errors where questions come in groups", *clustered)
     n_answers = min(r.scores.shape[1] for r in shown.shown)
     yield Answer(
         source,
@@ -340,23 +330,33 @@ def _of_betterbench(shown: Evaluation) -> Iterator[Answer]:
     source = "reuel2024betterbench"
     yield Answer(source, "statistical significance or uncertainty reported", *_scored(shown))
     n_epochs = min(r.scores.shape[1] for r in shown.shown)
-    asks = "several runs or seeds"
+    runs: Verdict = ("no", "one run: how answers vary is not measured")
     if n_epochs > 1:
-        yield Answer(source, asks, "yes", f"{n_epochs} epochs or more")
-    else:
-        yield Answer(source, asks, "no", "one run: how answers vary is not measured")
+        runs = ("yes", f"{n_epochs} epochs or more")
+    yield Answer(source, "several runs or seeds", *runs)
     logged: list[str] = []
     if all(r.provenance.task_version for r in shown.shown):
         logged.append("versions of the tasks")
     if all(r.provenance.prompt_hashes is not None for r in shown.shown):
         logged.append("hashes of the prompts")
-    asks = "what others need to run it again"
+    says = "neither versions of the tasks nor hashes of prompts: add them, data and code"
+    repeatable: Verdict = ("not in the logs", says)
     if logged:
-        says = f"{' and '.join(logged)} are logged; add data and code"
-        yield Answer(source, asks, "partly", says)
-    else:
-        says = "neither versions of the tasks nor hashes of prompts: add them, data and code"
-        yield Answer(source, asks, "not in the logs", says)
+        repeatable = ("partly", f"{' and '.join(logged)} are logged; add data and code")
+    yield Answer(source, "what others need to run it again", *repeatable)
+
+
+_OF_ANY_EVALUATION = (
+    Answer("nist8002", "answers were read, and broken items and graders looked for",
+           "not in the logs",
+           "evalstats-plugin check names suspicious items; say what reading them showed"),
+    Answer("nist8003", "whether scores are about these items or about items like these", "yes",
+           "estimates are the scores on these items (benchmark accuracy), limits are about items "
+           "like these (generalised accuracy); tasks are fixed"),
+    Answer("nist8003", "a statistical model of the answers, where the design asks for one", "no",
+           "evalstats-plugin pool fits one (effects of models, tasks and items)"),
+)  # fmt: skip
+"""Answers that do not depend on the logs."""
 
 
 def _of_nist(shown: Evaluation) -> Iterator[Answer]:
@@ -365,31 +365,11 @@ def _of_nist(shown: Evaluation) -> Iterator[Answer]:
     answer = "yes" if all(held) else "partly" if any(held) else "not in the logs"
     yield Answer("nist8002", asks, answer, "methods.md lists what the logs hold")
     dates = sorted({r.source.when[:10] for r in shown.shown if r.source.when})
-    asks = "when the models were run"
+    when: Verdict = ("not in the logs", "add the dates")
     if dates:
-        says = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-        yield Answer("nist8002", asks, "yes", says)
-    else:
-        yield Answer("nist8002", asks, "not in the logs", "add the dates")
-    yield Answer(
-        "nist8002",
-        "answers were read, and broken items and graders looked for",
-        "not in the logs",
-        "evalstats-plugin check names suspicious items; say what reading them showed",
-    )
-    yield Answer(
-        "nist8003",
-        "whether scores are about these items or about items like these",
-        "yes",
-        "estimates are the scores on these items (benchmark accuracy), limits are about items like "
-        "these (generalised accuracy); tasks are fixed",
-    )
-    yield Answer(
-        "nist8003",
-        "a statistical model of the answers, where the design asks for one",
-        "no",
-        "evalstats-plugin pool fits one (effects of models, tasks and items)",
-    )
+        when = ("yes", " to ".join(dict.fromkeys((dates[0], dates[-1]))))
+    yield Answer("nist8002", "when the models were run", *when)
+    yield from _OF_ANY_EVALUATION
 
 
 def sources() -> str:
