@@ -40,7 +40,7 @@ from log_relations import RENDERINGS
 from logs import megabytes
 from readers import NEEDED, NEVER_REFUSED, READERS, Reader, outcome
 
-MUTATIONS = int(os.environ.get("EVALSTATS_MUTATIONS", "1000"))
+MUTATIONS = int(os.environ.get("EVALSTATS_MUTATIONS", "2000"))
 """Of all readers together, about."""
 
 SLOW = {
