@@ -54,6 +54,14 @@ def test_items_of_another_version_are_named():
         small().matched(["x", "x"], ["item_0", "item_1"], ["h0", "other"])
 
 
+@pytest.mark.parametrize("unknown", [None, "", "None"])
+def test_a_hash_that_is_not_known_is_no_other_one(unknown):
+    """Logs without a hash of an item, also as arrays of texts store it."""
+    kept = small().matched(["x", "x"], ["item_0", "item_1"], ["h0", unknown])
+
+    assert [0, 1] == np.flatnonzero(kept.usable).tolist()
+
+
 def test_items_the_harness_lacks_are_not_asked():
     found = small().matched(["x", "y"], ["item_0", "item_4"], ["h0", None])
 
