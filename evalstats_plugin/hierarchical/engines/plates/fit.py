@@ -297,8 +297,7 @@ def _ascend(
         for name, family in proposals.families.items()
     }
     # Its `step` has no type stubs.
-    leaves = [x for parts in free.values() for x in parts]
-    adam: Any = torch.optim.Adam(leaves, lr=_RATE)
+    adam: Any = torch.optim.Adam([x for parts in free.values() for x in parts], lr=_RATE)
     joint = joint_bound(given)
     # The weight of each has its own 1 / K, of which a draw of all at once has one.
     members = sum(math.prod(given.shape(g.plate)) for g in given.structure.groups.values())
@@ -322,8 +321,7 @@ def _ascend(
             torch.autograd.backward(-bound)
         adam.step()
         history.append(float(bound.detach()))
-    for x in leaves:
-        x.requires_grad_(requires_grad=False)
+    free = {name: [x.detach() for x in parts] for name, parts in free.items()}
     return current(), history
 
 
