@@ -657,10 +657,8 @@ def matched(found: FloatArray, truth: FloatArray) -> tuple[IntArray, FloatArray]
     ([1], [1.0])
     """
     cosine = cosines(found, truth)
-    rows, columns = optimize.linear_sum_assignment(cosine, maximize=True)
-    place = np.empty(truth.shape[1], dtype=np.int64)
-    place[columns] = rows
-    return place, cosine[place, np.arange(truth.shape[1])]
+    columns, place = optimize.linear_sum_assignment(cosine.T, maximize=True)
+    return place, cosine[place, columns]
 
 
 def cosines(a: FloatArray, b: FloatArray) -> FloatArray:

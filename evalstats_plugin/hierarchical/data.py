@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, submatrix
-from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
@@ -187,20 +187,15 @@ def _matrix(responses: ResponsesLike) -> ResponseMatrix:
     if isinstance(given, ResponseMatrix):
         return given
     used, left_out = usable(given.responses)
-    _check_one_metric(used)
-    matrix = ResponseSet(tuple(used)).matrix()
-    dropped = [note.replace("not used for abilities", "not used", 1) for note in left_out]
-    return replace(matrix, notes=(*matrix.notes, *dropped, *given.notes))
-
-
-def _check_one_metric(responses: Iterable[Responses]) -> None:
-    _, several = metrics_of_tasks(responses)
-    if several:
+    if several := metrics_of_tasks(used)[1]:
         msg = (
             f"{len(several)} {'task has' if len(several) == 1 else 'tasks have'} several metrics: "
             f"{few(several, 3)}: choose one with --metric (in Python: metric=)"
         )
         raise SelectionError(msg)
+    matrix = ResponseSet(tuple(used)).matrix()
+    dropped = [note.replace("not used for abilities", "not used", 1) for note in left_out]
+    return replace(matrix, notes=(*matrix.notes, *dropped, *given.notes))
 
 
 def _scored(matrix: ResponseMatrix) -> ResponseMatrix:

@@ -45,7 +45,7 @@ from evalstats_plugin.runtime.chains import (
     smoothed_weights,
 )
 from evalstats_plugin.runtime.workers import parallel_map
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
@@ -103,12 +103,12 @@ class HierarchicalFit(Results[Performance]):
     confidence_level: float
     priors: Mapping[str, Prior]
     """Priors of standard deviations; ``"default"`` for those not named."""
-    tails: float | None
+    tails: float | None = None
     """Degrees of freedom of interactions; None: normal ones."""
     covariates: Mapping[str, Standardised]
-    log_evidence: float | None
+    log_evidence: float | None = None
     """Log marginal likelihood of the answers, where the engine computes it."""
-    log_evidence_error: float | None
+    log_evidence_error: float | None = None
     """Its standard error."""
     refit: Callable[[Mapping[str, Prior], int], HierarchicalFit]
     """Fit the same data with other priors, given the seed."""
@@ -258,10 +258,10 @@ class Spread(NamedTuple):
     high: FloatArray
     std_error: FloatArray
 
-    def columns(self, order: IntArray) -> dict[str, Sequence[Any]]:
-        """Return columns of records, for quantities of shape (n,)."""
-        names = ("estimate", "low", "high", "std_error")
-        return {name: x[order].tolist() for name, x in zip(names, self, strict=True)}
+    def columns(self, mean: str = "estimate") -> dict[str, Sequence[Any]]:
+        """Return columns of records, for quantities of shape (n,), with this name of the mean."""
+        names = (mean, "low", "high", "std_error")
+        return {name: x.tolist() for name, x in zip(names, self, strict=True)}
 
 
 def spread(draws: FloatArray, confidence_level: float) -> Spread:
@@ -320,7 +320,7 @@ def _difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
         "n_items": np.bincount(counts.task, minlength=len(counts.tasks))[order].tolist(),
         "n_models": (counts.trials > 0).sum(axis=0)[order].tolist(),
         "score": (right / trials)[order].tolist(),
-        **summary.columns(order),
+        **Spread(*(x[order] for x in summary)).columns(),
     }
     same = {"metric": counts.metric, "confidence_level": fit.confidence_level}
     return records(TaskDifficulty, columns, same)
@@ -369,10 +369,7 @@ def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None)
         columns: dict[str, Sequence[Any]] = {
             "model_a": [fit.models[first]] * len(others),
             "model_b": [fit.models[i] for i in others],
-            "difference": summary.mean.tolist(),
-            "low": summary.low.tolist(),
-            "high": summary.high.tolist(),
-            "std_error": summary.std_error.tolist(),
+            **summary.columns("difference"),
             "prob_better": ahead.tolist(),
             "prob_better_on_a_task": on_task.tolist(),
         }

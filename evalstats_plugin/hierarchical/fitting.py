@@ -25,6 +25,7 @@ from evalstats_plugin.hierarchical.data import (
     data_of_plates,
     eval_counts,
 )
+from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
 from evalstats_plugin.hierarchical.engines.crossed import (
     answered_alike,
     crossed_model_of,
@@ -50,7 +51,6 @@ from evalstats_plugin.stats.streams import stream
 if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.plates.model import Model
     from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
-    from evalstats_plugin.hierarchical.engines.posterior import Posterior
 
 
 FEWEST_UNITS = 3
@@ -274,7 +274,6 @@ def _fit_formula(
     """Fit a formula and a family of scores."""
     need_torch("formulas")
     from evalstats_plugin.hierarchical.engines.plates.fit import infer
-    from evalstats_plugin.hierarchical.engines.posterior import Posterior, Predictions
     from evalstats_plugin.hierarchical.formula import compiled
 
     formula = asked[0].strip()
@@ -291,13 +290,13 @@ def _fit_formula(
     plated = replace(plated, names={x: members for x, members in names.items() if x in plates})
     accuracy = made.accuracy(plated)
 
-    def predictions() -> Predictions:
+    def predictions() -> engines_posterior.Predictions:
         raise DesignError("predictions of a formula are those of its plated fit: plated.predictive")
 
     def other(*_: Any) -> HierarchicalFit:
         raise DesignError("a formula is not fitted again: call pool with another formula or prior")
 
-    posterior = Posterior(accuracy=accuracy, parameters={}, predict=predictions)
+    posterior = engines_posterior.Posterior(accuracy=accuracy, parameters={}, predict=predictions)
     cells = spread(accuracy, confidence_level)
     overall = spread(posterior.overall, confidence_level)
     same = {"metric": counts.metric, "confidence_level": confidence_level, "method": formula}
@@ -319,11 +318,8 @@ def _fit_formula(
         },
         confidence_level=confidence_level,
         priors={"default": DEFAULT_PRIOR, **priors},
-        tails=None,
         # What the formula says of them is in its plated fit.
         covariates=covariates_of(None, counts.models, counts.tasks),
-        log_evidence=None,
-        log_evidence_error=None,
         refit=other,
         with_model=other,
         plated=plated,
@@ -342,8 +338,7 @@ def _fit_own(
         if "item" in s.chains[plate] and nested["item"] != "task":
             msg = f"plate 'item' of data {name!r} is not within tasks"
             raise DesignError(f"{msg}: declare Plate('item', within='task')")
-    on = {name: s.chains[o.plate] for name, o in s.observed.items()}
-    on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
+    on = {name: s.chains[plate] for name, plate in s.plate_of_data.items()}
     data = data_of_plates(counts, on, s.observed, covariates)
     if method == "auto":
         method = "qem" if s.crossed is None else "nuts"
@@ -420,7 +415,7 @@ class _Inferred(NamedTuple):
     inference: str
     why: str
     """Why this engine."""
-    posterior: Posterior
+    posterior: engines_posterior.Posterior
     cells: Spread
     overall: Spread
     diagnostics: Mapping[str, Any]
@@ -507,20 +502,19 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
 
 def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
     """The posterior of each share; the mean of several shares by independent draws."""
-    from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
-
     if any(x.names for x in request.covariates.values()):
         msg = f"model {request.model!r} has no covariates: choose 'task' or 'across-task'"
         raise DesignError(msg)
     pooled = request.model == "beta-binomial"
     right, trials = counts.informative
-    shares = engines_posterior.shares(right, trials, pooled=pooled)
+    posteriors = engines_posterior.shares(right, trials, pooled=pooled)
     size = (request.options.chains, request.options.draws)
-    posterior = engines_posterior.draw(shares, right, trials, size, rng)
+    posterior = engines_posterior.draw(posteriors, right, trials, size, rng)
     tail = tail_probability(request.confidence_level)
-    limits = (shares.quantile(tail), shares.quantile(1 - tail))
-    error = np.sqrt(shares.mean * (1 - shares.mean) / (shares.a + shares.b + 1))
-    cells = Spread(shares.mean, *limits, error)
+    limits = (posteriors.quantile(tail), posteriors.quantile(1 - tail))
+    mean = posteriors.mean
+    error = np.sqrt(mean * (1 - mean) / (posteriors.a + posteriors.b + 1))
+    cells = Spread(mean, *limits, error)
     if pooled or len(counts.tasks) == 1:
         overall = Spread(*(x[:, 0] for x in cells))
     else:
@@ -534,7 +528,7 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         cells=cells,
         overall=overall,
         diagnostics={"draws": int(np.prod(posterior.accuracy.shape[:2]))},
-        log_evidence=engines_posterior.log_evidence(shares, right, trials),
+        log_evidence=engines_posterior.log_evidence(posteriors, right, trials),
         log_evidence_error=0.0,
     )
 
@@ -586,8 +580,9 @@ def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) 
 
 
 def _summarised(
-    counts: EvalCounts, request: _Request, inference: str, why: str, posterior: Posterior
-) -> _Inferred:
+    counts: EvalCounts, request: _Request, inference: str, why: str,
+    posterior: engines_posterior.Posterior,
+) -> _Inferred:  # fmt: skip
     """Summarise draws, and note what pooling did."""
     level = request.confidence_level
     cells = spread(posterior.accuracy, level)
@@ -596,7 +591,7 @@ def _summarised(
 
 
 def _gibbs_diagnostics(
-    posterior: Posterior, options: HierarchicalOptions
+    posterior: engines_posterior.Posterior, options: HierarchicalOptions
 ) -> tuple[dict[str, Any], list[str]]:
     """R-hat and effective sample size of all reported quantities, and notes where they are poor."""
     cells = posterior.accuracy.reshape(*posterior.accuracy.shape[:2], -1)
@@ -637,8 +632,6 @@ def _halves(draws: FloatArray) -> FloatArray:
 
 def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str, ...]:
     """Compare the widths of intervals with those of separate Beta posteriors, without pooling."""
-    from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
-
     run = counts.trials > 0
     alone = engines_posterior.shares(*counts.informative, pooled=False)
     tail = tail_probability(level)

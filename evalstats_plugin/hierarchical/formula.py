@@ -10,22 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
+from torch import distributions as td
 
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised, data_of_plates
 from evalstats_plugin.hierarchical.engines.crossed import expected_share
+from evalstats_plugin.hierarchical.engines.plates.model import (
+    Latent,
+    Model,
+    Observed,
+    Plate,
+    with_arguments,
+)
+from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
 from evalstats_plugin.hierarchical.engines.posterior import COEFFICIENT_SD, INTERCEPT_SD
 from evalstats_plugin.hierarchical.methods import FAMILIES, Prior, prior_of
 from evalstats_plugin.stats.arrays import FloatArray
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from evalstats_plugin.hierarchical.engines.plates.model import Model
-    from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
 
 _GROUPS: Mapping[str, tuple[Any, str]] = {
     "model": ("model", "model"),
@@ -158,10 +162,6 @@ def compiled(
     DesignError
         A term that is not supported, scores that the family does not have.
     """
-    from torch import distributions as td
-
-    from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
-
     terms = parse(formula)
     if family not in FAMILIES:
         raise SelectionError(no_such("family", family, FAMILIES, ", ".join(FAMILIES)))
@@ -237,9 +237,6 @@ def _density(
     family: str, parts: Sequence[Callable[[Mapping[str, Tensor]], Tensor]], used: Sequence[str]
 ) -> Any:
     """Distribution of a score, as a function of latents and inputs by name."""
-    from torch import distributions as td
-
-    from evalstats_plugin.hierarchical.engines.plates.model import with_arguments
 
     def density(**own: Tensor) -> Any:
         level = parts[0](own)
@@ -261,10 +258,6 @@ _FAR = 30.0
 
 
 def _around_zero(sd: str) -> Any:
-    from torch import distributions as td
-
-    from evalstats_plugin.hierarchical.engines.plates.model import with_arguments
-
     def prior(**own: Tensor) -> Any:
         return td.Normal(0 * own[sd], own[sd])
 
@@ -272,8 +265,6 @@ def _around_zero(sd: str) -> Any:
 
 
 def _scale_prior(prior: Prior) -> Any:
-    from torch import distributions as td
-
     kinds: dict[str, Any] = {
         "gamma": td.Gamma,
         "half-normal": td.HalfNormal,

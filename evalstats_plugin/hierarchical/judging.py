@@ -129,10 +129,9 @@ def check_model(model: Model, data: Data, *, device: str = "auto", rng: int = 0)
         for name, x in s.latents.items()
     ]  # fmt: skip
     for name, plate in s.inputs.items():
-        array = bound.arrays[name]
-        vector = tuple(array.shape[array.ndim - bound.ranks[name] :])
-        rows.append(ModelPart(name=name, kind="input", on=_place(bound, plate, vector), values="",
-                              low=None, high=None, observed=_range(array)))  # fmt: skip
+        on = _place(bound, plate, bound.shape_of_value(name))
+        rows.append(ModelPart(name=name, kind="input", on=on, values="", low=None, high=None,
+                              observed=_range(bound.arrays[name])))  # fmt: skip
     for observed in s.observed.values():
         row, surprises = _data(joint, observed, values, generator)
         rows.append(row)
@@ -183,7 +182,7 @@ def _data(
 ) -> tuple[ModelPart, list[str]]:
     """Describe data beside draws from the prior, and note where these are far apart."""
     s, array, given = joint.structure, joint.arrays[o.name], {**joint.arrays, **values}
-    vector = tuple(array.shape[array.ndim - joint.ranks[o.name] :])
+    vector = joint.shape_of_value(o.name)
     seen = torch.ones_like(array) > 0
     for part in (joint.exists(o.plate), joint.present.get(o.name)):
         if part is not None:
@@ -264,7 +263,7 @@ def _columns(posterior: Posterior) -> list[tuple[str, str | None]]:
         n = joint.structure.ndim
         full = torch.ones(shape) > 0 if around is None else around.reshape(
             [*around.shape[:n], *[1] * (len(shape) - n)]).expand(shape)  # fmt: skip
-        sizes = [joint.structure.sizes[p] for p in plates]
+        sizes = joint.structure.lengths(part.latent.plate)
         for at, exists in np.ndenumerate(full.reshape([*sizes, *shape[n:]]).cpu().numpy()):
             member = " × ".join(f"{p} {i}" for p, i in zip(plates, at, strict=False))
             named.append((part.latent.name, member if exists else None))
@@ -288,8 +287,8 @@ def _derivatives(posterior: Posterior, generator: torch.Generator) -> FloatArray
         particles = Particles({x: near[x] for x in s.latents}, no_proposals(joint))
         try:
             for plate in s.chains:
-                window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-                for name, factor in log_factors(joint, particles, plate, window).items():
+                factors = log_factors(joint, particles, plate, s.whole(plate))
+                for name, factor in factors.items():
                     by_sum = factor.movedim(posterior.axis, 0)
                     if name in rooted or len(by_sum) < count:
                         continue

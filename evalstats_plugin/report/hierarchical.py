@@ -139,21 +139,20 @@ def _page(results: HierarchicalReport) -> Page:
         legend.append(_EFFECTS)
     if results.evidence:
         tables.append(Table("Which model the answers speak for", results.evidence, _EVIDENCES))
-        descriptions = (
-            f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.evidence
-        )
-        legend.append(f"{_EVIDENCE}{'; '.join(descriptions)}.")
+        legend.append(_EVIDENCE + _described(results.evidence))
     if results.compared:
         tables.append(Table("Left-out scores", results.compared, _COMPARED))
-        descriptions = (
-            f"{row.model}: {HIERARCHICAL_MODELS[row.model]}" for row in results.compared
-        )
-        legend.append(f"{_LEFT_OUT}{'; '.join(descriptions)}.")
+        legend.append(_LEFT_OUT + _described(results.compared))
     if results.predicted:
         what = "model" if results.predicted[0].model is None else "task"
         tables.append(Table(f"A new {what}, in percent", results.predicted, _new_columns(level)))
         legend.append(_NEW)
     return Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
+
+
+def _described(rows: Sequence[Evidence] | Sequence[LeftOutScore]) -> str:
+    """Return the models of rows, each with what it says, in one sentence."""
+    return f"{'; '.join(f'{row.model}: {HIERARCHICAL_MODELS[row.model]}' for row in rows)}."
 
 
 def _shown_rows(results: HierarchicalReport) -> Sequence[Performance]:

@@ -99,10 +99,6 @@ class CrossedModel:
     priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
     """Priors of standard deviations, by a name of `SCALES` or ``"default"``."""
 
-    def prior(self, scale: str) -> Prior:
-        """Return the prior of one standard deviation."""
-        return prior_of(self.priors, scale)
-
 
 CROSSED_MODELS: Mapping[str, CrossedModel] = {
     "task": CrossedModel(),
@@ -132,7 +128,7 @@ def simulate(
     t = len(counts.tasks)
 
     def scale(name: str, many: int = 1) -> FloatArray:
-        return scale_quantile(structure.prior(name), rng.random((size, many)))
+        return scale_quantile(prior_of(structure.priors, name), rng.random((size, many)))
 
     level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
     for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
@@ -265,7 +261,7 @@ class CrossedGibbs:
         of_counts = QuestionLikelihood if structure.questions else CellLikelihood
         self.likelihood: LevelLikelihood = of_counts(counts)
         self.structure, self.rng, self.warm_up = structure, rng, warm_up
-        self.priors = [structure.prior(name) for name in SCALES]
+        self.priors = [prior_of(structure.priors, name) for name in SCALES]
         level, log_sd, self.surrogate = start(self.likelihood)
         self.n, self.t, self.chains = *level.shape, chains
         self.slope = float(_slope(np.array(log_sd)))

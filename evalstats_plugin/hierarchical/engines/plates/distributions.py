@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, distributions
@@ -58,6 +58,9 @@ _CHECK_EVERY = 3
 class Family(ABC):
     """An exponential family; parameters are numbers or tensors that broadcast."""
 
+    unbounded: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be any number; the others are above 0."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = torch.as_tensor(getattr(self, field.name), dtype=torch.float64)
@@ -77,12 +80,14 @@ class Family(ABC):
 
     def free(self) -> tuple[Tensor, ...]:
         """Parameters without bounds: logarithms of positive ones."""
-        return tuple(x.log() for x in self.parameters())
+        own = zip(fields(self), self.parameters(), strict=True)
+        return tuple(x if field.name in self.unbounded else x.log() for field, x in own)
 
     @classmethod
     def from_free(cls, free: Sequence[Tensor]) -> Self:
         """The member with these parameters, as `free` returns them."""
-        return cls(*(x.exp() for x in free))
+        own = zip(fields(cls), free, strict=True)
+        return cls(*(x if field.name in cls.unbounded else x.exp() for field, x in own))
 
     def wider(self, factor: float) -> Self:
         """Return the member with about the same mean and variances as many times as large."""
@@ -114,6 +119,8 @@ class Family(ABC):
 @dataclass(frozen=True)
 class Normal(Family):
     """Normal distribution."""
+
+    unbounded: ClassVar[tuple[str, ...]] = ("loc",)
 
     loc: Real
     scale: Real
@@ -151,16 +158,6 @@ class Normal(Family):
         """Return the same mean with a larger variance."""
         loc, scale = self.parameters()
         return type(self)(loc, scale * math.sqrt(factor))
-
-    def free(self) -> tuple[Tensor, ...]:
-        """Mean and log standard deviation."""
-        loc, scale = self.parameters()
-        return loc, scale.log()
-
-    @classmethod
-    def from_free(cls, free: Sequence[Tensor]) -> Self:
-        """Of this mean and log standard deviation."""
-        return cls(free[0], free[1].exp())
 
 
 class LogNormal(Normal):
@@ -299,6 +296,8 @@ class Dirichlet(Family):
 class MultivariateNormal(Family):
     """Normal distribution of a vector on the last axis."""
 
+    unbounded: ClassVar[tuple[str, ...]] = ("loc", "scale_tril")
+
     loc: Tensor
     scale_tril: Tensor
     """Cholesky factor of the covariance, its two axes as the last one."""
@@ -362,15 +361,6 @@ class MultivariateNormal(Family):
         """Return the same mean with a larger covariance."""
         loc, factor_of = self.parameters()
         return type(self)(loc, factor_of * math.sqrt(factor))
-
-    def free(self) -> tuple[Tensor, ...]:
-        """Mean and Cholesky factor."""
-        return self.parameters()
-
-    @classmethod
-    def from_free(cls, free: Sequence[Tensor]) -> Self:
-        """Of this mean and Cholesky factor."""
-        return cls(*free)
 
 
 _HEAVY = (

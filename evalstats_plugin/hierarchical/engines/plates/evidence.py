@@ -16,10 +16,11 @@ series are summed by filtering forwards, and drawn backwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import import_module
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -103,8 +104,7 @@ def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sou
     inside = [_inside(scene, child, window, sources) for child in s.within(plate)]
     series = [g.name for g in s.groups_of(plate) if g.series]
     axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate) if g.name not in series)
-    nothing = torch.zeros([1] * s.ndim, dtype=torch.float64, device=scene.bound.device)
-    contracted = contract([*own.values(), *inside] or [nothing], axes)
+    contracted = contract([*own.values(), *inside] or [scene.bound.zeros()], axes)
     if not series:
         return contracted
     where = s.plate_axis[str(plate)], s.previous_axis[series[0]], s.particle_axis[series[0]]
@@ -214,14 +214,10 @@ class Weighed(NamedTuple):
 
 def weigh(scene: Scene) -> Weighed:
     """Evidence and marginal weights, by one backward pass."""
-    s, device = scene.bound.structure, scene.bound.device
+    bound, particles = scene.bound, scene.particles
     sources = {
-        g.name: torch.zeros(
-            scene.bound.shape(g.plate, g.name, scene.particles.k(scene.bound, g.name)),
-            dtype=torch.float64,
-            device=device,
-        ).requires_grad_()
-        for g in s.groups.values()
+        g.name: bound.zeros(g.plate, g.name, particles.k(bound, g.name)).requires_grad_()
+        for g in bound.structure.groups.values()
     }
     with torch.enable_grad():
         total = log_evidence(scene, sources)
@@ -246,9 +242,7 @@ def posterior_draws(scene: Scene, count: int, generator: torch.Generator) -> dic
     s = scene.bound.structure
     indices = {
         g.name: torch.zeros(
-            [count, *(s.sizes[p] for p in s.chains[g.plate])],
-            dtype=torch.long,
-            device=scene.bound.device,
+            [count, *s.lengths(g.plate)], dtype=torch.long, device=scene.bound.device
         )
         for g in s.groups.values()
     }
@@ -317,13 +311,16 @@ def _picked(
     order = [*plates, *given, axis]
     rest = [a for a in range(table.ndim) if a not in order]
     permuted = table.permute(*order, *rest).flatten(len(order) - 1)
-    grid = [
-        torch.arange(n if permuted.shape[i] > 1 else 1, device=table.device).reshape(
-            [-1] + [1] * (len(lengths) - i - 1)
-        )
+    grid = _grid([n if permuted.shape[i] > 1 else 1 for i, n in enumerate(lengths)], table.device)
+    return permuted[(*grid, *(chosen[a] for a in given))] if order[:-1] else permuted
+
+
+def _grid(lengths: list[int], device: torch.device) -> list[Tensor]:
+    """Return the places of all members along each axis, which broadcast."""
+    return [
+        torch.arange(n, device=device).reshape([n] + [1] * (len(lengths) - i - 1))
         for i, n in enumerate(lengths)
     ]
-    return permuted[(*grid, *(chosen[a] for a in given))] if order[:-1] else permuted
 
 
 def _pick(log_p: Tensor, shape: list[int], generator: torch.Generator) -> Tensor:
@@ -390,11 +387,7 @@ def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
     sizes = list(index.shape[1:])
     table = value.permute(*order, *rest, *range(s.ndim, value.ndim))
     table = table.reshape(*sizes, -1, *node.shape)
-    grid = [
-        torch.arange(n, device=index.device).reshape([n] + [1] * (len(sizes) - i - 1))
-        for i, n in enumerate(sizes)
-    ]
-    return table[(*grid, index)]
+    return table[(*_grid(sizes, index.device), index)]
 
 
 def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -> dict[str, Tensor]:
@@ -419,7 +412,7 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
     factors: dict[str, Tensor] = {}
     for group in s.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
-        log_p = sum_of(lambda x, g=group: log_prior(bound, g, x, near), group.latents)
+        log_p = reduce(add, (log_prior(bound, group, x, near) for x in group.latents))
         factors[group.name] = log_p - log_q
         if exists is not None:
             k = particles.k(bound, group.name)
@@ -497,12 +490,10 @@ def joint_log_weights(bound: Bound, particles: Particles) -> Tensor:
     Tensor
         Shape (draws,).
     """
-    s = bound.structure
-    axis = next(iter(s.particle_axis.values()))
+    s, axis = bound.structure, axis_of(bound)
     total = torch.zeros(1, dtype=torch.float64, device=bound.device)
     for plate in s.chains:
-        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-        for factor in log_factors(bound, particles, plate, window).values():
+        for factor in log_factors(bound, particles, plate, s.whole(plate)).values():
             total = total + factor.movedim(axis, -1).flatten(0, -2).sum(0)
     return total
 
@@ -623,26 +614,17 @@ def draw_particles(
             shape = bound.shape(None, group.name, len(exact)) + bound.vector(())
             wide = bound.shape(group.plate, group.name, len(exact)) + bound.vector(())
             values[group.name] = exact.reshape(shape).expand(wide)
-            log_q[group.name] = torch.zeros(1, dtype=torch.float64, device=bound.device).reshape(
-                bound.shape(None)
-            )
+            log_q[group.name] = bound.zeros()
             continue
         for latent in group.latents:
             shape = bound.shape(group.plate, group.name, k) + bound.vector(latent.shape)
             values[latent.name] = proposals.families[latent.name].sample(shape, generator)
-        log_q[group.name] = math.log(k) + sum_of(
-            lambda x: bound.log_density(proposals.families[x.name], {"=": values[x.name]}, x.name),
-            group.latents,
+        terms = (
+            bound.log_density(proposals.families[x.name], {"=": values[x.name]}, x.name)
+            for x in group.latents
         )
+        log_q[group.name] = math.log(k) + reduce(add, terms)
     return Particles(values, log_q)
-
-
-def sum_of(term: Callable[[Latent], Tensor], latents: tuple[Latent, ...]) -> Tensor:
-    """Sum over the latents of a group."""
-    total = term(latents[0])
-    for latent in latents[1:]:
-        total = total + term(latent)
-    return total
 
 
 @dataclass(frozen=True)
@@ -653,11 +635,6 @@ class Proposals:
     """By latent; parameters have one axis per plate, particle (1) and vector."""
     exact: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     """By latent with finitely many values: all of them."""
-
-    def moved(self, means: Mapping[str, Sequence[Tensor]]) -> Proposals:
-        """Return proposals with these mean parameters."""
-        fresh = {x: type(self.families[x]).from_means(m) for x, m in means.items()}
-        return replace(self, families={**self.families, **fresh})
 
 
 def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
+from evalstats_plugin.hierarchical.engines.plates.distributions import Family, Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Proposals,
     Scene,
@@ -321,9 +321,8 @@ def _ascend(
             torch.autograd.backward(-bound)
         adam.step()
         history.append(float(bound.detach()))
-    done = {name: [x.detach() for x in parts] for name, parts in free.items()}
-    built = {name: type(f).from_free(done[name]) for name, f in proposals.families.items()}
-    return replace(proposals, families=built), history
+    free = {name: [x.detach() for x in parts] for name, parts in free.items()}
+    return current(), history
 
 
 def qem(
@@ -363,7 +362,7 @@ def improved(
 ) -> Proposals:
     """Return proposals with mean parameters moved part of the way to the posterior's."""
     latents = scene.bound.structure.latents
-    means: dict[str, list[Tensor]] = {}
+    families: dict[str, Family] = {}
     for name, family in proposals.families.items():
         group = latents[name].set_of_particles
         values = family.statistics(scene.particles.values[name])
@@ -378,8 +377,8 @@ def improved(
             away = scene.particles.values[name] - family.means()[0]
             noise = weighted_mean(scene.bound, weights[group] ** 2, away * away, group)
             moved[1] = moved[1] + step**2 * noise
-        means[name] = moved
-    return proposals.moved(means)
+        families[name] = type(family).from_means(moved)
+    return replace(proposals, families=families)
 
 
 @dataclass
@@ -448,7 +447,7 @@ def choose_blocks(bound: Bound, k: int, limit: int, most: int | None = None) -> 
     blocks = dict(s.sizes)
     whole = {g.plate for g in s.groups.values() if g.series}
     check_memory(
-        _BYTES * _stored(bound, k), bound.device, f"{k} particles of {len(s.latents)} latents"
+        _BYTES * k * bound.numbers, bound.device, f"{k} particles of {len(s.latents)} latents"
     )
     while (needed := memory_needed(bound, k, blocks)) > limit:
         divisible = [p for p in blocks if blocks[p] > 1 and p not in whole]
@@ -517,13 +516,5 @@ def _vector(bound: Bound, name: str) -> int:
     if name in s.groups:
         return max(math.prod(x.shape) for x in s.groups[name].latents)
     near = [x for g in s.groups_seen(name) for x in s.groups[g].latents]
-    data = bound.arrays[name].shape[s.ndim :]
+    data = bound.shape_of_value(name)
     return max(math.prod(data), *(math.prod(x.shape) for x in near), 1)
-
-
-def _stored(bound: Bound, k: int) -> int:
-    """Return the number of values of all particles."""
-    return sum(
-        k * math.prod(bound.shape(x.plate)) * math.prod(x.shape)
-        for x in bound.structure.latents.values()
-    )

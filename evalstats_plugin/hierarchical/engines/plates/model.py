@@ -304,6 +304,19 @@ class Structure:
         """Length of the axis of each plate."""
         return {name: plate.length for name, plate in self.plates.items()}
 
+    def lengths(self, plate: On) -> list[int]:
+        """Length of the axis of each plate around a plate, and of its own."""
+        return [self.plates[p].length for p in self.chains[plate]]
+
+    def whole(self, plate: On) -> dict[str, tuple[int, int]]:
+        """Window of all members of a plate."""
+        return {p: (0, self.plates[p].length) for p in self.chains[plate]}
+
+    @property
+    def plate_of_data(self) -> dict[str, On]:
+        """Plate of observations and inputs, by name."""
+        return {name: o.plate for name, o in self.observed.items()} | self.inputs
+
     @property
     def latents(self) -> dict[str, Latent]:
         """Every latent, parents first."""
@@ -508,6 +521,21 @@ class Bound:
             shape[s.particle_axis[group]] = k
         return shape
 
+    def zeros(self, plate: On = None, group: str | None = None, k: int = 1) -> Tensor:
+        """Return zeros in the shape of `shape`."""
+        return torch.zeros(self.shape(plate, group, k), dtype=torch.float64, device=self.device)
+
+    @property
+    def numbers(self) -> int:
+        """Number of unknown numbers."""
+        latents = self.structure.latents.values()
+        return sum(math.prod(self.shape(x.plate)) * math.prod(x.shape) for x in latents)
+
+    def shape_of_value(self, name: str) -> tuple[int, ...]:
+        """Shape of one value of data, or of an input."""
+        array = self.arrays[name]
+        return tuple(array.shape[array.ndim - self.ranks[name] :])
+
     def vector(self, shape: tuple[int, ...]) -> list[int]:
         """Shape of a vector on the last axes."""
         return [1] * (self.events - len(shape)) + list(shape)
@@ -529,17 +557,6 @@ class Bound:
             present = inside if present is None else present & inside
         return present
 
-    def _here(self, function: Any, of: str) -> Any:
-        """Return a constant family with its parameters on the device; others as they are."""
-        if not isinstance(function, Family):
-            return function
-        if all(x.device == self.device for x in function.parameters()):
-            return function
-        moved = self.known.get(f"on the device {of}")
-        if moved is None or moved[0] is not function:
-            moved = self.known[f"on the device {of}"] = function, function.to(self.device)
-        return moved[1]
-
     def log_density(self, function: Any, values: Mapping[str, Tensor], of: str) -> Tensor:
         """Log density of a latent or of data, for each member and particle.
 
@@ -549,7 +566,7 @@ class Bound:
             Arrays of latents, inputs and data by name; the value itself under ``"="``.
         """
         if isinstance(function, Family):
-            log_p = self._here(function, of).log_prob(values["="])
+            log_p = function.to(self.device).log_prob(values["="])
             left = list(range(self.structure.ndim, log_p.ndim))
             return log_p.sum(left) if left else log_p
         names = arguments(function)
@@ -659,7 +676,7 @@ class Bound:
         own_shape, seen = tuple(shape[front:]), list[Parts]()
 
         def one(**own: Tensor) -> tuple[Tensor, ...]:
-            density = function(**own) if names else self._here(function, of)
+            density = function(**own) if names else function
             if isinstance(density, Tensor) or not isinstance(density, (Family, _DISTRIBUTION)):
                 msg = f"{of!r} is given by a log density, which cannot be drawn from"
                 raise DesignError(f"{msg}: return a distribution of torch.distributions")
@@ -723,12 +740,10 @@ def with_sizes(model: Model, data: Data) -> Model:
     if all(plate.size is not None for plate in model.plates):
         return model
     s = model.structure
-    on = {name: s.chains[o.plate] for name, o in s.observed.items()}
-    on |= {name: s.chains[plate] for name, plate in s.inputs.items()}
     sizes: dict[str, int] = {}
-    for name in on:
+    for name, plate in s.plate_of_data.items():
         shape = _rectangular(data[name]).shape if name in data else ()
-        sizes = dict(zip(on[name], shape, strict=False)) | sizes
+        sizes = dict(zip(s.chains[plate], shape, strict=False)) | sizes
     plates = [p if p.size is not None else replace(p, size=sizes.get(p.name)) for p in model.plates]
     for plate in plates:
         if plate.size is None:
@@ -752,7 +767,7 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
         Data are missing, of another shape than their plates, or inputs are not finite.
     """
     s = model.structure
-    plates = {name: o.plate for name, o in s.observed.items()} | s.inputs
+    plates = s.plate_of_data
     if strange := [name for name in data if name not in plates]:
         msg = f"data {few(strange)} {'is' if len(strange) == 1 else 'are'} not part of the model"
         raise DesignError(f"{msg}: it has {few(list(plates))}")
@@ -762,7 +777,7 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
         if name not in data:
             raise DesignError(f"there are no data {name!r}: give data={{{name!r}: …}}")
         array = _rectangular(data[name])
-        sizes = tuple(s.sizes[p] for p in s.chains[plate])
+        sizes = tuple(s.lengths(plate))
         if array.shape[: len(sizes)] != sizes:
             shape = " × ".join(f"{p} {s.sizes[p]}" for p in s.chains[plate]) or "a single value"
             msg = f"data {name!r} have shape {array.shape}, but their plates are {shape}"

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -51,6 +51,8 @@ from evalstats_plugin.runtime.chains import convergence
 from evalstats_plugin.runtime.workers import with_progress
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.streams import stream
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 Evaluate = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Log density and gradient of rows."""
@@ -95,9 +97,7 @@ _MOST_STORED = 3_000
 
 def chains_for(bound: Bound) -> int:
     """Return the default number of chains: fewer for models with many numbers."""
-    s = bound.structure
-    count = sum(math.prod(bound.shape(x.plate)) * math.prod(x.shape) for x in s.latents.values())
-    return 16 if count <= 500 else 8
+    return 16 if bound.numbers <= 500 else 8
 
 
 def sample_posterior(
@@ -122,7 +122,7 @@ def sample_posterior(
     s, by_latent = bound.structure, dict[str, FloatArray]()
     values = posterior.natural(walked.rows.reshape(chains * draws, -1))
     for name, latent in s.latents.items():
-        shape = [chains, draws, *(s.sizes[p] for p in s.chains[latent.plate]), *latent.shape]
+        shape = chains, draws, *s.lengths(latent.plate), *latent.shape
         by_latent[name] = values[name].reshape(shape)
     ess: dict[str, FloatArray] = {}
     r_hat = 0.0
@@ -581,11 +581,7 @@ def _turns(a: FloatArray, b: FloatArray, total: FloatArray) -> NDArray[np.bool_]
     return ((a * middle).sum(-1) <= 0) | ((b * middle).sum(-1) <= 0)
 
 
-def _places(stay: NDArray[np.bool_], *arrays: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    return [a[stay] for a in arrays]
-
-
-def _numbers(stay: NDArray[np.bool_], *arrays: FloatArray) -> list[FloatArray]:
+def _of_chains(stay: NDArray[np.bool_], *arrays: NDArray[_Number]) -> list[NDArray[_Number]]:
     return [a[stay] for a in arrays]
 
 
@@ -716,11 +712,11 @@ def walk(
         begin(k)
         if (done[k] == draws).any():
             stay = done < draws
-            ids, done, level, leaf, side = _places(stay, ids, done, level, leaf, side)
-            q, x, p, g, s, path_sum, s_sum = _numbers(stay, q, x, p, g, s, path_sum, s_sum)
-            q_value, q_gradient, s_value, s_gradient, s_weight = _numbers(
+            ids, done, level, leaf, side = _of_chains(stay, ids, done, level, leaf, side)
+            q, x, p, g, s, path_sum, s_sum = _of_chains(stay, q, x, p, g, s, path_sum, s_sum)
+            q_value, q_gradient, s_value, s_gradient, s_weight = _of_chains(
                 stay, q_value, q_gradient, s_value, s_gradient, s_weight
             )
-            energy, weight, chance, count = _numbers(stay, energy, weight, chance, count)
+            energy, weight, chance, count = _of_chains(stay, energy, weight, chance, count)
             ends, kept = ends[:, :, stay], kept[:, stay]
     return Walked(frame.rows(rows.reshape(-1, d)).reshape(rows.shape), divergent)

@@ -18,6 +18,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
     Proposals,
     Scene,
+    axis_of,
     joint_bound,
     log_evidence,
     log_factors,
@@ -181,7 +182,7 @@ class PlatedFit:
             An argument is no latent or input, or is on a plate that is not around.
         """
         s = self.bound.structure
-        shape = [s.sizes[p] for p in s.chains.get(over, ())]
+        shape = s.lengths(over) if over in s.chains else []
         model = Model(
             plates=self.model.plates,
             latents=self.model.latents,
@@ -191,11 +192,10 @@ class PlatedFit:
         empty = bind(model, {**self._inputs(), _SOURCE: np.zeros(shape)}, self.bound.device)
         if not self.sets:
             values = self._joint(empty)
-            axis = next(iter(empty.structure.joint.particle_axis.values()))
             by_draw = joint_bound(empty).log_density(
                 function, {**empty.arrays, **values, "=": empty.arrays[_SOURCE]}, _SOURCE
             )
-            return by_draw.mean(axis, keepdim=True).expand(
+            return by_draw.mean(axis_of(empty), keepdim=True).expand(
                 empty.shape(over)).reshape(shape).cpu().numpy()  # fmt: skip
         total = torch.zeros(shape, dtype=torch.float64, device=self.bound.device)
         for weighed_set, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
@@ -209,8 +209,7 @@ class PlatedFit:
     ) -> Tensor:
         """Derivative of the log evidence by a source of the function for each member."""
         near = scene.bound
-        source = torch.zeros(near.shape(over), dtype=torch.float64, device=near.device)
-        source.requires_grad_()
+        source = near.zeros(over).requires_grad_()
 
         def weighed(**given: Tensor) -> Tensor:
             return given.pop("source__") * function(**given)
@@ -280,7 +279,8 @@ class PlatedFit:
         model, n = self._extended(sizes or {}), len(next(iter(self.draws.values())))
         inputs = {**self._inputs(), **(data or {})}
         s = model.structure
-        anything = {o.name: _filler(s, self.bound, o) for o in model.observed}
+        anything = {o.name: np.zeros([*s.lengths(o.plate), *self.bound.shape_of_value(o.name)])
+                    for o in model.observed}  # fmt: skip
         bound = bind(model, {**inputs, **anything}, self.bound.device)
         joint = joint_bound(bound)
         generator = generator_of(rng, "answers drawn from a prior", self.bound.device)
@@ -288,14 +288,11 @@ class PlatedFit:
         group = next(iter(s.groups))
         answers: dict[str, FloatArray] = {}
         for o in model.observed:
-            array = bound.arrays[o.name]
-            vector = array.shape[array.ndim - bound.ranks[o.name] :]
+            vector = bound.shape_of_value(o.name)
             shape = joint.shape(o.plate, group, n) + list(vector)
             given = {**joint.arrays, **values}
             drawn = joint.sampled(o.density, given, o.name, shape, generator)
-            axis = joint.structure.particle_axis[group]
-            members = [s.sizes[p] for p in s.chains[o.plate]]
-            drawn = drawn.movedim(axis, 0).reshape([n, *members, *vector])
+            drawn = drawn.movedim(axis_of(joint), 0).reshape([n, *s.lengths(o.plate), *vector])
             answers[o.name] = drawn.double().cpu().numpy()
         return answers
 
@@ -304,14 +301,12 @@ class PlatedFit:
         joint, s = joint_bound(self.bound), self.bound.structure
         n = len(next(iter(self.draws.values())))
         particles = Particles(self._joint(self.bound), no_proposals(joint))
-        axis = next(iter(joint.structure.particle_axis.values()))
         log_p: dict[str, FloatArray] = {}
         for name, o in s.observed.items():
-            window = {p: (0, s.sizes[p]) for p in s.chains[o.plate]}
-            table = log_factors(joint, particles, o.plate, window)[name]
-            shape = [n, *(s.sizes[p] for p in s.chains[o.plate])]
-            wide = table.movedim(axis, 0)
-            values = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
+            table = log_factors(joint, particles, o.plate, s.whole(o.plate))[name]
+            wide = table.movedim(axis_of(joint), 0)
+            wide = wide.expand(n, *wide.shape[1:])
+            values = wide.reshape([n, *s.lengths(o.plate)]).cpu().numpy()
             log_p[name] = np.where(self.observed_cells(name), values, np.nan)
         return log_p
 
@@ -393,7 +388,6 @@ class PlatedFit:
     def _joint(self, bound: Bound) -> dict[str, Tensor]:
         """Lay draws out on the axes of a model, with one axis for draws."""
         s, laid_out = bound.structure, dict[str, Tensor]()
-        axis = next(iter(s.particle_axis.values()))
         own = self.bound.structure
         for name, latent in own.latents.items():
             values = torch.as_tensor(self.draws[name], device=self.bound.device)
@@ -402,7 +396,7 @@ class PlatedFit:
                 shape[s.plate_axis[p]] = own.sizes[p]
             depth = len(own.chains[latent.plate])
             moved = values.movedim(0, depth)
-            shape[axis] = len(values)
+            shape[axis_of(bound)] = len(values)
             laid_out[name] = moved.reshape(shape + bound.vector(latent.shape))
         return laid_out
 
@@ -424,24 +418,15 @@ class PlatedFit:
     def data_of(self, name: str) -> FloatArray:
         """Return data as they were given, NaN where missing."""
         s, array = self.bound.structure, self.bound.arrays[name]
-        plate = s.inputs[name] if name in s.inputs else s.observed[name].plate
         if name in self.bound.present:
             array = torch.where(self.bound.present[name] > 0, array, torch.nan)
-        vector = array.shape[array.ndim - self.bound.ranks[name] :]
-        return array.reshape([*(s.sizes[p] for p in s.chains[plate]), *vector]).cpu().numpy()
-
-
-def _filler(s: Any, bound: Bound, o: Observed) -> FloatArray:
-    """Return any data of the shape of an observation."""
-    array = bound.arrays[o.name]
-    vector = array.shape[array.ndim - bound.ranks[o.name] :]
-    return np.zeros([*(s.sizes[p] for p in s.chains[o.plate]), *vector])
+        shape = [*s.lengths(s.plate_of_data[name]), *self.bound.shape_of_value(name)]
+        return array.reshape(shape).cpu().numpy()
 
 
 def no_proposals(joint: Bound) -> dict[str, Tensor]:
     """Return log densities of 0 in place of those of proposals, by group."""
-    zero = torch.zeros(joint.shape(None), dtype=torch.float64, device=joint.device)
-    return dict.fromkeys(joint.structure.groups, zero)
+    return dict.fromkeys(joint.structure.groups, joint.zeros())
 
 
 def _shares(sets: tuple[WeighedSet, ...] | list[WeighedSet]) -> FloatArray:
@@ -502,7 +487,7 @@ def summary(
 def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArray) -> Moments:
     s = bound.structure
     node, group = s.latents[latent], s.latents[latent].set_of_particles
-    shape = [*(s.sizes[p] for p in s.chains[node.plate]), *node.shape]
+    shape = [*s.lengths(node.plate), *node.shape]
     first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
     for weighed_set, part in zip(sets, share.tolist(), strict=True):
         z, w = weighed_set.scene.particles.values[latent], weighed_set.weights[group] * part
@@ -528,7 +513,7 @@ def pooled_weights(
         Whether to sum over sets, whose particles have the same values: shape (members, K).
     """
     s = bound.structure
-    shape = [s.sizes[p] for p in s.chains[s.groups[group].plate]]
+    shape = s.lengths(s.groups[group].plate)
     of_sets = [
         (weighed_set.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
         for weighed_set, part in zip(sets, share, strict=True)
