@@ -161,7 +161,7 @@ def _show_slices(
     )
     if page is not None:
         scored = intervals.of(responses, run.plugins)
-        _write_page(run, responses, scored, intervals, page, asked.baseline, results)
+        _write_page(run, responses, scored, intervals, page, asked.baseline, results.rows)
     run.show(results, {"by": by, **intervals.how()}, SLICES)
 
 
