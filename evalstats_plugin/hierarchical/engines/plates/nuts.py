@@ -229,8 +229,10 @@ class Posterior:
         s = self.joint.structure
         observed = self.joint.present[name] > 0
         around = self.joint.exists(s.observed[name].plate)
-        observed = observed if around is None else observed & around
-        observed = observed.reshape([observed.shape[i] for i in range(len(s.plate_axis))])
+        # Axes of particles and of vectors are of length 1.
+        observed = observed.reshape(observed.shape[: len(s.plate_axis)])
+        if around is not None:
+            observed = observed & around.reshape(around.shape[: len(s.plate_axis)])
         return observed.nonzero(as_tuple=True) if float(observed.double().mean()) < 0.7 else None
 
     def _at_cells(self, x: Tensor, cells: tuple[Tensor, ...]) -> Tensor:

@@ -210,6 +210,28 @@ def test_ragged_plates_and_missing_data_leave_the_evidence_of_what_is_there(size
     assert fit.draws["z"].shape == (1000, 2, 3)
 
 
+def test_lines_of_ragged_groups_with_missing_answers_are_sampled():
+    """Each group has a vector of effects; groups differ in size, and an answer is missing."""
+    x, y = [[0.0, 1.0, 2.0, 3.0], [0.0, 1.0]], [[0.1, NAN, 2.2, 2.9], [NAN, 0.4]]
+    model = Model(
+        plates=[Plate("task", 2), Plate("question", (4, 2), within="task")],
+        inputs={"x": "question"},
+        latents=[
+            Latent("line", MultivariateNormal(torch.zeros(2), torch.eye(2)), "task", shape=(2,))
+        ],
+        observed=[Observed("y", lambda line, x: Normal(line[0] + line[1] * x, 0.5), "question")],
+    )
+    model.check({"x": x, "y": y}, rng=0)
+    fit = infer(model, {"x": x, "y": y}, "nuts", rng=0)
+
+    for task, mean in enumerate(np.asarray(fit.moments["line"].mean)):
+        seen = ~np.isnan(y[task])
+        design = np.column_stack([np.ones(seen.sum()), np.array(x[task])[seen]])
+        precision = np.eye(2) + design.T @ design / 0.25
+        expected = np.linalg.solve(precision, design.T @ np.array(y[task])[seen] / 0.25)
+        np.testing.assert_allclose(mean, expected, atol=0.06)
+
+
 def crossed():
     return Model(
         plates=[Plate("model", 3), Plate("task", 2)],
