@@ -118,7 +118,6 @@ class PoolOptions:
     examples={
         "logs/ --metric acc": "Scores that borrow from each other",
         "logs/ --metric acc --baseline llama": "Differences from one model",
-        "logs/ --metric acc --by subject": "Slices of a task, of which some are small",
     },
 )
 @takes("asked", PoolOptions)

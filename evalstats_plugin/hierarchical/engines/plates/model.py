@@ -557,6 +557,20 @@ class Bound:
             present = inside if present is None else present & inside
         return present
 
+    def _here(self, function: Any, of: str) -> Any:
+        """Return a constant family with its parameters on the device; others as they are.
+
+        It is moved once: an iteration does not wait for the device.
+        """
+        if not isinstance(function, Family):
+            return function
+        if all(x.device == self.device for x in function.parameters()):
+            return function
+        moved = self.known.get(f"on the device {of}")
+        if moved is None or moved[0] is not function:
+            moved = self.known[f"on the device {of}"] = function, function.to(self.device)
+        return moved[1]
+
     def log_density(self, function: Any, values: Mapping[str, Tensor], of: str) -> Tensor:
         """Log density of a latent or of data, for each member and particle.
 
@@ -566,7 +580,7 @@ class Bound:
             Arrays of latents, inputs and data by name; the value itself under ``"="``.
         """
         if isinstance(function, Family):
-            log_p = function.to(self.device).log_prob(values["="])
+            log_p = self._here(function, of).log_prob(values["="])
             left = list(range(self.structure.ndim, log_p.ndim))
             return log_p.sum(left) if left else log_p
         names = arguments(function)
@@ -676,7 +690,7 @@ class Bound:
         own_shape, seen = tuple(shape[front:]), list[Parts]()
 
         def one(**own: Tensor) -> tuple[Tensor, ...]:
-            density = function(**own) if names else function
+            density = function(**own) if names else self._here(function, of)
             if isinstance(density, Tensor) or not isinstance(density, (Family, _DISTRIBUTION)):
                 msg = f"{of!r} is given by a log density, which cannot be drawn from"
                 raise DesignError(f"{msg}: return a distribution of torch.distributions")
