@@ -98,6 +98,7 @@ bench: $(DEV)
 bench-peers: $(DEV)
 	$(BIN)/python -m benchmarks.comparison_peers
 	$(BIN)/python -m benchmarks.harness_errors
+	$(BIN)/python -m benchmarks.question_peers
 	$(BIN)/python -m benchmarks.irt_peers
 	$(BIN)/python -m benchmarks.ranking
 	$(BIN)/python -m benchmarks.hierarchical

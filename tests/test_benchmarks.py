@@ -97,6 +97,25 @@ def test_intervals_of_f1_and_mcc_need_no_bootstrap_of_hours(metric: str, ratio: 
     assert ours["interval_score"] <= theirs["interval_score"]
 
 
+def test_questions_are_answered_as_well_as_by_programs_for_them() -> None:
+    """`python -m benchmarks.question_peers`; compared.md quotes what is held and missed."""
+    runs = side_by_side("question_peers")
+    page = (FOLDER.parents[1] / "docs" / "explanation" / "compared.md").read_text()
+
+    noise, theirs = (runs["chance in 200 models", name] for name in (OURS, "evalstats"))
+    assert abs(noise["bias"]) < 0.01 < abs(theirs["bias"])
+    quoted = [noise["rmse"], theirs["rmse"]]
+    slices, theirs = (runs["slices of 200 evals", name] for name in (OURS, "truescore"))
+    assert slices["coverage_of_all"] >= 0.95
+    assert theirs["coverage_of_all"] < 0.5
+    quoted += [slices["coverage_of_all"], theirs["coverage_of_all"]]
+    judged = [runs["a judge of 200 evals", name] for name in (OURS, "truescore", "cje-eval")]
+    assert judged[0]["coverage"] >= 0.95 - 3 * (0.95 * 0.05 / 200) ** 0.5
+    assert judged[0]["width"] <= 1.05 * min(run["width"] for run in judged)
+    quoted += [run["coverage"] for run in judged]
+    assert all(f"{figure:.3f}".lstrip("0") in page for figure in quoted)
+
+
 def test_250_million_answers_are_fitted_from_disk() -> None:
     """`python -m benchmarks.big`: 5,000 models × 50,000 items."""
     found = figures("big")
