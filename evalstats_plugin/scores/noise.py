@@ -174,8 +174,8 @@ def _of_judges(
     responses: Sequence[Responses], judges: Sequence[str]
 ) -> tuple[list[Responses], int]:
     """Return what each judge said of a run, in turn, under one metric; and how many judges."""
-    if len(set(judges)) < 2:
-        msg = f"noise of judges needs two or more, and {few(judges)} is one: name another judge"
+    if len(set(judges)) < len(judges) or len(judges) < 2:
+        msg = f"judges must be two or more different metrics, not {few(judges)}: name another judge"
         raise SelectionError(msg)
     of_judges: list[list[Responses]] = []
     for name in judges:
