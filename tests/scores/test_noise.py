@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from given_responses import given_responses
 
@@ -123,6 +125,22 @@ def test_two_runs_differ_by_more_in_one_case_of_twenty() -> None:
         beyond.append(float((np.abs(means[1] - means[0]) > (row.least_difference or 0.0)).mean()))
     assert np.mean(beyond) == pytest.approx(0.05, abs=0.015)
     assert max(beyond) < 0.15
+
+
+def test_real_runs_of_one_model_differ_by_more_in_one_case_of_twenty() -> None:
+    """AIME II 2025: 19 models, four runs each; three runs say by how much any two may differ."""
+    file = LOGS.parents[3] / "data" / "no_clt" / "no_clt_matharena_aimeII_15x4.csv"
+    table = pd.read_csv(file, dtype={"Question": str})
+    beyond: list[bool] = []
+    for model in table.columns[1:]:
+        answers = table[model].to_numpy(dtype=float).reshape(15, 4)
+        row = _only(answers.T[:3, :, None])
+        means = answers.mean(axis=0)
+        beyond += [
+            abs(a - b) > (row.least_difference or 0.0) + 1e-9 for a, b in combinations(means, 2)
+        ]
+    assert len(beyond) == 19 * 6
+    assert np.mean(beyond) == pytest.approx(0.05, abs=0.03)
 
 
 def test_runs_with_one_mean_are_seldom_said_to_have_changed() -> None:
