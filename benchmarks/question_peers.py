@@ -3,7 +3,7 @@
 ``python -m benchmarks.question_peers``. Right and wrong answers are drawn at random, so that what
 is true of them is known.
 
-* how much of the variance is chance: 200 models with three answers to each of 100 items, each model
+* share of the variance that is chance: 200 models with three answers to each of 100 items, each
   with a distribution of chances of its own; the error of the share
 * slices: 200 evals of 20 slices of 5 to 60 items, which all have one mean; how often limits hold,
   each by itself and all at once

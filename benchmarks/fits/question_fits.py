@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 def ours_noise(scores: Array) -> Array:
-    """Share of the variance of an answer that is chance."""
+    """Return the share of the variance of an answer that is chance."""
     from evalstats_plugin import ResponseMatrix, noise
 
     rows = [noise(ResponseMatrix.from_array(each[None], metric="acc"))[0] for each in scores]
@@ -30,7 +30,7 @@ def ours_noise(scores: Array) -> Array:
 
 
 def evalstats_noise(scores: Array) -> Array:
-    """Its share of the variance by seeds."""
+    """Return the share of the variance that evalstats gives to seeds."""
     from evalstats.core.variance import seed_variance_decomposition
 
     return np.array(
@@ -39,7 +39,7 @@ def evalstats_noise(scores: Array) -> Array:
 
 
 def ours_slices(scores: Array, slices: Array) -> Array:
-    """Limits of all slices at once."""
+    """Return limits that hold for all slices at once."""
     from evalstats_plugin import ResponseMatrix
     from evalstats_plugin import slices as of_slices
 
@@ -52,7 +52,7 @@ def ours_slices(scores: Array, slices: Array) -> Array:
 
 
 def truescore_slices(scores: Array, slices: Array) -> Array:
-    """Limits of the scores of each slice, of which none is labelled."""
+    """Return limits of each slice by itself; no answer of it is labelled."""
     from truescore.slices import estimate_slices
 
     def limits(each: Array) -> list[tuple[float, float]]:
@@ -64,7 +64,7 @@ def truescore_slices(scores: Array, slices: Array) -> Array:
 
 
 def ours_judged(judge: Array, human: Array) -> Array:
-    """The corrected score of one model."""
+    """Return limits of the corrected score of one model."""
     import evalstats_plugin as es
 
     def limits(said: Array, labels: Array) -> list[tuple[float, float]]:
@@ -80,7 +80,7 @@ def ours_judged(judge: Array, human: Array) -> Array:
 
 
 def truescore_judged(judge: Array, human: Array) -> Array:
-    """Prediction-powered, with its own weight."""
+    """Return prediction-powered limits, with the weight that truescore chooses."""
     from truescore.correct import ppi_estimate
 
     def limits(said: Array, labels: Array) -> list[tuple[float, float]]:
@@ -92,7 +92,7 @@ def truescore_judged(judge: Array, human: Array) -> Array:
 
 
 def cje_judged(judge: Array, human: Array) -> Array:
-    """The calibrated mean, with its defaults."""
+    """Return limits of the calibrated mean, by the defaults of cje-eval."""
     from cje.array_api import calibrated_mean_ci
 
     def limits(said: Array, labels: Array) -> list[tuple[float, float]]:

@@ -25,7 +25,6 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
-from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.judged import NextLabel
@@ -225,19 +224,13 @@ def _features(
     labels: Sequence[Label] | None,
 ) -> dict[str, Values]:
     """Numbers of the answers: metrics that were asked for, and the length where logs have it."""
-    from evalstats_plugin.data.responses import Selection
-    from evalstats_plugin.errors import few, no_such
+    from evalstats_plugin.data.runs import of_metric
 
     features: dict[str, Values] = {}
     for name in names:
-        wanted = Selection(metrics=(name,))
-        own = [r for r in responses if len(r.item_ids) and wanted.wants_metric(r.metric)]
-        if not own:
-            metrics = list(dict.fromkeys(r.metric for r in responses))
-            raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
         features[name] = {
             (r.model, r.task, str(item)): float(value)
-            for r in own
+            for r in of_metric(responses, name)
             for item, value in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
         }
     if LENGTH not in features and (lengths := _lengths(run, responses, source, labels)):

@@ -110,7 +110,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     page = _place_of_page(asked.html, asked.baseline)
     check_top(asked.by, asked.top)
     if asked.by is not None:
-        _show_slices(run, asked, page, labelled, intervals)
+        _show_slices(run, asked, asked.by, page, labelled, intervals)
         return
     if asked.cost:
         _show_costs(run, asked, labelled, intervals)
@@ -140,14 +140,17 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
 
 
 def _show_slices(
-    run: Run, asked: ReportOptions, page: Path | None, labelled: Labelled, intervals: Intervals
+    run: Run,
+    asked: ReportOptions,
+    by: str,
+    page: Path | None,
+    labelled: Labelled,
+    intervals: Intervals,
 ) -> None:
     from evalstats_plugin.report.text import SLICES
     from evalstats_plugin.scores.slices import has_values, slices
 
-    by = str(asked.by)
-    others = {**_of_scores_alone(run, asked, labelled), "html": None, "cost": asked.cost}
-    responses = run.read_by(by, **others)
+    responses = run.read_by(by, **_of_scores_alone(run, asked, labelled), cost=asked.cost)
     if page is not None and has_values(responses.responses):
         msg = f"{by} is a setting of the runs, and a page has one run of a model on a task"
         raise SelectionError(f"{msg}: leave out --html, or name a field of the items")
@@ -169,7 +172,7 @@ def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: I
     from evalstats_plugin.report.costs import COSTS
     from evalstats_plugin.scores.costs import costs
 
-    check_alone("cost", _of_scores_alone(run, asked, labelled))
+    check_alone("cost", {"html": asked.html, **_of_scores_alone(run, asked, labelled)})
     results = costs(
         run.read(costs=True),
         confidence_level=intervals.confidence_level,
@@ -181,7 +184,7 @@ def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: I
 def _of_scores_alone(run: Run, asked: ReportOptions, labelled: Labelled) -> dict[str, object]:
     """Return the options that are for a report of scores alone, with their values."""
     return {
-        "html": asked.html, "derive": asked.derive, "at_k": asked.at_k, "judge": labelled.judge,
+        "derive": asked.derive, "at_k": asked.at_k, "judge": labelled.judge,
         "control_variate": asked.control_variate, "figure": run.output.figure,
     }  # fmt: skip
 

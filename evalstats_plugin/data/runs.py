@@ -233,6 +233,22 @@ def run_of(r: Responses) -> tuple[str, str]:
     return r.source.when, str(r.source.path)
 
 
+def of_metric(responses: Iterable[Responses], name: str) -> list[Responses]:
+    """Return the responses with item scores under a metric, named as of `Selection`.
+
+    Raises
+    ------
+    SelectionError
+        There are none.
+    """
+    wanted, given = Selection(metrics=(name,)), list(responses)
+    own = [r for r in given if len(r.item_ids) and wanted.wants_metric(r.metric)]
+    if not own:
+        metrics = list(dict.fromkeys(r.metric for r in given))
+        raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
+    return own
+
+
 def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
     """Return the latest responses of each model, task and metric, as `choose_runs` does, in order.
 

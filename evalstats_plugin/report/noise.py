@@ -25,7 +25,7 @@ LEGEND = (
     "Least diff.: {beyond} of 100 pairs of runs differ by more. Flips: of pairs of answers. "
     "Chance: share of the variance not due to items. Std. error: beyond these items."
 )
-OF_JUDGES = " Judges: the share that depends on who judged; scores are their mean."
+LEGEND_OF_JUDGES = " Judges: the share that depends on who judged; scores are their mean."
 
 _MOST_NAMED = 8
 
@@ -71,43 +71,37 @@ def _share(value: float | None) -> str:
     return "–" if value is None else percent(round(value, 3))
 
 
-_COLUMNS = (
+_OF_ANSWERS = (
     Column("Items", _items, right=True),
     Column("Score", "estimate", number),
     Column("Least diff.", "least_difference", number),
     Column("Flips", "share_flipped", _share),
     Column("Chance", lambda r: None if r.share_items is None else 1 - r.share_items, _share),
+)
+_OF_JUDGES = (Column("Judges", "share_judges", _share),)
+_OF_ERRORS = (
     Column("Std. error", "std_error", number),
     Column("repeats ×2", "std_error_more_repeats", number),
     Column("items ×2", "std_error_more_items", number),
 )
 
 
-_JUDGES = Column("Judges", "share_judges", _share)
-
-
-def _columns(rows: Sequence[NoiseRow]) -> tuple[Column, ...]:
-    judged = any(row.share_judges is not None for row in rows)
-    return (*_COLUMNS[:5], _JUDGES, *_COLUMNS[5:]) if judged else _COLUMNS
-
-
 def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
     """Return a sentence on all scores, a table of each task (one of a document), and a legend."""
     model, marks = Column("Model", "model", least=8), marks_column(note_numbers(results.rows))
+    judged = any(row.share_judges is not None for row in results)
+    columns = (*_OF_ANSWERS, *(_OF_JUDGES if judged else ()), *_OF_ERRORS, marks)
     if document:
         metric = Column("Metric", lambda row: short_metric(row.metric))
         named = (model, Column("Task", "task", least=8), metric)
-        columns = _columns(results.rows)
-        tables = [Table("", results.rows, [*named, *columns, marks])]
+        tables = [Table("", results.rows, [*named, *columns])]
     else:
         by_task = grouped(results.rows, task_and_metric)
-        tables = [
-            Table(name, rows, [model, *_columns(rows), marks]) for name, rows in by_task.items()
-        ]
+        tables = [Table(name, rows, [model, *columns]) for name, rows in by_task.items()]
     level = results.rows[0].confidence_level if results.rows else 0.95
     legend = LEGEND.format(beyond=f"{100 * (1 - level):.3g}")
-    if any(row.share_judges is not None for row in results):
-        legend += OF_JUDGES
+    if judged:
+        legend += LEGEND_OF_JUDGES
     return Page(tables, [legend], note_lines(results), sentence(results.rows))
 
 

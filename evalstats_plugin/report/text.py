@@ -491,24 +491,36 @@ def _slices(results: Results[SliceScore]) -> Page:
         ]
         title = f"{model}: {task} {short_metric(metric)}"
         tables.append(Table(title, own, columns))
+    said = "\n".join(slice_sentences(results.rows))
+    return Page(tables, [slice_legend(results.rows)], note_lines(results), said)
+
+
+def slice_sentences(rows: Sequence[SliceScore]) -> list[str]:
+    """Return what `worst_slices` says in lines, of which there are not too many to read."""
     said = [
-        f"{row['model']}: {row['task']} {short_metric(row['metric'])}. {row['sentence']}"
-        for row in worst_slices(results)
+        f"{of_cell['model']}: {of_cell['task']} {short_metric(of_cell['metric'])}. "
+        f"{of_cell['sentence']}"
+        for of_cell in worst_slices(rows)
     ]
     if len(said) > MOST_SENTENCES:
         said[MOST_SENTENCES:] = [f"And {len(said) - MOST_SENTENCES} more, which JSON has."]
+    return said
+
+
+def slice_legend(rows: Sequence[SliceScore]) -> str:
+    """Return what the limits of slices hold for, and what helps where slices are small."""
+    if any(row.std_between is not None for row in rows):
+        return (
+            "Intervals hold for all values of a model on a task at once; values like these are as "
+            "if drawn from many."
+        )
     legend = (
         "Intervals hold for all slices of a model on a task at once; p worse: that a slice is no "
         "worse than the other items, adjusted over its slices."
     )
-    if min((row.n_items for row in results), default=FEW_ITEMS) < FEW_ITEMS:
-        legend += f" Small slices borrow from the others: pool --by {results[0].by}."
-    if any(row.std_between is not None for row in results):
-        legend = (
-            "Intervals hold for all values of a model on a task at once; values like these are as "
-            "if drawn from many."
-        )
-    return Page(tables, [legend], note_lines(results), "\n".join(said))
+    if min((row.n_items for row in rows), default=FEW_ITEMS) < FEW_ITEMS:
+        legend += f" Small slices borrow from the others: pool --by {rows[0].by}."
+    return legend
 
 
 SLICES = page_view(_slices, json=lambda results: {"worst_slices": worst_slices(results)})

@@ -20,7 +20,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measures, as_measures
 from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite, grouped
-from evalstats_plugin.data.runs import one_of_each
+from evalstats_plugin.data.runs import of_metric, one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import cluster_names, make_cell
 from evalstats_plugin.scores.rows import CorrectedScore, Intervals
@@ -200,20 +200,14 @@ def _without_labels(judged: Responses) -> Responses:
 
 def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str], Responses]:
     """Return the responses to a metric, by model and task."""
-    wanted = Selection(metrics=(name,))
     by_place: dict[tuple[str, str], Responses] = {}
-    for r in responses:
-        if not wanted.wants_metric(r.metric):
-            continue
+    for r in of_metric(responses, name):
         if (r.model, r.task) in by_place:
             both = f"{by_place[r.model, r.task].metric!r} and {r.metric!r}"
             raise SelectionError(
                 f"metric {name!r} is there twice for {r.model!r} on {r.task!r} ({both}); choose one"
             )
         by_place[r.model, r.task] = r
-    if not by_place:
-        metrics = list(dict.fromkeys(r.metric for r in responses))
-        raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
     return by_place
 
 

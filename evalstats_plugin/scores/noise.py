@@ -18,10 +18,10 @@ import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
-from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite, grouped
-from evalstats_plugin.data.runs import run_of, undated, without_copies
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.data.runs import of_metric, run_of, undated, without_copies
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import epoch_noise
@@ -174,19 +174,19 @@ def _of_judges(
     responses: Sequence[Responses], judges: Sequence[str]
 ) -> tuple[list[Responses], int]:
     """Return what each judge said of a run, in turn, under one metric; and how many judges."""
-    if len(set(judges)) < len(judges) or len(judges) < 2:
+    of_judges = [of_metric(responses, name) for name in judges]
+    if len(judges) < 2 or len({id(r) for own in of_judges for r in own}) < sum(map(len, of_judges)):
         msg = f"judges must be two or more different metrics, not {few(judges)}: name another judge"
         raise SelectionError(msg)
-    of_judges: list[list[Responses]] = []
-    for name in judges:
-        wanted = Selection(metrics=(name,))
-        own = [r for r in responses if wanted.wants_metric(r.metric)]
-        if not own:
-            metrics = list(dict.fromkeys(r.metric for r in responses))
-            raise SelectionError(no_such("metric with item scores", name, metrics, few(metrics)))
-        # A run of a task in two groups is one.
+    for k, (name, own) in enumerate(zip(judges, of_judges, strict=True)):
         by_run = grouped(own, lambda r: (r.model, r.task, run_of(r)))
-        of_judges.append([each[0] for each in by_run.values()])
+        for (model, task, _), each in by_run.items():
+            if len({r.metric for r in each}) > 1:
+                metrics = " and ".join(repr(r.metric) for r in each[:2])
+                msg = f"judge {name!r} is several metrics of {model!r} on {task!r} ({metrics})"
+                raise SelectionError(f"{msg}: choose one")
+        # A run of a task in two groups is one.
+        of_judges[k] = [each[0] for each in by_run.values()]
     together = f"mean of {', '.join(judges)}"
     return [r.measured(metric=together) for own in of_judges for r in own], len(judges)
 

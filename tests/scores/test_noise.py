@@ -110,6 +110,13 @@ def test_judges_that_cannot_be_compared_are_refused() -> None:
         es.noise([a, b], judges=("a", "c"))
     with pytest.raises(DesignError, match="was scored by all of a, b"):
         es.noise([a, b], judges=("a", "b"))
+    one, two = day.measured(metric="acc,strict"), day.measured(metric="acc,flexible")
+    with pytest.raises(SelectionError, match="different metrics, not acc,strict, acc_strict"):
+        es.noise([one, day.measured(metric="acc_strict")], judges=("acc,strict", "acc_strict") * 2)
+    with pytest.raises(SelectionError, match=r"not acc,strict, acc\*"):
+        es.noise([one, two], judges=("acc,strict", "acc*"))
+    with pytest.raises(SelectionError, match="judge 'acc' is several metrics of 'm"):
+        es.noise([one, two, a], judges=("acc", "a"))
 
 
 def test_two_runs_differ_by_more_in_one_case_of_twenty() -> None:

@@ -217,8 +217,6 @@ def plain(value: float | None) -> str:
 def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     """Return one row per score, in the order of the table on the terminal."""
     rows = results.rows
-    level = percent(rows[0].confidence_level) if rows else "95 %"
-    axes, axis_of = _score_axes(rows)
     depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
 
     def limits(low: float | None, high: float | None) -> str:
@@ -237,9 +235,7 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
         Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
         Column(title="Better", values=[BETTER[row.higher_is_better] for row in rows],
                hint="↑ higher scores are better, ↓ lower"),
-        Column(title=f"{level} interval", kind="interval",
-               values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
-               middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of),
+        _interval_column(rows),
         Column(title="Std. error", kind="number", values=[row.std_error for row in rows]),
         Column(title="Clusters", values=[clusters(row) for row in rows],
                hint="deff: how many times larger clusters make the variance; ICC: how alike their "
@@ -306,9 +302,18 @@ def settings_table(settings: Sequence[Setting]) -> Table:
     return Table(name="settings", caption="Settings of the runs", columns=columns)
 
 
+def _interval_column(rows: Sequence[ScoreInterval], hint: str = "") -> Column:
+    axes, axis_of = _score_axes(rows)
+    level = percent(rows[0].confidence_level) if rows else "95 %"
+    return Column(
+        title=f"{level} interval", kind="interval", hint=hint,
+        values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
+        middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of,
+    )  # fmt: skip
+
+
 def slices_table(rows: Sequence[SliceScore]) -> Table:
     """Return one row per slice, with limits that hold for all slices of a model on a task."""
-    axes, axis_of = _score_axes(rows)
     columns = [
         Column(title="Model", values=[row.model for row in rows], heads=True),
         Column(title="Task", values=[row.task for row in rows]),
@@ -316,10 +321,7 @@ def slices_table(rows: Sequence[SliceScore]) -> Table:
         Column(title=rows[0].by, values=[row.slice for row in rows]),
         Column(title="Items", kind="count", values=[row.n_items for row in rows]),
         Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
-        Column(title=f"{percent(rows[0].confidence_level)} interval", kind="interval",
-               hint="It holds for all slices of a model on a task at once",
-               values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
-               middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of),
+        _interval_column(rows, hint="It holds for all slices of a model on a task at once"),
         Column(title="p worse", values=[text.shown_value("p_worse", row.p_worse) for row in rows],
                hint="That the slice is no worse than the other items, adjusted over its slices"),
         Column(title="Method", values=[row.method for row in rows]),
