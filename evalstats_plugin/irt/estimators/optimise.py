@@ -176,9 +176,10 @@ class _Memory:
 def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> Solution:
     """Iterate to a fixed point: two plain steps, then an extrapolation from them (scheme S3).
 
-    An extrapolation that lowers the objective is undone. The iteration stops when no number
-    changes by more than `tolerance` in a plain step, or when the objective has changed by less
-    than 1e-11 of its value for some rounds: parameters without a finite optimum never settle.
+    An extrapolation that lowers the objective is undone, unless the plain steps turn back. The
+    iteration stops when no number changes by more than `tolerance` in a plain step, or when the
+    objective has changed by less than 1e-11 of its value for some rounds: parameters without a
+    finite optimum never settle.
     """
     point, steps, still, before = start, 0, 0, -math.inf
     rounds = _STILL if start.dtype == torch.float64 else _STILL_SINGLE
@@ -199,18 +200,22 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
             objective, change = on_host([higher, (second - first).abs().max()])
             if change <= tolerance:
                 return Solution(second, higher, steps + 1, torch.tensor(data=True), change)
-        landed, reached = step(extrapolated(point, first, second, longest=64.0))
+        landed, reached = step(extrapolated(point, first, second, longest=64.0, shortest=0.25))
         steps += 2
-        point = torch.where(reached >= height, landed, second)
+        # Steps that turn back may go ever farther, while the objective of an estimated prior rises.
+        turns_back = ((second - first) * move).sum() < 0
+        point = torch.where((reached >= height) | turns_back, landed, second)
 
 
-def extrapolated(point: Tensor, first: Tensor, second: Tensor, *, longest: float) -> Tensor:
-    """Where the next plain steps of two would lead: 1 to `longest` times as far (scheme S3)."""
+def extrapolated(
+    point: Tensor, first: Tensor, second: Tensor, *, longest: float, shortest: float = 1.0
+) -> Tensor:
+    """Where the next plain steps of two would lead: so many times as far (scheme S3)."""
     move = first - point
     bend = second - first - move
     tiny = torch.finfo(bend.dtype).tiny
     longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
-    length = longer.clamp(1.0, longest)
+    length = longer.clamp(shortest, longest)
     return point + 2 * length * move + length * length * bend
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import integrate, special
 
 from evalstats_plugin import ResponseMatrix
@@ -16,9 +18,11 @@ from evalstats_plugin.irt.estimators.fitted import fit_mml
 from evalstats_plugin.irt.estimators.grid import arrange
 from evalstats_plugin.irt.estimators.information import _linearised, _observed
 from evalstats_plugin.irt.estimators.mml import fit_marginal
+from evalstats_plugin.irt.estimators.optimise import squarem
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.irt.scoring import score_models
 
 GOLDEN = json.loads(
@@ -376,3 +380,37 @@ def test_an_estimated_prior_does_not_pin_the_scale(item_model):
         covariance = fit(scores, item_model, prior=prior).ability_covariance
 
         assert share @ covariance @ share == pytest.approx(1 / 200, rel=0.1)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-1.9, 0.95), min_size=1, max_size=6),
+    st.integers(0, 2**31),
+)
+def test_the_search_settles_where_plain_steps_fly_apart(rates: list[float], seed: int) -> None:
+    """Of a linear step with eigenvalues below -1, each step goes farther than the one before."""
+    random = np.random.default_rng(seed)
+    turn = np.linalg.qr(random.normal(size=(len(rates), len(rates))))[0]
+    step = torch.tensor(turn @ np.diag(rates) @ turn.T)
+    goal = torch.tensor(random.normal(size=len(rates)))
+
+    def onward(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        # An objective that rises as the steps fly apart.
+        return goal + step @ (at - goal), (at - goal).square().sum()
+
+    solution = squarem(onward, torch.zeros_like(goal), tolerance=1e-8, max_steps=3000)
+
+    assert bool(solution.converged)
+    torch.testing.assert_close(solution.at, goal, atol=1e-5, rtol=0)
+
+
+def test_a_common_chance_settles_where_nothing_is_guessed() -> None:
+    """An item that no model gets right, less often than by guessing, once kept the prior moving."""
+    matrix, _ = simulate_responses(rng=0, n_models=40, n_items=20, item_model="2pl")
+    assert matrix.scores.sum(axis=(0, 2)).min() == 0
+    options = MmlOptions(prior="estimated", common_asymptotes=True, std_errors=False)
+
+    fit = fit_irt(matrix, "3pl", options=options)
+
+    assert fit.diagnostics["converged"]
+    assert fit.diagnostics["iterations"] < 100
