@@ -243,7 +243,15 @@ def pool(
         raise DesignError(msg)
     if isinstance(model, str):
         _check_names(model, inference, device)
-    counts = responses if isinstance(responses, EvalCounts) else eval_counts(responses, by, top)
+    if not isinstance(responses, EvalCounts):
+        counts = eval_counts(responses, by, top)
+    elif by is None and top is None:
+        counts = responses
+    else:
+        raise DesignError(
+            "counts have no fields of their questions, and by and top choose slices by one: pass "
+            "the responses, or leave both out"
+        )
     if formula is not None:
         if model != "auto" or inference not in ("auto", "nuts"):
             msg = "a formula stands in place of a model, and is fitted by the no-U-turn sampler"

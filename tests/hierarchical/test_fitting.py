@@ -443,3 +443,12 @@ def test_limits_of_partial_credit_are_as_narrow_as_scores_are_close():
     normal = 2 * 1.96 * close.std(ddof=1) / 20
 
     assert row.high - row.low == pytest.approx(normal, rel=0.1)
+
+
+@pytest.mark.parametrize("chosen", [{"by": "subject"}, {"top": 3}])
+def test_counts_are_not_sliced(chosen):
+    """They were pooled whole, as if nothing had been asked."""
+    counts = eval_counts(ResponseMatrix.from_array(np.array([[1.0, 0.0, 1.0]])))
+
+    with pytest.raises(DesignError, match="pass the responses, or leave both out"):
+        pool(counts, **chosen)
