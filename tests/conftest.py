@@ -229,8 +229,9 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Skip a module that imports what is not installed."""
     report = yield
-    call: pytest.CallInfo[Any] = report.__dict__["call"]
-    error = call.excinfo.value if call.excinfo else None
+    # Of --last-failed there are reports without a call.
+    call: pytest.CallInfo[Any] | None = report.__dict__.get("call")
+    error = call.excinfo.value if call and call.excinfo else None
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__
     name = error.name.partition(".")[0] if error and error.name else ""

@@ -1,14 +1,15 @@
 """Tables of a fit: abilities of models with intervals, and the items, as records.
 
-* `abilities`: models of an `IRTFit`, most able first, with differences from a baseline and items
+* `abilities`: models of a fit of one ability, most able first, with differences and items
 * `factor_abilities`: models and loadings of a `FactorFit`
+* `items`: items of a fit of any kind
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,18 @@ from evalstats_plugin.data.results import Results, finite_values, records
 from evalstats_plugin.data.runs import place_of
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.answers import item_keys, matrix_of, places_in, short_metric
-from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squares
+from evalstats_plugin.irt.fit_statistics import (
+    cells_of,
+    check_matrix,
+    item_totals,
+    mean_squares,
+)
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, SavedFit, expect_kind
 from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
-
-if TYPE_CHECKING:
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
-
 
 # Rank correlation of ability and score below which items may measure more than one ability, and
 # the least number of models with all items to judge it by.
@@ -39,7 +42,7 @@ _FEWEST_IN_ORDER = 10
 
 
 def abilities(
-    fit: IRTFit,
+    fit: IRTFit | OrderedFit,
     responses: ResponsesLike,
     *,
     confidence_level: float = 0.95,
@@ -60,7 +63,7 @@ def abilities(
     Raises
     ------
     DesignError
-        The confidence level is not between 0 and 1.
+        The confidence level is not between 0 and 1; or items of ordered scores, see `items`.
     SelectionError
         No model has the baseline's name.
 
@@ -73,7 +76,7 @@ def abilities(
     model_1 -0.1 1.0 2.0
     model_3 -0.1 1.0 2.0
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit, OrderedFit)
     check_level(confidence_level)
     against = None if baseline is None else place_of(baseline, fit.models)
     return Abilities(
@@ -83,7 +86,11 @@ def abilities(
             *_note_on_order(fit, matrix),
             *(_note_on_discriminations(fit) if items else ()),
         ),
-        items=tuple(item_estimates(fit, matrix, confidence_level)) if items else (),
+        items=(
+            tuple(item_estimates(expect_kind(fit, IRTFit), matrix, confidence_level))
+            if items
+            else ()
+        ),
         differences=(
             () if against is None else tuple(_differences(fit, matrix, confidence_level, against))
         ),
@@ -169,6 +176,44 @@ class ItemEstimate:
     """Why a person should look at it, the most serious reason first; empty for most items."""
 
 
+def items(
+    fit: SavedFit, responses: ResponsesLike, *, confidence_level: float = 0.95
+) -> Results[Any]:
+    """Return the items of a fit of any kind.
+
+    Of right and wrong answers those to look at first, an `ItemEstimate` each; of ordered scores a
+    row for each step between two levels, an `ItemStep`; of a factor model one for each dimension, a
+    `FactorLoading`.
+
+    Raises
+    ------
+    DesignError
+        The confidence level is not between 0 and 1, or the matrix has other models or items.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evalstats_plugin import ResponseMatrix, irt
+    >>> ability, noise = np.random.default_rng(0).normal(size=30), np.random.default_rng(1)
+    >>> grades = np.clip(np.round(2 + ability[:, None] + noise.normal(size=(30, 4))), 1, 3)
+    >>> matrix = ResponseMatrix.from_array(grades)
+    >>> steps = irt.fit_irt(matrix, "graded").items()
+    >>> [(row.item, row.level, round(row.step, 1)) for row in steps[:2]]
+    [('item_0', 2.0, -1.7), ('item_0', 3.0, 1.7)]
+    """
+    matrix = matrix_of(responses)
+    if isinstance(fit, OrderedFit):
+        check_level(confidence_level)
+        return Results(tuple(_step_rows(fit, matrix)), fit.notes)
+    if isinstance(fit, FactorFit):
+        loadings = factor_abilities(fit, matrix, confidence_level=confidence_level)
+        return Results(loadings.items, loadings.notes)
+    estimated = abilities(
+        expect_kind(fit, IRTFit), matrix, confidence_level=confidence_level, items=True
+    )
+    return Results(estimated.items, estimated.notes)
+
+
 def factor_abilities(
     fit: FactorFit, responses: ResponsesLike, *, confidence_level: float = 0.95
 ) -> FactorAbilities:
@@ -179,7 +224,7 @@ def factor_abilities(
     DesignError
         The confidence level is not between 0 and 1, or the matrix has other models or items.
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, FactorFit)
     check_level(confidence_level)
     # Checks that the matrix is that of the fit.
     cells_of(fit, matrix)
@@ -248,7 +293,43 @@ class FactorLoading:
     notes: tuple[str, ...] = ()
 
 
-def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Ability]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemStep:
+    """A step of one item, from a level to the next. Numbers are finite or ``None``."""
+
+    item: str
+    task: str
+    metric: str
+    score: float | None
+    """Mean over models and epochs."""
+    discrimination: float | None
+    discrimination_std_error: float | None
+    level: float
+    """The level that the step leads to."""
+    step: float | None
+    """Ability at which the step is taken half of the time, see `OrderedFit.steps`."""
+    step_std_error: float | None
+
+
+def _step_rows(fit: OrderedFit, matrix: ResponseMatrix) -> list[ItemStep]:
+    check_matrix(fit, matrix)
+    values = np.asarray(fit.diagnostics["levels"], dtype=np.float64)
+    j, k = np.nonzero(np.isfinite(fit.level[:, 1:]))
+    columns: dict[str, Sequence[Any]] = {
+        "item": fit.item_ids[j].astype(str).tolist(),
+        "task": fit.tasks[j].astype(str).tolist(),
+        "metric": [short_metric(str(matrix.metrics[i])) for i in j],
+        "score": finite_values(_totals(matrix).mean(axis=0)[j]),
+        "discrimination": finite_values(fit.discrimination[j]),
+        "discrimination_std_error": finite_values(fit.discrimination_std_error[j]),
+        "level": values[fit.level[j, k + 1].astype(np.int64)].tolist(),
+        "step": finite_values(fit.steps[j, k]),
+        "step_std_error": finite_values(fit.steps_std_error[j, k]),
+    }
+    return records(ItemStep, columns, {})
+
+
+def _ability_rows(fit: IRTFit | OrderedFit, matrix: ResponseMatrix, level: float) -> list[Ability]:
     totals = _totals(matrix)
     score = totals.mean(axis=1)
     error = fit.ability_std_error
@@ -272,7 +353,7 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
 
 
 def _differences(
-    fit: IRTFit, matrix: ResponseMatrix, level: float, against: int
+    fit: IRTFit | OrderedFit, matrix: ResponseMatrix, level: float, against: int
 ) -> list[Comparison]:
     """Each other model's ability minus that of model `against`; p-values adjusted by Holm."""
     covariance = fit.ability_covariance
@@ -325,10 +406,8 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
     reasons = {(row.task, row.item): row.reasons for row in listed}
     place = {key: k for k, key in enumerate(reasons)}
     keys = item_keys(matrix)
-    last = len(place)
-    order = sorted(
-        range(len(keys)), key=lambda j: (place.get(keys[j], last), -float(fit.difficulty[j]))
-    )
+    last, hardness = len(place), steady(fit.difficulty)
+    order = sorted(range(len(keys)), key=lambda j: (place.get(keys[j], last), -float(hardness[j])))
     totals = _totals(matrix)
     numbers = {
         "score": totals.mean(axis=0),
@@ -376,7 +455,7 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
     )
 
 
-def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
+def _note_on_order(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> list[str]:
     """Note abilities that order the models otherwise than their scores on the same items."""
     totals = _totals(matrix)
     same = totals.answered.all(axis=1) & np.isfinite(fit.ability)
@@ -402,7 +481,7 @@ def _ranks(values: FloatArray) -> FloatArray:
     return (np.cumsum(size) - (size - 1) / 2)[place]
 
 
-def _note_on_discriminations(fit: IRTFit) -> list[str]:
+def _note_on_discriminations(fit: IRTFit | OrderedFit) -> list[str]:
     """Note uncertain discriminations, at which infit and outfit mean little."""
     unsure = int((fit.discrimination_std_error > np.abs(fit.discrimination)).sum())
     return (
@@ -442,7 +521,7 @@ def _loading_rows(
     fit: FactorFit, matrix: ResponseMatrix, score: FloatArray
 ) -> tuple[FactorLoading, ...]:
     m, k = fit.loading.shape
-    item = np.argsort(-np.abs(fit.loading), axis=0, kind="stable").T.ravel()
+    item = np.argsort(-np.abs(steady(fit.loading)), axis=0, kind="stable").T.ravel()
     at = item, np.arange(k, dtype=np.int64).repeat(m)
     columns: dict[str, Sequence[Any]] = {
         "item": fit.item_ids[item].astype(str).tolist(),
@@ -480,7 +559,7 @@ def _totals(matrix: ResponseMatrix) -> _Totals:
     return _Totals(np.nansum(matrix.scores, axis=2) / np.maximum(trials, 1), trials > 0)
 
 
-def _scale(fit: IRTFit, matrix: ResponseMatrix) -> dict[str, Any]:
+def _scale(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> dict[str, Any]:
     return {
         **_tasks_and_metrics(matrix),
         "n_models": len(fit.models),
