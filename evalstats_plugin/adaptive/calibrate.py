@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, expect_kind
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.streams import stream
-
-if TYPE_CHECKING:
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
-
 
 _WIDEST_FIT = 1.4
 """Infit mean square above which an item degrades the measurement [WL94]_."""
@@ -101,11 +98,12 @@ def item_bank(
     """
     matrix = matrix_of(responses)
     source = stream(rng, "misfit of a bank")
-    if fit.item_model == "factor":
-        bank = _of_factors(cast("FactorFit", fit), matrix)
+    fit = expect_kind(fit, IRTFit, FactorFit)
+    if isinstance(fit, FactorFit):
+        bank = _of_factors(fit, matrix)
         bank = bank.without(bank.discrimination < 0, NEGATIVE)
     else:
-        bank = _flagged(_of_one_ability(cast("IRTFit", fit), matrix), cast("IRTFit", fit), matrix)
+        bank = _flagged(_of_one_ability(fit, matrix), fit, matrix)
     bank = replace(
         bank,
         cost=None if cost is None else np.asarray(cost, dtype=np.float64),

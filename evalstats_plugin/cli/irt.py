@@ -475,13 +475,14 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
         "logs/ --metric acc --format csv": "Every item, for a program",
     },
 )
-@takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), bank=_bank)
+@takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), item_model=_any_model, bank=_bank)
 @on_logs("items", "fit")
 def items(run: Run, *, asked: IrtOptions) -> None:
     """Fit an item response model, and show the items: difficulty, discrimination and fit.
 
     Items to look at come first, such as those that the better models fail: their key may be wrong.
-    Of a factor model, the loadings of the items are shown. PATHS are results files, folders or
+    Of a factor model, the loadings of the items are shown; of ordered scores, the steps between
+    their levels. PATHS are results files, folders or
     patterns.
     """
     from evalstats_plugin.data.results import Results
@@ -489,10 +490,15 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    if asked.is_factor:
+    ordered = asked.item_model in ORDERED_MODELS
+    if asked.is_factor or ordered:
         run.output.check()
     matrix, notes = _matrix(run)
     fitted = asked.fit(matrix, run.output)
+    if ordered:
+        steps = fitted.items(matrix)
+        run.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
+        return
     results: Abilities | FactorAbilities
     if asked.is_factor:
         results = factor_abilities(cast("FactorFit", fitted), matrix)

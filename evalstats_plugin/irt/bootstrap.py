@@ -24,6 +24,7 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt, is_light
 from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
+from evalstats_plugin.irt.model.fit import IRTFit, expect_kind
 from evalstats_plugin.irt.model.scale import (
     Curves,
     counted_from_zero,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit
     from evalstats_plugin.irt.estimators.refits import Bootstrap, BootstrapOptions
     from evalstats_plugin.irt.model.data import Counts
-    from evalstats_plugin.irt.model.fit import IRTFit
 
 
 Over = Literal["items", "models", "clusters", "parametric", "new-items"]
@@ -97,7 +97,7 @@ def bootstrap_abilities(
     >>> row.low < row.estimate < row.high
     True
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
     level = shown.get("confidence_level", 0.95)
     counts = _counts(fit, matrix, device)
     drawn = stream(rng, "resampled abilities")
@@ -391,7 +391,7 @@ def uncertainty(
     >>> [(row.recipe, round(row.std_error, 2)) for row in intervals if row.model == "model_0"]
     [('model', 0.31), ('sandwich', 0.3)]
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
     names = list(RECIPES) if recipes == "all" else list(recipes)
     check_recipes(names)
     check_level(confidence_level)

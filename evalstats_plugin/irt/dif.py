@@ -21,7 +21,7 @@ from scipy import special
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite, records
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.answers import matrix_of, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
@@ -106,7 +106,10 @@ def item_dif(
     same = {"method": tests.method, "confidence_level": confidence_level}
     rows = tuple(records(ItemDifference, columns, same))
     silent = int(np.isnan(tests.log_odds).sum())
-    notes = [f"{silent} items tell nothing: all right, all wrong, or not answered by both groups"]
+    notes = [
+        f"{counted(silent, 'item')} not tested: all right, all wrong, or not answered by both "
+        "groups"
+    ]
     return ItemDifferences(
         rows,
         (*fit.notes, *tests.notes, *(notes if silent else [])),

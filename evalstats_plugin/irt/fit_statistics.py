@@ -23,7 +23,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.data import levels_of
-from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, SavedFit, expect_kind
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
@@ -112,7 +112,7 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     >>> of_items.n_models, of_items.df.tolist()
     (400, [4.0, 4.0, 4.0, 4.0, 4.0, 3.0])
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
     cells = cells_of(fit, matrix)
     kept, notes = _complete(cells)
     right = cells.right[kept]
@@ -184,7 +184,7 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     (14, True)
     """
     matrix = matrix_of(responses)
-    _check_matrix(fit, matrix)
+    check_matrix(fit, matrix)
     if fit.estimator != "mml" or fit.item_model == "4pl" or "groups" in fit.hyperparameters:
         msg = "M2 is of estimator mml, item models rasch, 1pl, 2pl, 3pl, graded and gpcm, one group"
         raise DesignError(msg)
@@ -362,7 +362,7 @@ def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     >>> table[["model", "lz_corrected"]].round(1).values.tolist()[:2]
     [['model_0', 1.8], ['model_1', 1.0]]
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
     import pandas as pd
 
     cells = cells_of(fit, matrix)
@@ -413,21 +413,16 @@ def cells_of(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) -> Ce
         The matrix has other models or items than the fit, or the same in another order; or the
         fit is of ordered scores.
     """
-    if isinstance(fit, OrderedFit):
-        msg = (
-            f"this takes right and wrong answers, and a {fit.item_model} is of ordered scores: "
-            "m2(fit, matrix) tests its fit (C2) and q3(fit, matrix) pairs of its items; or fit "
-            "item model 2pl"
-        )
-        raise DesignError(msg)
-    _check_matrix(fit, matrix)
+    fit = expect_kind(fit, IRTFit, FactorFit)
+    check_matrix(fit, matrix)
     trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
     # Residuals are taken from predictions at the estimates.
     expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
     return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
 
 
-def _check_matrix(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) -> None:
+def check_matrix(fit: SavedFit, matrix: ResponseMatrix) -> None:
+    """Raise `DesignError` where a matrix has other models or items than the fit."""
     _check_same("models", fit.models, matrix.models)
     both = (
         [f"{task}/{item}" for task, item in zip(part.tasks, part.item_ids, strict=True)]
@@ -474,7 +469,7 @@ def residuals_of(
     if not isinstance(fit, OrderedFit):
         cells = cells_of(fit, matrix)
         return cells.residual / np.maximum(cells.trials, 1), cells.trials
-    _check_matrix(fit, matrix)
+    check_matrix(fit, matrix)
     levels, places = _levels_fitted(fit, matrix)
     seen = places >= 0
     count = seen.sum(axis=2, dtype=np.float64)

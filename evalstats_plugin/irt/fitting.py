@@ -250,12 +250,12 @@ def fit_irt(
         trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
         fit = on_zero(cast("IRTFit", fit), zero if isinstance(zero, str) else "items", trials)
         fit = fit if isinstance(zero, str) else _on_bank(zero, fit)
-        fit = fit if isinstance(matrix, ResponseStore) else replace(fit, data=matrix)
     about: dict[str, object] = {"reason": chosen.reason}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
         about["guessing"] = "estimated" if estimated else "given"
-    return replace(fit, diagnostics=fit.diagnostics | about)
+    kept = None if isinstance(matrix, ResponseStore) else matrix
+    return replace(fit, diagnostics=fit.diagnostics | about, data=kept)
 
 
 def _on_bank(bank: IRTFit, fit: IRTFit) -> IRTFit:
@@ -273,7 +273,7 @@ def _fit_ordered(
         raise SelectionError(f"a {item_model} is not linked to a bank: leave zero out")
     whole = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
     fit = fit_ordered(whole, item_model, cast("OrderedOptions", chosen.options), zero)
-    return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason})
+    return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason}, data=whole)
 
 
 def check_guessing(chosen: Chosen, item_model: str) -> None:

@@ -16,7 +16,7 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import item_keys
-from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.fit import IRTFit, expect_kind
 from evalstats_plugin.irt.model.scale import Curves, Line, rescaled
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -80,6 +80,7 @@ def linking_constants(
     """Estimate the slope and intercept that bring `fit_b` to the scale of `fit_a`; see `link`."""
     if method not in METHODS:
         raise SelectionError(no_such("linking method", method, METHODS, ", ".join(METHODS)))
+    fit_a, fit_b = expect_kind(fit_a, IRTFit), expect_kind(fit_b, IRTFit)
     shift_only = fit_a.item_model == fit_b.item_model == "rasch"
     if through == "models":
         if method != "mean-sigma":

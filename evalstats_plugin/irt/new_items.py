@@ -28,6 +28,7 @@ from scipy import linalg, optimize, special
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.irt.answers import item_keys
+from evalstats_plugin.irt.model.fit import IRTFit, expect_kind
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from evalstats_plugin.data.matrix import ResponseMatrix
-    from evalstats_plugin.irt.model.fit import IRTFit
 
 
 TEXT_FEATURES = 256
@@ -141,7 +141,7 @@ def predict_items(
     >>> len(new_items), round(new_items.explained, 1)
     (20, 1.0)
     """
-    learnt = _learnt(fit)
+    learnt = _learnt(expect_kind(fit, IRTFit))
     places, new = _places(fit, features)
     numbers, names = feature_numbers(features, places >= 0)
     usable = np.flatnonzero(places >= 0)

@@ -27,7 +27,7 @@ from evalstats_plugin.irt.fit_statistics import (
     mean_squares,
     residuals_of,
 )
-from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, expect_kind
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 from evalstats_plugin.stats.steady import steady
@@ -84,7 +84,7 @@ def suspect_items(
     >>> [row.item for row in suspect_items(fit_irt(matrix, "rasch"), matrix)]
     ['item_3']
     """
-    matrix = matrix_of(responses)
+    matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
     cells = cells_of(fit, matrix)
     level = 1 - confidence_level
     squares = mean_squares(cells)

@@ -1,7 +1,7 @@
 """Tables of item response models, and paragraphs that explain them.
 
 * `ABILITIES`: models, differences and items of a scale of one ability; `ITEMS`: items alone
-* `FACTORS`, `FACTOR_ITEMS`: several abilities per model
+* `FACTORS`, `FACTOR_ITEMS`: several abilities per model; `STEPS`: levels of ordered scores
 * `HELD_OUT`: predictions of held-out answers; `NEW_ITEMS`: what is expected of new items
 * `CANDIDATES`: item models side by side
 * `DIFFERENCES`: differential item functioning
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         FactorAbilities,
         FactorAbility,
         ItemEstimate,
+        ItemStep,
     )
 
 MOST_ITEMS = 25
@@ -268,6 +269,24 @@ def _factors(results: FactorAbilities) -> Page:
     return Page(tables, legend)
 
 
+def _steps(results: Results[ItemStep], most: int = MOST_ITEMS) -> Page:
+    more = len(results) - most
+    title = (
+        f"Steps between the levels of {counted(len({(r.task, r.item) for r in results}), 'item')}"
+    )
+    title += f"; {more} more steps are in --format csv" if more > 0 else ""
+    columns = (
+        *(_ITEM, _TASK, Column("To level", "level", fixed(2)), Column("Step", "step", signed)),
+        *(Column("± s.e.", "step_std_error", plain), Column("Discr.", "discrimination", plain)),
+        Column("± s.e.", "discrimination_std_error", plain),
+    )
+    legend = (
+        "Step: the ability at which a level (graded: or a higher one; gpcm: beside the one before) "
+        "is as likely as not. Discr.: how sharply an item tells models apart.",
+    )
+    return Page([Table(title, results.rows[:most], columns)], legend)
+
+
 def _factor_cell(k: int) -> Callable[[FactorAbility], str]:
     if k > WITH_ERRORS:
         return lambda row: signed(row.estimate)
@@ -467,5 +486,6 @@ DIFFERENCES = page_view(
     document=lambda results: _differences(results, len(results)),
     json=lambda results: {"focal": list(results.focal)},
 )
+STEPS = page_view(_steps, document=lambda results: _steps(results, len(results)))
 UNCERTAINTY = page_view(_uncertainty)
 CANDIDATES = page_view(_candidates, json=lambda results: {"sentence": results.sentence})

@@ -1,12 +1,16 @@
 """A fit knows its data: it answers what the functions of the package answer."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from evalstats_plugin import ResponseMatrix, irt
 from evalstats_plugin.adaptive import item_bank
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt import (
+    FactorOptions,
     IRTFit,
     McmcOptions,
     abilities,
@@ -23,6 +27,7 @@ from evalstats_plugin.irt import (
 
 MATRIX = simulate_responses(rng=3, n_models=12, n_items=40, item_model="rasch")[0]
 FIT = fit_irt(MATRIX, "rasch")
+FEATURES = pd.DataFrame({"item": [f"item_{j}" for j in range(13)], "words": np.arange(13.0)})
 
 
 def test_a_fit_answers_as_the_functions_do():
@@ -112,3 +117,73 @@ def test_a_fit_from_a_file_asks_for_the_answers(tmp_path):
         loaded.items()
     scored = score_models(loaded, MATRIX)
     assert scored.data is MATRIX
+
+
+QUESTIONS = {
+    "abilities": lambda fit: fit.abilities(),
+    "items": lambda fit: fit.items(),
+    "compare": lambda fit: fit.compare("model_0", "model_1"),
+    "item_fit": lambda fit: fit.item_fit(),
+    "person_fit": lambda fit: fit.person_fit(),
+    "dif": lambda fit: fit.dif(["model_0", "model_1", "model_2"]),
+    "suspects": lambda fit: fit.suspects(),
+    "hold_out": lambda fit: fit.hold_out(seeds=[0]),
+    "uncertainty": lambda fit: fit.uncertainty(recipes=["model"]),
+    "bank": lambda fit: fit.bank(rng=0),
+    "information": lambda fit: fit.information([0.0]),
+    "link": lambda fit: irt.link(fit, FIT),
+    "link to it": lambda fit: irt.link(FIT, fit),
+    "predict_items": lambda fit: irt.predict_items(fit, FEATURES),
+    "bootstrap": lambda fit: irt.bootstrap_abilities(fit, fit.data, n_resamples=40, rng=0),
+    "s_x2": lambda fit: irt.s_x2(fit, fit.data),
+    "m2": lambda fit: irt.m2(fit, fit.data),
+    "q3": lambda fit: irt.q3(fit, fit.data),
+    "reliability": irt.reliability,
+    "marginal_reliability": irt.marginal_reliability,
+}
+"""What can be asked of a fit."""
+ANSWERED = {
+    "graded": {"abilities", "items", "compare", "m2", "q3", "reliability"},
+    "factor": {"abilities", "items", "item_fit", "dif", "bank", "q3"},
+}
+
+
+@pytest.fixture(scope="module")
+def fits_of_other_kinds() -> dict[str, Any]:
+    """A fit of ordered scores and a factor model, of 24 models and 12 items."""
+    random = np.random.default_rng(8)
+    level = 2 + random.normal(size=(24, 1)) + random.normal(size=(24, 12))
+    grades = ResponseMatrix.from_array(np.clip(np.round(level), 1, 3))
+    right = ResponseMatrix.from_array((level > 2).astype(np.float64))
+    return {
+        "graded": fit_irt(grades, "graded"),
+        "factor": fit_irt(right, "factor", options=FactorOptions(dimensions=2)),
+    }
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_a_fit_of_another_kind_answers_or_says_what_it_can(
+    question: str, kind: str, fits_of_other_kinds: dict[str, Any]
+) -> None:
+    fit = fits_of_other_kinds[kind]
+
+    if question in ANSWERED[kind]:
+        QUESTIONS[question](fit)
+    else:
+        with pytest.raises(DesignError, match=r"cannot be asked of a|M2 is of estimator mml"):
+            QUESTIONS[question](fit)
+
+
+def test_items_of_ordered_scores_have_a_row_for_each_step(
+    fits_of_other_kinds: dict[str, Any],
+) -> None:
+    fit = fits_of_other_kinds["graded"]
+    rows = fit.items().rows
+
+    assert [row.step for row in rows] == pytest.approx(fit.steps.ravel().tolist())
+    assert [row.level for row in rows[:2]] == [2.0, 3.0]
+    assert rows[3].discrimination == fit.discrimination[1]
+    assert rows[3].score == pytest.approx(fit.data.scores[:, 1].mean())
+    difference = fit.compare("model_1", "model_0")
+    assert difference.difference == pytest.approx(fit.ability[1] - fit.ability[0])

@@ -17,16 +17,12 @@ from evalstats_plugin.irt.fit_statistics import (
     cells_of,
     item_fit,
     item_totals,
-    m2,
     mean_squares,
-    person_fit,
-    s_x2,
 )
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.irt.scoring import score_models
-from evalstats_plugin.irt.suspects import q3, suspect_items
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 R_VALUES = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))
@@ -157,17 +153,3 @@ def test_another_matrix_is_refused():
         cells_of(fit, fewer)
     with pytest.raises(DesignError, match=r"5 models .* only one of them has a, b"):
         cells_of(fit, renamed)
-
-
-@pytest.mark.needs("torch")
-@pytest.mark.parametrize("item_model", ["graded", "gpcm"])
-@pytest.mark.parametrize("ask", [item_fit, person_fit, s_x2, suspect_items])
-def test_statistics_of_right_and_wrong_answers_are_not_computed_of_ordered_scores(item_model, ask):
-    """Grades of 0 to 3 looked like 0 to 3 right answers to each item."""
-    grades = ResponseMatrix.from_array(1.0 * np.random.default_rng(5).integers(0, 4, (40, 6)))
-    fit = fit_irt(grades, item_model)
-
-    with pytest.raises(DesignError, match=rf"{item_model} is of ordered scores: m2\(fit, matrix\)"):
-        ask(fit, grades)
-    assert m2(fit, grades).df > 0
-    assert q3(fit, grades).shape == (6, 6)

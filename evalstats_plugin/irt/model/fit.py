@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +84,8 @@ class SavedFit(ABC):
     """Shape (M,), like `tasks`."""
     tasks: NDArray[Any]
     notes: tuple[str, ...] = ()
+    data: ResponseMatrix | None = None
+    """Answers that were fitted, or scored; None of a fit that was loaded, or made of a store."""
 
     def __init_subclass__(cls) -> None:
         # Dataclasses would print every number of every array.
@@ -142,6 +144,99 @@ class SavedFit(ABC):
             "notes": list(self.notes),
         }
 
+    def abilities(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Abilities with intervals; see `evalstats_plugin.irt.abilities`.
+
+        Like all functions that ask the answers, of those that were fitted, where no others are
+        passed.
+        """
+        return self._asked("rows", "abilities", responses, **chosen)
+
+    def items(
+        self, responses: ResponsesLike | None = None, *, confidence_level: float = 0.95
+    ) -> Results[Any]:
+        """Return the items: those to look at first, or with loadings, or steps between levels."""
+        return self._asked("rows", "items", responses, confidence_level=confidence_level)
+
+    def compare(
+        self,
+        a: str,
+        b: str,
+        responses: ResponsesLike | None = None,
+        *,
+        confidence_level: float = 0.95,
+    ) -> Any:
+        """Ability of model `a` minus that of `b`, chosen beforehand, with interval and p-value."""
+        expect_kind(self, IRTFit, OrderedFit)
+        results: Any = self.abilities(responses, baseline=b, confidence_level=confidence_level)
+        full = self.models[place_of(a, self.models)]
+        row = next((row for row in results.differences if row.model_b == full), None)
+        if row is None:
+            raise SelectionError(f"a model is not compared with itself: {a!r} is named twice")
+        return replace(row, p_adjusted=row.p_value)
+
+    def item_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
+        """Infit, outfit and item-rest correlations; see `evalstats_plugin.irt.item_fit`."""
+        return self._asked("fit_statistics", "item_fit", responses)
+
+    def person_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
+        """How well abilities explain a model's answers; see `evalstats_plugin.irt.person_fit`."""
+        return self._asked("fit_statistics", "person_fit", responses)
+
+    def dif(
+        self, focal: Sequence[str], responses: ResponsesLike | None = None, **chosen: Any
+    ) -> Results[Any]:
+        """Items harder for some models than for others; see `evalstats_plugin.irt.item_dif`."""
+        return self._asked("dif", "item_dif", responses, focal, **chosen)
+
+    def suspects(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Items that a person should look at; see `evalstats_plugin.irt.suspect_items`."""
+        return self._asked("suspects", "suspect_items", responses, **chosen)
+
+    def hold_out(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
+        predict = import_module("evalstats_plugin.irt.holdout").hold_out
+        fit = expect_kind(self, IRTFit)
+        same = {"item_model": fit.item_model, "estimator": fit.estimator}
+        return predict(self.answers(responses), **same | chosen)
+
+    def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
+        return self._asked("bootstrap", "uncertainty", responses, **chosen)
+
+    def bank(self, responses: ResponsesLike | None = None, **chosen: Any) -> Any:
+        """Item bank for adaptive tests; see `evalstats_plugin.adaptive.item_bank`."""
+        make = import_module("evalstats_plugin.adaptive").item_bank
+        return make(self, self.answers(responses), **chosen)
+
+    def answers(self, responses: ResponsesLike | None = None) -> ResponsesLike:
+        """Answers to ask: those passed, or those that were fitted.
+
+        Raises
+        ------
+        DesignError
+            None are passed, and the fit does not hold its own.
+        """
+        if responses is not None:
+            return responses
+        if self.data is None:
+            raise DesignError(
+                "this fit does not hold its answers, as after loading it from a file: pass them"
+            )
+        return self.data
+
+    def information(self, ability: ArrayLike | None = None) -> FloatArray:
+        """Test information at abilities (Q,), or at those of the models, shape (N,)."""
+        fit = expect_kind(self, IRTFit)
+        return test_information(fit, fit.ability if ability is None else ability)
+
+    def _asked(
+        self, module: str, function: str, responses: ResponsesLike | None, *more: Any, **chosen: Any
+    ) -> Any:
+        """Ask a function of the package, which is loaded on use."""
+        ask = getattr(import_module(f"evalstats_plugin.irt.{module}"), function)
+        return ask(self, self.answers(responses), *more, **chosen)
+
     def save(self, path: str | Path) -> Path:
         """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
         return _save(self, Path(path))
@@ -160,6 +255,31 @@ class SavedFit(ABC):
             kind = type(fit).__name__
             raise LogError(f"{path} holds a {kind}, not a {cls.__name__}: read it with {kind}.load")
         return fit
+
+
+_INSTEAD = {
+    "IRTFit": "a fit of one ability to right and wrong answers: fit item model factor",
+    "OrderedFit": "a fit of ordered scores, but abilities, items, comparisons, m2 (C2), q3 and "
+    "predictions can: or fit item model 2pl",
+    "FactorFit": "a factor model, but abilities, items, item_fit, dif, q3, predictions and a bank "
+    "can: or fit item model 2pl",
+}
+"""What is refused of each kind of fit, and what there is instead."""
+
+KindT = TypeVar("KindT", bound=SavedFit)
+
+
+def expect_kind(fit: SavedFit, *kinds: type[KindT]) -> KindT:
+    """Return a fit of one of these kinds.
+
+    Raises
+    ------
+    DesignError
+        It is of another kind; the message names what can be asked of that.
+    """
+    if isinstance(fit, kinds):
+        return fit
+    raise DesignError(f"this cannot be asked of {_INSTEAD[type(fit).__name__]}")
 
 
 _LATER = cast("FloatArray", None)
@@ -215,8 +335,6 @@ class IRTFit(SavedFit, Drawable):
     there. The upper asymptote u if below 1."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
-    data: ResponseMatrix | None = None
-    """Answers that were fitted, or scored; None of a fit that was loaded, or made of a store."""
 
     def __post_init__(self) -> None:
         n, m = len(self.models), len(self.item_ids)
@@ -317,74 +435,6 @@ class IRTFit(SavedFit, Drawable):
             limits[i] = _quantile(self.ability_quantiles[i], tail)
         return limits
 
-    def abilities(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
-        """Abilities with intervals; see `evalstats_plugin.irt.abilities`.
-
-        Like all functions that ask the answers, of those that were fitted, where no others are
-        passed.
-        """
-        return self._asked("rows", "abilities", responses, **chosen)
-
-    def items(
-        self, responses: ResponsesLike | None = None, *, confidence_level: float = 0.95
-    ) -> Results[Any]:
-        """Return the items, those to look at first."""
-        results: Any = self.abilities(responses, items=True, confidence_level=confidence_level)
-        return Results(results.items, results.notes)
-
-    def compare(
-        self,
-        a: str,
-        b: str,
-        responses: ResponsesLike | None = None,
-        *,
-        confidence_level: float = 0.95,
-    ) -> Any:
-        """Ability of model `a` minus that of `b`, chosen beforehand, with interval and p-value."""
-        results: Any = self.abilities(responses, baseline=b, confidence_level=confidence_level)
-        full = self.models[place_of(a, self.models)]
-        row = next((row for row in results.differences if row.model_b == full), None)
-        if row is None:
-            raise SelectionError(f"a model is not compared with itself: {a!r} is named twice")
-        return replace(row, p_adjusted=row.p_value)
-
-    def item_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
-        """Infit, outfit and item-rest correlations; see `evalstats_plugin.irt.item_fit`."""
-        return self._asked("fit_statistics", "item_fit", responses)
-
-    def person_fit(self, responses: ResponsesLike | None = None) -> pd.DataFrame:
-        """How well abilities explain a model's answers; see `evalstats_plugin.irt.person_fit`."""
-        return self._asked("fit_statistics", "person_fit", responses)
-
-    def dif(
-        self, focal: Sequence[str], responses: ResponsesLike | None = None, **chosen: Any
-    ) -> Results[Any]:
-        """Items harder for some models than for others; see `evalstats_plugin.irt.item_dif`."""
-        return self._asked("dif", "item_dif", responses, focal, **chosen)
-
-    def suspects(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
-        """Items that a person should look at; see `evalstats_plugin.irt.suspect_items`."""
-        return self._asked("suspects", "suspect_items", responses, **chosen)
-
-    def hold_out(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
-        """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
-        predict = import_module("evalstats_plugin.irt.holdout").hold_out
-        same = {"item_model": self.item_model, "estimator": self.estimator}
-        return predict(self.answers(responses), **same | chosen)
-
-    def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
-        """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
-        return self._asked("bootstrap", "uncertainty", responses, **chosen)
-
-    def bank(self, responses: ResponsesLike | None = None, **chosen: Any) -> Any:
-        """Item bank for adaptive tests; see `evalstats_plugin.adaptive.item_bank`."""
-        make = import_module("evalstats_plugin.adaptive").item_bank
-        return make(self, self.answers(responses), **chosen)
-
-    def information(self, ability: ArrayLike | None = None) -> FloatArray:
-        """Test information at abilities (Q,), or at those of the models, shape (N,)."""
-        return test_information(self, self.ability if ability is None else ability)
-
     def draws(self, n: int, *, rng: Rng = None) -> FloatArray:
         """Plausible values: draws of the abilities with their errors, shape (n, N).
 
@@ -406,29 +456,6 @@ class IRTFit(SavedFit, Drawable):
             if self.ability_quantiles is not None:
                 values[:, i] = _quantile(self.ability_quantiles[i], tails)
         return values
-
-    def answers(self, responses: ResponsesLike | None = None) -> ResponsesLike:
-        """Answers to ask: those passed, or those that were fitted.
-
-        Raises
-        ------
-        DesignError
-            None are passed, and the fit does not hold its own.
-        """
-        if responses is not None:
-            return responses
-        if self.data is None:
-            raise DesignError(
-                "this fit does not hold its answers, as after loading it from a file: pass them"
-            )
-        return self.data
-
-    def _asked(
-        self, module: str, function: str, responses: ResponsesLike | None, *more: Any, **chosen: Any
-    ) -> Any:
-        """Ask a function of the package, which is loaded on use."""
-        ask = getattr(import_module(f"evalstats_plugin.irt.{module}"), function)
-        return ask(self, self.answers(responses), *more, **chosen)
 
     def to_arviz(self) -> Any:
         """Return the posterior draws of the abilities as ArviZ holds them.
@@ -627,6 +654,10 @@ class FactorFit(SavedFit):
             "correlation": (k, k), "prior_precision": (k, k),
         }  # fmt: skip
         self._check_shapes(expected)
+
+    def abilities(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
+        """Abilities and loadings; see `evalstats_plugin.irt.factor_abilities`."""
+        return self._asked("rows", "factor_abilities", responses, **chosen)
 
     @property
     def n_dimensions(self) -> int:
@@ -878,6 +909,7 @@ def item_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
     >>> item_information(fit_irt(matrix, "rasch"), [-1.0, 0.0, 1.0]).shape
     (3, 8)
     """
+    fit = expect_kind(fit, IRTFit)
     at: FloatArray = np.asarray(ability, dtype=np.float64)
     logit = at[:, None] * fit.discrimination + fit.intercept
     up, down = special.expit(logit), special.expit(-logit)
@@ -910,7 +942,7 @@ def test_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
     return item_information(fit, ability).sum(axis=1)
 
 
-def reliability(fit: IRTFit) -> Reliability:
+def reliability(fit: IRTFit | OrderedFit) -> Reliability:
     """Reliability of the abilities of a fit: how well its models are told apart, 0 to 1.
 
     For posterior means, var(mean) / (var(mean) + mean posterior variance); for other estimates,
@@ -925,6 +957,7 @@ def reliability(fit: IRTFit) -> Reliability:
     >>> round(told_apart.reliability, 2), round(told_apart.separation, 1), told_apart.kind
     (0.91, 3.2, 'separation')
     """
+    fit = expect_kind(fit, IRTFit, OrderedFit)
     finite = np.isfinite(fit.ability) & np.isfinite(fit.ability_std_error)
     seen = float(fit.ability[finite].var(ddof=1)) if finite.sum() > 1 else np.nan
     covariance = fit.ability_covariance[np.ix_(finite, finite)]
@@ -962,6 +995,7 @@ def marginal_reliability(fit: IRTFit) -> float:
     >>> round(marginal_reliability(fit_irt(matrix, "rasch")), 2)
     0.92
     """
+    fit = expect_kind(fit, IRTFit)
     centre, sd = fit.ability_distribution
     at = np.linspace(-6, 6, 241)
     weight = np.exp(-at * at / 2)
