@@ -9,7 +9,7 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix, fit_irt, score_models
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt import IRTFit
+from evalstats_plugin.irt import IRTFit, simulate_responses
 from evalstats_plugin.irt.answers import scored_part
 from evalstats_plugin.irt.rows import abilities
 
@@ -100,3 +100,14 @@ def test_what_has_no_score_is_left_out_and_told() -> None:
     ) == kept.notes
     with pytest.raises(DesignError, match=r"every score is 1 \(2 models, 1 item\)"):
         scored_part(ResponseMatrix.from_array([[1.0], [1.0]]))
+
+
+def test_items_are_listed_alike_whatever_a_processor_rounds_to() -> None:
+    """Items as hard as one another keep the order of the logs; last digits once decided."""
+    matrix, _ = simulate_responses(rng=4, n_models=6, n_items=30, item_model="rasch")
+    fit = fit_irt(matrix, "rasch")
+    noise = np.random.default_rng(1).normal(size=30)
+    other = replace(fit, difficulty=fit.difficulty * (1 + 1e-14 * noise))
+
+    assert len(np.unique(fit.difficulty.round(9))) < 30
+    assert [i.item for i in fit.items(matrix)] == [i.item for i in other.items(matrix)]
