@@ -33,7 +33,7 @@ import json, sys, time
 from statistics import median
 import numpy as np
 import evalstats_plugin as es
-from evalstats_plugin.irt import mml
+from evalstats_plugin.irt.estimators import mml
 
 folder, name = sys.argv[1:]
 store = es.ResponseStore(f"{folder}/{name}.parquet")

@@ -152,6 +152,11 @@ class Abilities(Results[Ability]):
 class ItemEstimate:
     """Parameters and fit of one item. Numbers are finite or ``None``."""
 
+    shown: ClassVar[tuple[str, ...]] = (
+        "item", "task", "difficulty", "difficulty_std_error", "discrimination",
+        "discrimination_std_error", "infit", "outfit",
+    )  # fmt: skip
+
     item: str
     task: str
     metric: str

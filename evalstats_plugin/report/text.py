@@ -218,10 +218,19 @@ _TITLES = {
 def shown_table(results: Results[Any]) -> Table:
     """Return the table of the columns that people look at; limits are one column."""
     rows = results.rows
-    names = list(getattr(rows[0], "shown", ())) if rows else []
+    names, notes = list(getattr(rows[0], "shown", ())) if rows else [], results.notes
     if not names:
-        # Those that hold anything.
+        # Those that hold anything; what all rows share is said once.
         names = [n for n in results.columns if n != "notes" and any(getattr(r, n) for r in rows)]
+        shared = [
+            name
+            for name in names[1:]
+            if len(rows) > 1 and all(getattr(r, name) == getattr(rows[0], name) for r in rows)
+        ]
+        if shared:
+            names = [name for name in names if name not in shared]
+            words = ((n.replace("_", " "), shown_value(n, getattr(rows[0], n))) for n in shared)
+            notes = (*notes, f"in every row: {', '.join(' '.join(pair) for pair in words)}")
     columns: list[Column] = []
     for name in names:
         stem = name.removesuffix("low")
@@ -231,12 +240,14 @@ def shown_table(results: Results[Any]) -> Table:
             columns.append(Column(f"{title}interval", limits, _limits, right=False))
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
             title = _TITLES.get(name, name.replace("_", " ").capitalize())
+            if name.endswith("_std_error") and name.removesuffix("_std_error") in names:
+                title = "± s.e."
             values = [getattr(row, name) for row in rows]
             is_number = any(isinstance(v, int | float) for v in values if not isinstance(v, bool))
             is_name = any(isinstance(v, str) for v in values)
             write = partial(shown_value, name)
             columns.append(Column(title, name, write, 10 if is_name else None, is_number))
-    return Table("", rows, columns, results.notes)
+    return Table("", rows, columns, notes)
 
 
 def _limits(pair: tuple[float | None, float | None]) -> str:

@@ -273,7 +273,7 @@ def _notes(
     notes: list[str] = []
     if is_fractional(cast("Array", right)):
         notes.append(PARTIAL)
-    ends = {"model": "no limit on one side", "item": "finite only by their prior"}
+    ends = {"model": "no limit on one side", "item": "finite only by the prior"}
     for axis, what in ((1, "model"), (0, "item")):
         total = right.sum(axis=axis)
         flat = int(((total == 0) | (total == trials.sum(axis=axis))).sum())

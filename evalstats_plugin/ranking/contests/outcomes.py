@@ -73,8 +73,9 @@ def tie_model(ties: str | None, outcome: FloatArray) -> TieModel:
     ('davidson', 'half')
     """
     if ties is None:
-        whole = bool(np.isin(outcome, (0.0, 0.5, 1.0)).all())
-        return "davidson" if whole and bool((outcome == 0.5).any()) else "half"
+        tied = outcome == 0.5
+        whole = bool((tied | (outcome == 0.0) | (outcome == 1.0)).all())
+        return "davidson" if whole and bool(tied.any()) else "half"
     for name in TIE_MODELS:
         if ties == name:
             return name
