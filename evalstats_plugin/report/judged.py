@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from evalstats_plugin.comparisons.judged import JudgedScores, NextLabel
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.report import text
-from evalstats_plugin.report.answers import answer_tables, short_names
+from evalstats_plugin.report.answers import answer_tables, p_value, short_names
 from evalstats_plugin.report.comparisons import comparisons_markdown
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.scores.judged import JudgeAgreement, JudgeBias
@@ -145,15 +145,11 @@ def _biases(rows: Sequence[JudgeBias], names: Mapping[str, str]) -> list[Table]:
         _name("Preference for", lambda row: row.feature, names),
         *(Column("Labels", "n_labels", right=True), Column("Points", "size", points)),
         Column("Limits", lambda row: text.interval_text(row, points), right=True),
-        *(Column("In sd", "in_sd", text.signed), Column("p", "p_adjusted", _p)),
+        *(Column("In sd", "in_sd", text.signed), Column("p", "p_adjusted", p_value)),
         Column("", lambda row: MARKS[row.verdict], right=True),
     )
     by_judge = grouped(rows, lambda row: (row.task, row.judge))
     return [Table(f"{task}: bias of {j}", own, columns) for (task, j), own in by_judge.items()]
-
-
-def _p(value: float | None) -> str:
-    return "–" if value is None else "<0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def judged_markdown(results: JudgedScores, heading: str) -> str:

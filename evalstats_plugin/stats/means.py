@@ -118,7 +118,7 @@ def percentile_bootstrap(
     """Percentile bootstrap: quantiles of the resampled means."""
     tail = tail_probability(confidence_level)
     cells = _cells(scores)
-    means, _ = _resample(cells, rng, n_resamples)
+    means = _resample(cells, rng, n_resamples, _mean)
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return _where_spread(low, high, scores)
 
@@ -130,7 +130,7 @@ def bca_bootstrap(
     score = special.ndtri(tail_probability(confidence_level))
     cells = _cells(scores)
     mean = moments(cells).mean
-    means, _ = _resample(cells, rng, n_resamples)
+    means = _resample(cells, rng, n_resamples, _mean)
     share_below: FloatArray = ((means < mean).mean(axis=0) + (means <= mean).mean(axis=0)) / 2
     deviations = np.where(np.isnan(cells), 0.0, cells - mean[:, None])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -158,7 +158,7 @@ def studentised_bootstrap(
     tail = tail_probability(confidence_level)
     cells = _cells(scores)
     n, mean, std = moments(cells)
-    means, stds = _resample(cells, rng, n_resamples)
+    means, stds = _resample(cells, rng, n_resamples, _mean_and_spread)
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = (means - mean) / (stds / np.sqrt(n))
         # 0/0: the resample has the sample's mean, and no spread.
@@ -176,19 +176,32 @@ def _cells(scores: ArrayLike) -> FloatArray:
 
 
 def _resample(
-    cells: FloatArray, rng: np.random.Generator, n_resamples: int
-) -> tuple[FloatArray, FloatArray]:
-    """Means and standard deviations of resamples, shape (B, C)."""
-    n = (~np.isnan(cells)).sum(axis=1)[:, None]
+    cells: FloatArray,
+    rng: np.random.Generator,
+    n_resamples: int,
+    statistic: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Statistics of resamples, shape (..., B, C)."""
     missing = np.isnan(cells)
-    means, stds = np.empty((2, n_resamples, len(cells)))
+    n = (~missing).sum(axis=1)[:, None]
     step = max(BLOCK_SIZE // max(cells.size, 1), 1)
+    parts: list[FloatArray] = []
     for start in range(0, n_resamples, step):
-        stop = min(start + step, n_resamples)
-        chosen = (rng.random((stop - start, *cells.shape)) * n).astype(np.int64)
+        size = (min(step, n_resamples - start), *cells.shape)
+        chosen = (rng.random(size) * n).astype(np.int64)
         drawn = np.take_along_axis(cells[None], chosen, axis=2)
-        _, means[start:stop], stds[start:stop] = moments(np.where(missing, np.nan, drawn))
-    return means, stds
+        parts.append(statistic(np.where(missing, np.nan, drawn) if missing.any() else drawn))
+    return np.concatenate(parts, axis=-2)
+
+
+def _mean(drawn: FloatArray) -> FloatArray:
+    seen = ~np.isnan(drawn)
+    with np.errstate(invalid="ignore"):
+        return np.where(seen, drawn, 0.0).sum(axis=-1) / seen.sum(axis=-1)
+
+
+def _mean_and_spread(drawn: FloatArray) -> FloatArray:
+    return np.stack(moments(drawn)[1:])
 
 
 def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalstats_plugin.hookspecs import PartialScores
-from evalstats_plugin.logs.withholding import WITHHELD, as_logged, is_printed_as
+from evalstats_plugin.logs.withholding import WITHHELD, as_logged, is_printed_as, is_withheld
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 
@@ -59,3 +59,9 @@ def test_few_digits_are_no_rounding() -> None:
     """A half is a half."""
     assert not is_printed_as(0.52, 0.5)
     assert is_printed_as(0.5004, 0.5)
+
+
+def test_a_row_is_withheld_by_one_of_its_notes() -> None:
+    """Others stand beside it."""
+    assert is_withheld(_row(0.5, 0.25, notes=("three epochs", WITHHELD + "why")))
+    assert not is_withheld(_row(0.5, 0.25, notes=("three epochs",)))

@@ -20,6 +20,7 @@ from evalstats_plugin.scores.items import (
     item_answers,
     items_of_two,
     rest_correlations,
+    telling_items,
 )
 
 
@@ -161,3 +162,20 @@ def test_right_is_the_least_error_where_lower_is_better() -> None:
     assert _two([[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]], higher_is_better=False) == [
         ("item_2", "lost", None), ("item_0", "both right", None), ("item_1", "neither", None)
     ]  # fmt: skip
+
+
+def test_texts_are_read_of_flagged_items_first() -> None:
+    """Wrong keys, then items that nobody gets right, then those that go least with the others."""
+    scores = _simulated(30, 10, seed=2)
+    scores[:, 7] = 0
+    scores[:, 4] = (scores.sum(axis=1) < np.median(scores.sum(axis=1))).astype(float)
+    answers = _answers(scores)
+    flags = dict(zip(answers.item_ids, answers.flags, strict=True))
+    [wrong_key] = [item for item, flag in flags.items() if flag == AGAINST_REST]
+    [nobody] = [item for item, flag in flags.items() if flag == ALL_WRONG]
+    rest = dict(zip(answers.item_ids, answers.rest_correlation.tolist(), strict=True))
+    others = sorted((r, item) for item, r in rest.items() if item not in (wrong_key, nobody))
+
+    listed = telling_items([answers], most=5)[answers.task]
+
+    assert listed == [wrong_key, nobody, *(item for _, item in others[:3])]

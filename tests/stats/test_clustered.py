@@ -313,3 +313,25 @@ class TestIntraclusterCorrelation:
 
         assert 0.3 == pytest.approx(float(clustered.anova_icc(right, right, sizes)), abs=0.03)
         assert 1 + 4 * 0.3 == pytest.approx(float(effect), abs=0.1)
+
+
+@given(st.integers(0, 2**31), st.integers(2, 3), st.integers(6, 10))
+def test_a_regression_has_the_jackknife_of_its_clusters(seed, k, n_clusters):
+    """Fitted again without each cluster in turn, by another hand."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 6, n_clusters)
+    names = np.repeat(np.arange(n_clusters) * 7, sizes)
+    n = len(names)
+    x = np.column_stack([np.ones(n), random.normal(size=(n, k - 1))])
+    y = random.normal(size=n)
+
+    fit = clustered.clustered_regression(y, x, names)
+
+    whole = np.linalg.lstsq(x, y)[0]
+    without = [np.linalg.lstsq(x[names != name], y[names != name])[0] for name in np.unique(names)]
+    error = np.sqrt((n_clusters - 1) / n_clusters * ((without - whole) ** 2).sum(axis=0))
+    residual = y - x @ whole
+    np.testing.assert_allclose(fit.coefficients, whole, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fit.std_errors, error, rtol=1e-6, atol=1e-9)
+    assert fit.residual_std == pytest.approx(np.sqrt(residual @ residual / max(n - k, 1)))
+    assert fit.df == max(n_clusters - k, 1)

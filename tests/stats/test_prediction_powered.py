@@ -204,3 +204,13 @@ def test_labels_out_of_bounds_are_refused():
     """By name."""
     with pytest.raises(ValueError, match="labels must lie within"):
         ppi([[2.0] * 5], [[1.0] * 5], **UNIT)
+
+
+@pytest.mark.parametrize("label", [-0.2, 1.2])
+def test_labels_beyond_their_bounds_are_refused(label):
+    labels, judged = drawn(20, 60)
+    labels[3] = label
+
+    with pytest.raises(ValueError, match=r"labels must lie within their bounds \(0, 1\)"):
+        ppi(labels[None], judged[None], **UNIT)
+    assert np.isfinite(ppi(labels[None], judged[None], bounds=None, confidence_level=0.95)[1].low)

@@ -298,3 +298,22 @@ def test_a_fit_is_saved_shown_and_not_taken_for_another(tmp_path):
         IRTFit.load(file)
     with pytest.raises(SelectionError, match="ordered scores"):
         score_models(fit, matrix)
+
+
+@pytest.mark.parametrize("item_model", MODELS)
+def test_errors_from_a_model_s_zero_are_those_of_the_differences(item_model):
+    """The zero is as unsure as that model; its own error is 0."""
+    scores = drawn(item_model, 40, 8, 4)[0]
+    matrix = ResponseMatrix.from_array(scores)
+    options = OrderedOptions(std_errors=False)
+    whole = fit_irt(matrix, item_model, options=options)
+    fit = fit_irt(matrix, item_model, zero="model_3", options=options)
+
+    a, b = whole.ability, whole.ability_covariance
+    np.testing.assert_allclose(fit.ability, a - a[3], atol=1e-9)
+    others = np.delete(np.arange(40), 3)
+    np.testing.assert_allclose(
+        fit.ability_covariance[np.ix_(others, others)],
+        b[np.ix_(others, others)] - b[others, 3][:, None] - b[3, others] + b[3, 3],
+    )
+    assert fit.ability_std_error[3] == 0
