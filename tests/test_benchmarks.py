@@ -133,13 +133,14 @@ def test_250_million_answers_are_fitted_from_disk() -> None:
 def test_a_step_of_an_adaptive_test_takes_milliseconds() -> None:
     """`python -m benchmarks.adaptive`: every rule, batches and balancing, on 50,000 items."""
     found = figures("adaptive")
-    plain = [row["median_ms_per_item"] for row in found["runs"] if not row["score"]]
-    with_score = [row["median_ms_per_item"] for row in found["runs"] if row["score"]]
 
     assert found["items"] == 50_000
-    assert max(plain) <= 4
-    # The score predicted on all items, were it asked for after every answer.
-    assert max(plain) < max(with_score) <= 10
+    for row in found["runs"]:
+        # Probabilities of all items are known where they are drawn; 60 ms were allowed. With the
+        # score predicted on all items, were it asked for after every answer.
+        most = 4 if row["rule"] == "information" and not row["score"] else 15
+        assert row["median_ms_per_item"] <= most
+        assert row["worst_ms_per_item"] <= 60
 
 
 def test_an_adaptive_test_takes_a_twentieth_of_the_time_of_the_most_precise_other() -> None:

@@ -381,7 +381,8 @@ def choose(
     options = wanted() if options is None else options
     if not isinstance(options, wanted):
         what = "item model factor" if item_model == "factor" else f"estimator {name}"
-        msg = f"{type(options).__name__} are not options of {what}: pass {wanted.__name__}"
+        other = ", or fit item model factor" if isinstance(options, FactorOptions) else ""
+        msg = f"{type(options).__name__} are not options of {what}: pass {wanted.__name__}{other}"
         raise SelectionError(msg)
     if isinstance(options, MmlOptions):
         _check_asymptotes(options, item_model)

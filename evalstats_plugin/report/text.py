@@ -218,24 +218,26 @@ _TITLES = {
 def shown_table(results: Results[Any]) -> Table:
     """Return the table of the columns that people look at; limits are one column."""
     rows = results.rows
-    names, notes = list(getattr(rows[0], "shown", ())) if rows else [], results.notes
+    first: Any = rows[0] if rows else None
+    notes = results.notes
+    names = list(getattr(first, "shown", ()))
     if not names:
         # Those that hold anything; what all rows share is said once.
         names = [n for n in results.columns if n != "notes" and any(getattr(r, n) for r in rows)]
         shared = [
             name
             for name in names[1:]
-            if len(rows) > 1 and all(getattr(r, name) == getattr(rows[0], name) for r in rows)
+            if len(rows) > 1 and all(getattr(r, name) == getattr(first, name) for r in rows)
         ]
         if shared:
             names = [name for name in names if name not in shared]
-            words = ((n.replace("_", " "), shown_value(n, getattr(rows[0], n))) for n in shared)
+            words = ((n.replace("_", " "), shown_value(n, getattr(first, n))) for n in shared)
             notes = (*notes, f"in every row: {', '.join(' '.join(pair) for pair in words)}")
     columns: list[Column] = []
     for name in names:
         stem = name.removesuffix("low")
         if stem != name and f"{stem}high" in names and name != "rank_low":
-            title = f"{stem.replace('_', ' ').capitalize()}{percent(rows[0].confidence_level)} "
+            title = f"{stem.replace('_', ' ').capitalize()}{percent(first.confidence_level)} "
             limits = attrgetter(name, f"{stem}high")
             columns.append(Column(f"{title}interval", limits, _limits, right=False))
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:

@@ -195,3 +195,5 @@ def test_factors_are_fitted_by_map_with_their_own_options(matrix):
         fit_irt(matrix, "factor", "mml")
     with pytest.raises(SelectionError, match="MmlOptions are not options of item model factor"):
         fit_irt(matrix, "factor", options=MmlOptions(prior="weak"))
+    with pytest.raises(SelectionError, match="pass MmlOptions, or fit item model factor"):
+        fit_irt(matrix, "2pl", "mml", options=FactorOptions(dimensions=2))
