@@ -482,8 +482,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
 
     Items to look at come first, such as those that the better models fail: their key may be wrong.
     Of a factor model, the loadings of the items are shown; of ordered scores, the steps between
-    their levels. PATHS are results files, folders or
-    patterns.
+    their levels. PATHS are results files, folders or patterns.
     """
     from evalstats_plugin.data.results import Results
     from evalstats_plugin.irt.rows import abilities, factor_abilities

@@ -227,7 +227,9 @@ def shown_table(results: Results[Any]) -> Table:
         shared = [
             name
             for name in names[1:]
-            if len(rows) > 1 and all(getattr(r, name) == getattr(first, name) for r in rows)
+            if len(rows) > 1
+            and not name.endswith(("low", "high"))
+            and all(getattr(r, name) == getattr(first, name) for r in rows)
         ]
         if shared:
             names = [name for name in names if name not in shared]

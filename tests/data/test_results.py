@@ -9,6 +9,7 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin.comparisons.rows import Comparison, PowerRow, RankSet
 from evalstats_plugin.data.results import records
+from evalstats_plugin.irt.bootstrap import Uncertainty
 from evalstats_plugin.scores.rows import ScoreInterval, VariancePart
 
 SAME = {"task": "t", "metric": "acc", "n_models": 2, "confidence_level": 0.95}
@@ -76,3 +77,19 @@ def test_print_shows_the_table_and_its_notes() -> None:
     assert "model_1" in lines[3]
     assert lines[-1].startswith("* ") or results.notes == ()
     assert repr(results).startswith("<Results: 2 × ScoreInterval")
+
+
+def test_what_all_rows_share_is_said_once_and_limits_stay_beside_each_other() -> None:
+    """A lower limit that is the same in all rows once left the upper one alone."""
+    same = {"recipe": "model", "low": -1.0, "std_error": 0.5, "confidence_level": 0.95,
+            "coverage": None, "seconds": 0.0}  # fmt: skip
+    rows = [
+        Uncertainty(model=name, estimate=at, high=at + 1, **same)
+        for name, at in (("a", 0.0), ("b", 1.0))
+    ]
+
+    shown = str(es.Results(tuple(rows)))
+
+    assert "95 % interval" in shown
+    assert "[-1.0000, 2.0000]" in shown
+    assert "in every row: std error 0.5000" in shown
