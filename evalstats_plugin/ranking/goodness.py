@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.outcomes import probabilities
-from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.steady import steady
@@ -62,11 +62,25 @@ def predictive_fit(fit: RankingFit, contests: Contests) -> PredictiveFit:
 
 
 def outcome_probabilities(fit: RankingFit, contests: Contests) -> FloatArray:
-    """Probabilities of a win, a tie and a loss of the first at the estimates, shape (C, 3)."""
-    if fit.model == "bradley-terry":
-        return predict_outcomes(fit, contests)
+    """Probabilities of a win, a tie and a loss of the first at the estimates, shape (C, 3).
+
+    The position effect and features are used if the fit has them.
+
+    Raises
+    ------
+    DesignError
+        The contests have other players than the fit, or lack a feature of it.
+    """
+    if contests.players != fit.players:
+        msg = "the comparisons have other players than the fit: give the same list of players"
+        raise DesignError(msg)
     x = fit.rating[contests.first] - fit.rating[contests.second]
     x = x + fit.parameters.get("position", 0.0)
+    for name in (name for name in fit.parameters if name not in ("position", "tie")):
+        if name not in contests.feature_names or contests.features is None:
+            msg = f"the comparisons lack feature {name!r}, which the fit has: add it"
+            raise DesignError(msg)
+        x = x + fit.parameters[name] * contests.features[:, contests.feature_names.index(name)]
     return _probabilities(fit, x)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -62,7 +61,6 @@ class MlOptions:
     """Whether to estimate the advantage of being shown first; None: where the order is known, and
     the advantage can be told apart from the ratings."""
     features: tuple[str, ...] = ()
-    judges: bool = False
     covariance: CovarianceKind = "auto"
     prior_sd: float | None = None
 
@@ -158,7 +156,14 @@ def rank(
     read = to_contests(contests, columns)
     if model == "auto":
         model = model_for(read, estimator, options)
-    chosen = _options(model, estimator, options)
+    kind = options_type(model, estimator)
+    chosen = kind() if options is None else options
+    if type(chosen) is not kind:
+        msg = (
+            f"{type(chosen).__name__} are not the options of {model} {estimator}: give "
+            f"{kind.__name__}"
+        )
+        raise SelectionError(msg)
     n = len(read.players)
     check_memory(
         _COVARIANCES * 8 * n * n,
@@ -407,53 +412,35 @@ def options_type(model: str, estimator: str) -> type[RankOptions]:
     return ThurstoneOptions if model == "thurstone" else MlOptions
 
 
-def _options(model: str, estimator: str, options: RankOptions | None) -> RankOptions:
-    kind = options_type(model, estimator)
-    if options is None:
-        return kind()
-    if type(options) is not kind:
-        msg = (
-            f"{type(options).__name__} are not the options of {model} {estimator}: give "
-            f"{kind.__name__}"
-        )
-        raise SelectionError(msg)
-    return options
-
-
 def _fitted(
     contests: Contests, options: RankOptions, estimator: Any, rng: np.random.Generator
 ) -> RankingFit:
+    """Fit with a position effect if that is asked for, or where it is known and identified."""
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
     from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
-    if isinstance(options, MlOptions):
-        fit = _with_position_if_known(contests, options)
-    else:
-        fit = fit_thurstone(contests, **vars(options), estimator=estimator, rng=rng)
-    reason = "asked for" if estimator != "auto" else "no prior is asked for"
-    fit.diagnostics.setdefault("reason", reason)
+    if isinstance(options, ThurstoneOptions):
+        return fit_thurstone(contests, **vars(options), estimator=estimator, rng=rng)
+    known = contests.ordered if options.position is None else options.position
+    chosen = vars(replace(options, position=known))
+    try:
+        fit = fit_bradley_terry(contests, **chosen)
+    except DesignError:
+        if options.position is not None or not known:
+            raise
+        fit = fit_bradley_terry(contests, **chosen | {"position": False})
+    fit.diagnostics["reason"] = "asked for" if estimator != "auto" else "no prior is asked for"
     return fit
 
 
 def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     """Note if the intervals assume that contests of one cluster are independent."""
-    if fit.diagnostics.get("covariance") in ("cluster", "judge"):
-        return ()
-    if not _has_clusters(contests):
+    if fit.diagnostics.get("covariance") in ("cluster", "judge") or not _has_clusters(contests):
         return ()
     return (
         f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
         "independent: where they are not, intervals are too narrow; bradley-terry ml clusters them",
     )
-
-
-def _with_position_if_known(contests: Contests, options: MlOptions) -> RankingFit:
-    """Fit with a position effect if that is asked for, or where it is known and identified."""
-    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-
-    if options.position is None and contests.ordered:
-        with suppress(DesignError):
-            return fit_bradley_terry(contests, **vars(replace(options, position=True)))
-    return fit_bradley_terry(contests, **vars(replace(options, position=bool(options.position))))
 
 
 def _has_clusters(contests: Contests) -> bool:

@@ -127,7 +127,7 @@ class Ranking(Results[RankedPlayer]):
     def expected_scores(self) -> pd.DataFrame:
         """Expected share of wins of the player of the row against the column's, ties half.
 
-        Averaged over the draws of the ratings, without a position effect or judge effects.
+        Averaged over the draws of the ratings, without a position effect.
         """
         return self._square(expected_scores(self.fit, self.draws), self.fit.players)
 

@@ -81,8 +81,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                                ties=ties, prior_sd=sd)
         for ties in ("davidson", "rao-kupper")
         for kind, sd in (("model", None), ("sandwich", 2.0), ("cluster", 2.0))
-    } | {
-        "judges": _fit(fit_bradley_terry, contests(judged=True), judges=True),
     },
     "profiles": {
         f"{player} {ties} {position}": partial(

@@ -448,13 +448,8 @@ class CountedContests:
         """Sum values of the rows of each cell, shape (K,)."""
         return np.bincount(self.cell, values, len(self.design.first)).astype(np.float64)
 
-    def groups(self, of: str, row: IntArray | None = None) -> Any:
+    def groups(self, of: str) -> Any:
         """Number of contests of each row in each ``"cluster"`` or ``"judge"``, sparse (G, R).
-
-        Parameters
-        ----------
-        row : shape (C,)
-            Row of each contest, where other contests than those of `row` count as alike.
 
         Raises
         ------
@@ -469,9 +464,8 @@ class CountedContests:
         if group.max() == 0:
             msg = f"all comparisons have one {of}: how they differ takes 2 or more"
             raise DesignError(msg)
-        row = self.row if row is None else row
-        shape = (int(group.max()) + 1, int(row.max()) + 1)
-        return sparse.csr_array((np.ones(len(group)), (group, row)), shape)
+        shape = (int(group.max()) + 1, int(self.row.max()) + 1)
+        return sparse.csr_array((np.ones(len(group)), (group, self.row)), shape)
 
 
 def count_contests(

@@ -11,11 +11,10 @@ from scipy import optimize
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests, count_contests
 from evalstats_plugin.ranking.contests.outcomes import Weights
-from evalstats_plugin.ranking.goodness import predictive_fit
+from evalstats_plugin.ranking.goodness import outcome_probabilities, predictive_fit
 from evalstats_plugin.ranking.ratings import likelihood
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     fit_bradley_terry,
-    predict_outcomes,
 )
 from evalstats_plugin.ranking.ratings.likelihood import Prior, Sample, _information, _point
 
@@ -336,14 +335,14 @@ def test_tie_models_stay_finite_with_no_ties_or_only_ties(simulated, ties):
     _, made = simulated(4, 200, 1)
     fit = fit_bradley_terry(made, ties=ties, covariance="model")
     assert "no ties: half a comparison" in fit.notes[0]
-    assert predict_outcomes(fit, made)[:, 1].max() < 0.02
+    assert outcome_probabilities(fit, made)[:, 1].max() < 0.02
     np.testing.assert_allclose(fit.rating, fit_bradley_terry(made).rating, atol=0.05)
 
     tied = Contests.of(made.first, made.second, 0.5)
     fit = fit_bradley_terry(tied, ties=ties, covariance="model")
     assert any("only ties: half a comparison" in note for note in fit.notes)
     np.testing.assert_allclose(fit.rating, 0, atol=1e-6)
-    assert predict_outcomes(fit, tied)[:, 1].min() > 0.9
+    assert outcome_probabilities(fit, tied)[:, 1].min() > 0.9
 
 
 def test_disconnected_players_are_named():
@@ -382,7 +381,6 @@ def test_unidentified_coefficients_are_refused(simulated):
         ({"covariance": "sandwitch"}, SelectionError, "did you mean sandwich"),
         ({"covariance": "cluster"}, DesignError, "have no cluster"),
         ({"covariance": "judge"}, DesignError, "have no judge"),
-        ({"judges": True}, DesignError, "need to know who judged"),
         ({"prior_sd": -1}, DesignError, "prior_sd is -1: give a number above 0"),
     ],
 )
@@ -400,7 +398,7 @@ def test_predictions_need_fitted_players(simulated):
     _, made = simulated(3, 50, 0)
     other = replace(made, players=("player_0", "stranger", "player_2"))
     with pytest.raises(DesignError, match="other players than the fit"):
-        predict_outcomes(fit_bradley_terry(made), other)
+        outcome_probabilities(fit_bradley_terry(made), other)
 
 
 def test_players_a_long_way_apart_are_found():
