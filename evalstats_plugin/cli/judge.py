@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -106,7 +105,7 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
     from evalstats_plugin.scores.judged import HUMAN
 
     source.check(needed=True)
-    responses = _read(run, source, asked.feature)
+    responses = source.with_columns(run, asked.feature).read()
     labels = source.given(responses, some=bool(run.reading.models))
     results = judged_scores(
         responses,
@@ -166,7 +165,7 @@ def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> No
     source.check(needed=False)
     if draw.to is not None:
         check_output_path(draw.to, (".csv",), asked="--to")
-    responses = _read(run, source, ())
+    responses = source.with_columns(run).read()
     labels = source.given(responses, some=bool(run.reading.models))
     chosen = next_labels(
         responses,
@@ -190,30 +189,6 @@ def _as_csv(labels: Results[NextLabel]) -> str:
         score = "" if row.score is None else f"{row.score!r}"
         rows.writerow([row.item, row.model, row.task, score, f"{row.probability:.9g}"])
     return text.getvalue()
-
-
-def _read(run: Run, source: Labelled, features: Sequence[str]) -> ResponseSet:
-    """Read what the paths name; of one table with such columns, these as metrics."""
-    wanted = [*source.judge, *([] if source.human is None else [source.human]), *features]
-    if not run.reading.columns and len(run.paths) == 1:
-        heading = _heading(Path(run.paths[0]))
-        if heading and set(source.judge) <= set(heading):
-            columns = tuple(("score", name) for name in wanted if name in heading)
-            run = replace(run, reading=replace(run.reading, columns=(columns,)))
-    return run.read()
-
-
-def _heading(path: Path) -> list[str]:
-    """Names of the columns of a small table of text; none of other files."""
-    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
-        return []
-    with path.open("rb") as opened:
-        line = opened.readline(10_000).decode("utf-8-sig", "replace").strip("\r\n")
-    mark = max(",;\t", key=line.count)
-    names: list[str] = []
-    with suppress(csv.Error):
-        names += next(csv.reader([line], delimiter=mark), [""])
-    return names
 
 
 def _features(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
+    from evalstats_plugin.scores.rows import CorrectedScore
     from evalstats_plugin.scores.slices import SliceScore
 
 PAGE_SUFFIXES = (".html", ".htm")
@@ -109,6 +110,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
 
     page = _place_of_page(asked.html, asked.baseline)
     check_top(asked.by, asked.top)
+    run = labelled.with_columns(run)
     if asked.by is not None:
         _show_slices(run, asked, asked.by, page, labelled, intervals)
         return
@@ -118,7 +120,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     # Both use every answer to an item.
     read = run.read(repeats=repeats_for(asked.at_k) or run.output.figure == "variance-parts")
     points = [name for name in asked.at_k if not is_curve(name)]
-    responses = with_at_k(read, points) if points else read
+    responses = labelled.of_labelled(with_at_k(read, points) if points else read)
     if asked.control_variate:
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
@@ -135,7 +137,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
         {"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)}
     )
     if page is not None:
-        _write_page(run, responses, results, intervals, page, asked.baseline)
+        _write_page(run, responses, results, intervals, page, asked.baseline, judged=corrections)
     run.show(results, intervals.how(), text.INTERVALS)
 
 
@@ -260,6 +262,7 @@ def _write_page(
     path: Path,
     baseline: str | None,
     slices: Sequence[SliceScore] = (),
+    judged: Sequence[CorrectedScore] = (),
 ) -> None:
     """Rank the models, look at the items, and write the page."""
     from evalstats_plugin.comparisons.design import check_baseline
@@ -287,6 +290,7 @@ def _write_page(
         notes=(*notes, *about_items),
         about=_about(responses, asked),
         slices=slices,
+        judged=judged,
     )
     write_bytes(path, to_html(page).encode())
     run.output.tell(f"written: {path}")

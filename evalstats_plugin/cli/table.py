@@ -101,9 +101,10 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
     check_top(asked.by, asked.top)
+    run = labelled.with_columns(run)
     others = {"subtasks": asked.subtasks, "judge": labelled.judge}
     read = run.read_by(asked.by, **others) if asked.by else run.read()
-    responses = _without(read, asked.exclude)
+    responses = labelled.of_labelled(_without(read, asked.exclude))
     given = _of_table(run.reading, asked, intervals, responses)
     results = scores.table(responses, by=asked.by, top=asked.top, **given)
     if corrections := labelled.corrected(responses, intervals, some=bool(run.reading.models)):

@@ -195,6 +195,26 @@ def test_other_commands_say_what_a_judge_is_worth(run: Run, tmp_path: Path) -> N
     assert any("judged 0." in path.read_text() for path in copies.rglob("results*.json"))
 
 
+def test_a_page_says_what_labels_make_of_a_judge(run: Run, tmp_path: Path) -> None:
+    """The table of verdicts as it is; items that nobody labelled do not count as missing."""
+    table, page = _verdicts(tmp_path), tmp_path / "page.html"
+    asked = ("--judge", "gpt", "--human", "label")
+    done = run("report", table, *asked, "--html", page)
+    rows = json.loads(run("report", table, *asked, "--format", "json").stdout)["results"]
+    scores = json.loads(run("judge", table, *asked, "--format", "json").stdout)["results"]
+    shown = page.read_text("utf-8")
+
+    assert (0, 0) == (done.returncode, run("table", table, *asked).returncode)
+    assert "Scores are those of a judge, gpt." in shown
+    for score in scores:
+        corrected = f"{score['estimate']:.4f} [{score['low']:.4f}, {score['high']:.4f}]"
+        assert corrected[:6] in shown.partition("Scores as people")[2]
+    best = max(scores, key=lambda score: score["estimate"])
+    assert f"Corrected, {best['model']} is first: {best['estimate']:.4f}" in shown
+    assert "no score" not in shown + done.stdout
+    assert [50, 50] == [row["n_items"] for row in rows if row["metric"] == "label"]
+
+
 def test_an_inspect_log_of_a_model_that_grades_is_read_as_it_is(run: Run, tmp_path: Path) -> None:
     """Labels name their models; the one without any is left out, and the note says so."""
     logs = LOGS.parents[2] / "inspect_ai" / "0.3.285" / "models"

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstats_plugin import ResponseMatrix, intervals, read
+from evalstats_plugin import ResponseMatrix, intervals, judge, read
 from evalstats_plugin import table as table_of
 from evalstats_plugin.cli import main
 from evalstats_plugin.data.responses import Responses
@@ -633,9 +633,12 @@ def test_axe_finds_no_barrier(
 
     responses = read(LOGS, task=["es_sub_a", "es_sub_b", "es_multirc_like"])
     texts = item_texts(responses, {"es_sub_b": [str(i) for i in range(12)]})
-    report = to_html(_page(responses, texts=texts))
+    verdicts = ROOT / "fixtures" / "data" / "judged" / "verdicts.csv"
+    columns = {"score": ["gpt", "label"]}
+    judged = judge(read(verdicts, columns=columns), judge="gpt", human="label").rows
+    report = to_html(replace(_page(responses, texts=texts), judged=judged))
     drinks = leaderboard(ROOT / "fixtures" / "data" / "drinks" / "comparisons.json", rng=0)
-    views = (*(view.replace("es_mc", "es_sub_b") for view in VIEWS), "suspects&item=1.0")
+    views = (*(view.replace("es_mc", "es_sub_b") for view in VIEWS), "suspects&item=1.0", "judged")
     # Other colours need no other tests.
     rules = ["color-contrast"] if scheme == "dark" else ["wcag2a", "wcag2aa", "best-practice"]
     found: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -312,6 +312,37 @@ class Labelled:
             return
         raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
 
+    def with_columns(self, run: Run, features: Sequence[str] = ()) -> Run:
+        """Return the run in which the columns of one table of verdicts are metrics.
+
+        Those are the columns of the judges, the labels and the features.
+        """
+        if not self.judge or run.reading.columns or len(run.paths) != 1:
+            return run
+        heading = _heading(Path(run.paths[0]))
+        if not set(self.judge) <= set(heading):
+            return run
+        wanted = [*self.judge, *([] if self.human is None else [self.human]), *features]
+        columns = tuple(("score", name) for name in wanted if name in heading)
+        return replace(run, reading=replace(run.reading, columns=(columns,)))
+
+    def of_labelled(self, responses: ResponseSet) -> ResponseSet:
+        """Return the responses with the labels alone: items that nobody labelled lack no score."""
+        if self.human is None:
+            return responses
+        import numpy as np
+
+        from evalstats_plugin.data.runs import of_metric
+
+        labels = of_metric(responses, self.human)
+        return replace(
+            responses,
+            responses=tuple(
+                r.of_items(~np.isnan(r.item_means)) if any(r is each for each in labels) else r
+                for r in responses
+            ),
+        )
+
     def given(self, responses: ResponseSet, *, some: bool) -> list[Label] | None:
         """Read the labels of a file; None without one.
 
@@ -353,6 +384,19 @@ class Labelled:
             for task in tasks
             for row in corrected(task, confidence_level=level, these_items=False)
         )
+
+
+def _heading(path: Path) -> list[str]:
+    """Names of the columns of a small table of text; none of other files."""
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return []
+    with path.open("rb") as opened:
+        line = opened.readline(10_000).decode("utf-8-sig", "replace").strip("\r\n")
+    mark = max(",;\t", key=line.count)
+    names: list[str] = []
+    with suppress(csv.Error):
+        names += next(csv.reader([line], delimiter=mark), [""])
+    return names
 
 
 def read_labels(path: str) -> list[Label]:

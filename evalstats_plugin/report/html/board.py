@@ -26,10 +26,11 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
 from evalstats_plugin.report.html.parts import n_without_score
 from evalstats_plugin.report.settings import Setting
-from evalstats_plugin.report.text import percent, places, short_metric
+from evalstats_plugin.report.text import interval_text, number, percent, places, short_metric
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores import items as item_flags
 from evalstats_plugin.scores.items import ItemAnswers
+from evalstats_plugin.scores.rows import CorrectedScore
 
 MOST_BYTES = 1_500_000
 """Bytes of pairs on a page; beyond, those of the first models and those with the leader."""
@@ -595,6 +596,21 @@ def distrust(
             )
         )
     return sentences
+
+
+def of_judge(rows: Sequence[CorrectedScore]) -> list[Sentence]:
+    """Say how far people's labels move a judge's scores, and whom they put first."""
+    scored = [row for row in rows if row.estimate is not None]
+    if not scored:
+        return []
+    judge, n_tasks = scored[0].judge, len({row.task for row in scored})
+    moved = [abs(row.estimate - row.judged) for row in scored if row.judged is not None]
+    said = f"Labels move them by up to {max(moved):.3g}. " if moved else ""
+    if n_tasks == 1:
+        lower = scored[0].higher_is_better is False
+        best = sorted(scored, key=lambda row: row.estimate or 0.0, reverse=not lower)[0]
+        said += f"Corrected, {best.model} is first: {number(best.estimate)} {interval_text(best)}. "
+    return [Sentence(f"Scores are those of a judge, {judge}.", f"{said}All of them: Labels.")]
 
 
 _SAME = (item_flags.ALL_RIGHT, item_flags.ALL_WRONG, item_flags.ALL_SAME)

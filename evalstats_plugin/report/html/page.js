@@ -322,7 +322,7 @@ function line(cells, attributes = {}) {
 }
 
 // All state is in the address.
-const VIEWS = ["board", "compare", "tasks", "slices", "suspects", "method"];
+const VIEWS = ["board", "compare", "tasks", "judged", "slices", "suspects", "method"];
 
 function state() {
   const found = new URLSearchParams(location.hash.slice(1));

@@ -29,6 +29,7 @@ from evalstats_plugin.report.html.parts import (
     distinct,
     held_items,
     items_data,
+    judged_table,
     logs_table,
     scores_table,
     settings_table,
@@ -41,7 +42,7 @@ from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
-from evalstats_plugin.scores.rows import Intervals
+from evalstats_plugin.scores.rows import CorrectedScore, Intervals
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer
@@ -75,6 +76,8 @@ class Page:
     """How the report was made, in the order shown."""
     slices: Sequence[SliceScore] = ()
     """Scores of slices of tasks, which have a view of their own."""
+    judged: Sequence[CorrectedScore] = ()
+    """Scores of a judge as people's labels correct them."""
 
 
 def to_html(page: Page) -> str:
@@ -129,6 +132,7 @@ def _contents(page: Page) -> dict[str, Any]:
     tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
     tables += [settings_table(settings)] if settings else []
     tables += [slices_table(page.slices)] if page.slices else []
+    tables += [judged_table(page.judged)] if page.judged else []
     about_rows, common = _notes(page)
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
@@ -163,7 +167,10 @@ def _contents(page: Page) -> dict[str, Any]:
     return {
         **shown,
         "size": " · ".join(size),
-        "distrust": boards.distrust(board, findings, answers, page.responses, settings),
+        "distrust": [
+            *boards.of_judge(page.judged),
+            *boards.distrust(board, findings, answers, page.responses, settings),
+        ],
         "findings": findings,
         "left": left,
         "tables": {table.name: table for table in tables},

@@ -29,7 +29,7 @@ from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import clusters, interval_text, number, percent
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
-from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+from evalstats_plugin.scores.rows import CorrectedScore, Intervals, ScoreInterval
 from evalstats_plugin.scores.slices import SliceScore
 
 Axis = tuple[float, float]
@@ -327,6 +327,21 @@ def slices_table(rows: Sequence[SliceScore]) -> Table:
         Column(title="Method", values=[row.method for row in rows]),
     ]  # fmt: skip
     return Table(name="every-slice", caption="Slices with intervals", columns=columns)
+
+
+def judged_table(rows: Sequence[CorrectedScore]) -> Table:
+    """Return one row per model and task: what a judge said, and what people would have said."""
+    columns = [
+        Column(title="Model", values=[row.model for row in rows], heads=True),
+        Column(title="Task", values=[row.task for row in rows]),
+        Column(title="Judged", kind="number", values=[row.judged for row in rows]),
+        Column(title="Corrected", kind="number", values=[row.estimate for row in rows]),
+        _interval_column(rows, hint="Of the corrected score alone"),
+        Column(title="Labels", kind="count", values=[row.n_items for row in rows]),
+        Column(title="Judge", values=[row.judge for row in rows]),
+        Column(title="Method", values=[row.method for row in rows]),
+    ]
+    return Table(name="every-judged", caption="Scores corrected by labels", columns=columns)
 
 
 def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
