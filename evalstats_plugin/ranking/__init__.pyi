@@ -4,7 +4,6 @@ from evalstats_plugin.ranking.contests.contests import Contests as Contests
 from evalstats_plugin.ranking.contests.from_scores import (
     contests_from_scores as contests_from_scores,
 )
-from evalstats_plugin.ranking.next import certainty as certainty
 from evalstats_plugin.ranking.next import next_contests as next_contests
 from evalstats_plugin.ranking.rank import MlOptions as MlOptions
 from evalstats_plugin.ranking.rank import ThurstoneOptions as ThurstoneOptions

@@ -1,10 +1,9 @@
-"""Active ranking: which pairs to compare next, and when to stop.
+"""Active ranking: which pairs to compare next.
 
 Ratings are believed to be N(rating, covariance); outcomes follow one link (`contests.outcomes`).
 
 * `next_contests`: choose pairs by one of `RULES`, alone or several together
 * `order_information`, `thompson_duel`: what is behind the rules
-* `certainty`: how certain the order and the best player are
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.ranking.contests.outcomes import (
-    LEAST_VARIANCE,
     LINKS,
     Link,
     entropy,
@@ -27,7 +25,7 @@ from evalstats_plugin.ranking.contests.outcomes import (
     prob_win_and_ahead,
     shrinkage,
 )
-from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
+from evalstats_plugin.ranking.ratings.fit import normal_draws, pairwise_differences
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
@@ -36,10 +34,6 @@ THOMPSON_DRAWS = 32
 """Draws among which two with different best players are sought."""
 DUELS = 16
 """Duels drawn at once, so that one is left if some pairs were asked before."""
-N_PARTICLES = 1024
-"""Particles for the probability of the order."""
-N_DRAWS = 4000
-"""Draws for the best player and the regret: P(best) has a standard error of at most .008."""
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -176,27 +170,18 @@ class Pairs(NamedTuple):
     """Differences of the ratings of all P pairs of players."""
 
     mean: FloatArray
-    """Shape (..., P)."""
+    """Shape (P,)."""
     variance: FloatArray
-    """Shape (..., P)."""
     first: IntArray
     """Index of the player, shape (P,); always less than `second`."""
     second: IntArray
 
 
 def all_pairs(rating: ArrayLike, covariance: ArrayLike) -> Pairs:
-    """Differences of all pairs of n players.
-
-    Parameters
-    ----------
-    rating : shape (..., n)
-    covariance : shape (..., n, n)
-    """
-    m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    i, j = np.triu_indices(m.shape[-1], 1)
-    variances = np.diagonal(cov, axis1=-2, axis2=-1)
-    variance = variances[..., i] + variances[..., j] - 2 * cov[..., i, j]
-    return Pairs(m[..., i] - m[..., j], np.maximum(variance, LEAST_VARIANCE), i, j)
+    """Differences of all pairs of n players, by ratings (n,) and their covariance (n, n)."""
+    mean, variance = pairwise_differences(rating, covariance)
+    i, j = np.triu_indices(len(mean), 1)
+    return Pairs(mean[i, j], variance[i, j], i, j)
 
 
 def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
@@ -227,45 +212,3 @@ def thompson_duel(draws: ArrayLike) -> tuple[IntArray, IntArray]:
     second = np.take_along_axis(best, at, axis=-1)[..., 0]
     runner_up = np.argpartition(value[..., -1, :], -2, axis=-1)[..., -2]
     return best[..., 0], np.where(second == best[..., 0], runner_up, second)
-
-
-class Certainty(NamedTuple):
-    """Certainty of the order and of the best player under a normal belief."""
-
-    prob_order: float
-    """Probability that all players are in the order of their ratings."""
-    expected_tau: float
-    """Expected Kendall's tau of this order with the true one: 1 - 2 × share of wrong pairs."""
-    best: int
-    """Index of the player that is most probably the best."""
-    prob_best: float
-    """Probability that this player is the best."""
-    regret: float
-    """Expected difference of the highest rating and this player's."""
-
-
-def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) -> Certainty:
-    """Certainty of the order of the ratings and of the best player.
-
-    Parameters
-    ----------
-    state
-        A `RankingFit`, or anything else with a rating and its covariance.
-    rng
-        For simulating the probabilities of the order and of being the best.
-    """
-    generator = stream(rng, "certainty of an order")
-    rating = np.asarray(state.rating, dtype=np.float64)
-    covariance = np.asarray(state.covariance, dtype=np.float64)
-    if len(rating) < 2:
-        return Certainty(1.0, 1.0, 0, 1.0, 0.0)
-    order = np.argsort(-steady(rating), kind="stable")
-    log_p = log_prob_order(rating, covariance, order, rng=generator, n_particles=N_PARTICLES)[0]
-    pairs = all_pairs(rating, covariance)
-    right = special.ndtr(np.abs(pairs.mean) / np.sqrt(pairs.variance))
-    draws = normal_draws(rating, covariance, (N_DRAWS,), generator)
-    share = np.bincount(draws.argmax(axis=1), minlength=len(rating)) / N_DRAWS
-    best = int(share.argmax())
-    regret = float((draws.max(axis=1) - draws[:, best]).mean())
-    prob_order = float(min(np.exp(log_p), 1.0))
-    return Certainty(prob_order, float(2 * right.mean() - 1), best, float(share[best]), regret)

@@ -248,7 +248,11 @@ def leaderboard(
     if category is not None and contests.category is None:
         raise SelectionError("these votes were read without a category: name its column there")
     if style:
-        options = _with_style(options, model, contests.feature_names)
+        if model == "thurstone" or isinstance(options, ThurstoneOptions):
+            raise SelectionError("style control is for bradley-terry: choose that model")
+        options = replace(
+            MlOptions() if options is None else options, features=contests.feature_names
+        )
     if anchor is not None and anchor not in contests.players:
         players = contests.players
         raise SelectionError(no_such("model", anchor, players, few(players, 20)))
@@ -266,7 +270,9 @@ def leaderboard(
     by_category: dict[str, Ranking] = {}
     code = contests.category if category else None
     for number, name in enumerate(contests.categories if code is not None else ()):
-        votes_in = _of_those_who_met(contests.take(np.flatnonzero(code == number)))
+        of_category = contests.take(np.flatnonzero(code == number))
+        met: list[int] = np.unique([of_category.first, of_category.second]).tolist()
+        votes_in = with_players(of_category, [contests.players[i] for i in met])
         try:
             by_category[name] = ranking(votes_in)
         except DesignError as error:
@@ -288,21 +294,6 @@ def leaderboard(
         anchor="" if anchor is None else f"{anchor} has {middle:g}",
         wins=contests.wins()[np.ix_(order, order)],
     )
-
-
-def _with_style(
-    options: RankOptions | None, model: RankingModel, names: tuple[str, ...]
-) -> RankOptions:
-    if model == "thurstone" or isinstance(options, ThurstoneOptions):
-        msg = "style control is for bradley-terry: choose that model"
-        raise SelectionError(msg)
-    return replace(MlOptions() if options is None else options, features=names)
-
-
-def _of_those_who_met(contests: Contests) -> Contests:
-    """Return the same contests without the players who are in none."""
-    met: list[int] = np.unique(np.concatenate([contests.first, contests.second])).tolist()
-    return with_players(contests, [contests.players[i] for i in met])
 
 
 def _anchored(ranking: Ranking, anchor: str, rating: float) -> Ranking:
@@ -470,9 +461,8 @@ def _position(fit: RankingFit, confidence_level: float) -> tuple[str, ...]:
 def _goodness(
     fit: RankingFit, contests: Contests, confidence_level: float, rng: np.random.Generator
 ) -> Goodness:
-    entropy = None
-    if len(fit.players) <= MOST_FOR_ENTROPY:
-        entropy = order_entropy(fit.rating, fit.covariance, rng=rng)
+    is_small = len(fit.players) <= MOST_FOR_ENTROPY
+    entropy = order_entropy(fit.rating, fit.covariance, rng=rng) if is_small else None
     if not (contests.weight > 0).any():
         return Goodness(entropy)
     return Goodness(

@@ -109,8 +109,7 @@ def ranks_of(draws: ArrayLike) -> IntArray:
     # In every other draw, the later of two equal players comes first.
     order[1::2] = n - 1 - np.argsort(-value[1::2, ::-1], axis=1, kind="stable")
     ranks: IntArray = np.empty((size, n), dtype=np.int64)
-    places: IntArray = np.arange(1, n + 1, dtype=np.int64)
-    np.put_along_axis(ranks, order, places[None], axis=1)
+    np.put_along_axis(ranks, order, np.arange(1, n + 1, dtype=np.int64)[None], axis=1)
     return ranks
 
 

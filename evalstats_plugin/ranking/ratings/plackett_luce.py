@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -72,9 +72,15 @@ def fit_plackett_luce(
     stages = _stages(at, np.array(list(map(len, rankings)), dtype=np.int64), n, depth)
     notes: list[str] = []
     if prior_sd is None:
-        connected, ordered = _components(stages, n)
-        _check_connected(connected, names)
-        if ordered:
+        stage, left = np.nonzero(stages.among)
+        part = components_of(stages.chosen[stage], left, n, directed=False)
+        if part.any():
+            largest = np.bincount(part).argmax()
+            others = [names[int(k)] for k in np.flatnonzero(part != largest)]
+            msg = f"no ranking connects these players with the rest: {few(others)}. Leave them out"
+            raise DesignError(msg)
+        # One group always precedes another.
+        if components_of(stages.chosen[stage], left, n, directed=True).any():
             prior_sd = WEAK_SD
             notes.append(
                 "some players are always ranked before all others: a normal prior with standard "
@@ -88,7 +94,8 @@ def fit_plackett_luce(
     information = _information(p, precision)
     middle = bread = inverse(information, n)
     if covariance == "sandwich":
-        scores = _by_ranking(stages, _residuals(stages, p))
+        of_stage = (np.ones(len(p)), (stages.ranking, np.arange(len(p))))
+        scores = sparse.csr_array(of_stage) @ _residuals(stages, p)
         middle = bread @ (scores.T @ scores + precision * np.eye(n)) @ bread
     return RankingFit(
         model="plackett-luce",
@@ -138,23 +145,6 @@ def _stages(at: IntArray, length: IntArray, n: int, depth: int | None) -> _Stage
     return _Stages(among.astype(np.float64), at[counts], of[counts])
 
 
-def _components(stages: _Stages, n: int) -> tuple[IntArray, bool]:
-    """Connected component of each player, and whether one group always precedes another."""
-    stage, player = np.nonzero(stages.among)
-    chosen = stages.chosen[stage]
-    connected, strong = (components_of(chosen, player, n, directed=d) for d in (False, True))
-    return connected, bool(strong.any())
-
-
-def _check_connected(part: IntArray, names: tuple[str, ...]) -> None:
-    if part.max() == 0:
-        return
-    largest = np.bincount(part).argmax()
-    others = [names[int(k)] for k in np.flatnonzero(part != largest)]
-    msg = f"no ranking connects these players with the rest: {few(others)}. Leave them out"
-    raise DesignError(msg)
-
-
 class _Choices(NamedTuple):
     """Log-likelihood, or log posterior, and the probability of each player's choice (S, n)."""
 
@@ -195,10 +185,3 @@ def _residuals(stages: _Stages, p: FloatArray) -> FloatArray:
 
 def _information(p: FloatArray, precision: float) -> FloatArray:
     return np.diag(p.sum(axis=0) + precision) - p.T @ p
-
-
-def _by_ranking(stages: _Stages, scores: FloatArray) -> FloatArray:
-    """Sum scores of the stages of each ranking."""
-    stage = np.arange(len(scores))
-    gather: Any = sparse.csr_array((np.ones(len(scores)), (stages.ranking, stage)))
-    return gather @ scores
