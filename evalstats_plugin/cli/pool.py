@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -37,12 +37,10 @@ from evalstats_plugin.hierarchical.methods import (
 )
 
 if TYPE_CHECKING:
-    from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.hierarchical.data import EvalCounts
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
     from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
-    from evalstats_plugin.stats.arrays import FloatArray
 
 LONG = 20.0
 """Expected seconds from which on the cost is printed before a fit starts."""
@@ -234,18 +232,6 @@ class CapabilityOptions:
         f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
         type=POSITIVE, metavar="K",
     )  # fmt: skip
-    method: Literal["auto", "l1", "topk"] = _model(
-        "How items get what they need: auto, l1 (each item its own estimates), topk (an encoder, "
-        "as in sparse autoencoders).  [default: auto, by held-out answers]",
-        default="auto", show_default=False, metavar="NAME",
-        type=Name("method", ("auto", "l1", "topk")),
-    )  # fmt: skip
-    features: str | None = _model(
-        "CSV file with the column item, task where ids are not unique, and text or columns of "
-        "numbers such as an embedding, which the encoder reads beside the answers.  [default: the "
-        "questions of the logs, where they have them]",
-        type=click.Path(), metavar="CSV",
-    )  # fmt: skip
     device: str = device()
     seed: int = seed()
 
@@ -271,36 +257,12 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     responses = run.read()
     matrix = ability_matrix(responses)
     questions = questions_of(responses, run.plugins)
-    features, notes = _features(matrix, questions, asked)
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     with progress_on_work(f"fitting {size}", quiet=run.output.quiet) as on_step, listening(on_step):
         capability_set = find_capabilities(
-            matrix,
-            asked.dimensions,
-            kind=asked.method,
-            features=features,
-            rng=asked.seed,
-            device=asked.device,
+            matrix, asked.dimensions, rng=asked.seed, device=asked.device
         )
-    capability_set = replace(
-        capability_set,
-        notes=tuple(dict.fromkeys((*capability_set.notes, *notes, *responses.notes))),
-    )
-    fit = capability_set.fit
-    how = {"method": fit.kind, "device": fit.diagnostics["device"], "seed": asked.seed}
+    notes = tuple(dict.fromkeys((*capability_set.notes, *responses.notes)))
+    capability_set = replace(capability_set, notes=notes)
+    how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
     run.show(capability_set, how, hierarchical.capabilities_view(questions))
-
-
-def _features(
-    matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str], asked: CapabilityOptions
-) -> tuple[FloatArray | None, list[str]]:
-    """Return numbers known of each item for the encoder, and notes: of a file, or of questions."""
-    from evalstats_plugin.irt.new_items import features_of_items, features_of_questions
-
-    if asked.method == "l1":
-        return None, []
-    if asked.features is None:
-        return features_of_questions(matrix, questions)
-    from evalstats_plugin.cli.shell.running import read_features
-
-    return features_of_items(matrix, read_features(asked.features), asked.features)

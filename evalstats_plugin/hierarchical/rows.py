@@ -313,7 +313,7 @@ class HeldOutScore(NamedTuple):
 
     item_model: str
     """``"hierarchical"`` (models, items, and models on tasks), ``"rasch"``, ``"dense"`` (the factor
-    model), ``"l1"``, ``"topk"``, or ``"topk+features"``."""
+    model), or ``"l1"`` (sparse codes)."""
     auc: float
     """Area under the ROC curve; NaN where all held-out answers are right, or all wrong."""
     log_loss: float
@@ -347,9 +347,9 @@ class Capabilities(Results[Capability]):
 
     fit: CapabilityFit
     compared: tuple[HeldOutScore, ...]
-    """Held-out predictions of the plain hierarchical model, then of sparse ones."""
+    """Held-out predictions of the plain hierarchical model, then of the sparse one."""
     plain_is_as_good: bool
-    """Whether no sparse model predicts better than the plain one by two standard errors."""
+    """Whether the sparse model does not predict better by two standard errors."""
 
     def levels(self, model: str, metric: str = "") -> tuple[CapabilityLevel, ...]:
         """Return a model's level of each capability; none of a model that is not in the fit."""
@@ -369,7 +369,6 @@ class Capabilities(Results[Capability]):
                 by_chance=row.by_chance,
                 tasks=row.tasks,
                 items=row.items,
-                method=self.fit.kind,
             )
             for row in self.rows
         )
@@ -394,5 +393,3 @@ class CapabilityLevel:
     by_chance: float | None
     tasks: tuple[str, ...]
     items: tuple[str, ...]
-    method: str
-    """``"l1"`` or ``"topk"``."""

@@ -350,10 +350,7 @@ _HELD_OUT = (
     "log loss of an answer is than by the plain hierarchical model, with its standard error over "
     "items."
 )
-_NAMES_OF_MODELS = {
-    "hierarchical": "plain hierarchical", "l1": "sparse (l1)",
-    "topk": "sparse (topk)", "topk+features": "sparse (topk), texts or features",
-}  # fmt: skip
+_NAMES_OF_MODELS = {"hierarchical": "plain hierarchical", "l1": "sparse"}
 _SHOWN_ITEMS, _QUESTION = 3, 60
 
 Questions = Mapping[tuple[str, str], str]

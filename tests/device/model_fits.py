@@ -105,13 +105,9 @@ def left_out(device: str, item_model: str) -> Numbers:
     return {"log_loss": [x.log_loss for x in rows], "auc": [x.auc for x in rows]}
 
 
-def capabilities(device: str, kind: str) -> Numbers:
-    """Sparse codes, and whether they are found again."""
-    active = 1 if kind == "topk" else "auto"
-    matrix = answers(4, 8)
-    fit = fit_capabilities(
-        matrix, 1, kind=kind, penalty=3.0, active=active, rng=0, device=device,  # type: ignore[arg-type]
-    )  # fmt: skip
+def capabilities(device: str) -> Numbers:
+    """Sparse codes."""
+    fit = fit_capabilities(answers(4, 8), 1, penalty=3.0, rng=0, device=device)
     return {"code": fit.code, "capability": fit.capability, "intercept": fit.intercept}
 
 
@@ -220,8 +216,7 @@ def _hierarchical_fits() -> dict[str, Fit]:
         "plates": plated,
         "plates in blocks": partial(plated, memory=40_000, iterations=1),
         "particles together": weighed,
-        "capabilities": partial(capabilities, kind="l1"),
-        "capabilities, top-k": partial(capabilities, kind="topk"),
+        "capabilities": capabilities,
         "capabilities held out": chosen_codes,
     }  # fmt: skip
 

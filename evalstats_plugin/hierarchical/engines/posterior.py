@@ -3,29 +3,24 @@
 * `Posterior`: draws of every engine, and their `Predictions`
 * `log_scale_density`, `scale_quantile`: priors of standard deviations
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
-* `CapabilityFit`: a fitted capability model, its tables and its file
+* `CapabilityFit`: a fitted capability model and its tables
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import LogError, SelectionError, few, no_such
+from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage
-from evalstats_plugin.runtime.writing import write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -201,8 +196,6 @@ class CapabilityFit:
     errors.
     """
 
-    kind: str
-    """``"l1"`` or ``"topk"``."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
     """Shape (M,), like `tasks`."""
@@ -215,8 +208,8 @@ class CapabilityFit:
     """s ≥ 0, shape (M, F)."""
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
-    hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """penalty; active, the features that an item may have."""
+    penalty: float
+    """Penalty of the sum of all codes."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """objective, iterations, converged, choices, seconds, device, dtype."""
     notes: tuple[str, ...] = ()
@@ -288,41 +281,8 @@ class CapabilityFit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all, ready for JSON: finite numbers, strings, lists, None."""
-        scalars = ("kind", "n_features", "hyperparameters", "diagnostics")
+        scalars = ("n_features", "penalty", "diagnostics")
         tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
         return {name: plain(getattr(self, name)) for name in scalars} | tables | {
             "notes": list(self.notes)
         }  # fmt: skip
-
-    def save(self, path: str | Path) -> Path:
-        """Write to one NumPy archive: the arrays, and the rest as JSON."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
-        arrays |= {k: arrays[k].astype(str) for k in ("item_ids", "tasks")}
-        rest = {k: plain(v) for k, v in values.items() if k not in arrays}
-        buffer = BytesIO()
-        np.savez_compressed(buffer, capability_fit=np.array(json.dumps(rest)), **arrays)
-        return write_bytes(Path(path), buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: str | Path) -> CapabilityFit:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        LogError
-            No such file, or not a capability fit.
-        """
-        try:
-            # Opened here, because NumPy leaves the file of a broken archive open.
-            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            rest = json.loads(str(arrays.pop("capability_fit")))
-        except Exception as error:
-            # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
-            msg = f"{path}: no such file, or not a capability fit"
-            raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
-        with reporting_damage(Path(path)):
-            check_fields(rest, kinds_of(cls))
-            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
-            return cls(**rest, **arrays)
