@@ -70,8 +70,8 @@ def _about_pooling(name: str) -> str:
         return _calibration(name)
     if name.startswith("new_"):
         known = read_study("hierarchical_predictions")["rows"]
-        wanted = ("normal", "normal", name.replace("_", " "))
-        rows = {(r["interactions"], r["fitted"], r["intervals"]): r["coverage"] for r in known}
+        wanted = ("normal", name.replace("_", " "))
+        rows = {(r["interactions"], r["intervals"]): r["coverage"] for r in known}
         return short(rows[wanted])
     if name.startswith("unlike_"):
         return _where_the_truth_is_unlike(name.removeprefix("unlike_"))
@@ -98,7 +98,7 @@ def _calibration(what: str) -> str:
 def _where_the_truth_is_unlike(what: str) -> str:
     """Return the least or most coverage where effects are not as assumed."""
     known = read_study("hierarchical_predictions")["rows"]
-    rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
+    rows = [r for r in known if r["interactions"] != "normal"]
     if what == "new":
         return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
     old = [r for r in rows if "new" not in r["intervals"]]

@@ -81,10 +81,6 @@ class PoolOptions:
         "(or difficulty); may be repeated.",
         default=(), metavar="CSV", type=click.Path(),
     )  # fmt: skip
-    tails: float | None = _model(
-        "Degrees of freedom of Student's t for interactions of models and tasks, such as 4; model "
-        "shared.  [default: normal]", default=None, show_default=False, metavar="DF",
-    )  # fmt: skip
     compare: tuple[str, ...] = _model(
         "Compare with this model by leave-one-out predictions; may be repeated.",
         default=(), metavar="NAME", type=Name("hierarchical model", HIERARCHICAL_MODELS),
@@ -106,9 +102,7 @@ class PoolOptions:
         """Return the length of Markov chains."""
         from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
-        return HierarchicalOptions(
-            chains=self.chains, draws=self.draws, warm_up=self.warm_up, tails=self.tails
-        )
+        return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
 
 
 @click.command(

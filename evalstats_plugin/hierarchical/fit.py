@@ -103,8 +103,6 @@ class HierarchicalFit(Results[Performance]):
     confidence_level: float
     priors: Mapping[str, Prior]
     """Priors of standard deviations; ``"default"`` for those not named."""
-    tails: float | None = None
-    """Degrees of freedom of interactions; None: normal ones."""
     covariates: Mapping[str, Standardised]
     log_evidence: float | None = None
     """Log marginal likelihood of the answers, where the engine computes it."""
@@ -405,10 +403,7 @@ def _new_scores(fit: HierarchicalFit, new: str, n_items: int | None, seed: int) 
         drawn = spread_of["performance"] * rng.standard_normal((*shape, 1))
         level = middle + drawn[..., None] - difficulty[..., None, :]
         own = spread_of["interaction"]
-    noise = rng.standard_normal(level.shape)
-    if fit.tails is not None:
-        noise *= np.sqrt(fit.tails / rng.chisquare(fit.tails, level.shape))
-    level = level + own[:, :, None] * noise
+    level = level + own[:, :, None] * rng.standard_normal(level.shape)
     share = _scores_at(level, parameters.get("sd_question"), n_items, rng)
     cells = fit.posterior.accuracy
     tasks: list[str | None] = [None] if new == "task" else [None, *counts.tasks]
@@ -563,7 +558,7 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
 
     columns = counts.columns(fit.covariates, by_question=fit.model != "task")
     size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))
-    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng, fit.tails)
+    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng)
     return drawn @ columns.membership
 
 
