@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -85,10 +85,6 @@ class PoolOptions:
         "Compare with this model by leave-one-out predictions; may be repeated.",
         default=(), metavar="NAME", type=Name("hierarchical model", HIERARCHICAL_MODELS),
     )  # fmt: skip
-    predict: Literal["task", "model"] | None = _model(
-        "Predict the scores of a new task, or of a new model.", default=None, metavar="task|model",
-        type=Name("prediction", ("task", "model")),
-    )  # fmt: skip
     by: str | None = _model(
         "Slices of each task in place of tasks, by this field of its items, such as language or "
         "n_words:4 (quartiles of a number): small slices borrow from the others.", metavar="FIELD",
@@ -124,16 +120,14 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
 
     if asked.family is not None and asked.formula is None:
         raise DesignError("--family is of scores in a formula: give --formula")
-    if asked.formula is not None and (asked.compare or asked.predict):
-        raise DesignError("--compare and --predict know no formulas: leave them out")
+    if asked.formula is not None and asked.compare:
+        raise DesignError("--compare knows no formulas: leave it out")
     check_top(asked.by, asked.top)
     fit = _fitted(run.read(by=asked.by), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
     results = fit
     if run.output.form != "csv":
-        results = hierarchical.shown(
-            fit, baseline=asked.baseline, compare=asked.compare, predict=asked.predict
-        )
+        results = hierarchical.shown(fit, baseline=asked.baseline, compare=asked.compare)
     how = {
         **({"by": asked.by} if asked.by else {}),
         "model": fit.model,

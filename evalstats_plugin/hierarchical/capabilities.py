@@ -2,7 +2,7 @@
 
 * `find_capabilities`: compare predictions of held-out answers, fit, and look again in halves
 * `fit_capabilities`: choose the penalty by held-out log loss, fit, and return a `CapabilityFit`
-* `compare_held_out`: predict held-out answers by sparse codes and by simpler models
+* `compare_held_out`: predict held-out answers by sparse codes and by a plain model
 * `stability`: compare the capabilities found from two halves of the items
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 from evalstats_plugin.hierarchical.engines.sparse_codes import (
     SparseCodes,
@@ -35,13 +35,12 @@ from evalstats_plugin.hierarchical.rows import Capabilities, Capability, HeldOut
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.estimators.factor import (
     check_dimensions,
-    fit_factor,
     fold_masks,
     held_out_loss,
 )
 from evalstats_plugin.irt.estimators.frozen import (
     Estimator,
-    fit_curves,
+    HoldoutScores,
     predict_held_out,
     score_held_out,
 )
@@ -52,7 +51,7 @@ from evalstats_plugin.irt.model.masks import Split, random_entries
 from evalstats_plugin.runtime.torch import check_memory
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.streams import children, stream
+from evalstats_plugin.stats.streams import child, stream
 
 PENALTIES = (13.0, 9.0, 6.0, 4.0, 2.5, 1.5, 1.0, 0.5, 0.25)
 """Candidates for the penalty, from strong to weak."""
@@ -64,11 +63,6 @@ _HELD_OUT_CELLS = 10_000
 
 _ROUGH_TOLERANCE = 1e-5
 """Tolerance while candidates are compared."""
-
-PLAIN = "hierarchical"
-
-COMPARED = (PLAIN, "rasch", "dense", "l1")
-"""Models of `compare_held_out`; ``"dense"`` is the factor model."""
 
 AS_GOOD = (
     "a plain hierarchical model predicts as well: these answers do not show more than how good a "
@@ -182,7 +176,7 @@ def find_capabilities(
     """
     matrix = matrix_of(responses)
     most = n_features or min(MOST_CAPABILITIES, max(1, len(matrix.models) // 2))
-    compared = compare_held_out(matrix, most, (PLAIN, "l1"), rng=rng, device=device)
+    compared = compare_held_out(matrix, most, rng=rng, device=device)
     fit = fit_capabilities(matrix, most, rng=rng, device=device)
     again = None
     if len(matrix.item_ids) >= 2 * most:
@@ -207,16 +201,17 @@ def _rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]
     rows: list[Capability] = []
     for f in (k for k in range(fit.n_features) if k + 1 not in fit.empty):
         tasks = [k for k in np.argsort(-of_tasks[:, f], kind="stable") if of_tasks[k, f] > 0]
-        models = fit.strongest_models(f)
+        items = np.argsort(-fit.code[:, f], kind="stable")[: int((fit.code[:, f] > 0).sum())]
+        models = np.array(fit.models)[np.argsort(-fit.capability[:, f], kind="stable")].tolist()
         rows.append(
             Capability(
                 capability=f + 1,
                 variance=float(fit.use[f]),
-                n_items=int((fit.code[:, f] > 0).sum()),
+                n_items=len(items),
                 found_again=None if again is None else float(again.halves[f]),
                 by_chance=None if again is None else float(again.chance[f]),
                 tasks=tuple(names[tasks[:_LISTED]].tolist()),
-                items=tuple(fit.strongest_items(f)[:_LISTED]),
+                items=tuple(fit.item_ids[items[:_LISTED]].astype(str).tolist()),
                 strongest=tuple(models[:_LISTED]),
                 weakest=tuple(models[: -_LISTED - 1 : -1]),
             )
@@ -309,82 +304,58 @@ def _without(counts: Counts, held_out: Tensor) -> Counts:
 def compare_held_out(
     matrix: ResponseMatrix,
     n_features: int,
-    item_models: Sequence[str] = COMPARED,
     *,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
-) -> tuple[HeldOutScore, ...]:
-    """Compare models by their predictions of the same held-out cells.
+) -> tuple[HeldOutScore, HeldOutScore]:
+    """Compare capabilities with a plain hierarchical model by predictions of held-out cells.
 
-    Penalties and ridges are chosen without these cells.
+    The penalty is chosen without these cells.
 
-    Parameters
-    ----------
-    item_models
-        Names of `COMPARED`. The dense model has as many dimensions as there are features.
+    Returns
+    -------
+    tuple
+        Of the plain hierarchical model, and of the sparse one.
 
     Raises
     ------
     DesignError
         See `fit_capabilities`; or too few cells to fit or to predict.
     SelectionError
-        No such model or device.
+        No such device.
     """
-    for name in item_models:
-        if name not in COMPARED:
-            raise SelectionError(no_such("model", name, COMPARED, ", ".join(COMPARED)))
     generator = stream(rng, "answers held out of capabilities")
     counts = counts_of(matrix, device=device)
-    place = np.unique(matrix.tasks.astype(str), return_inverse=True)[1]
+    task = torch.as_tensor(np.unique(matrix.tasks.astype(str), return_inverse=True)[1])
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
-    streams = children(generator, "models compared with capabilities", len(item_models))
-    asked = zip(item_models, streams, strict=True)
-    run = partial(_scored, counts, split, n_features, torch.as_tensor(place))
-    scores, losses = zip(*parallel_map(run, asked), strict=True)
+    folds = child(generator, "folds that choose a penalty")
+    estimators: list[Estimator] = [
+        partial(fit_plain, task=task), partial(_sparse, n_features=n_features, rng=folds)
+    ]  # fmt: skip
+    (plain, own), (sparse, loss) = parallel_map(partial(_scored, counts, split), estimators)
     trials = (as_array(counts.trials) * split.test).sum(axis=0)
-    return tuple(
-        score._replace(**_gain(losses[0] - loss, trials))
-        for score, loss in zip(scores, losses, strict=True)
+    gain = float((own - loss).sum() / trials.sum())
+    # Items are drawn.
+    used = trials > 0
+    off, n = (own - loss - gain * trials)[used], int(used.sum())
+    error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
+    return (
+        HeldOutScore("hierarchical", plain.auc, plain.log_loss, plain.n_cells, 0.0, 0.0),
+        HeldOutScore("sparse", sparse.auc, sparse.log_loss, sparse.n_cells, gain, error),
     )
 
 
-def _gain(by_item: FloatArray, trials: FloatArray) -> dict[str, float]:
-    """Return what is gained per answer, and its standard error, items being drawn."""
-    gain = float(by_item.sum() / trials.sum())
-    used = trials > 0
-    off, n = (by_item - gain * trials)[used], int(used.sum())
-    error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
-    return {"gain": gain, "gain_error": error}
+def _sparse(counts: Counts, n_features: int, rng: np.random.Generator) -> Tensor:
+    return _find_codes(counts, n_features, "auto", rng)[0].probability()
 
 
-def _scored(
-    counts: Counts,
-    split: Split,
-    n_features: int,
-    task: Tensor,
-    asked: tuple[str, np.random.Generator],
-) -> tuple[HeldOutScore, FloatArray]:
+def _scored(counts: Counts, split: Split, estimator: Estimator) -> tuple[HoldoutScores, FloatArray]:
     """Return the scores of a model, and its log loss by item."""
-    name, rng = asked
-    began = time.perf_counter()
-    estimator = _estimator(name, n_features, task, rng)
     predicted = predict_held_out(estimator, counts, split)
-    scores = score_held_out(counts, predicted, split.test)
     right, trials = as_array(counts.right), as_array(counts.trials)
     loss = -(special.xlogy(right, predicted) + special.xlog1py(trials - right, -predicted))
-    spent = time.perf_counter() - began
-    score = HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent, 0.0, 0.0)
-    return score, np.where(split.test, loss, 0.0).sum(axis=0)
-
-
-def _estimator(name: str, n_features: int, task: Tensor, rng: np.random.Generator) -> Estimator:
-    if name == PLAIN:
-        return partial(fit_plain, task=task)
-    if name == "rasch":
-        return partial(fit_curves, kind="rasch")
-    if name == "dense":
-        return partial(fit_factor, n_dimensions=n_features, ridge="auto", rng=rng)
-    return lambda counts: _find_codes(counts, n_features, "auto", rng)[0].probability()
+    scores = score_held_out(counts, predicted, split.test)
+    return scores, np.where(split.test, loss, 0.0).sum(axis=0)
 
 
 def fit_plain(counts: Counts, task: Tensor) -> Tensor:
@@ -463,11 +434,9 @@ def stability(
     split = np.array_split(generator.permutation(m), 2)
     halves = parallel_map(partial(_half, counts, fit.n_features, fit.penalty), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)
-    whole = [np.diagonal(cosines(half, fit.capability)) for half in (first, second)]
     used = fit.capability.any(axis=0)
     return Stability(
         halves=np.where(used, np.diagonal(cosines(first, second)), np.nan),
-        whole=np.where(used, np.minimum(*whole), np.nan),
         chance=np.where(used, _chance(first, second, generator), np.nan),
     )
 

@@ -138,7 +138,7 @@ def test_slices_that_share_items_are_not_pooled(tmp_path: Path) -> None:
     [
         (("--formula", "score ~ model * task"), "term 'model * task' of the formula is not"),
         (("--formula", "score ~ model", "--family", "beta"), "scores are 0 or 1"),
-        (("--formula", "score ~ model", "--compare", "task"), "--compare and --predict"),
+        (("--formula", "score ~ model", "--compare", "task"), "--compare knows no formulas"),
         (("--formula", "score ~ model", "--method", "task"), "in place of a model"),
         (("--family", "beta"), "give --formula"),
     ],
@@ -449,15 +449,12 @@ def test_one_chain_is_compared_with_itself(seven: Path) -> None:
     assert 0.9 < whole["fit"]["diagnostics"]["worst_r_hat"]
 
 
-def test_predictions_and_compared_models_stand_below_the_scores(seven: Path) -> None:
-    found = _json(seven, "--method", "task", "--compare", "per-task", "--predict", "task")
-    shown = _ran(seven, "--method", "task", "--compare", "per-task", "--predict", "task").stdout
+def test_compared_models_stand_below_the_scores(seven: Path) -> None:
+    found = _json(seven, "--method", "task", "--compare", "per-task")
+    shown = _ran(seven, "--method", "task", "--compare", "per-task").stdout
 
     assert {row["model"] for row in found["compared"]} == {"task", "per-task"}
-    assert [row["task"] for row in found["predicted"]] == [None] * 7
     assert "Left-out scores" in shown
-    assert "A new task, in percent" in shown
-    assert "no prediction is called 'taks'" in _refused(seven, "--predict", "taks")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ all effects integrated out, and effects given them, in closed form, because leve
 missed a task are drawn too; and moves models, tasks and standard deviations with other effects in
 proportion, which mixes well where standard deviations are small.
 
-* `CrossedModel`, `simulate`: the effects of a model, and draws from their priors
+* `CrossedModel`: the effects of a model
 * `answered_alike`: whether data are right or wrong, and several models answered the same questions
 * `CrossedGibbs`, `fit_crossed`: the sweep, and draws from the posterior
 """
@@ -41,7 +41,6 @@ from evalstats_plugin.hierarchical.engines.posterior import (
     Predictions,
     log_scale_density,
     replicate,
-    scale_quantile,
 )
 from evalstats_plugin.hierarchical.methods import SCALES, Prior, prior_of
 from evalstats_plugin.runtime import ChainLength
@@ -111,32 +110,6 @@ CROSSED_MODELS: Mapping[str, CrossedModel] = {
 def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:
     """Return the effects of a model, with these priors of standard deviations."""
     return replace(CROSSED_MODELS[model], priors=priors)
-
-
-def simulate(
-    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draw effects from their priors, and right answers given them, (S, N, M)."""
-    n, m = counts.trials.shape
-    t = len(counts.tasks)
-
-    def scale(name: str, many: int = 1) -> FloatArray:
-        return scale_quantile(prior_of(structure.priors, name), rng.random((size, many)))
-
-    level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
-    for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
-        drawn = COEFFICIENT_SD * rng.standard_normal((size, values.shape[1]))
-        level = level + sign * np.expand_dims(drawn @ values.T, axis)
-    level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
-    if structure.across_tasks:
-        level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
-    own = scale("interaction", t if structure.own_interactions else 1)
-    level = level + own[:, None] * rng.standard_normal((size, n, t))
-    logit = level[..., counts.task]
-    if structure.questions:
-        logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]
-    share = special.expit(logit)
-    return replicate(rng, counts.trials, share)
 
 
 def answered_alike(counts: EvalCounts) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import SelectionError, few, no_such
+from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.irt.model.fit import plain
 from evalstats_plugin.stats.arrays import FloatArray
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Table = Literal["models", "items", "features"]
+Table = Literal["models", "items"]
 TABLES: tuple[Table, ...] = get_args(Table)
-
-_NAMED = 5
-"""Items and models that are listed for a feature in its table."""
 
 INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
 """Prior standard deviations of intercepts, and of coefficients of standardised covariates."""
@@ -214,17 +211,6 @@ class CapabilityFit:
     """objective, iterations, converged, choices, seconds, device, dtype."""
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        n, m, f = len(self.models), len(self.item_ids), self.n_features
-        expected = {
-            "capability": (n, f), "performance": (n,), "code": (m, f), "intercept": (m,),
-            "tasks": (m,),
-        }  # fmt: skip
-        for name, shape in expected.items():
-            actual = np.shape(getattr(self, name))
-            if actual != shape:
-                raise ValueError(f"{name} has shape {actual}, not {shape}: give one value each")
-
     @property
     def n_features(self) -> int:
         """F."""
@@ -245,19 +231,8 @@ class CapabilityFit:
         level = self.performance[:, None] + self.intercept
         return special.expit(level + self.capability @ self.code.T)
 
-    def strongest_items(self, feature: int) -> list[str]:
-        """Return the items that have a feature (from 0), the largest code first."""
-        codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
-        place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
-        return [names[i] for i in place.tolist()]
-
-    def strongest_models(self, feature: int) -> list[str]:
-        """Return all models, the one with most of a feature (from 0) first."""
-        place = np.argsort(-self.capability[:, feature], kind="stable")
-        return [self.models[i] for i in place.tolist()]
-
-    def to_frame(self, of: Table = "features") -> pd.DataFrame:
-        """Return one line per feature with its items and models, per model, or per item."""
+    def to_frame(self, of: Table = "items") -> pd.DataFrame:
+        """Return one line per item with its codes, or per model with its capabilities."""
         import pandas as pd
 
         if of not in TABLES:
@@ -266,18 +241,8 @@ class CapabilityFit:
         if of == "models":
             columns = {"model": self.models, "performance": self.performance}
             return pd.DataFrame(columns | dict(zip(names, self.capability.T, strict=True)))
-        if of == "items":
-            columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
-            return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
-        models = [self.strongest_models(f) for f in range(self.n_features)]
-        return pd.DataFrame({
-            "feature": np.arange(1, self.n_features + 1),
-            "use": self.use,
-            "n_items": (self.code > 0).sum(axis=0),
-            "items": [few(self.strongest_items(f), _NAMED) for f in range(self.n_features)],
-            "strong": [", ".join(names[:_NAMED]) for names in models],
-            "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
-        })  # fmt: skip
+        columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
+        return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all, ready for JSON: finite numbers, strings, lists, None."""

@@ -380,8 +380,6 @@ def family_for(prior: Any, name: str) -> type[Family] | None:
     DesignError
         No family, and no finite number of values, has the support of the prior.
     """
-    if isinstance(prior, Family):
-        return type(prior)
     support = getattr(prior, "support", None)
     if getattr(prior, "has_enumerate_support", False):
         return None
@@ -422,8 +420,6 @@ def as_family(proposal: Any, name: str) -> Family:
     DesignError
         The proposal is of no family that can be adapted.
     """
-    if isinstance(proposal, Family):
-        return proposal
     if type(proposal) is distributions.MultivariateNormal:
         return MultivariateNormal(proposal.loc, proposal.scale_tril.double().flatten(-2))
     family = _FAMILIES.get(cast("Any", type(proposal)))
@@ -442,15 +438,13 @@ class Parts(NamedTuple):
 
     @staticmethod
     def of(distribution: Any, shape: Sequence[int]) -> Parts:
-        """Take apart a family, or a distribution of torch, whose one value has this shape.
+        """Take apart a distribution of torch whose one value has this shape.
 
         Raises
         ------
         ValueError, RuntimeError
             Values of the distribution have another shape.
         """
-        if isinstance(distribution, Family):
-            return Parts(distribution, distribution.parameters())
         event = len(distribution.event_shape)
         if event and tuple(shape[len(shape) - event :]) != tuple(distribution.event_shape):
             raise ValueError(tuple(distribution.event_shape))
@@ -469,11 +463,6 @@ class Parts(NamedTuple):
             Tensors in place of those of one value, with axes in front.
         """
         front = list(shape)[: len(shape) - event]
-        if isinstance(self.made, Family):
-            rank = max(x.ndim for x in values)
-            own = (x.reshape([*x.shape[: len(front)], *[1] * (event + len(front) - rank),
-                              *x.shape[len(front) :]]) for x in values)  # fmt: skip
-            return type(self.made)(*own).sample(shape, generator)
         left = iter(values)
 
         def wide(_: Tensor) -> Tensor:

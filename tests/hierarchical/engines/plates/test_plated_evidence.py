@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
+from torch.distributions import Normal
 
 from evalstats_plugin.hierarchical.engines.plates import evidence
-from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     contract_plate,
