@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from torch.distributions import Beta, Gamma, Normal
+import torch
+from torch.distributions import Beta, Exponential, Normal
 
 from evalstats_plugin import fit_irt, score_models
 from evalstats_plugin.data.importing import write_store
@@ -113,17 +114,18 @@ def chosen_codes(device: str) -> Numbers:
     return {"log_loss": [x.log_loss for x in rows]}
 
 
+# A number, such as a scale of 0.6, would be copied to the device in every iteration.
 PLATED = Model(
     plates=[Plate("task", 4), Plate("item", 3, within="task")],
     latents=[
         Latent("share", Beta(2.0, 3.0)),
-        Latent("kind", Gamma(2.0, 1.0), shape=(3,)),
-        Latent("sd", Gamma(3.0, 2.0)),
-        Latent("mu", lambda share: Normal(share, 1.0), "task"),
+        Latent("kind", Exponential(0.5), shape=(3,)),
+        Latent("sd", Exponential(0.7)),
+        Latent("mu", lambda share: Normal(share, torch.ones_like(share)), "task"),
         Latent("z", lambda mu, sd: Normal(loc=mu, scale=sd), "item"),
     ],
     observed=[
-        Observed("x", lambda z: Normal(z, 0.6), "item"),
+        Observed("x", lambda z: Normal(z, 0.6 * torch.ones_like(z)), "item"),
         Observed("s", lambda mu, kind, s: kind[..., :1].log() - (s - mu).square(), "task"),
     ],
 )

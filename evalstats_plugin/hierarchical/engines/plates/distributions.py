@@ -483,11 +483,13 @@ def log_prob_of(density: Any, value: Tensor) -> Tensor:
     return torch.lgamma(value.sum(-1) + 1) + inside.sum(-1)
 
 
-def in_double(distribution: Any) -> Any:
-    """Return a distribution of torch with numbers of double precision; others as they are."""
-    if not isinstance(distribution, distributions.Distribution):
-        return distribution
-    return _with_tensors(distribution, lambda x: x.double() if x.is_floating_point() else x, ())
+def in_double(distribution: Any, device: torch.device | None = None) -> Any:
+    """Return a distribution of torch in double precision, on a device; anything else as it is."""
+
+    def moved(x: Tensor) -> Tensor:
+        return x.to(device or x.device, torch.double if x.is_floating_point() else x.dtype)
+
+    return _with_tensors(distribution, moved, ())
 
 
 def _with_tensors(part: Any, change: Callable[[Tensor], Tensor], front: tuple[int, ...]) -> Any:

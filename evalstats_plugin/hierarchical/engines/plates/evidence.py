@@ -509,15 +509,14 @@ def axis_of(joint: Bound) -> int:
 
 def example(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
     """Return the prior distribution of a latent at one draw of its parents."""
-    function = latent.prior
     values = {**joint.arrays, **prior}
     parents = {}
-    for name in arguments(function):
+    for name in arguments(latent.prior):
         x = values[name]
         rank = joint.ranks[name]
         flat = x.reshape(-1, *x.shape[x.ndim - rank :]) if rank else x.reshape(-1)
         parents[name] = flat[0]
-    return function(**parents) if parents else function if not callable(function) else function()
+    return latent.prior(**parents) if callable(latent.prior) else latent.prior
 
 
 def _shape(bound: Bound, latent: Latent) -> list[int]:

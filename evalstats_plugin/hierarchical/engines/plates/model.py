@@ -731,6 +731,10 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     DesignError
         Data are missing, of another shape than their plates, or inputs are not finite.
     """
+    if device.type != "cpu":
+        # Constant priors have tensors of their own.
+        latents = [replace(x, prior=in_double(x.prior, device)) for x in model.latents]
+        model = replace(model, latents=latents)
     s = model.structure
     plates = s.plate_of_data
     if strange := [name for name in data if name not in plates]:
