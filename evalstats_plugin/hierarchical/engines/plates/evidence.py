@@ -35,6 +35,7 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import (
 )
 from evalstats_plugin.hierarchical.engines.plates.model import (
     Bound,
+    Group,
     Latent,
     On,
     Window,
@@ -441,15 +442,52 @@ def draw_particles(
             log_q[group.name] = bound.zeros()
             continue
         terms: list[Tensor] = []
+        order: dict[int, Tensor] = {}
         for latent in group.latents:
             shape = bound.shape(group.plate, group.name, k) + bound.vector(latent.shape)
+            if latent.program is not None:
+                near = {**bound.arrays, **values}
+                given = _given_one_particle(bound, group, latent, near, order, generator)
+                natural = [*shape[: bound.structure.ndim], *latent.shape]
+                drawn = bound.sampled(latent.program, given, latent.name, natural, generator)
+                near["="] = values[latent.name] = drawn.reshape(shape)
+                terms.append(bound.log_density(latent.program, near, latent.name))
+                continue
             family = proposals.families[latent.name]
             values[latent.name] = family.sample(shape, generator)
             log_p = family.log_prob(values[latent.name])
             vector = list(range(bound.structure.ndim, log_p.ndim))
             terms.append(log_p.sum(vector) if vector else log_p)
         log_q[group.name] = math.log(k) + reduce(add, terms)
+        if order:
+            # The density of a particle is that of a mixture over all particles of its parents.
+            mixed = torch.logsumexp(log_q[group.name], tuple(order), keepdim=True)
+            log_q[group.name] = mixed - len(order) * math.log(k)
     return Particles(values, log_q)
+
+
+def _given_one_particle(
+    bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor],
+    order: dict[int, Tensor], generator: torch.Generator,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return values with one particle of every parent for each of a group, along its own axis.
+
+    Every particle of a parent is taken once, in an order drawn for each member, which is kept.
+    """
+    s, given = bound.structure, dict(near)
+    own = s.particle_axis[group.name]
+    for name in arguments(latent.program):
+        axis = s.particle_axis[s.latents[name].set_of_particles] if name in s.latents else own
+        if axis == own:
+            continue
+        if axis not in order:
+            shape = bound.shape(
+                group.plate, s.latents[name].set_of_particles, near[name].shape[axis]
+            )
+            drawn = torch.rand(shape, generator=generator, device=bound.device)
+            order[axis] = drawn.argsort(axis).reshape([*shape, *[1] * bound.events])
+        given[name] = torch.take_along_dim(near[name], order[axis], axis).transpose(axis, own)
+    return given
 
 
 @dataclass(frozen=True)
@@ -472,6 +510,11 @@ def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
     count = max(100, min(_PRIOR_DRAWS, _PRIOR_NUMBERS // most))
     prior = prior_values(joint, count, generator)
     for name, latent in latents.items():
+        if latent.program is not None:
+            if known := [x for x in arguments(latent.program) if x in exact]:
+                msg = f"the proposal of {name!r} depends on {few(known)}, of finitely many values"
+                raise DesignError(f"{msg}, which are summed: leave them out")
+            continue
         prototype = example(joint, latent, prior)
         if latent.proposal is not None:
             family = as_family(latent.proposal, name).to(bound.device)

@@ -267,6 +267,9 @@ def _ascend(
     if proposals.exact and method != "mp-vi":
         msg = f"latents {few(list(proposals.exact))} have finitely many values, which method "
         raise DesignError(f"{msg}{method!r} cannot sum: take 'qem' or 'mp-vi'")
+    if fixed := [x for x, latent in given.structure.latents.items() if latent.program]:
+        msg = f"proposals of {few(fixed)} depend on other latents and are not adapted, as method "
+        raise DesignError(f"{msg}{method!r} adapts all: take 'qem' or 'mp-is'")
     free = {
         name: [x.detach().clone().requires_grad_() for x in family.free()]
         for name, family in proposals.families.items()

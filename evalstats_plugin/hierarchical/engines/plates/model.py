@@ -93,7 +93,8 @@ class Latent:
         and a standard deviation.
     proposal
         The first proposal: Normal, LogNormal, Gamma, Beta, Dirichlet or MultivariateNormal of torch
-        (default: matched to the prior, by its support).
+        (default: matched to the prior, by its support). Or a function of other latents and inputs,
+        by name, that returns a distribution: a proposal given its parents, which is not adapted.
 
     Examples
     --------
@@ -111,6 +112,11 @@ class Latent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", in_double(self.prior))
+
+    @property
+    def program(self) -> Callable[..., Any] | None:
+        """The proposal, where it depends on other latents or inputs."""
+        return self.proposal if callable(self.proposal) else None
 
     @property
     def set_of_particles(self) -> str:
@@ -399,6 +405,7 @@ def _check_arguments(
     data = {o.name for o in model.observed}
     functions = [
         *(("latent", x.name, x.plate, x.prior) for x in model.latents),
+        *(("proposal of", x.name, x.plate, x.program) for x in model.latents if x.program),
         *(("data", o.name, o.plate, o.density) for o in model.observed),
     ]
     for kind, name, plate, function in functions:
@@ -425,7 +432,7 @@ def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Grou
     if len({x.plate for x in members}) > 1:
         names = few([x.name for x in members])
         raise DesignError(f"group {name!r} has latents of several plates ({names}): split it")
-    taken = {x.name: arguments(x.prior) for x in members}
+    taken = {x.name: (*arguments(x.prior), *arguments(x.program)) for x in members}
     own = set(taken)
     order = _sorted({x: own & set(names) for x, names in taken.items()})
     by_name = {x.name: x for x in members}
@@ -448,7 +455,8 @@ def _sorted(after: dict[str, set[str]]) -> list[str]:
 
 def arguments(function: Any) -> tuple[str, ...]:
     """Return the argument names of a function; none for a distribution."""
-    return () if isinstance(function, _DISTRIBUTION) else _parameters(function)
+    fixed = function is None or isinstance(function, _DISTRIBUTION)
+    return () if fixed else _parameters(function)
 
 
 @lru_cache(maxsize=1024)
@@ -477,8 +485,8 @@ class Bound:
     events: int
     """Number of axes of vectors, at the end of every array."""
     device: torch.device
-    known: dict[str, bool] = field(default_factory=dict[str, bool])
-    """By latent and data: whether the function takes whole arrays, found out at its first call."""
+    known: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    """By function: whether it takes whole arrays, found out at its first call."""
 
     def shape(self, plate: On, group: str | None = None, k: int = 1) -> list[int]:
         """Shape of one number per member of a plate (and particle), without vectors."""
@@ -553,17 +561,17 @@ class Bound:
 
         with unchecked():
             if not any(ranks.values()):
-                if of not in self.known:
+                if function not in self.known:
                     # Without derivatives: what a checkpoint keeps does not depend on it.
                     fixed = {x: value.detach() for x, value in given.items()}
                     quick = _all_at_once(function, fixed, names)
                     slow = self.each(one, fixed, ranks, of)
-                    self.known[of] = (
+                    self.known[function] = (
                         quick is not None
                         and quick.shape == slow.shape
                         and torch.allclose(quick, slow, rtol=1e-9, atol=1e-9, equal_nan=True)
                     )
-                quick = _all_at_once(function, given, names) if self.known[of] else None
+                quick = _all_at_once(function, given, names) if self.known[function] else None
                 if quick is not None:
                     return quick
             return self.each(one, given, ranks, of)
