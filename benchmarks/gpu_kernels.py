@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch  # noqa: TID253 - it is what is measured
 from torch import Tensor  # noqa: TID253
+from torch.distributions import Normal  # noqa: TID253
 
-from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     draw_particles,

@@ -191,7 +191,7 @@ _POOLED = (
 
 _CAPABILITY = (
     "metric", "model", "capability", "level", "overall", "n_items", "n_models", "found_again",
-    "by_chance", "tasks", "items", "method",
+    "by_chance", "tasks", "items",
 )  # fmt: skip
 
 

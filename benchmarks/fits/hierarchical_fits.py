@@ -76,8 +76,8 @@ def prior_draws(data: Data, _: int) -> Fit:
 def plated(data: Data, _: int) -> Fit:
     """HiBayES's two-level model as nested plates, by massively parallel importance sampling."""
     import torch
+    from torch.distributions import Gamma, Normal
 
-    from evalstats_plugin.hierarchical.engines.plates.distributions import Gamma, Normal
     from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
     from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
 

@@ -68,11 +68,6 @@ def _about_pooling(name: str) -> str:
         return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
     if name in ("calibrated", "narrowed", "forgetful"):
         return _calibration(name)
-    if name.startswith("new_"):
-        known = read_study("hierarchical_predictions")["rows"]
-        wanted = ("normal", "normal", name.replace("_", " "))
-        rows = {(r["interactions"], r["fitted"], r["intervals"]): r["coverage"] for r in known}
-        return short(rows[wanted])
     if name.startswith("unlike_"):
         return _where_the_truth_is_unlike(name.removeprefix("unlike_"))
     study = read_study("hierarchical_coverage")
@@ -98,11 +93,8 @@ def _calibration(what: str) -> str:
 def _where_the_truth_is_unlike(what: str) -> str:
     """Return the least or most coverage where effects are not as assumed."""
     known = read_study("hierarchical_predictions")["rows"]
-    rows = [r for r in known if r["interactions"] != "normal" and r["fitted"] == "normal"]
-    if what == "new":
-        return short(min(r["coverage"] for r in rows if "new" in r["intervals"]))
-    old = [r for r in rows if "new" not in r["intervals"]]
-    return short((min if what == "least" else max)(r["coverage"] for r in old))
+    rows = [r for r in known if r["interactions"] != "normal"]
+    return short((min if what == "least" else max)(r["coverage"] for r in rows))
 
 
 def _sure_of_near_ties(p_better: str) -> str:

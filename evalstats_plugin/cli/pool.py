@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,12 +37,10 @@ from evalstats_plugin.hierarchical.methods import (
 )
 
 if TYPE_CHECKING:
-    from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.hierarchical.data import EvalCounts
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
     from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
-    from evalstats_plugin.stats.arrays import FloatArray
 
 LONG = 20.0
 """Expected seconds from which on the cost is printed before a fit starts."""
@@ -83,17 +81,9 @@ class PoolOptions:
         "(or difficulty); may be repeated.",
         default=(), metavar="CSV", type=click.Path(),
     )  # fmt: skip
-    tails: float | None = _model(
-        "Degrees of freedom of Student's t for interactions of models and tasks, such as 4; model "
-        "shared.  [default: normal]", default=None, show_default=False, metavar="DF",
-    )  # fmt: skip
     compare: tuple[str, ...] = _model(
         "Compare with this model by leave-one-out predictions; may be repeated.",
         default=(), metavar="NAME", type=Name("hierarchical model", HIERARCHICAL_MODELS),
-    )  # fmt: skip
-    predict: Literal["task", "model"] | None = _model(
-        "Predict the scores of a new task, or of a new model.", default=None, metavar="task|model",
-        type=Name("prediction", ("task", "model")),
     )  # fmt: skip
     by: str | None = _model(
         "Slices of each task in place of tasks, by this field of its items, such as language or "
@@ -108,9 +98,7 @@ class PoolOptions:
         """Return the length of Markov chains."""
         from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
-        return HierarchicalOptions(
-            chains=self.chains, draws=self.draws, warm_up=self.warm_up, tails=self.tails
-        )
+        return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
 
 
 @click.command(
@@ -132,16 +120,14 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
 
     if asked.family is not None and asked.formula is None:
         raise DesignError("--family is of scores in a formula: give --formula")
-    if asked.formula is not None and (asked.compare or asked.predict):
-        raise DesignError("--compare and --predict know no formulas: leave them out")
+    if asked.formula is not None and asked.compare:
+        raise DesignError("--compare knows no formulas: leave it out")
     check_top(asked.by, asked.top)
     fit = _fitted(run.read(by=asked.by), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
     results = fit
     if run.output.form != "csv":
-        results = hierarchical.shown(
-            fit, baseline=asked.baseline, compare=asked.compare, predict=asked.predict
-        )
+        results = hierarchical.shown(fit, baseline=asked.baseline, compare=asked.compare)
     how = {
         **({"by": asked.by} if asked.by else {}),
         "model": fit.model,
@@ -234,18 +220,6 @@ class CapabilityOptions:
         f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
         type=POSITIVE, metavar="K",
     )  # fmt: skip
-    method: Literal["auto", "l1", "topk"] = _model(
-        "How items get what they need: auto, l1 (each item its own estimates), topk (an encoder, "
-        "as in sparse autoencoders).  [default: auto, by held-out answers]",
-        default="auto", show_default=False, metavar="NAME",
-        type=Name("method", ("auto", "l1", "topk")),
-    )  # fmt: skip
-    features: str | None = _model(
-        "CSV file with the column item, task where ids are not unique, and text or columns of "
-        "numbers such as an embedding, which the encoder reads beside the answers.  [default: the "
-        "questions of the logs, where they have them]",
-        type=click.Path(), metavar="CSV",
-    )  # fmt: skip
     device: str = device()
     seed: int = seed()
 
@@ -271,36 +245,12 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     responses = run.read()
     matrix = ability_matrix(responses)
     questions = questions_of(responses, run.plugins)
-    features, notes = _features(matrix, questions, asked)
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     with progress_on_work(f"fitting {size}", quiet=run.output.quiet) as on_step, listening(on_step):
         capability_set = find_capabilities(
-            matrix,
-            asked.dimensions,
-            kind=asked.method,
-            features=features,
-            rng=asked.seed,
-            device=asked.device,
+            matrix, asked.dimensions, rng=asked.seed, device=asked.device
         )
-    capability_set = replace(
-        capability_set,
-        notes=tuple(dict.fromkeys((*capability_set.notes, *notes, *responses.notes))),
-    )
-    fit = capability_set.fit
-    how = {"method": fit.kind, "device": fit.diagnostics["device"], "seed": asked.seed}
+    notes = tuple(dict.fromkeys((*capability_set.notes, *responses.notes)))
+    capability_set = replace(capability_set, notes=notes)
+    how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
     run.show(capability_set, how, hierarchical.capabilities_view(questions))
-
-
-def _features(
-    matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str], asked: CapabilityOptions
-) -> tuple[FloatArray | None, list[str]]:
-    """Return numbers known of each item for the encoder, and notes: of a file, or of questions."""
-    from evalstats_plugin.irt.new_items import features_of_items, features_of_questions
-
-    if asked.method == "l1":
-        return None, []
-    if asked.features is None:
-        return features_of_questions(matrix, questions)
-    from evalstats_plugin.cli.shell.running import read_features
-
-    return features_of_items(matrix, read_features(asked.features), asked.features)

@@ -1,8 +1,8 @@
 """Capability models: fit sparse codes to responses, and check the fit.
 
-* `find_capabilities`: choose the kind by held-out answers, fit, and look again in halves
-* `fit_capabilities`: choose the sparsity by held-out log loss, fit, and return a `CapabilityFit`
-* `compare_held_out`: predict held-out answers by sparse codes and by simpler models
+* `find_capabilities`: compare predictions of held-out answers, fit, and look again in halves
+* `fit_capabilities`: choose the penalty by held-out log loss, fit, and return a `CapabilityFit`
+* `compare_held_out`: predict held-out answers by sparse codes and by a plain model
 * `stability`: compare the capabilities found from two halves of the items
 """
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,12 +22,10 @@ from torch import Tensor
 
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 from evalstats_plugin.hierarchical.engines.sparse_codes import (
-    ROUGH_STEPS,
     SparseCodes,
-    fit_amortised_codes,
     fit_sparse_codes,
     standardised,
     start,
@@ -37,13 +35,12 @@ from evalstats_plugin.hierarchical.rows import Capabilities, Capability, HeldOut
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.estimators.factor import (
     check_dimensions,
-    fit_factor,
     fold_masks,
     held_out_loss,
 )
 from evalstats_plugin.irt.estimators.frozen import (
     Estimator,
-    fit_curves,
+    HoldoutScores,
     predict_held_out,
     score_held_out,
 )
@@ -54,19 +51,10 @@ from evalstats_plugin.irt.model.masks import Split, random_entries
 from evalstats_plugin.runtime.torch import check_memory
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.streams import children, stream
-
-Kind = Literal["l1", "topk"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+from evalstats_plugin.stats.streams import child, stream
 
 PENALTIES = (13.0, 9.0, 6.0, 4.0, 2.5, 1.5, 1.0, 0.5, 0.25)
 """Candidates for the penalty, from strong to weak."""
-
-ACTIVE = (1, 2, 3, 5, 8)
-"""Candidates for the number of features that an item may have."""
-
-AMORTISED_PENALTY = 3.0
-"""Penalty of top-k codes, which are sparse by rule: it only keeps them small."""
 
 _FOLDS = 5
 
@@ -76,11 +64,6 @@ _HELD_OUT_CELLS = 10_000
 _ROUGH_TOLERANCE = 1e-5
 """Tolerance while candidates are compared."""
 
-PLAIN, WITH_FEATURES = "hierarchical", "topk+features"
-
-COMPARED = (PLAIN, "rasch", "dense", *KINDS)
-"""Models of `compare_held_out`; ``"dense"`` is the factor model."""
-
 AS_GOOD = (
     "a plain hierarchical model predicts as well: these answers do not show more than how good a "
     "model is, overall and on each task, and how hard an item"
@@ -89,9 +72,6 @@ BETTER = "capabilities predict held-out answers better than a plain hierarchical
 
 _LISTED = 5
 """Tasks, items and models that are listed for a capability."""
-
-_COMPONENTS = 32
-"""Most principal components that stand for features of items."""
 
 _ROUNDS, _STILL = 200, 1e-4
 """Most rounds of the plain model, and the change of probabilities at which it ends."""
@@ -106,10 +86,7 @@ def fit_capabilities(
     responses: ResponsesLike,
     n_features: int,
     *,
-    kind: Kind = "l1",
     penalty: float | Literal["auto"] = "auto",
-    active: int | Literal["auto"] = "auto",
-    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
 ) -> CapabilityFit:
@@ -117,29 +94,20 @@ def fit_capabilities(
 
     Parameters
     ----------
-    matrix
+    responses
         Scores in [0, 1]; epochs are counts, and cells may be missing.
     n_features
         F, at most N - 1. Features that the answers do not support stay empty.
-    kind
-        ``"l1"`` fits the code of every item; ``"topk"`` fits an encoder from answers to codes.
     penalty
-        Penalty of the sum of all codes; ``"auto"`` chooses it by held-out log loss, or is 3 for
-        top-k codes, which are sparse by rule.
-    active
-        Features that an item may have in top-k codes; ``"auto"`` is chosen by held-out log loss.
-    features
-        Numbers known of each item, such as `irt.text_features` of its question or an embedding,
-        shape (M, D): the encoder of kind ``"topk"`` reads them beside the answers.
+        Penalty of the sum of all codes; ``"auto"`` chooses it by held-out log loss.
 
     Raises
     ------
     DesignError
         Scores outside [0, 1], models without a common item, more features than models and items
-        can identify, an invalid penalty or number of active features, not enough memory, features
-        of items without an encoder or of another shape.
+        can identify, an invalid penalty, not enough memory.
     SelectionError
-        No such kind or device.
+        No such device.
 
     Examples
     --------
@@ -150,24 +118,21 @@ def fit_capabilities(
     """
     matrix = matrix_of(responses)
     began = time.perf_counter()
-    rule = _rule(kind, penalty, active, n_features)
-    counts = counts_of(matrix, device=device)
-    if features is not None and kind != "topk":
-        msg = f"kind {kind!r} has no encoder that reads features of items: use kind 'topk'"
+    if penalty != "auto" and not 0 < penalty < np.inf:
+        msg = f"penalty {penalty!r} is not above 0: choose a number above 0, or 'auto'"
         raise DesignError(msg)
-    about = None if features is None else _about(counts, features)
-    search = _find_codes(counts, n_features, rule, stream(rng, "capabilities"), about)
+    counts = counts_of(matrix, device=device)
+    codes, diagnostics = _find_codes(counts, n_features, penalty, stream(rng, "capabilities"))
     fit = CapabilityFit(
-        kind=kind,
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        capability=as_array(search.codes.capability),
-        performance=as_array(search.codes.performance),
-        code=as_array(search.codes.code),
-        intercept=as_array(search.codes.intercept),
-        hyperparameters={"penalty": search.penalty, "active": search.active},
-        diagnostics=search.diagnostics | run_facts(counts, began),
+        capability=as_array(codes.capability),
+        performance=as_array(codes.performance),
+        code=as_array(codes.code),
+        intercept=as_array(codes.intercept),
+        penalty=diagnostics.pop("penalty"),
+        diagnostics=diagnostics | run_facts(counts, began),
     )
     return replace(fit, notes=(*counts.notes, *_notes(fit)))
 
@@ -176,27 +141,21 @@ def find_capabilities(
     responses: ResponsesLike,
     n_features: int | None = None,
     *,
-    kind: Kind | Literal["auto"] = "auto",
-    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
 ) -> Capabilities:
     """Find what answers have in common beyond how good models are and how hard items.
 
-    Sparse models and a plain hierarchical one predict a fifth of the answers from the others; the
-    best sparse one is fitted to all, and again to either half of the items. This is what the
-    command ``irt capabilities`` prints and ``annotate --fit capabilities`` writes.
+    A sparse model and a plain hierarchical one predict a fifth of the answers from the others; the
+    sparse one is fitted to all, and again to either half of the items. This is what the command
+    ``irt capabilities`` prints and ``annotate --fit capabilities`` writes.
 
     Parameters
     ----------
-    matrix
+    responses
         Scores in [0, 1], as of `fit_capabilities`.
     n_features
         F, at most; by default half the number of models, at most 3.
-    kind
-        Of `fit_capabilities`; ``"auto"`` takes what predicts best.
-    features
-        Numbers known of each item, shape (M, D), for the encoder of kind ``"topk"``.
 
     Returns
     -------
@@ -211,27 +170,18 @@ def find_capabilities(
     Examples
     --------
     >>> scores = np.random.default_rng(0).integers(0, 2, (8, 40))
-    >>> found = find_capabilities(ResponseMatrix.from_array(scores), 1, kind="l1", rng=0)
+    >>> found = find_capabilities(ResponseMatrix.from_array(scores), 1, rng=0)
     >>> len(found.rows), found.plain_is_as_good
     (0, True)
     """
     matrix = matrix_of(responses)
     most = n_features or min(MOST_CAPABILITIES, max(1, len(matrix.models) // 2))
-    kinds = KINDS if kind == "auto" else (kind,)
-    if features is not None:
-        # The encoder with features stands for the one without.
-        kinds = tuple(each for each in kinds if each != "topk")
-    compared = compare_held_out(
-        matrix, most, (PLAIN, *kinds), features=features, rng=rng, device=device
-    )
-    best = min(compared[1:], key=lambda score: score.log_loss).item_model
-    used = features if best == WITH_FEATURES else None
-    chosen: Kind = "l1" if best == "l1" else "topk"
-    fit = fit_capabilities(matrix, most, kind=chosen, features=used, rng=rng, device=device)
+    compared = compare_held_out(matrix, most, rng=rng, device=device)
+    fit = fit_capabilities(matrix, most, rng=rng, device=device)
     again = None
     if len(matrix.item_ids) >= 2 * most:
-        again = stability(fit, matrix, features=used, rng=rng, device=device)
-    plain_is_as_good = not any(score.gain > 2 * score.gain_error for score in compared[1:])
+        again = stability(fit, matrix, rng=rng, device=device)
+    plain_is_as_good = not compared[1].gain > 2 * compared[1].gain_error
     return Capabilities(
         rows=_rows(fit, again),
         notes=(AS_GOOD if plain_is_as_good else BETTER, *fit.notes),
@@ -251,53 +201,22 @@ def _rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]
     rows: list[Capability] = []
     for f in (k for k in range(fit.n_features) if k + 1 not in fit.empty):
         tasks = [k for k in np.argsort(-of_tasks[:, f], kind="stable") if of_tasks[k, f] > 0]
-        models = fit.strongest_models(f)
+        items = np.argsort(-fit.code[:, f], kind="stable")[: int((fit.code[:, f] > 0).sum())]
+        models = np.array(fit.models)[np.argsort(-fit.capability[:, f], kind="stable")].tolist()
         rows.append(
             Capability(
                 capability=f + 1,
                 variance=float(fit.use[f]),
-                n_items=int((fit.code[:, f] > 0).sum()),
+                n_items=len(items),
                 found_again=None if again is None else float(again.halves[f]),
                 by_chance=None if again is None else float(again.chance[f]),
                 tasks=tuple(names[tasks[:_LISTED]].tolist()),
-                items=tuple(fit.strongest_items(f)[:_LISTED]),
+                items=tuple(fit.item_ids[items[:_LISTED]].astype(str).tolist()),
                 strongest=tuple(models[:_LISTED]),
                 weakest=tuple(models[: -_LISTED - 1 : -1]),
             )
         )
     return tuple(rows)
-
-
-class _Rule(NamedTuple):
-    """Kind and sparsity of codes; None where they are chosen by held-out log loss."""
-
-    kind: str
-    penalty: float | None = None
-    active: int | None = None
-
-
-def _rule(
-    kind: str,
-    penalty: float | Literal["auto"],
-    active: int | Literal["auto"],
-    n_features: int,
-) -> _Rule:
-    """Check the kind and sparsity of codes."""
-    if kind not in KINDS:
-        raise SelectionError(no_such("kind", kind, KINDS, ", ".join(KINDS)))
-    if penalty != "auto" and not 0 < penalty < np.inf:
-        msg = f"penalty {penalty!r} is not above 0: choose a number above 0, or 'auto'"
-        raise DesignError(msg)
-    if active != "auto" and kind == "l1":
-        msg = f"active={active!r} has no effect on kind 'l1', whose penalty makes codes sparse"
-        msg += ": use kind 'topk'"
-        raise DesignError(msg)
-    if active != "auto" and not 1 <= active <= n_features:
-        msg = f"active={active!r} of {n_features} features is not possible"
-        msg += f": choose 1 to {n_features}, or 'auto'"
-        raise DesignError(msg)
-    fixed = None if penalty == "auto" else penalty
-    return _Rule(kind, fixed, None if active == "auto" else active)
 
 
 def _notes(fit: CapabilityFit) -> list[str]:
@@ -316,89 +235,37 @@ def _notes(fit: CapabilityFit) -> list[str]:
     return notes
 
 
-class _Found(NamedTuple):
-    """Codes in the order and on the scale of results, and how they were found."""
-
-    codes: SparseCodes
-    diagnostics: dict[str, Any]
-    penalty: float
-    active: int | None
-
-
-def _about(counts: Counts, features: FloatArray) -> Tensor:
-    """Principal components (M, D') of features of items, as large as a model's answers."""
-    if features.ndim != 2 or len(features) != counts.right.shape[1] or not features.shape[1]:
-        msg = f"features of shape {features.shape} are not those of {counts.right.shape[1]} items"
-        raise DesignError(f"{msg}: give one row of numbers for each item")
-    left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-    components = (left * size)[:, :_COMPONENTS]
-    scale = max(float(components.std(axis=0).max()), 1e-300)
-    return torch.as_tensor(components / scale / 2).to(counts.right)
-
-
 def _find_codes(
-    counts: Counts,
-    n_features: int,
-    rule: _Rule,
-    rng: np.random.Generator,
-    about: Tensor | None = None,
-) -> _Found:
-    """Fit codes, choosing the sparsity by held-out log loss where the rule leaves it open."""
+    counts: Counts, n_features: int, penalty: float | Literal["auto"], rng: np.random.Generator
+) -> tuple[SparseCodes, dict[str, Any]]:
+    """Fit codes, and return diagnostics; choose the penalty by held-out log loss where it is open.
+
+    Codes have the order and the scale of results.
+    """
     check_dimensions(counts, n_features)
     n, m = counts.right.shape
     check_memory(8 * 16 * n * m, counts.right.device, f"{n} models × {m} items")
-    rules, tried = candidates(rule.kind, n_features, *rule[1:]), tuple[_Tried, ...]()
-    best = rules[0]
-    if len(rules) > 1:
-        tried = held_out_losses(counts, n_features, rules, rng, about)
-        best = rules[min(range(len(tried)), key=lambda k: tried[k].log_loss)]
-    diagnostics: dict[str, Any] = {"choices": [t._asdict() for t in tried]}
-    first = start(counts, n_features)
-    if best.active is None:
-        search = fit_sparse_codes(counts, first, best.penalty)
-        diagnostics["converged"] = search.converged
-    else:
-        search = fit_amortised_codes(counts, first, best.penalty, best.active, features=about)
-    diagnostics |= {"objective": search.objective, "iterations": search.steps}
-    return _Found(standardised(search.codes), diagnostics, *best)
-
-
-class _Sparsity(NamedTuple):
-    """One candidate for the sparsity of codes."""
-
-    penalty: float
-    active: int | None
-    """Features that an item may have; None: limited by the penalty alone."""
-
-
-class _Tried(NamedTuple):
-    """Held-out log loss per trial of one candidate."""
-
-    penalty: float
-    active: int | None
-    log_loss: float
-
-
-def candidates(
-    kind: str, n_features: int, penalty: float | None, active: int | None
-) -> list[_Sparsity]:
-    """Return candidates in order; a single one needs no comparison."""
-    if kind == "l1":
-        penalties = PENALTIES if penalty is None else (penalty,)
-        return [_Sparsity(value, None) for value in penalties]
-    chosen_penalty = AMORTISED_PENALTY if penalty is None else penalty
-    sizes = [k for k in ACTIVE if k <= n_features] if active is None else [active]
-    return [_Sparsity(chosen_penalty, k) for k in sizes]
+    tried: list[float] = []
+    if penalty == "auto":
+        tried = held_out_losses(counts, n_features, PENALTIES, rng)
+        penalty = PENALTIES[int(np.argmin(tried))]
+    search = fit_sparse_codes(counts, start(counts, n_features), penalty)
+    return standardised(search.codes), {
+        "penalty": penalty,
+        "choices": [
+            {"penalty": each, "log_loss": loss}
+            for each, loss in zip(PENALTIES, tried, strict=False)
+        ],
+        "converged": search.converged,
+        "objective": search.objective,
+        "iterations": search.steps,
+    }
 
 
 def held_out_losses(
-    counts: Counts,
-    n_features: int,
-    tried: Sequence[_Sparsity],
-    rng: np.random.Generator,
-    about: Tensor | None = None,
-) -> tuple[_Tried, ...]:
-    """Cross-validated log loss of candidates in order, until it has risen twice.
+    counts: Counts, n_features: int, penalties: Sequence[float], rng: np.random.Generator
+) -> list[float]:
+    """Cross-validated log loss per trial of penalties in order, until it has risen twice.
 
     Small matrices need more folds than large ones: folds are fitted until enough cells are held
     out, at most five.
@@ -409,32 +276,24 @@ def held_out_losses(
     held_out = [fold == k for k in folds]
     starts = list(parallel_map(partial(_start, counts, n_features), held_out))
     ready = list(zip(held_out, starts, strict=True))
-    results: list[_Tried] = []
-    for sparsity in tried:
-        losses = list(parallel_map(partial(_loss, counts, sparsity, about), ready))
-        results.append(_Tried(*sparsity, float(np.mean(losses))))
-        best = min(range(len(results)), key=lambda k: results[k].log_loss)
-        if len(results) - 1 - best >= 2:
+    losses: list[float] = []
+    for penalty in penalties:
+        of_folds = list(parallel_map(partial(_loss, counts, penalty), ready))
+        losses.append(float(np.mean(of_folds)))
+        if len(losses) - 1 - int(np.argmin(losses)) >= 2:
             break
-    return tuple(results)
+    return losses
 
 
 def _start(counts: Counts, n_features: int, held_out: Tensor) -> SparseCodes:
     return start(_without(counts, held_out), n_features)
 
 
-def _loss(
-    counts: Counts, sparsity: _Sparsity, about: Tensor | None, fold: tuple[Tensor, SparseCodes]
-) -> float:
+def _loss(counts: Counts, penalty: float, fold: tuple[Tensor, SparseCodes]) -> float:
     """Log loss of a fold, for codes fitted to the other cells."""
     held_out, first = fold
-    kept, (penalty, active) = _without(counts, held_out), sparsity
-    if active is None:
-        codes = fit_sparse_codes(kept, first, penalty, tolerance=_ROUGH_TOLERANCE).codes
-    else:
-        codes = fit_amortised_codes(
-            kept, first, penalty, active, features=about, steps=ROUGH_STEPS
-        ).codes
+    kept = _without(counts, held_out)
+    codes = fit_sparse_codes(kept, first, penalty, tolerance=_ROUGH_TOLERANCE).codes
     return held_out_loss(counts, codes.probability(), held_out)
 
 
@@ -445,95 +304,58 @@ def _without(counts: Counts, held_out: Tensor) -> Counts:
 def compare_held_out(
     matrix: ResponseMatrix,
     n_features: int,
-    item_models: Sequence[str] = COMPARED,
     *,
-    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
-) -> tuple[HeldOutScore, ...]:
-    """Compare models by their predictions of the same held-out cells.
+) -> tuple[HeldOutScore, HeldOutScore]:
+    """Compare capabilities with a plain hierarchical model by predictions of held-out cells.
 
-    Penalties and ridges are chosen without these cells.
+    The penalty is chosen without these cells.
 
-    Parameters
-    ----------
-    item_models
-        Names of `COMPARED`. The dense model has as many dimensions as there are features.
-    features
-        As of `fit_capabilities`: a model ``"topk+features"`` is compared, too.
+    Returns
+    -------
+    tuple
+        Of the plain hierarchical model, and of the sparse one.
 
     Raises
     ------
     DesignError
         See `fit_capabilities`; or too few cells to fit or to predict.
     SelectionError
-        No such model or device.
+        No such device.
     """
-    for name in item_models:
-        if name not in COMPARED:
-            raise SelectionError(no_such("model", name, COMPARED, ", ".join(COMPARED)))
-    names = (*item_models, *([] if features is None else [WITH_FEATURES]))
     generator = stream(rng, "answers held out of capabilities")
     counts = counts_of(matrix, device=device)
-    about = None if features is None else _about(counts, features)
-    place = np.unique(matrix.tasks.astype(str), return_inverse=True)[1]
+    task = torch.as_tensor(np.unique(matrix.tasks.astype(str), return_inverse=True)[1])
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
-    streams = children(generator, "models compared with capabilities", len(names))
-    asked = zip(names, streams, strict=True)
-    run = partial(_scored, counts, split, n_features, torch.as_tensor(place), about)
-    scores, losses = zip(*parallel_map(run, asked), strict=True)
+    folds = child(generator, "folds that choose a penalty")
+    estimators: list[Estimator] = [
+        partial(fit_plain, task=task), partial(_sparse, n_features=n_features, rng=folds)
+    ]  # fmt: skip
+    (plain, own), (sparse, loss) = parallel_map(partial(_scored, counts, split), estimators)
     trials = (as_array(counts.trials) * split.test).sum(axis=0)
-    return tuple(
-        score._replace(**_gain(losses[0] - loss, trials))
-        for score, loss in zip(scores, losses, strict=True)
+    gain = float((own - loss).sum() / trials.sum())
+    # Items are drawn.
+    used = trials > 0
+    off, n = (own - loss - gain * trials)[used], int(used.sum())
+    error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
+    return (
+        HeldOutScore("hierarchical", plain.auc, plain.log_loss, plain.n_cells, 0.0, 0.0),
+        HeldOutScore("sparse", sparse.auc, sparse.log_loss, sparse.n_cells, gain, error),
     )
 
 
-def _gain(by_item: FloatArray, trials: FloatArray) -> dict[str, float]:
-    """Return what is gained per answer, and its standard error, items being drawn."""
-    gain = float(by_item.sum() / trials.sum())
-    used = trials > 0
-    off, n = (by_item - gain * trials)[used], int(used.sum())
-    error = math.sqrt(n / max(n - 1, 1) * float(off @ off)) / float(trials.sum())
-    return {"gain": gain, "gain_error": error}
+def _sparse(counts: Counts, n_features: int, rng: np.random.Generator) -> Tensor:
+    return _find_codes(counts, n_features, "auto", rng)[0].probability()
 
 
-def _scored(
-    counts: Counts,
-    split: Split,
-    n_features: int,
-    task: Tensor,
-    about: Tensor | None,
-    asked: tuple[str, np.random.Generator],
-) -> tuple[HeldOutScore, FloatArray]:
+def _scored(counts: Counts, split: Split, estimator: Estimator) -> tuple[HoldoutScores, FloatArray]:
     """Return the scores of a model, and its log loss by item."""
-    name, rng = asked
-    began = time.perf_counter()
-    estimator = _estimator(name, n_features, task, about, rng)
     predicted = predict_held_out(estimator, counts, split)
-    scores = score_held_out(counts, predicted, split.test)
     right, trials = as_array(counts.right), as_array(counts.trials)
     loss = -(special.xlogy(right, predicted) + special.xlog1py(trials - right, -predicted))
-    spent = time.perf_counter() - began
-    score = HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent, 0.0, 0.0)
-    return score, np.where(split.test, loss, 0.0).sum(axis=0)
-
-
-def _estimator(
-    name: str, n_features: int, task: Tensor, about: Tensor | None, rng: np.random.Generator
-) -> Estimator:
-    if name == PLAIN:
-        return partial(fit_plain, task=task)
-    if name == "rasch":
-        return partial(fit_curves, kind="rasch")
-    if name == "dense":
-        return partial(fit_factor, n_dimensions=n_features, ridge="auto", rng=rng)
-    features, rule = (about, _Rule("topk")) if name == WITH_FEATURES else (None, _Rule(name))
-
-    def predicted(counts: Counts) -> Tensor:
-        return _find_codes(counts, n_features, rule, rng, features).codes.probability()
-
-    return predicted
+    scores = score_held_out(counts, predicted, split.test)
+    return scores, np.where(split.test, loss, 0.0).sum(axis=0)
 
 
 def fit_plain(counts: Counts, task: Tensor) -> Tensor:
@@ -579,7 +401,6 @@ def stability(
     fit: CapabilityFit,
     matrix: ResponseMatrix,
     *,
-    features: FloatArray | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | torch.device = "auto",
 ) -> Stability:
@@ -589,8 +410,8 @@ def stability(
 
     Parameters
     ----------
-    matrix, features
-        The scores that were fitted, and the features of items, if there were any.
+    matrix
+        The scores that were fitted.
 
     Raises
     ------
@@ -610,33 +431,21 @@ def stability(
     if m < 2 * fit.n_features:
         msg = f"{m} items in two halves are too few for {fit.n_features} features"
         raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} items")
-    rule = _Rule(fit.kind, fit.hyperparameters["penalty"], fit.hyperparameters["active"])
     split = np.array_split(generator.permutation(m), 2)
-    about = None if features is None else _about(counts, features)
-    halves = parallel_map(partial(_half, counts, fit.n_features, rule, generator, about), split)
+    halves = parallel_map(partial(_half, counts, fit.n_features, fit.penalty), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)
-    whole = [np.diagonal(cosines(half, fit.capability)) for half in (first, second)]
     used = fit.capability.any(axis=0)
     return Stability(
         halves=np.where(used, np.diagonal(cosines(first, second)), np.nan),
-        whole=np.where(used, np.minimum(*whole), np.nan),
         chance=np.where(used, _chance(first, second, generator), np.nan),
     )
 
 
-def _half(
-    counts: Counts,
-    n_features: int,
-    rule: _Rule,
-    rng: np.random.Generator,
-    about: Tensor | None,
-    items: IntArray,
-) -> FloatArray:
-    # The rule is complete: nothing is chosen, and the generator is not used.
+def _half(counts: Counts, n_features: int, penalty: float, items: IntArray) -> FloatArray:
     place = torch.as_tensor(items, device=counts.right.device)
     part = Counts(counts.right[:, place], counts.trials[:, place])
-    of_part = None if about is None else about[place]
-    return as_array(_find_codes(part, n_features, rule, rng, of_part).codes.capability)
+    search = fit_sparse_codes(part, start(part, n_features), penalty)
+    return as_array(standardised(search.codes).capability)
 
 
 def _chance(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -45,11 +45,6 @@ class Counts(NamedTuple):
     models: FloatArray
     tasks: FloatArray
 
-    @property
-    def membership(self) -> FloatArray:
-        """Shape (M, T): 1 where a column is of the task, else 0."""
-        return (self.task[:, None] == np.arange(len(self.tasks))).astype(np.float64)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvalCounts:
@@ -80,6 +75,12 @@ class EvalCounts:
         Their likelihood is that of a binomial distribution of this dispersion [Wed74]_.
         """
         return self.right / self.dispersion, self.trials / self.dispersion
+
+    @property
+    def by_epoch(self) -> tuple[FloatArray, FloatArray]:
+        """Right answers and trials (N, T), every epoch counted."""
+        member = 1.0 * (self.task[:, None] == np.arange(len(self.tasks)))
+        return self.question_right @ member, self.question_trials @ member
 
     @property
     def scores(self) -> FloatArray:

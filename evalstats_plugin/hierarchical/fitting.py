@@ -98,15 +98,7 @@ class HierarchicalOptions(ChainLength):
     """Priors of the standard deviations of ``"model"``, ``"task"``, ``"interaction"`` and
     ``"question"`` effects, and ``"default"`` for the others, which is Gamma(2, 2) as in [BA24]_."""
 
-    tails: float | None = None
-    """Degrees of freedom of Student's t for interactions of models and tasks, by model
-    ``"shared"``; None: normal interactions. Few, such as 4, keep a model that is far better or
-    worse on one task than elsewhere from widening all intervals."""
-
     def __post_init__(self) -> None:
-        if self.tails is not None and not 1 < self.tails < np.inf:
-            msg = f"{self.tails:g} degrees of freedom of interactions are out of range"
-            raise DesignError(f"{msg}: choose a number above 1, such as 4, or None for normal ones")
         if min(self.chains, self.warm_up) < 1 or self.draws < 8:
             msg = (
                 f"{self.chains} chains of {self.draws} draws after a warm-up of {self.warm_up} are"
@@ -286,8 +278,6 @@ def _fit_formula(
 
     formula = asked[0].strip()
     priors: Mapping[str, Prior] = options.priors if options else {}
-    if options is not None and options.tails is not None:
-        raise DesignError("effects of formulas are normal: leave out tails")
     made = compiled(formula, asked[1], counts, covariates, priors)
     chains, draws = (options.chains, options.draws) if options else (None, None)
     plated = infer(
@@ -463,7 +453,6 @@ def _fit(counts: EvalCounts, request: _Request, rng: Rng) -> HierarchicalFit:
         diagnostics=fitted.diagnostics,
         confidence_level=request.confidence_level,
         priors={"default": DEFAULT_PRIOR, **request.options.priors},
-        tails=request.options.tails,
         covariates=request.covariates,
         log_evidence=fitted.log_evidence,
         log_evidence_error=fitted.log_evidence_error,
@@ -491,9 +480,6 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         if request.inference == "importance" and not closed:
             msg = "inference 'importance' needs model 'task', and one model or one task"
         raise SelectionError(f"{msg}: choose {fits[-1]!r} or 'auto'")
-    if request.options.tails is not None and request.model != "shared":
-        msg = f"model {request.model!r} has normal interactions only"
-        raise DesignError(f"{msg}: leave out tails, or choose model 'shared'")
     if closed:
         return _exact(counts, request, rng)
     if request.inference == "gibbs" or not nested:
@@ -552,7 +538,7 @@ def _gibbs(
     options = request.options
     given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
     structure = crossed_model_of(request.model, options.priors)
-    posterior = fit_crossed(given, structure, rng, options, options.tails)
+    posterior = fit_crossed(given, structure, rng, options)
     diagnostics, more = _gibbs_diagnostics(posterior, options)
     inferred = _summarised(counts, request, "gibbs", why, posterior)
     return inferred._replace(diagnostics=diagnostics, notes=(*notes, *more, *inferred.notes))

@@ -304,20 +304,14 @@ def _answers(
         if not (counts.question_right == np.rint(counts.question_right)).all():
             msg = f"scores are not all right or wrong, as family {family!r} has them"
             raise DesignError(f"{msg}: take 'gaussian', or 'beta' for scores above 0 and below 1")
-        if not by_item:
-            laid = _sums_over_epochs(counts)
-        return {"score": laid["right"], "trials": laid["trials"]}, on
+        if by_item:
+            return {"score": laid["right"], "trials": laid["trials"]}, on
+        right, trials = counts.by_epoch
+        # Where nothing is observed, the number of trials is not used; 0 has no density.
+        return {"score": np.where(trials > 0, right, np.nan), "trials": np.maximum(trials, 1.0)}, on
     scores = laid["right"] / laid["trials"]
     ends = int(((scores == 0) | (scores == 1)).sum())
     if family == "beta" and ends:
         msg = f"{ends} scores are 0 or 1, to which a beta distribution gives no probability"
         raise DesignError(f"{msg}: take family 'gaussian'")
     return {"score": scores}, on
-
-
-def _sums_over_epochs(counts: EvalCounts) -> dict[str, FloatArray]:
-    """Right answers and trials of each model on each task, every epoch counted."""
-    member = (counts.task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
-    right, trials = counts.question_right @ member, counts.question_trials @ member
-    # Where nothing is observed, the number of trials is not used; 0 has no density.
-    return {"right": np.where(trials > 0, right, np.nan), "trials": np.maximum(trials, 1.0)}

@@ -46,31 +46,6 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewScore:
-    """Predicted score of a model on a new task, or of a new model on a task."""
-
-    shown: ClassVar[tuple[str, ...]] = ("model", "task", "n_items", "estimate", "low", "high")
-
-    model: str | None
-    """None: a new model, from the population of those of the fit."""
-    task: str | None
-    """None: a new task, from the population of those of the fit; or all tasks of the fit."""
-    over_tasks: bool
-    """Whether it is the mean over the tasks of the fit."""
-    metric: str
-    n_items: int | None
-    """Questions that the score rests on; None: the expected score, of infinitely many."""
-    estimate: float
-    """Posterior mean of the score."""
-    low: float
-    high: float
-    std_error: float
-    prob_best: float
-    """Posterior probability that the model scores best of all on the task, ties shared."""
-    confidence_level: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDifficulty:
     """Difficulty of one task relative to those of the fit, on the logit scale."""
 
@@ -142,8 +117,6 @@ class PriorChange:
     high: float
     change: float
     """Change of the estimate, in posterior standard deviations."""
-    how: str
-    """``"reweighted"``, or ``"refitted"`` where the weights were unreliable."""
     ess: float
     """Effective sample size."""
 
@@ -167,8 +140,6 @@ class Check:
 class Elpd:
     """Expected log predictive density of left-out cells (a model's answers to a task)."""
 
-    criterion: str
-    """``"loo"``."""
     elpd: float
     """Expected log predictive density, summed over cells."""
     std_error: float
@@ -176,7 +147,7 @@ class Elpd:
     """Effective number of parameters."""
     n_cells: int
     worst_k: float | None
-    """Largest Pareto k of the cells, for ``"loo"`` by importance sampling."""
+    """Largest Pareto k of the cells; None where each is left out exactly."""
     notes: tuple[str, ...] = ()
 
 
@@ -234,23 +205,10 @@ class ModelPart:
     """Range of data and inputs, and how many are missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineCost:
-    """What a method of `infer` would take, with its defaults."""
-
-    method: str
-    seconds: float | None
-    """On this machine, within a factor of about 3; None where the method does not fit."""
-    bytes: int | None
-    why: str
-    """Why it is the method to take, or does not fit."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelCheck(Results[ModelPart]):
     """A model of one's own with its data, before it is fitted."""
 
-    engines: tuple[EngineCost, ...] = ()
     method: str | None = None
     """The method to take; None where none fits."""
     problem: str = ""
@@ -312,14 +270,12 @@ class HeldOutScore(NamedTuple):
     """Accuracy of one model's predictions of a fifth of the cells from the others."""
 
     item_model: str
-    """``"hierarchical"`` (models, items, and models on tasks), ``"rasch"``, ``"dense"`` (the factor
-    model), ``"l1"``, ``"topk"``, or ``"topk+features"``."""
+    """``"hierarchical"`` (models, items, and models on tasks), or ``"sparse"`` (capabilities)."""
     auc: float
     """Area under the ROC curve; NaN where all held-out answers are right, or all wrong."""
     log_loss: float
     """Per answer, in nats."""
     n_cells: int
-    seconds: float
     gain: float
     """By how much the log loss is lower than that of the first model."""
     gain_error: float
@@ -335,8 +291,6 @@ class Stability(NamedTuple):
 
     halves: FloatArray
     """Cosine of a feature of one half with the matching feature of the other half."""
-    whole: FloatArray
-    """The smaller of the cosines with the feature of the whole fit."""
     chance: FloatArray
     """95 % quantile of the best cosine with the other half after shuffling the models."""
 
@@ -347,9 +301,9 @@ class Capabilities(Results[Capability]):
 
     fit: CapabilityFit
     compared: tuple[HeldOutScore, ...]
-    """Held-out predictions of the plain hierarchical model, then of sparse ones."""
+    """Held-out predictions of the plain hierarchical model, then of the sparse one."""
     plain_is_as_good: bool
-    """Whether no sparse model predicts better than the plain one by two standard errors."""
+    """Whether the sparse model does not predict better by two standard errors."""
 
     def levels(self, model: str, metric: str = "") -> tuple[CapabilityLevel, ...]:
         """Return a model's level of each capability; none of a model that is not in the fit."""
@@ -369,7 +323,6 @@ class Capabilities(Results[Capability]):
                 by_chance=row.by_chance,
                 tasks=row.tasks,
                 items=row.items,
-                method=self.fit.kind,
             )
             for row in self.rows
         )
@@ -394,5 +347,3 @@ class CapabilityLevel:
     by_chance: float | None
     tasks: tuple[str, ...]
     items: tuple[str, ...]
-    method: str
-    """``"l1"`` or ``"topk"``."""

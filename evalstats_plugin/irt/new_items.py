@@ -17,7 +17,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -34,8 +34,6 @@ from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from evalstats_plugin.data.matrix import ResponseMatrix
 
 
 TEXT_FEATURES = 256
@@ -313,58 +311,6 @@ def feature_numbers(features: pd.DataFrame, learnt_from: BoolArray) -> tuple[Flo
     if not sum(part.shape[1] for part in parts):
         raise DesignError("there are no features: add the column text, or columns of numbers")
     return np.concatenate(parts, axis=1), names
-
-
-def features_of_questions(
-    matrix: ResponseMatrix, questions: Mapping[tuple[str, str], str]
-) -> tuple[FloatArray | None, list[str]]:
-    """Return `features_of_items` from texts by task and item; None without a text of an item."""
-    import pandas as pd
-
-    keys = set(item_keys(matrix))
-    texts = [
-        {"task": t, "item": i, "text": text}
-        for (t, i), text in questions.items() if (t, i) in keys
-    ]  # fmt: skip
-    return features_of_items(matrix, pd.DataFrame(texts)) if texts else (None, [])
-
-
-def features_of_items(
-    matrix: ResponseMatrix, table: pd.DataFrame, name: str = "the table"
-) -> tuple[FloatArray, list[str]]:
-    """Return features of a matrix's items as numbers (M, D), and notes.
-
-    Parameters
-    ----------
-    table
-        As of `predict_items`; an item without a row has the mean of the others.
-    name
-        What the table is called in messages.
-
-    Raises
-    ------
-    DesignError
-        No row is of an item of the matrix; features with gaps, or none.
-    """
-    by_task = "task" in table
-    keys = zip(
-        table["task"].astype(str) if by_task else [""] * len(table), table["item"].astype(str),
-        strict=True,
-    )  # fmt: skip
-    row_of = {key: i for i, key in enumerate(keys)}
-    place = np.array([
-        row_of.get((task if by_task else "", item), -1) for task, item in item_keys(matrix)
-    ])  # fmt: skip
-    has_row = place >= 0
-    if not has_row.any():
-        msg = f"{name} has no row of an item of these logs: name items as the logs do"
-        raise DesignError(msg)
-    used = np.zeros(len(table), dtype=bool)
-    used[place[has_row]] = True
-    numbers, _ = feature_numbers(table, used)
-    filled = np.where(has_row[:, None], numbers[place], numbers[used].mean(axis=0))
-    n = int((~has_row).sum())
-    return filled, [f"{counted(n, 'item')} without features"] if n else []
 
 
 def _compressed(x: FloatArray, new: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -188,7 +188,7 @@ def annotate(
             if "pool" in fits:
                 pooled = fitted.CrossedScores(labelled, confidence_level=level)
             if "capabilities" in fits:
-                capabilities = fitted.CrossedCapabilities(labelled, using)
+                capabilities = fitted.CrossedCapabilities(labelled)
         of_fits = [fit for fit in (scales, capabilities) if fit is not None]
         statistics = _items(responses_of, of_fits) if items != "no" else {}
         annotations = {

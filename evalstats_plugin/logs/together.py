@@ -27,10 +27,7 @@ from evalstats_plugin.hierarchical.fitting import pool
 from evalstats_plugin.hierarchical.rows import Capabilities, CapabilityLevel, PooledScores
 from evalstats_plugin.irt.answers import scored_part, short_metric, usable
 from evalstats_plugin.irt.fitting import NEEDING_TORCH, choose, fit_irt, is_light
-from evalstats_plugin.irt.new_items import features_of_questions
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
-from evalstats_plugin.logs.texts import questions_of
-from evalstats_plugin.plugins import Plugins
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.items import item_outcomes, prefixes
@@ -237,26 +234,19 @@ class CrossedScores:
 class CrossedCapabilities:
     """Capabilities of items over several logs: one fit per metric, over all models and tasks.
 
-    The encoder reads the questions of logs that have them, as the command does.
-
     Raises
     ------
     DesignError
         No metric can be fitted, or torch is not installed.
     """
 
-    def __init__(self, by_log: Mapping[str, Sequence[Responses]], plugins: Plugins) -> None:
+    def __init__(self, by_log: Mapping[str, Sequence[Responses]]) -> None:
         # With torch loaded, fits in worker processes keep to one thread.
         need_torch("capabilities")
         from evalstats_plugin.hierarchical.capabilities import find_capabilities
 
-        questions = questions_of((r for each in by_log.values() for r in each), plugins)
-
         def fitted(under: ResponseSet) -> Capabilities:
-            matrix = scored_part(under.matrix())
-            features, notes = features_of_questions(matrix, questions)
-            capabilities = find_capabilities(matrix, features=features, rng=0)
-            return replace(capabilities, notes=(*capabilities.notes, *notes))
+            return find_capabilities(scored_part(under.matrix()), rng=0)
 
         self._fits = MetricFits(
             by_log, fitted, nothing="no metric has capabilities", missing="no capabilities"

@@ -8,7 +8,7 @@ from io import StringIO
 from itertools import pairwise
 from operator import itemgetter
 from textwrap import shorten
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from evalstats_plugin.hierarchical.rows import (
     Evidence,
     LeftOutScore,
     ModelCheck,
-    NewScore,
     Performance,
 )
 from evalstats_plugin.report.comparisons import probability, sampled_probability
@@ -38,7 +37,6 @@ from evalstats_plugin.report.text import (
     plain,
     signed,
 )
-from evalstats_plugin.runtime.memory import size_in_words
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -62,10 +60,6 @@ _LEFT_OUT = (
     "Log score: of the answers to a task that the fit did not see, summed over models and tasks; "
     "models are told apart by differences of more than twice their standard error. "
 )
-_NEW = (
-    "A new task or model is drawn from the population of those fitted; P(best): how probable it is "
-    "that no model scores higher."
-)
 _EFFECTS = "Effect: on the log odds of a right answer, for one unit of the covariate."
 _in_percent = fixed(1, scale=100)
 _in_points = fixed(1, signed=True, scale=100)
@@ -80,16 +74,11 @@ class HierarchicalReport(Results[Performance]):
     evidence: tuple[Evidence, ...] = ()
     effects: tuple[Effect, ...] = ()
     compared: tuple[LeftOutScore, ...] = ()
-    predicted: tuple[NewScore, ...] = ()
     baseline: str | None = None
 
 
 def shown(
-    fit: HierarchicalFit,
-    *,
-    baseline: str | None = None,
-    compare: Sequence[str] = (),
-    predict: Literal["task", "model"] | None = None,
+    fit: HierarchicalFit, *, baseline: str | None = None, compare: Sequence[str] = ()
 ) -> HierarchicalReport:
     """Collect what to report of a fit.
 
@@ -97,8 +86,6 @@ def shown(
     ----------
     compare
         Models to compare with that of the fit, by leave-one-out predictions.
-    predict
-        What to predict scores of: a new task or a new model.
 
     Raises
     ------
@@ -114,7 +101,6 @@ def shown(
         evidence=fit.evidence().rows if has_evidence(fit) and not fit.effects().rows else (),
         effects=fit.effects().rows,
         compared=fit.compare(*compare, rng=fit.seed or 0).rows if compare else (),
-        predicted=fit.predict(predict, rng=fit.seed or 0).rows if predict else (),
         baseline=baseline,
     )
 
@@ -143,10 +129,6 @@ def _page(results: HierarchicalReport) -> Page:
     if results.compared:
         tables.append(Table("Left-out scores", results.compared, _COMPARED))
         legend.append(_LEFT_OUT + _described(results.compared))
-    if results.predicted:
-        what = "model" if results.predicted[0].model is None else "task"
-        tables.append(Table(f"A new {what}, in percent", results.predicted, _new_columns(level)))
-        legend.append(_NEW)
     return Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
 
 
@@ -245,15 +227,6 @@ _COMPARED = (
 )
 
 
-def _new_columns(level: str) -> Sequence[Column]:
-    return (
-        Column("Model", lambda row: row.model or "(new)", least=10),
-        Column("Task", lambda row: "(all)" if row.over_tasks else row.task or "(new)", least=10),
-        *(Column("Score", "estimate", _in_percent), _interval(level, _in_percent)),
-        Column("P(best)", "prob_best", sampled_probability),
-    )
-
-
 def _said(results: HierarchicalReport) -> tuple[str, ...]:
     hidden = len(results.rows) - len(_shown_rows(results))
     more = [f"{counted(hidden, 'row')} of single tasks are in --format csv"] if hidden else []
@@ -282,7 +255,7 @@ HIERARCHICAL = page_view(
         "difficulties": results.fit.difficulties().to_dict(),
         **{
             name: Results(getattr(results, name)).to_dict()
-            for name in ("effects", "evidence", "compared", "predicted")
+            for name in ("effects", "evidence", "compared")
         },
         "fit": results.fit.summary(),
     },
@@ -292,18 +265,18 @@ _PARTS = (
     *(Column("Name", "name", least=10), Column("What", "kind"), Column("On", "on")),
     *(Column("Values", "values"), _interval("Prior 90 %", plain), Column("Observed", "observed")),
 )
-_COSTS = (
-    *(Column("Method", "method"), Column("Seconds", "seconds", fixed(0))),
-    Column("Memory", lambda x: "–" if x.bytes is None else size_in_words(x.bytes), right=True),
-)
+_WHY = {
+    "qem": "plates are nested, so that particles of all latents are combined",
+    "nuts": "Markov chains take crossed plates and any latents that are numbers",
+}
+"""By method that a check advises: the reason."""
 _CHECKS = (
     *(Column("Statistic", "statistic", least=10), Column("Observed", "observed", plain)),
     Column("Predicted", "predicted", plain),
     *(_interval("95 % limits", plain), Column("p", "p_value", fixed(3))),
 )
 _PRIOR_LEGEND = (
-    "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict. "
-    "Seconds: within a factor of about 3, by default settings."
+    "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict."
 )
 _CHECK_LEGEND = (
     "p: share of predictions at least as large as what was observed; near 0 or 1 the model does "
@@ -312,13 +285,11 @@ _CHECK_LEGEND = (
 
 
 def checked_text(results: ModelCheck) -> str:
-    """Return the check of a model in lines of 100 characters: parts, engines, notes."""
-    why = {engine.method: engine.why for engine in results.engines}
-    answer = f"Take {results.method!r}: {why.get(results.method or '')}."
+    """Return the check of a model in lines of 100 characters: the method to take, parts, notes."""
+    answer = f"Take {results.method!r}: {_WHY.get(results.method or '')}."
     if results.problem:
         answer = f"This model cannot be fitted to these data: {results.problem}."
     tables = [Table("Model and data", results.rows, _PARTS)] if results.rows else []
-    tables += [Table("Methods", results.engines, _COSTS)] if results.engines else []
     legend = [_PRIOR_LEGEND] if results.rows else []
     return _text(Page(tables, legend, None, answer), results, width=100)
 
@@ -350,10 +321,6 @@ _HELD_OUT = (
     "log loss of an answer is than by the plain hierarchical model, with its standard error over "
     "items."
 )
-_NAMES_OF_MODELS = {
-    "hierarchical": "plain hierarchical", "l1": "sparse (l1)",
-    "topk": "sparse (topk)", "topk+features": "sparse (topk), texts or features",
-}  # fmt: skip
 _SHOWN_ITEMS, _QUESTION = 3, 60
 
 Questions = Mapping[tuple[str, str], str]
@@ -393,7 +360,7 @@ _CAPABILITY_COLUMNS = (
     *(Column("Found again", "found_again", signed), Column("By chance", "by_chance", signed)),
 )
 _HELD_OUT_COLUMNS = (
-    Column("Model", lambda line: _NAMES_OF_MODELS[line[0].item_model], least=10),
+    Column("Model", lambda line: f"{'' if line[1] else 'plain '}{line[0].item_model}", least=10),
     Column("Log loss", lambda line: line[0].log_loss, fixed(4)),
     Column("Gain", lambda line: f"{line[0].gain:+z.4f}" if line[1] else "", right=True),
     Column("Std. error", lambda line: f"{line[0].gain_error:.4f}" if line[1] else "", right=True),

@@ -215,7 +215,10 @@ def pareto_shape(weights: ArrayLike) -> FloatArray:
     if tail < 5:
         return np.full(len(w), np.nan)
     largest = np.sort(w, axis=1)[:, -tail - 1 :]
-    return _pareto(largest[:, 1:] - largest[:, :1])[0]
+    excess = largest[:, 1:] - largest[:, :1]
+    # Equal but for rounding.
+    excess[excess < 1e-9 * largest[:, 1:]] = 0.0
+    return _pareto(excess)[0]
 
 
 def smoothed_weights(

@@ -46,7 +46,7 @@ MUTATIONS = int(os.environ.get("EVALSTATS_MUTATIONS", "2000"))
 SLOW = {
     "Inspect eval set": 8, "Inspect .json": 4, "Inspect votes": 4, "Inspect written": 8,
     "Inspect .json written": 8, "Inspect .eval": 4, "Inspect texts": 4, "IRT fit": 2,
-    "IRT factor fit": 2, "capabilities": 2, "Inspect .json used": 2, "Inspect .eval used": 4,
+    "IRT factor fit": 2, "Inspect .json used": 2, "Inspect .eval used": 4,
     "lm-eval used": 0.5, "lm-eval samples used": 0.5, "HELM used": 0.5, "lighteval used": 0.5,
     "lighteval details used": 0.5, "Every Eval Ever used": 0.5,
 }  # fmt: skip

@@ -26,7 +26,6 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 from evalstats_plugin.logs.together import CrossedCapabilities
-from evalstats_plugin.plugins import load_plugins
 
 ROOT = Path(__file__).parents[2]
 INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
@@ -139,7 +138,7 @@ def test_slices_that_share_items_are_not_pooled(tmp_path: Path) -> None:
     [
         (("--formula", "score ~ model * task"), "term 'model * task' of the formula is not"),
         (("--formula", "score ~ model", "--family", "beta"), "scores are 0 or 1"),
-        (("--formula", "score ~ model", "--compare", "task"), "--compare and --predict"),
+        (("--formula", "score ~ model", "--compare", "task"), "--compare knows no formulas"),
         (("--formula", "score ~ model", "--method", "task"), "in place of a model"),
         (("--family", "beta"), "give --formula"),
     ],
@@ -403,7 +402,7 @@ def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solver
 def test_items_carry_how_strongly_they_need_a_capability(solvers: Path) -> None:
     """Every third one; a log of another task carries nothing of them."""
     responses = list(read(solvers))
-    found = CrossedCapabilities({"all": responses}, load_plugins())
+    found = CrossedCapabilities({"all": responses})
     needs = found.of_items(frozenset({"quiz"}))
 
     strong = [needs[str(i)]["evalstats_capability1"] > 0.5 for i in range(90)]
@@ -450,20 +449,17 @@ def test_one_chain_is_compared_with_itself(seven: Path) -> None:
     assert 0.9 < whole["fit"]["diagnostics"]["worst_r_hat"]
 
 
-def test_predictions_and_compared_models_stand_below_the_scores(seven: Path) -> None:
-    found = _json(seven, "--method", "task", "--compare", "per-task", "--predict", "task")
-    shown = _ran(seven, "--method", "task", "--compare", "per-task", "--predict", "task").stdout
+def test_compared_models_stand_below_the_scores(seven: Path) -> None:
+    found = _json(seven, "--method", "task", "--compare", "per-task")
+    shown = _ran(seven, "--method", "task", "--compare", "per-task").stdout
 
     assert {row["model"] for row in found["compared"]} == {"task", "per-task"}
-    assert [row["task"] for row in found["predicted"]] == [None] * 7
     assert "Left-out scores" in shown
-    assert "A new task, in percent" in shown
-    assert "no prediction is called 'taks'" in _refused(seven, "--predict", "taks")
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a table of 40 models, and features; a third of the questions need one capability."""
+    """Give a table of 40 models; a third of the questions need one capability."""
     rng = np.random.default_rng(0)
     needs = np.arange(90) % 3 == 0
     logit = rng.normal(size=(40, 1)) + 2.5 * rng.normal(size=(40, 1)) * needs
@@ -471,9 +467,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
     lines = [f"m{i},quiz,q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
     (folder / "answers.csv").write_text("\n".join(["model,task,item,score", *lines]))
-    about = [f"q{j},{x:d},{rng.random():.3f}" for j, x in enumerate(needs)]
-    (folder / "about.csv").write_text("\n".join(["item,asked,noise", *about]))
-    (folder / "others.csv").write_text("item,asked\nelsewhere,1\n")
     return folder
 
 
@@ -484,7 +477,7 @@ def _capabilities(*arguments: str | Path) -> Result:
 
 def test_a_planted_capability_is_found_with_its_questions(planted: Path) -> None:
     """And predicts better than the plain model."""
-    done = _capabilities(planted / "answers.csv", "--method", "l1", "--format", "json")
+    done = _capabilities(planted / "answers.csv", "--format", "json")
     found = json.loads(done.stdout)
     (row,) = found["results"]
     strong = {item["item"]: item["feature_1"] for item in found["fit"]["items"]}
@@ -511,22 +504,7 @@ def test_a_plain_hierarchical_model_predicts_as_well_where_tasks_are_all(tmp_pat
     lines = [f"m{i},t{j % 3},q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
     table = tmp_path / "answers.csv"
     table.write_text("\n".join(["model,task,item,score", *lines]))
-    done = _capabilities(table, "--method", "l1")
+    done = _capabilities(table)
 
     assert 0 == done.exit_code
     assert "a plain hierarchical model predicts as well" in done.stdout
-
-
-def test_features_of_items_are_read_by_the_encoder(planted: Path) -> None:
-    """They need rows of these items; codes fitted to each item read none."""
-    table = planted / "answers.csv"
-    shown = _capabilities(table, "--method", "topk", "--features", planted / "about.csv").stdout
-    refused = _capabilities(table, "--features", planted / "others.csv")
-
-    assert "method topk" in shown
-    assert "sparse (topk), texts or features" in shown
-    assert "predict held-out answers better" in shown
-    assert "1: quiz" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    assert 2 == refused.exit_code
-    assert "has no row of an item of these logs" in refused.stderr

@@ -13,7 +13,7 @@ from evalstats_plugin.runtime.torch import cholesky, generator_of
 # Whole searches and cross-validations, made of fits that are here too: each takes 5 to 30 seconds.
 # `pytest -m validation tests/device` runs them.
 LONG = (
-    "capabilities held out", "capabilities", "capabilities, top-k", "held out factor",
+    "capabilities held out", "capabilities", "held out factor",
     "held out 2pl", "factor chosen", "crossed, by particles", "parametric bootstrap",
     "map cross-validated", "bootstrap of models",
 )  # fmt: skip

@@ -9,9 +9,9 @@ import torch
 from scipy import optimize, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.hierarchical.capabilities import (
-    candidates,
+    PENALTIES,
     compare_held_out,
     cosines,
     fit_capabilities,
@@ -19,7 +19,6 @@ from evalstats_plugin.hierarchical.capabilities import (
     matched,
     stability,
 )
-from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 from evalstats_plugin.hierarchical.engines.sparse_codes import (
     balanced,
     fit_sparse_codes,
@@ -50,12 +49,9 @@ def data():
     return ResponseMatrix.from_array(scores), capability, code
 
 
-@pytest.fixture(scope="module", params=["l1", "topk"])
-def fit(request, data):
-    active = 2 if request.param == "topk" else "auto"
-    return fit_capabilities(
-        data[0], 3, kind=request.param, penalty=4.0, active=active, device="cpu"
-    )
+@pytest.fixture(scope="module")
+def fit(data):
+    return fit_capabilities(data[0], 3, penalty=4.0, device="cpu")
 
 
 def negative(parameters, right, trials, penalty, n_features):
@@ -130,25 +126,15 @@ def test_standardising_keeps_predictions_and_puts_unused_features_last():
     assert float(found.performance.mean()) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_fit_is_saved_and_exported(fit, tmp_path):
-    again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
+def test_a_fit_is_exported(fit):
     exported = json.loads(json.dumps(fit.to_dict()))
-    features = fit.to_frame()
 
-    assert again.to_dict() == fit.to_dict()
-    np.testing.assert_array_equal(again.predict(), fit.predict())
-    assert exported["kind"] == fit.kind
+    assert exported["penalty"] == 4.0
     assert len(exported["items"]) == 240
-    assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
-    first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
-    assert features["items"][0].startswith(f"{first},")
-    assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
+    assert exported["models"][3]["feature_2"] == fit.capability[3, 1]
+    np.testing.assert_array_equal(fit.to_frame()["feature_1"], fit.code[:, 0])
     with pytest.raises(SelectionError, match="modles"):
         fit.to_frame("modles")
-    (tmp_path / "other").write_text("no fit")
-    for name in ("other", "missing"):
-        with pytest.raises(LogError, match="not a capability fit"):
-            CapabilityFit.load(tmp_path / name)
 
 
 def test_planted_capabilities_are_found_again(data, fit):
@@ -159,26 +145,24 @@ def test_planted_capabilities_are_found_again(data, fit):
     assert cosine.min() > 0.9  # with their sign
     assert 2 * (mine & (code > 0)).sum() / (mine.sum() + (code > 0).sum()) > 0.8
     assert (np.diff(fit.use) <= 0).all()
-    assert fit.kind == "l1" or (fit.code > 0).sum(axis=1).max() <= fit.hyperparameters["active"]
     found = fit.predict()
     assert found.shape == (40, 240)
     assert 0 < found.min() < found.max() < 1
 
 
 def test_stability_separates_features_from_noise(data):
-    """Answers without capabilities: the penalty empties l1; top-k must use some, unstable ones."""
+    """Answers without capabilities: a penalty empties codes; a weak one leaves unstable ones."""
     matrix = data[0]
     noise = ResponseMatrix.from_array(answers(planted=False)[0])
     real = fit_capabilities(matrix, 3, penalty=4.0, rng=0, device="cpu")
     empty = fit_capabilities(noise, 3, penalty=13.0, rng=0, device="cpu")
-    forced = fit_capabilities(noise, 3, kind="topk", active=1, rng=0, device="cpu")
+    forced = fit_capabilities(noise, 3, penalty=4.0, rng=0, device="cpu")
     found, none, chance = (
         stability(fit, of, rng=1, device="cpu")
         for fit, of in ((real, matrix), (empty, noise), (forced, noise))
     )
 
     assert found.halves.min() > 0.85
-    assert found.whole.min() > 0.9
     assert found.chance.max() < 0.45
     assert empty.empty == (1, 2, 3)
     assert "0 of 3 capabilities are used" in empty.notes[-1]
@@ -189,26 +173,23 @@ def test_stability_separates_features_from_noise(data):
 def test_a_penalty_is_chosen_by_held_out_answers(data):
     """The strongest leaves nothing to predict with, the weakest fits noise: neither is chosen."""
     counts = counts_of(data[0], device="cpu")
-    rules = candidates("l1", 3, None, None)
-    tried = held_out_losses(counts, 3, rules, np.random.default_rng(0))
-    losses = [t.log_loss for t in tried]
+    losses = held_out_losses(counts, 3, PENALTIES, np.random.default_rng(0))
     best = int(np.argmin(losses))
 
-    assert tried[:1] == held_out_losses(counts, 3, rules[:1], np.random.default_rng(0))
+    assert losses[:1] == held_out_losses(counts, 3, PENALTIES[:1], np.random.default_rng(0))
     assert 0 < best
-    assert len(tried) in (best + 3, len(rules))
+    assert len(losses) in (best + 3, len(PENALTIES))
     assert losses[0] > losses[best] + 0.01
-    assert candidates("topk", 3, None, None)[-1].active == 3
 
 
 @pytest.mark.validation
-def test_sparse_codes_predict_better_than_dense_ones_and_rasch():
+def test_sparse_codes_predict_better_than_one_ability():
     matrix = ResponseMatrix.from_array(answers(40, 250, 2)[0])
-    rasch, dense, sparse = compare_held_out(matrix, 2, ("rasch", "dense", "l1"), rng=0)
+    plain, sparse = compare_held_out(matrix, 2, rng=0)
 
-    assert rasch.n_cells == sparse.n_cells == 2000
-    assert sparse.auc > dense.auc + 0.004 > rasch.auc + 0.03
-    assert sparse.log_loss < dense.log_loss < rasch.log_loss
+    assert plain.n_cells == sparse.n_cells == 2000
+    assert sparse.auc > plain.auc + 0.03
+    assert sparse.gain == pytest.approx(plain.log_loss - sparse.log_loss)
 
 
 def test_missing_cells_and_epochs_are_counts():
@@ -247,10 +228,7 @@ def test_matched_finds_the_best_of_all_assignments():
 @pytest.mark.parametrize(
     ("error", "message", "asked"),
     [
-        (SelectionError, "did you mean topk", {"kind": "topkk"}),
         (DesignError, "penalty -1 is not above 0", {"penalty": -1}),
-        (DesignError, "has no effect on kind 'l1'", {"active": 2}),
-        (DesignError, "choose 1 to 2, or 'auto'", {"kind": "topk", "active": 3}),
         (DesignError, "cannot tell 40 dimensions apart", {"n_features": 40}),
     ],
 )
@@ -276,10 +254,10 @@ def test_the_validation_study_found_what_was_planted():
         by_size.setdefault((row["models"], row["seed"]), {})[row["item_model"]] = row["auc"]
     for (models, _), auc in by_size.items():
         least = 0.01 if models == 60 else 0.007
-        assert min(auc["l1"], auc["topk"]) >= auc["dense"] + least
+        assert auc["sparse"] >= auc["dense"] + least
         assert auc["dense"] > auc["rasch"] + 0.03
-    sparse = [row for row in figures["recovered"] if row["fit"][:5] in ("l1, 6", "topk,")]
-    assert len(sparse) == 2 * len(by_size)
+    sparse = [row for row in figures["recovered"] if row["fit"][:5] == "l1, 6"]
+    assert len(sparse) == len(by_size)
     assert min(row["mean_cosine"] for row in sparse) >= 0.93
     assert min(row["least_cosine"] for row in sparse) >= 0.9
     assert all(row["least_of_halves"] > row["chance"] for row in sparse)

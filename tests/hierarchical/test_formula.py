@@ -80,7 +80,6 @@ def test_what_is_not_supported_is_refused(formula, message):
             DesignError,
             "covariate 'size' is of models and of tasks",
         ),
-        ({"options": HierarchicalOptions(tails=4)}, DesignError, "leave out tails"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments, error, message):

@@ -71,12 +71,11 @@ def test_impossible_data_are_a_problem_and_no_error():
     assert "cannot be fitted" in str(checked)
 
 
-def test_the_method_and_its_cost():
+def test_the_method_to_take():
     checked = crossed().check({"right": RIGHT})
-    qem, nuts = checked.engines
 
-    assert (checked.method, qem.seconds) == ("nuts", None)
-    assert 1 < nuts.seconds < 600
+    assert checked.method == "nuts"
+    assert "Take 'nuts': Markov chains" in str(checked)
     assert any("'qem' does not fit: plates 'model' and 'task' are crossed" in x
                for x in checked.notes)  # fmt: skip
     model, data = two_groups(np.zeros((2, 5)), 1.0)

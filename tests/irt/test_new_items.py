@@ -10,7 +10,7 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt import IRTFit, NewItems, fit_irt, predict_items, text_features
-from evalstats_plugin.irt.new_items import TEXT_FEATURES, _regression, features_of_questions
+from evalstats_plugin.irt.new_items import _regression
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -154,16 +154,3 @@ def test_many_weak_features_are_not_taken_for_none(seed: int) -> None:
 
     assert np.corrcoef(found.mean, line[600:])[0, 1] > 0.2
     assert np.std(found.mean) > 0.05
-
-
-def test_questions_of_other_items_give_no_features() -> None:
-    """As where one task of several has its questions in the log; not an error of features."""
-    matrix = ResponseMatrix.from_array(np.eye(3), tasks=["a", "a", "b"])
-    known = {("a", str(matrix.item_ids[0])): "What is 2 + 2?", ("c", "0"): "Who was first?"}
-    numbers, notes = features_of_questions(matrix, known)
-
-    assert numbers is not None
-    assert numbers.shape == (3, TEXT_FEATURES)
-    assert notes == ["2 items without features"]
-    assert features_of_questions(matrix, {("c", "0"): "Who was first?"}) == (None, [])
-    assert features_of_questions(matrix, {}) == (None, [])

@@ -149,12 +149,6 @@ def _store(path: Path) -> object:
     return ResponseStore(path).matrix()
 
 
-def _capabilities(path: Path) -> object:
-    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
-
-    return CapabilityFit.load(path)
-
-
 def _labels(path: Path) -> object:
     from evalstats_plugin.cli.shell.running import read_labels
 
@@ -214,14 +208,6 @@ def make_store(path: Path) -> Path:
     from evalstats_plugin.data import write_store
 
     return write_store(path, matrix()).path
-
-
-def make_capabilities(path: Path) -> Path:
-    """Save a fit of capabilities."""
-    from evalstats_plugin.hierarchical.capabilities import fit_capabilities
-
-    fit_capabilities(matrix(), 2, penalty=2.0, device="cpu", rng=0).save(path)
-    return path
 
 
 def _into(name: str, make: Callable[[Path], Path]) -> Callable[[Path], Path]:
@@ -538,7 +524,6 @@ READERS: Mapping[str, Reader] = {
     "item bank": Reader(_into("bank.parquet", make_bank), _bank, [table_changed]),
     "response store": Reader(_into("store.parquet", make_store), _store, [table_changed]),
     "response matrix": Reader(_into("matrix.parquet", make_matrix), _matrix, [table_changed]),
-    "capabilities": Reader(_into("fit.npz", make_capabilities), _capabilities, [members_changed]),
     "Every Eval Ever": Reader(
         _copied(min(EVERY_EVAL_EVER.glob("*.json")), min(EVERY_EVAL_EVER.glob("*.jsonl"))),
         _record,
@@ -613,7 +598,7 @@ READERS: Mapping[str, Reader] = {
 
 
 NEEDED = {
-    **dict.fromkeys(("IRT fit", "IRT factor fit", "capabilities"), "torch"),
+    **dict.fromkeys(("IRT fit", "IRT factor fit"), "torch"),
     **dict.fromkeys(
         # Written to, which an older Inspect does not do to logs of it.
         ("Inspect eval set", "Inspect written", "Inspect .json written"),

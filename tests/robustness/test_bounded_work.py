@@ -119,7 +119,7 @@ GIVEN = {
     "gate": ("--baseline", "m0"),
     "judge score": ("--human", "score", "--judge", "score"),
     "judge label": ("--human", "score", "--judge", "score", "--to", "next.csv"),
-    "irt capabilities": ("--method", "topk", "--dimensions", "1"),
+    "irt capabilities": ("--dimensions", "1"),
     "irt dif": ("--focal", "m0"),
     "irt holdout": ("--draws", "1"),
     "irt link": ("--to", "none.parquet"),

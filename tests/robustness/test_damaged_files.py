@@ -21,9 +21,7 @@ from evalstats_plugin.runtime.files import write_signed
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize(
-    "name", ["IRT fit", "item bank", "response matrix", "response store", "capabilities"]
-)
+@pytest.mark.parametrize("name", ["IRT fit", "item bank", "response matrix", "response store"])
 def test_no_flipped_bit_passes_for_another_result(name: str, tmp_path: Path) -> None:
     """Of our own files every page, and what is beside them, has a checksum."""
     path = READERS[name].make(tmp_path)

@@ -270,7 +270,7 @@ GIVEN = {
     "irt score": ("--bank", "\x1b[2Jnone.parquet"),
     "irt link": ("--to", "\x1b[2Jnone.parquet"),
     "irt new-items": ("--features", "features.csv", "--item-model", "rasch"),
-    "irt capabilities": ("--method", "topk", "--dimensions", "1"),
+    "irt capabilities": ("--dimensions", "1"),
     "irt dif": ("--focal", MODELS[0]),
     "irt holdout": ("--draws", "1", "--item-model", "rasch"),
     "irt choose": ("--draws", "1", "--candidate", "rasch,2pl"),

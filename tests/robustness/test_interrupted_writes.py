@@ -148,7 +148,6 @@ _OF_WRITERS = {
     "evalstats_plugin/cli/table.py": ("references",),
     "evalstats_plugin/cli/rank/results.py": ("draws of ratings",),
     "evalstats_plugin/data/importing.py": ("response store",),
-    "evalstats_plugin/hierarchical/engines/posterior.py": ("capabilities",),
     "evalstats_plugin/irt/model/fit.py": ("fit",),
     "evalstats_plugin/ranking/contests/files.py": ("votes .csv", "votes of Fullrank"),
     "evalstats_plugin/ranking/judging/session.py": ("answer of a judge",),

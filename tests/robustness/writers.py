@@ -20,7 +20,6 @@ from readers import (
     LM_EVAL,
     bank_of_twelve,
     make_bank,
-    make_capabilities,
     make_fit,
     make_matrix,
     make_table,
@@ -301,17 +300,10 @@ def _load_matrix(path: Path) -> Any:
     return ResponseMatrix.load(path)
 
 
-def _load_capabilities(path: Path) -> Any:
-    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
-
-    return CapabilityFit.load(path)
-
-
 _LOAD: Mapping[str, Callable[[Path], Any]] = {
     "fit.parquet": _load_fit,
     "bank.parquet": _load_bank,
     "matrix.parquet": _load_matrix,
-    "fit.npz": _load_capabilities,
 }
 
 
@@ -358,7 +350,6 @@ WRITERS: Mapping[str, Writer] = {
     "new fit": Writer(lambda _: None, _saved(make_fit, "fit.parquet")),
     "bank": Writer(_something_older("bank.parquet"), _saved(make_bank, "bank.parquet")),
     "matrix": Writer(_something_older("matrix.parquet"), _saved(make_matrix, "matrix.parquet")),
-    "capabilities": Writer(_something_older("fit.npz"), _saved(make_capabilities, "fit.npz")),
     "response store": Writer(_something_older("store.parquet"), _stored),
     "table into a store": Writer(lambda folder: make_table(folder / "table.csv"), _table_stored),
     "figure .svg": Writer(_something_older("figure.svg"), _drawn("figure.svg")),

@@ -84,7 +84,7 @@ def predicted() -> Any:
 def capable() -> Any:
     matrix = answers(20, 30)
     fit = fit_capabilities(matrix, 2, rng=0, device="cpu")
-    scores = compare_held_out(matrix, 2, ("rasch", "dense"), rng=0, device="cpu")
+    scores = compare_held_out(matrix, 2, rng=0, device="cpu")
     halves = stability(fit, matrix, rng=1, device="cpu")
     tried = [(t["penalty"], t["log_loss"]) for t in fit.diagnostics["choices"]]
     return tried, [row[:4] for row in scores], *halves
@@ -121,16 +121,14 @@ def bootstrapped() -> Any:
 
 
 def other_priors() -> Any:
-    """One near prior, which is reweighted, and one far away, which is fitted again."""
+    """Each is fitted in a process of its own."""
     options = HierarchicalOptions(chains=2, draws=40, warm_up=10)
     matrix = answers(4, 60)
     tasks = np.repeat(["a", "b", "c"], 20).tolist()
     evals = ResponseMatrix.from_array(matrix.scores, tasks=tasks)
     fit = pool(evals, "task", "gibbs", rng=1, options=options)
     priors = {"near": ("gamma", 2.0, 2.1), "far": ("lognormal", -4.0, 0.1)}
-    found = fit.prior_sensitivity(priors)
-    assert {row.how for row in found} == {"reweighted", "refitted"}
-    return found
+    return fit.prior_sensitivity(priors)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ all effects integrated out, and effects given them, in closed form, because leve
 missed a task are drawn too; and moves models, tasks and standard deviations with other effects in
 proportion, which mixes well where standard deviations are small.
 
-* `CrossedModel`, `simulate`: the effects of a model, and draws from their priors
+* `CrossedModel`: the effects of a model
 * `answered_alike`: whether data are right or wrong, and several models answered the same questions
 * `CrossedGibbs`, `fit_crossed`: the sweep, and draws from the posterior
 """
@@ -19,7 +19,7 @@ proportion, which mixes well where standard deviations are small.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -41,7 +41,6 @@ from evalstats_plugin.hierarchical.engines.posterior import (
     Predictions,
     log_scale_density,
     replicate,
-    scale_quantile,
 )
 from evalstats_plugin.hierarchical.methods import SCALES, Prior, prior_of
 from evalstats_plugin.runtime import ChainLength
@@ -111,42 +110,6 @@ CROSSED_MODELS: Mapping[str, CrossedModel] = {
 def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:
     """Return the effects of a model, with these priors of standard deviations."""
     return replace(CROSSED_MODELS[model], priors=priors)
-
-
-def simulate(
-    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator,
-    tails: float | None = None,
-) -> FloatArray:  # fmt: skip
-    """Draw effects from their priors, and right answers given them, (S, N, M).
-
-    Parameters
-    ----------
-    tails
-        Degrees of freedom of interactions; None: normal ones.
-    """
-    n, m = counts.trials.shape
-    t = len(counts.tasks)
-
-    def scale(name: str, many: int = 1) -> FloatArray:
-        return scale_quantile(prior_of(structure.priors, name), rng.random((size, many)))
-
-    level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
-    for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
-        drawn = COEFFICIENT_SD * rng.standard_normal((size, values.shape[1]))
-        level = level + sign * np.expand_dims(drawn @ values.T, axis)
-    level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
-    if structure.across_tasks:
-        level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
-    own = scale("interaction", t if structure.own_interactions else 1)
-    noise = rng.standard_normal((size, n, t))
-    if tails is not None:
-        noise *= np.sqrt(tails / rng.chisquare(tails, noise.shape))
-    level = level + own[:, None] * noise
-    logit = level[..., counts.task]
-    if structure.questions:
-        logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]
-    share = special.expit(logit)
-    return replicate(rng, counts.trials, share)
 
 
 def answered_alike(counts: EvalCounts) -> bool:
@@ -244,10 +207,6 @@ class CrossedGibbs:
     """By scale, in the order of `SCALES`: (C, 1), or (C, T) where each task has its own."""
     log_likelihood: FloatArray
     """Of cells (C, N, T), or of tasks (C, 1, T)."""
-    tails: float | None
-    """Degrees of freedom of interactions; None: normal ones."""
-    mixed: FloatArray
-    """Variances of interactions over σ_μ², whose mixture has those tails, (C, N, T)."""
     n: int
     """Models."""
     t: int
@@ -256,7 +215,7 @@ class CrossedGibbs:
 
     def __init__(
         self, counts: Counts, structure: CrossedModel, chains: int, warm_up: int,
-        rng: np.random.Generator, tails: float | None = None,
+        rng: np.random.Generator,
     ) -> None:  # fmt: skip
         of_counts = QuestionLikelihood if structure.questions else CellLikelihood
         self.likelihood: LevelLikelihood = of_counts(counts)
@@ -286,14 +245,13 @@ class CrossedGibbs:
         self.model *= structure.across_tasks
         self.task = self.intercept[:, None] - self.level.mean(axis=1)
         self.log_likelihood = self.likelihood(self.level, self.log_sd[_QUESTION][:, 0])
-        self.tails, self.mixed = tails, np.ones_like(self.level)
         self.steps = {_INTERACTION: np.array(0.15), _QUESTION: np.array(0.05)}
         self.warm: list[list[FloatArray]] = []
 
     def sweep(self, state: CrossedGibbs, k: int) -> CrossedGibbs:
         """Update all once; `run_chains` gives the number of the sweep."""
         self._levels(k)
-        self._effects() if self.tails is None else self._mixed_effects()
+        self._effects()
         # With interactions held.
         self._tasks()
         if k % 2 and self.structure.across_tasks:
@@ -329,10 +287,9 @@ class CrossedGibbs:
         self.log_likelihood = np.where(taken, log_likelihood, self.log_likelihood)
 
     def _try(
-        self, level: FloatArray, together: tuple[int, ...] = (), more: FloatArray | None = None,
-        *, near: bool = True,
-    ) -> BoolArray:  # fmt: skip
-        """Accept proposed levels, (C, N or 1, T or 1).
+        self, level: FloatArray, together: tuple[int, ...] = (), more: FloatArray | None = None
+    ) -> BoolArray:
+        """Accept levels proposed from the approximation, (C, N or 1, T or 1).
 
         Parameters
         ----------
@@ -341,13 +298,10 @@ class CrossedGibbs:
             are always where cells are not independent.
         more
             What else speaks for the proposal.
-        near
-            Whether they were proposed from the approximation.
         """
         log_likelihood = self.likelihood(level, self.log_sd[_QUESTION][:, 0])
         gain = log_likelihood - self.log_likelihood
-        if near:
-            gain = gain - self.surrogate.gain(level, self.level, self._shrink())
+        gain = gain - self.surrogate.gain(level, self.level, self._shrink())
         gain = gain.sum(axis=together, keepdims=True)
         taken = self._accept(gain if more is None else gain + more)
         self._keep(taken, level, log_likelihood)
@@ -368,31 +322,14 @@ class CrossedGibbs:
     def _levels(self, k: int) -> None:
         """All levels of each task, proposed from the approximation times the prior."""
         near = self.surrogate
-        if self.tails is None:
-            mean = near.turned(self.mean)
-            middle, root, _ = self._conditional(self.log_sd[_INTERACTION], mean)
-            back = near.back(middle)
-            noise = near.back(self._normal(self.chains, self.t, self.n) / root)
-        else:
-            back, noise = self._mixed_levels()
+        mean = near.turned(self.mean)
+        middle, root, _ = self._conditional(self.log_sd[_INTERACTION], mean)
+        back = near.back(middle)
+        noise = near.back(self._normal(self.chains, self.t, self.n) / root)
         # To the other side of the proposal's mean, which leaves its distribution as it is and makes
         # successive draws cancel each other's errors; every third time a short step.
         rho = 0.8 if k % 3 == 2 else _OTHER_SIDE
         self._try(back + rho * (self.level - back) + np.sqrt(1 - rho**2) * noise)
-
-    def _mixed_levels(self) -> tuple[FloatArray, FloatArray]:
-        """The same where interactions have variances of their own: mean and noise, (C, N, T)."""
-        near, shrink = self.surrogate, self._shrink()
-        own = np.exp(-2 * self.log_sd[_INTERACTION])[..., None] / self.mixed
-        precision = near.curve * shrink[..., None] ** 2
-        i = np.arange(self.n)
-        precision[..., i, i] += own.transpose(0, 2, 1)
-        pull = (near.pull * shrink + own * self.mean).transpose(0, 2, 1)[..., None]
-        factor = np.linalg.cholesky(precision).swapaxes(2, 3)
-        white = self._normal(self.chains, self.t, self.n, 1)
-        noise = np.asarray(np.linalg.solve(factor, white), dtype=np.float64)
-        middle = np.asarray(np.linalg.solve(precision, pull), dtype=np.float64)
-        return middle[..., 0].transpose(0, 2, 1), noise[..., 0].transpose(0, 2, 1)
 
     def _log_prior(self, log_sd: FloatArray, scale: int) -> FloatArray:
         """Log density of log σ."""
@@ -497,52 +434,6 @@ class CrossedGibbs:
             old = np.where(self._accept(log_density(proposed) - log_density(old)), proposed, old)
         self.log_sd[_INTERACTION] = old
 
-    def _mixed_effects(self) -> None:
-        """Effects one after the other, variances of interactions, and standard deviations."""
-        degrees = self.tails or np.inf
-        own = np.exp(-2 * self.log_sd[_INTERACTION])[..., None] / self.mixed
-        left = self.level - self.mean
-        parts = ("intercept", (1, 2), 1.0), ("model", (2,), 1.0), ("task", (1,), -1.0)
-        priors = (np.ones(1), *(np.exp(-2 * self.log_sd[i]) for i in (_MODEL, _TASK)))
-        for (name, axes, sign), prior in 2 * list(zip(parts, priors, strict=True)):
-            # Each with the others held: the mean of what they leave, weighted by precision.
-            old = np.expand_dims(getattr(self, name), axes)
-            total = prior + own.sum(axis=axes)
-            drawn = sign * (own * (left + sign * old)).sum(axis=axes) / total
-            drawn += self._normal(*total.shape) / np.sqrt(total)
-            left += sign * (old - np.expand_dims(drawn, axes))
-            setattr(self, name, drawn)
-        # What all tasks, or all models, have in common with the intercept moves between them.
-        for scale, effects, sign in ((_TASK, self.task, 1.0), (_MODEL, self.model, -1.0)):
-            each = np.exp(-2 * self.log_sd[scale][:, 0])
-            total = 1 + effects.shape[1] * each
-            moved = -(self.intercept + sign * each * effects.sum(axis=1)) / total
-            moved += self._normal(self.chains) / np.sqrt(total)
-            self.intercept = self.intercept + moved
-            effects[:] += sign * moved[:, None]
-        model, task = ((x**2).sum(axis=1, keepdims=True) for x in (self.model, self.task))
-        square = left**2
-
-        def tail(log_sd: FloatArray) -> FloatArray:
-            # With the variances integrated out, σ_μ moves freely.
-            ratio = square * np.exp(-2 * log_sd)[..., None] / degrees
-            return (degrees + 1) / 2 * np.log1p(ratio).sum(axis=(1, 2))[:, None]
-
-        terms: list[tuple[int, Callable[[FloatArray], FloatArray]]] = [
-            (self.n, lambda x: model / 2 * np.exp(-2 * x)),
-            (self.t, lambda x: task / 2 * np.exp(-2 * x)),
-            (self.n * self.t, tail),
-        ]
-        for scale, (count, term) in enumerate(terms):
-            for _ in range(3):
-                old = self.log_sd[scale]
-                by = 1.7 / np.sqrt(count) * self._normal(self.chains, 1)
-                gain = term(old) - term(old + by) - count * by
-                gain += self._log_prior(old + by, scale) - self._log_prior(old, scale)
-                self.log_sd[scale] = old + self._accept(gain) * by
-        size = square * np.exp(-2 * self.log_sd[_INTERACTION])[..., None]
-        self.mixed = (degrees + size) / 2 / self.rng.gamma((degrees + 1) / 2, size=size.shape)
-
     def _models(self) -> None:
         """All λ with interactions held, which mixes well where σ_μ is small."""
         shrink, near, prior = self._shrink(), self.surrogate, np.exp(-2 * self.log_sd[_MODEL])
@@ -604,17 +495,13 @@ class CrossedGibbs:
         by, more = self._proposed(_INTERACTION, k)
         more = more + self._log_prior(old + by, _INTERACTION) - self._log_prior(old, _INTERACTION)
         own = self.structure.own_interactions
-        if self.tails is None:
-            mean = near.turned(self.mean)
-            here, proposed = (self._conditional(x, mean) for x in (old, old + by))
-            z = (near.turned(self.level) - here.middle) * here.root
-            level = near.back(proposed.middle + z / proposed.root)
-            mass = proposed.log_mass - here.log_mass
-            more = more + (mass if own else mass.sum(axis=1, keepdims=True))
-        else:
-            level = self.mean + (self.level - self.mean) * np.exp(by)[..., None]
-        together = (1,) if own else (1, 2)
-        taken = self._try(level, together, more[:, None], near=self.tails is None)[:, 0]
+        mean = near.turned(self.mean)
+        here, proposed = (self._conditional(x, mean) for x in (old, old + by))
+        z = (near.turned(self.level) - here.middle) * here.root
+        level = near.back(proposed.middle + z / proposed.root)
+        mass = proposed.log_mass - here.log_mass
+        more = more + (mass if own else mass.sum(axis=1, keepdims=True))
+        taken = self._try(level, (1,) if own else (1, 2), more[:, None])[:, 0]
         self.log_sd[_INTERACTION] = old + taken * by
         self._adapt(_INTERACTION, taken, k)
 
@@ -673,7 +560,6 @@ def fit_crossed(
     structure: CrossedModel,
     rng: np.random.Generator,
     length: ChainLength,
-    tails: float | None = None,
 ) -> Posterior:
     """Draw from the posterior of a crossed model.
 
@@ -684,9 +570,6 @@ def fit_crossed(
     length
         As for other samplers. Sweeps are nearly independent here and cost little more for several
         chains: each chain is made of short ones, with fewer draws in all.
-    tails
-        Degrees of freedom of Student's t for interactions of models and tasks, where tasks share
-        σ_μ and there are no covariates; None: normal ones.
 
     Raises
     ------
@@ -695,16 +578,15 @@ def fit_crossed(
     """
     groups, (n, t) = length.chains, (len(counts.right), len(counts.tasks))
     parts, worth = next((x[1:] for x in _SHORT_CHAINS if n * t <= x[0]), _LONG_CHAINS)
-    # σ_μ mixes slower beside variances of single interactions; in other models all does.
-    shared = structure.questions and not structure.own_interactions
-    worth = max(1, worth - (tails is not None)) if shared else 1
+    if not structure.questions or structure.own_interactions:
+        worth = 1
     draws = -(-length.draws // (worth * parts))
     warm_up = max(_LEAST_WARM_UP, length.warm_up // 8)
     length = ChainLength(chains=groups * parts, draws=draws, warm_up=warm_up)
     what = f"{groups} chains of {n} models × {counts.right.shape[1]} columns"
     needed = 8 * (length.chains * n * t * (length.draws + 20) + 12 * counts.right.size)
     check_memory(needed, what, "draw fewer, or pool fewer at a time")
-    sampler = CrossedGibbs(counts, structure, length.chains, length.warm_up, rng, tails)
+    sampler = CrossedGibbs(counts, structure, length.chains, length.warm_up, rng)
     few = length.chains * length.draws * counts.right.size / _PREDICTED_NUMBERS
     predict = max(1, -(-length.chains * length.draws // _PREDICTED), int(few))
     kept: dict[str, list[FloatArray]] = {}
@@ -724,7 +606,7 @@ def fit_crossed(
 
     def predictions() -> Predictions:
         again = stream(seed, "predicted answers")
-        predicted = [_predicted(sampler.likelihood, x, counts, again, tails) for x in states]
+        predicted = [_predicted(sampler.likelihood, x, counts, again) for x in states]
         return Predictions(*(in_chains([pair[i] for pair in predicted]) for i in (0, 1)))
 
     arrays = {name: in_chains(values) for name, values in kept.items()}
@@ -783,7 +665,6 @@ def _predicted(
     state: _State,
     counts: Counts,
     rng: np.random.Generator,
-    tails: float | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Log likelihood of each cell's answers, its interaction integrated out, and new answers.
 
@@ -806,10 +687,9 @@ def _predicted(
         again.append(by_task(replicate(rng, counts.trials, share)))
         base = state.mean[c][:, counts.task] - hard
         centre, scale = state.level[c] - state.mean[c], np.exp(state.log_sd[_INTERACTION][c])
-        tight = np.ones_like(centre)
+        tight, prior = np.ones_like(centre), scale**-2.0
         for _ in range(2):
             share = _expit(base + centre[:, counts.task])
-            prior = _precision(centre, scale, tails)
             tight = by_task(counts.trials * share * (1 - share)) + prior
             slope = by_task(counts.right - counts.trials * share) - prior * centre
             centre = centre + slope / tight
@@ -818,25 +698,10 @@ def _predicted(
             at = centre + z / np.sqrt(tight)
             logit = base + at[:, counts.task]
             lost = counts.trials * (np.maximum(logit, 0) + np.log1p(np.exp(-np.abs(logit))))
-            inside = by_task(counts.right * logit - lost) + _log_density(at, scale, tails)
+            inside = by_task(counts.right * logit - lost) - (at / scale) ** 2 / 2
             terms.append(inside + math.log(w) + z * z / 2)
         total = special.logsumexp(terms, axis=0) - np.log(tight) / 2
+        total = total - np.log(scale) - math.log(2 * math.pi) / 2
         # Exactly 0 where nothing was answered.
         likely.append(np.where(answered, total, 0.0))
     return np.array(likely), np.array(again)
-
-
-def _precision(x: FloatArray, scale: FloatArray, tails: float | None) -> FloatArray:
-    """Slope of the log density of interactions over −x: the precision of a normal one there."""
-    if tails is None:
-        return np.broadcast_to(scale**-2.0, x.shape)
-    return (tails + 1) / (tails * scale**2 + x**2)
-
-
-def _log_density(x: FloatArray, scale: FloatArray, tails: float | None) -> FloatArray:
-    z = x / scale
-    if tails is None:
-        return -(z**2) / 2 - np.log(scale) - math.log(2 * math.pi) / 2
-    constant = math.lgamma((tails + 1) / 2) - math.lgamma(tails / 2)
-    constant -= math.log(tails * math.pi) / 2
-    return constant - np.log(scale) - (tails + 1) / 2 * np.log1p(z**2 / tails)

@@ -3,40 +3,32 @@
 * `Posterior`: draws of every engine, and their `Predictions`
 * `log_scale_density`, `scale_quantile`: priors of standard deviations
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
-* `CapabilityFit`: a fitted capability model, its tables and its file
+* `CapabilityFit`: a fitted capability model and its tables
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.errors import LogError, SelectionError, few, no_such
+from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage
-from evalstats_plugin.runtime.writing import write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Table = Literal["models", "items", "features"]
+Table = Literal["models", "items"]
 TABLES: tuple[Table, ...] = get_args(Table)
-
-_NAMED = 5
-"""Items and models that are listed for a feature in its table."""
 
 INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
 """Prior standard deviations of intercepts, and of coefficients of standardised covariates."""
@@ -201,8 +193,6 @@ class CapabilityFit:
     errors.
     """
 
-    kind: str
-    """``"l1"`` or ``"topk"``."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
     """Shape (M,), like `tasks`."""
@@ -215,22 +205,11 @@ class CapabilityFit:
     """s ≥ 0, shape (M, F)."""
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
-    hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """penalty; active, the features that an item may have."""
+    penalty: float
+    """Penalty of the sum of all codes."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """objective, iterations, converged, choices, seconds, device, dtype."""
     notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        n, m, f = len(self.models), len(self.item_ids), self.n_features
-        expected = {
-            "capability": (n, f), "performance": (n,), "code": (m, f), "intercept": (m,),
-            "tasks": (m,),
-        }  # fmt: skip
-        for name, shape in expected.items():
-            actual = np.shape(getattr(self, name))
-            if actual != shape:
-                raise ValueError(f"{name} has shape {actual}, not {shape}: give one value each")
 
     @property
     def n_features(self) -> int:
@@ -252,19 +231,8 @@ class CapabilityFit:
         level = self.performance[:, None] + self.intercept
         return special.expit(level + self.capability @ self.code.T)
 
-    def strongest_items(self, feature: int) -> list[str]:
-        """Return the items that have a feature (from 0), the largest code first."""
-        codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
-        place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
-        return [names[i] for i in place.tolist()]
-
-    def strongest_models(self, feature: int) -> list[str]:
-        """Return all models, the one with most of a feature (from 0) first."""
-        place = np.argsort(-self.capability[:, feature], kind="stable")
-        return [self.models[i] for i in place.tolist()]
-
-    def to_frame(self, of: Table = "features") -> pd.DataFrame:
-        """Return one line per feature with its items and models, per model, or per item."""
+    def to_frame(self, of: Table = "items") -> pd.DataFrame:
+        """Return one line per item with its codes, or per model with its capabilities."""
         import pandas as pd
 
         if of not in TABLES:
@@ -273,56 +241,13 @@ class CapabilityFit:
         if of == "models":
             columns = {"model": self.models, "performance": self.performance}
             return pd.DataFrame(columns | dict(zip(names, self.capability.T, strict=True)))
-        if of == "items":
-            columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
-            return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
-        models = [self.strongest_models(f) for f in range(self.n_features)]
-        return pd.DataFrame({
-            "feature": np.arange(1, self.n_features + 1),
-            "use": self.use,
-            "n_items": (self.code > 0).sum(axis=0),
-            "items": [few(self.strongest_items(f), _NAMED) for f in range(self.n_features)],
-            "strong": [", ".join(names[:_NAMED]) for names in models],
-            "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
-        })  # fmt: skip
+        columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
+        return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all, ready for JSON: finite numbers, strings, lists, None."""
-        scalars = ("kind", "n_features", "hyperparameters", "diagnostics")
+        scalars = ("n_features", "penalty", "diagnostics")
         tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
         return {name: plain(getattr(self, name)) for name in scalars} | tables | {
             "notes": list(self.notes)
         }  # fmt: skip
-
-    def save(self, path: str | Path) -> Path:
-        """Write to one NumPy archive: the arrays, and the rest as JSON."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
-        arrays |= {k: arrays[k].astype(str) for k in ("item_ids", "tasks")}
-        rest = {k: plain(v) for k, v in values.items() if k not in arrays}
-        buffer = BytesIO()
-        np.savez_compressed(buffer, capability_fit=np.array(json.dumps(rest)), **arrays)
-        return write_bytes(Path(path), buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: str | Path) -> CapabilityFit:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        LogError
-            No such file, or not a capability fit.
-        """
-        try:
-            # Opened here, because NumPy leaves the file of a broken archive open.
-            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            rest = json.loads(str(arrays.pop("capability_fit")))
-        except Exception as error:
-            # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
-            msg = f"{path}: no such file, or not a capability fit"
-            raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
-        with reporting_damage(Path(path)):
-            check_fields(rest, kinds_of(cls))
-            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
-            return cls(**rest, **arrays)

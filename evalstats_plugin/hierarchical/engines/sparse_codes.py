@@ -4,8 +4,6 @@ logit P(right) = c_m + d_i + Σ_f s_if w_mf with s ≥ 0: model m's performance 
 item i's intercept d and code s. Codes have an L1 penalty, capabilities and intercepts a ridge.
 `fit_sparse_codes` alternates between items (accelerated proximal gradient steps [BT09]_) and models
 (Newton's method); the scale shared by codes and capabilities has a closed form.
-`fit_amortised_codes` computes codes from the answers by an encoder with a top-k rule, as in a
-sparse autoencoder [GTT25]_.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimens
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.torch import split
-from evalstats_plugin.runtime.workers import report_progress, with_progress
+from evalstats_plugin.runtime.workers import report_progress
 
 _LINALG: Any = torch.linalg
 """Its functions have no type stubs."""
@@ -31,15 +28,6 @@ _INNER = 20
 
 _RIDGE, _TOLERANCE = 10.0, 1e-3
 """Ridge and tolerance of the dense model that codes start from."""
-
-_RATE = 0.05
-"""Learning rate of Adam."""
-
-STEPS = 300
-"""Steps of Adam."""
-
-ROUGH_STEPS = 120
-"""The same while candidates are compared."""
 
 
 class SparseCodes(NamedTuple):
@@ -197,81 +185,3 @@ def standardised(codes: SparseCodes) -> SparseCodes:
         code=(codes.code * scale)[:, order],
         intercept=codes.intercept + level + codes.code @ middle,
     )
-
-
-def fit_amortised_codes(
-    counts: Counts,
-    codes: SparseCodes,
-    penalty: float,
-    active: int,
-    *,
-    features: Tensor | None = None,
-    steps: int = STEPS,
-) -> Search:
-    """Fit encoder and decoder together by Adam, for a given number of steps.
-
-    Parameters
-    ----------
-    codes
-        Starting values of the decoder; the encoder starts as a ridge regression of their codes.
-    penalty
-        Penalty of the sum of all codes; capabilities have a ridge of 1.
-    active
-        k: capabilities that an item may need, 1 to F.
-    features
-        Numbers known of each item, shape (M, D), which the encoder reads beside the answers.
-    """
-    inputs = _residuals(counts)
-    if features is not None:
-        inputs = torch.cat([inputs, features.T])
-    codes = balanced(codes, penalty)
-    encoder = _first_encoder(inputs, codes.code)
-    first = (codes.capability, codes.performance, codes.intercept, *encoder)
-    at = torch.cat([x.flatten() for x in first])
-    at.grad = torch.zeros_like(at)
-
-    def parts(numbers: Tensor) -> list[Tensor]:
-        pieces = split(numbers, [x.numel() for x in first])
-        return [piece.view_as(x) for piece, x in zip(pieces, first, strict=True)]
-
-    w, c, d, weight, bias = parts(at)
-
-    def assembled() -> SparseCodes:
-        activation = torch.relu(inputs.T @ weight + bias)
-        values, place = activation.topk(active, dim=1)
-        return SparseCodes(w, c, torch.zeros_like(activation).scatter(1, place, values), d)
-
-    # Its `step` has no type stubs.
-    optimiser: Any = torch.optim.Adam([at], lr=_RATE)
-    for step in with_progress("step", range(steps)):
-        # The learning rate falls linearly to 0 in the second half.
-        optimiser.param_groups[0]["lr"] = _RATE * min(1.0, 2 * (1 - step / steps))
-        now = assembled()
-        pull = counts.right - counts.trials * now.probability()
-        of_code = torch.where(now.code > 0, penalty - pull.T @ w, 0.0)
-        slopes = (
-            w - pull @ now.code,
-            INTERCEPT_RIDGE * c - pull.sum(1),
-            INTERCEPT_RIDGE * (d - d.mean()) - pull.sum(0),
-            inputs @ of_code,
-            of_code.sum(0),
-        )
-        for slope, value in zip(parts(at.grad), slopes, strict=True):
-            slope.copy_(value)
-        optimiser.step()
-    fitted = fit_models(counts, assembled())
-    return Search(fitted, float(fitted.objective(counts, penalty)), steps, converged=True)
-
-
-def _first_encoder(inputs: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-    n, m = inputs.shape
-    ridge = 0.1 * m * torch.eye(n).to(inputs)
-    weight: Tensor = _LINALG.solve(inputs @ inputs.T + ridge, inputs @ (code - code.mean(0)))
-    return weight, code.mean(0) - (inputs.T @ weight).mean(0)
-
-
-def _residuals(counts: Counts) -> Tensor:
-    """Share of right answers less the mean of the model; 0 where missing. Shape (N, M)."""
-    usual = (counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1)
-    share = counts.right / counts.trials.clamp_min(1e-300)
-    return torch.where(counts.trials > 0, share - usual[:, None], 0.0)

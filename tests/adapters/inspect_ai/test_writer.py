@@ -196,7 +196,7 @@ def test_capabilities_are_written_too(log: Path) -> None:
 
     row = CapabilityLevel(
         model="mockllm/alpha", metric="match", capability=1, level=1.25, overall=-0.5, n_items=7,
-        n_models=12, found_again=0.875, by_chance=0.5, tasks=("arith",), items=("3",), method="l1",
+        n_models=12, found_again=0.875, by_chance=0.5, tasks=("arith",), items=("3",),
     )  # fmt: skip
     before = read_eval_log(str(log)).samples
     items = {str(sample.id): {"evalstats_capability1": 0.5} for sample in before}

@@ -14,10 +14,10 @@ import pytest
 import torch
 from clustered_means import posterior_means
 from scipy import special
+from torch.distributions import Gamma, Normal
 
 from evalstats_plugin import ResponseMatrix, pool
 from evalstats_plugin.hierarchical import HierarchicalOptions
-from evalstats_plugin.hierarchical.engines.plates.distributions import Gamma, Normal
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
 from evalstats_plugin.runtime.chains import convergence

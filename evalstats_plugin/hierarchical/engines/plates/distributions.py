@@ -380,8 +380,6 @@ def family_for(prior: Any, name: str) -> type[Family] | None:
     DesignError
         No family, and no finite number of values, has the support of the prior.
     """
-    if isinstance(prior, Family):
-        return type(prior)
     support = getattr(prior, "support", None)
     if getattr(prior, "has_enumerate_support", False):
         return None
@@ -422,8 +420,6 @@ def as_family(proposal: Any, name: str) -> Family:
     DesignError
         The proposal is of no family that can be adapted.
     """
-    if isinstance(proposal, Family):
-        return proposal
     if type(proposal) is distributions.MultivariateNormal:
         return MultivariateNormal(proposal.loc, proposal.scale_tril.double().flatten(-2))
     family = _FAMILIES.get(cast("Any", type(proposal)))
@@ -442,15 +438,13 @@ class Parts(NamedTuple):
 
     @staticmethod
     def of(distribution: Any, shape: Sequence[int]) -> Parts:
-        """Take apart a family, or a distribution of torch, whose one value has this shape.
+        """Take apart a distribution of torch whose one value has this shape.
 
         Raises
         ------
         ValueError, RuntimeError
             Values of the distribution have another shape.
         """
-        if isinstance(distribution, Family):
-            return Parts(distribution, distribution.parameters())
         event = len(distribution.event_shape)
         if event and tuple(shape[len(shape) - event :]) != tuple(distribution.event_shape):
             raise ValueError(tuple(distribution.event_shape))
@@ -469,11 +463,6 @@ class Parts(NamedTuple):
             Tensors in place of those of one value, with axes in front.
         """
         front = list(shape)[: len(shape) - event]
-        if isinstance(self.made, Family):
-            rank = max(x.ndim for x in values)
-            own = (x.reshape([*x.shape[: len(front)], *[1] * (event + len(front) - rank),
-                              *x.shape[len(front) :]]) for x in values)  # fmt: skip
-            return type(self.made)(*own).sample(shape, generator)
         left = iter(values)
 
         def wide(_: Tensor) -> Tensor:
@@ -494,11 +483,13 @@ def log_prob_of(density: Any, value: Tensor) -> Tensor:
     return torch.lgamma(value.sum(-1) + 1) + inside.sum(-1)
 
 
-def in_double(distribution: Any) -> Any:
-    """Return a distribution of torch with numbers of double precision; others as they are."""
-    if not isinstance(distribution, distributions.Distribution):
-        return distribution
-    return _with_tensors(distribution, lambda x: x.double() if x.is_floating_point() else x, ())
+def in_double(distribution: Any, device: torch.device | None = None) -> Any:
+    """Return a distribution of torch in double precision, on a device; anything else as it is."""
+
+    def moved(x: Tensor) -> Tensor:
+        return x.to(device or x.device, torch.double if x.is_floating_point() else x.dtype)
+
+    return _with_tensors(distribution, moved, ())
 
 
 def _with_tensors(part: Any, change: Callable[[Tensor], Tensor], front: tuple[int, ...]) -> Any:

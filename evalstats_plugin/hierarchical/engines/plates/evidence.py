@@ -9,8 +9,7 @@ time is in memory. Posterior weights are derivatives of log P_MP.
 * `contract`: sum tables over particles in the log domain, in a good order
 * `joint_log_weights`: weights of draws of all latents at once, as in ordinary importance sampling
 
-Latents with finitely many values have these as particles, so that they are summed exactly. Time
-series are summed by filtering forwards, and drawn backwards.
+Latents with finitely many values have these as particles, so that they are summed exactly.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import checkpoint
 
 from evalstats_plugin.errors import DesignError, few, install_hint
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    TORCH,
     Family,
     as_family,
     family_for,
+    log_prob_of,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import (
     Bound,
@@ -41,6 +41,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     Window,
     arguments,
     prior_values,
+    unchecked,
 )
 
 Sources = Mapping[str, Tensor]
@@ -53,6 +54,12 @@ Sizes = tuple[tuple[int, int], ...]
 
 _PRIOR_DRAWS, _PRIOR_NUMBERS = 2000, 4_000_000
 """Draws from the prior that default proposals are matched to, and most numbers in them."""
+
+_CHECKPOINT: Any = checkpoint
+"""Its functions have no type stubs."""
+
+_TRIED = 20
+"""Draws from a proposal that must be in the support of its prior."""
 
 _TAILS = (0.01, 0.99)
 """Quantiles within which draws from priors of torch are kept for that."""
@@ -102,111 +109,29 @@ def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sou
     for name in own.keys() & sources.keys():
         own[name] = own[name] + scene.bound.narrowed(sources[name], window)
     inside = [_inside(scene, child, window, sources) for child in s.within(plate)]
-    series = [g.name for g in s.groups_of(plate) if g.series]
-    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate) if g.name not in series)
-    contracted = contract([*own.values(), *inside] or [scene.bound.zeros()], axes)
-    if not series:
-        return contracted
-    where = s.plate_axis[str(plate)], s.previous_axis[series[0]], s.particle_axis[series[0]]
-    filtered = filter_forwards(contracted.message, *where)
-    total = torch.logsumexp(filtered[-1], where[2], keepdim=True)
-    return Contracted(
-        total, contracted.eliminations, Filtered(series[0], contracted.message, filtered)
-    )
-
-
-def filter_forwards(table: Tensor, along: int, previous: int, current: int) -> list[Tensor]:
-    """Sum out the particles of a time series, member after member.
-
-    Parameters
-    ----------
-    table
-        Log of each step; that of the first member has all its mass at the first particle of the
-        axis `previous`.
-
-    Returns
-    -------
-    list of Tensor
-        For each member, log of the sum over all members before, by its own particles.
-    """
-    filtered = [torch.logsumexp(table.narrow(along, 0, 1), previous, keepdim=True)]
-    for t in range(1, table.shape[along]):
-        before = filtered[-1].transpose(previous, current)
-        step = table.narrow(along, t, 1)
-        filtered.append(torch.logsumexp(before + step, previous, keepdim=True))
-    return filtered
+    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
+    return contract([*own.values(), *inside] or [scene.bound.zeros()], axes)
 
 
 def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tensor:
     """Return the message of a plate to those around it: the product over its members."""
     axis = scene.bound.structure.plate_axis[plate]
 
-    def of_block(scene: Scene, window: Window, sources: Sources) -> Tensor:
+    def of_block(window: Window) -> Tensor:
         return contract_plate(scene, plate, window, sources).message.sum(axis, keepdim=True)
 
     windows = list(scene.windows(plate, around))
     if len(windows) == 1:
-        return of_block(scene, windows[0], sources)
-    tensors = _BlockInputs(scene.particles.values, scene.particles.log_q, dict(sources))
-    recomputed: Any = _Recomputed
-    total: Any = 0.0
-    for window in windows:
-
-        def run(given: _BlockInputs, window: dict[str, tuple[int, int]] = window) -> Tensor:
-            near = Particles(given.values, given.log_q)
-            return of_block(Scene(scene.bound, near, scene.blocks), window, given.sources)
-
-        total = total + recomputed.apply(run, tensors.names(), *tensors.flat())
-    return total
-
-
-class _BlockInputs(NamedTuple):
-    """Tensors that a block is computed from."""
-
-    values: dict[str, Tensor]
-    log_q: dict[str, Tensor]
-    sources: dict[str, Tensor]
-
-    def names(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(part) for part in self)
-
-    def flat(self) -> list[Tensor]:
-        return [x for part in self for x in part.values()]
-
-    @staticmethod
-    def named(names: tuple[tuple[str, ...], ...], flat: Sequence[Tensor]) -> _BlockInputs:
-        left = iter(flat)
-        return _BlockInputs(*({name: next(left) for name in part} for part in names))
-
-
-class _Recomputed(torch.autograd.Function):
-    """Gradient checkpointing: compute a block without storing it, and again for its derivative.
-
-    Like ``torch.utils.checkpoint``, whose first call imports all of torch's compiler.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, run: Any, names: Any, *flat: Any) -> Any:
-        ctx.run, ctx.names = run, names
-        ctx.save_for_backward(*flat)
-        return run(_BlockInputs.named(names, flat))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        flat = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        wanted = [x for x in flat if x.requires_grad]
-        with torch.enable_grad():
-            message = ctx.run(_BlockInputs.named(ctx.names, flat))
-        if not message.requires_grad:
-            # A plate with data only: sources are of groups.
-            return (None, None, *(None for _ in flat))
-        slopes = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
-        return (None, None, *(next(slopes) if x.requires_grad else None for x in flat))
+        return of_block(windows[0])
+    # A block is computed again for its derivative, and not stored.
+    blocks = (_CHECKPOINT.checkpoint(of_block, window, use_reentrant=False) for window in windows)
+    return reduce(add, blocks)
 
 
 class Weighed(NamedTuple):
-    """Evidence, and posterior weights of particles."""
+    """A set of particles with its evidence and posterior weights."""
 
+    scene: Scene
     log_evidence: float
     weights: dict[str, Tensor]
     """By group: weights of the particles of each member, summing to 1 along their axis."""
@@ -222,7 +147,7 @@ def weigh(scene: Scene) -> Weighed:
     with torch.enable_grad():
         total = log_evidence(scene, sources)
     gradients = torch.autograd.grad(total, list(sources.values()))
-    return Weighed(float(total.detach()), dict(zip(sources, gradients, strict=True)))
+    return Weighed(scene, float(total.detach()), dict(zip(sources, gradients, strict=True)))
 
 
 def weighted_mean(bound: Bound, weights: Tensor, values: Tensor, group: str) -> Tensor:
@@ -262,8 +187,6 @@ def _draw_plate(
     s = scene.bound.structure
     group_of = {axis: g for g, axis in s.particle_axis.items()}
     contracted = contract_plate(scene, plate, window, {})
-    if contracted.filtered is not None:
-        _draw_series(scene, window, indices, contracted.filtered, generator)
     for step in reversed(contracted.eliminations):
         group = group_of[step.axis]
         _members(scene, group, window, indices[group]).copy_(
@@ -286,33 +209,24 @@ def _draw_group(
     """Draw particles of a group's members, shape (count, members)."""
     s = scene.bound.structure
     chain = s.chains[s.groups[group].plate]
-    chosen = {
-        axis: _aligned(_members(scene, g, window, indices[g]), s.chains[s.groups[g].plate], chain)
-        for g, axis in s.particle_axis.items()
-    }
-    for g, axis in s.previous_axis.items():
-        if step.table.shape[axis] > 1:
-            place = s.chains[s.groups[g].plate].index(str(s.groups[g].plate))
-            own = indices[g].roll(1, place + 1)
-            own.narrow(place + 1, 0, 1).zero_()
-            own = _members(scene, g, window, own)
-            chosen[axis] = _aligned(own, s.chains[s.groups[g].plate], chain)
-    lengths = [window[p][1] for p in chain]
-    plates = [s.plate_axis[p] for p in chain]
-    log_p = _picked(step.table, plates, lengths, chosen, step.axis)
-    return _pick(log_p, [len(indices[group]), *lengths], generator)
-
-
-def _picked(
-    table: Tensor, plates: list[int], lengths: list[int], chosen: Mapping[int, Tensor], axis: int
-) -> Tensor:
-    """Return a table along one axis, by draw and member, at the particles that were drawn."""
-    given = [a for a in chosen if a != axis and table.shape[a] > 1]
-    order = [*plates, *given, axis]
+    table, lengths = step.table, [window[p][1] for p in chain]
+    chosen: dict[int, Tensor] = {}
+    for g, axis in s.particle_axis.items():
+        if axis != step.axis and table.shape[axis] > 1:
+            index = _members(scene, g, window, indices[g])
+            # Ancestors have axes added for inner plates.
+            inner = len(chain) - len(s.chains[s.groups[g].plate])
+            chosen[axis] = index.reshape(index.shape + (1,) * inner)
+    order = [*(s.plate_axis[p] for p in chain), *chosen, step.axis]
     rest = [a for a in range(table.ndim) if a not in order]
-    permuted = table.permute(*order, *rest).flatten(len(order) - 1)
-    grid = _grid([n if permuted.shape[i] > 1 else 1 for i, n in enumerate(lengths)], table.device)
-    return permuted[(*grid, *(chosen[a] for a in given))] if order[:-1] else permuted
+    # The table along its axis, by draw and member, at the particles that were drawn.
+    log_p = table.permute(*order, *rest).flatten(len(order) - 1)
+    grid = _grid([n if log_p.shape[i] > 1 else 1 for i, n in enumerate(lengths)], table.device)
+    log_p = log_p[(*grid, *chosen.values())] if order[:-1] else log_p
+    shape = [len(indices[group]), *lengths]
+    share = torch.softmax(log_p, -1).cumsum(-1).expand(*shape, -1)
+    u = torch.rand([*shape, 1], generator=generator, dtype=share.dtype, device=share.device)
+    return (share < u * share[..., -1:]).sum(-1).clamp_max(share.shape[-1] - 1)
 
 
 def _grid(lengths: list[int], device: torch.device) -> list[Tensor]:
@@ -321,50 +235,6 @@ def _grid(lengths: list[int], device: torch.device) -> list[Tensor]:
         torch.arange(n, device=device).reshape([n] + [1] * (len(lengths) - i - 1))
         for i, n in enumerate(lengths)
     ]
-
-
-def _pick(log_p: Tensor, shape: list[int], generator: torch.Generator) -> Tensor:
-    """Draw a particle for each draw and member."""
-    share = torch.softmax(log_p, -1).cumsum(-1).expand(*shape, -1)
-    u = torch.rand([*shape, 1], generator=generator, dtype=share.dtype, device=share.device)
-    return (share < u * share[..., -1:]).sum(-1).clamp_max(share.shape[-1] - 1)
-
-
-def _draw_series(
-    scene: Scene,
-    window: Window,
-    indices: dict[str, Tensor],
-    filtered: Filtered,
-    generator: torch.Generator,
-) -> None:
-    """Draw the particles of a time series given outer plates, the last member first."""
-    s, index = scene.bound.structure, indices[filtered.group]
-    plate = str(s.groups[filtered.group].plate)
-    chain = s.chains[plate]
-    # Views of the members in the window, without the axis of the series.
-    outer = {p: x for p, x in window.items() if p != plate}
-    own = _members(scene, filtered.group, outer, index)
-    chosen = {
-        axis: _aligned(_members(scene, g, outer, indices[g]), s.chains[s.groups[g].plate], chain)
-        for g, axis in s.particle_axis.items()
-        if plate not in s.chains[s.groups[g].plate]
-    }
-    plates = [s.plate_axis[p] for p in chain]
-    lengths = [*(window[p][1] for p in chain[:-1]), 1]
-    previous, current = s.previous_axis[filtered.group], s.particle_axis[filtered.group]
-    after = torch.zeros(1, device=index.device)
-    for t in reversed(range(own.shape[-1])):
-        log_p = _picked(filtered.steps[t], plates, lengths, chosen, current) + after
-        drawn = _pick(log_p, [len(index), *lengths], generator)
-        own.narrow(-1, t, 1).copy_(drawn)
-        if t:
-            step = filtered.table.narrow(s.plate_axis[plate], t, 1)
-            after = _picked(step, plates, lengths, {**chosen, current: drawn}, previous)
-
-
-def _aligned(index: Tensor, own: tuple[str, ...], chain: tuple[str, ...]) -> Tensor:
-    """Return the index of an ancestor's particle with axes added for inner plates."""
-    return index.reshape(index.shape + (1,) * max(len(chain) - len(own), 0))
 
 
 def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
@@ -412,7 +282,10 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
     factors: dict[str, Tensor] = {}
     for group in s.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
-        log_p = reduce(add, (log_prior(bound, group, x, near) for x in group.latents))
+        priors = (
+            bound.log_density(x.prior, {**near, "=": near[x.name]}, x.name) for x in group.latents
+        )
+        log_p = reduce(add, priors)
         factors[group.name] = log_p - log_q
         if exists is not None:
             k = particles.k(bound, group.name)
@@ -433,43 +306,6 @@ def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -
         msg += ", and no value of data at the edge of it"
         raise DesignError(msg)
     return {name: factor.expand(shape) for name, factor in factors.items()}
-
-
-def log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor]) -> Tensor:
-    """Log prior density of a latent; of a time series, by particles of the member before too."""
-    own = {**near, "=": near[latent.name]}
-    if not latent.series:
-        return bound.log_density(latent.prior, own, latent.name)
-    s = bound.structure
-    along, current = s.plate_axis[str(latent.plate)], s.particle_axis[group.name]
-    value = near[latent.name]
-    start = bound.log_density(latent.first, _at(bound, latent, own, 0, 1), latent.name)
-    after = _at(bound, latent, own, 1, value.shape[along] - 1)
-    before = value.narrow(along, 0, value.shape[along] - 1)
-    if s.is_joint or value.shape[current] == 1:
-        after[latent.name] = before
-    else:
-        after[latent.name] = before.transpose(current, s.previous_axis[group.name])
-    rest = bound.log_density(latent.prior, after, f"{latent.name}") if before.numel() else None
-    if rest is None:
-        return start
-    if rest.shape[s.previous_axis[group.name]] > 1:
-        first = torch.full_like(rest.narrow(along, 0, 1), -torch.inf)
-        at = first.narrow(s.previous_axis[group.name], 0, 1)
-        at.copy_(start.expand_as(at))
-        start = first
-    shape: list[int] = list(TORCH.broadcast_shapes(start.shape, rest.narrow(along, 0, 1).shape))
-    wide = list(shape)
-    wide[along] = rest.shape[along]
-    return torch.cat([start.expand(shape), rest.expand(wide)], along)
-
-
-def _at(
-    bound: Bound, latent: Latent, values: Mapping[str, Tensor], start: int, length: int
-) -> dict[str, Tensor]:
-    """Return the values of some members of a time series."""
-    window = {str(latent.plate): (start, length)}
-    return {name: bound.narrowed(x, window) for name, x in values.items()}
 
 
 def joint_bound(bound: Bound) -> Bound:
@@ -511,17 +347,6 @@ class Contracted(NamedTuple):
 
     message: Tensor
     eliminations: tuple[Elimination, ...]
-    filtered: Filtered | None = None
-
-
-class Filtered(NamedTuple):
-    """A time series of a plate, as it was summed out."""
-
-    group: str
-    table: Tensor
-    """Log of each step, by particles of the member before and of the member."""
-    steps: list[Tensor]
-    """For each member, log of the sum over all members before."""
 
 
 def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
@@ -616,15 +441,53 @@ def draw_particles(
             values[group.name] = exact.reshape(shape).expand(wide)
             log_q[group.name] = bound.zeros()
             continue
+        terms: list[Tensor] = []
+        order: dict[int, Tensor] = {}
         for latent in group.latents:
             shape = bound.shape(group.plate, group.name, k) + bound.vector(latent.shape)
-            values[latent.name] = proposals.families[latent.name].sample(shape, generator)
-        terms = (
-            bound.log_density(proposals.families[x.name], {"=": values[x.name]}, x.name)
-            for x in group.latents
-        )
+            if latent.program is not None:
+                near = {**bound.arrays, **values}
+                given = _given_one_particle(bound, group, latent, near, order, generator)
+                natural = [*shape[: bound.structure.ndim], *latent.shape]
+                drawn = bound.sampled(latent.program, given, latent.name, natural, generator)
+                near["="] = values[latent.name] = drawn.reshape(shape)
+                terms.append(bound.log_density(latent.program, near, latent.name))
+                continue
+            family = proposals.families[latent.name]
+            values[latent.name] = family.sample(shape, generator)
+            log_p = family.log_prob(values[latent.name])
+            vector = list(range(bound.structure.ndim, log_p.ndim))
+            terms.append(log_p.sum(vector) if vector else log_p)
         log_q[group.name] = math.log(k) + reduce(add, terms)
+        if order:
+            # The density of a particle is that of a mixture over all particles of its parents.
+            mixed = torch.logsumexp(log_q[group.name], tuple(order), keepdim=True)
+            log_q[group.name] = mixed - len(order) * math.log(k)
     return Particles(values, log_q)
+
+
+def _given_one_particle(
+    bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor],
+    order: dict[int, Tensor], generator: torch.Generator,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return values with one particle of every parent for each of a group, along its own axis.
+
+    Every particle of a parent is taken once, in an order drawn for each member, which is kept.
+    """
+    s, given = bound.structure, dict(near)
+    own = s.particle_axis[group.name]
+    for name in arguments(latent.program):
+        axis = s.particle_axis[s.latents[name].set_of_particles] if name in s.latents else own
+        if axis == own:
+            continue
+        if axis not in order:
+            shape = bound.shape(
+                group.plate, s.latents[name].set_of_particles, near[name].shape[axis]
+            )
+            drawn = torch.rand(shape, generator=generator, device=bound.device)
+            order[axis] = drawn.argsort(axis).reshape([*shape, *[1] * bound.events])
+        given[name] = torch.take_along_dim(near[name], order[axis], axis).transpose(axis, own)
+    return given
 
 
 @dataclass(frozen=True)
@@ -645,33 +508,38 @@ def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
     joint = joint_bound(bound)
     most = max((math.prod(_shape(bound, x)) for x in latents.values()), default=1)
     count = max(100, min(_PRIOR_DRAWS, _PRIOR_NUMBERS // most))
-    prior: dict[str, Tensor] = {}
-    needed = {name for name, x in latents.items() if x.proposal is None}
-    for name in reversed(latents):
-        if name in needed:
-            needed |= set(bound.structure.parents_of(latents[name]))
-    if needed:
-        prior = prior_values(joint, count, generator, only=needed)
+    prior = prior_values(joint, count, generator)
     for name, latent in latents.items():
-        if latent.proposal is not None:
-            family = as_family(latent.proposal, name)
-            families[name] = family.to(bound.device).expanded(_shape(bound, latent))
+        if latent.program is not None:
+            if known := [x for x in arguments(latent.program) if x in exact]:
+                msg = f"the proposal of {name!r} depends on {few(known)}, of finitely many values"
+                raise DesignError(f"{msg}, which are summed: leave them out")
             continue
         prototype = example(joint, latent, prior)
+        if latent.proposal is not None:
+            family = as_family(latent.proposal, name).to(bound.device)
+            families[name] = family.expanded(_shape(bound, latent))
+            tried = families[name].sample([_TRIED, *_shape(bound, latent)], generator)
+            with unchecked():
+                outside = ~prototype.support.check(tried)
+                # Beyond a support, most distributions of torch have some density all the same.
+                if bool((outside & log_prob_of(prototype, tried).isfinite()).any()):
+                    msg = f"latent {name!r}: the proposal has values beyond the prior's support"
+                    raise DesignError(f"{msg}: give one on the same values")
+            continue
         family = family_for(prototype, name)
         if family is None:
-            if latent.group is not None or latent.shape or latent.series:
+            if latent.group is not None or latent.shape:
                 msg = f"latent {name!r} has finitely many values, which are summed exactly"
-                raise DesignError(f"{msg}: give it no group, no shape, and no value before")
+                raise DesignError(f"{msg}: give it no group, and no shape")
             exact[name] = prototype.enumerate_support(expand=False).reshape(-1).to(bound.device)
             if exact[name].dtype != torch.long:
                 exact[name] = exact[name].double()
             continue
         drawn = prior[name]
-        if not isinstance(prototype, Family):
-            # Draws far out in the tails would make the first proposal far too wide.
-            low, high = (torch.quantile(drawn, q, dim=axis_of(joint), keepdim=True) for q in _TAILS)
-            drawn = torch.minimum(torch.maximum(drawn, low), high)
+        # Draws far out in the tails would make the first proposal far too wide.
+        low, high = (torch.quantile(drawn, q, dim=axis_of(joint), keepdim=True) for q in _TAILS)
+        drawn = torch.minimum(torch.maximum(drawn, low), high)
         means = [m.mean(axis_of(joint), keepdim=True) for m in family.statistics(drawn)]
         families[name] = family.from_means(means).expanded(_shape(bound, latent))
     return Proposals(families, exact)
@@ -684,15 +552,14 @@ def axis_of(joint: Bound) -> int:
 
 def example(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
     """Return the prior distribution of a latent at one draw of its parents."""
-    function = latent.first if latent.series else latent.prior
     values = {**joint.arrays, **prior}
     parents = {}
-    for name in arguments(function):
+    for name in arguments(latent.prior):
         x = values[name]
         rank = joint.ranks[name]
         flat = x.reshape(-1, *x.shape[x.ndim - rank :]) if rank else x.reshape(-1)
         parents[name] = flat[0]
-    return function(**parents) if parents else function if not callable(function) else function()
+    return latent.prior(**parents) if callable(latent.prior) else latent.prior
 
 
 def _shape(bound: Bound, latent: Latent) -> list[int]:

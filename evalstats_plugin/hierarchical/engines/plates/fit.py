@@ -23,6 +23,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Proposals,
     Scene,
     Sizes,
+    Weighed,
     draw_particles,
     first_proposals,
     joint_bound,
@@ -44,7 +45,6 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
 from evalstats_plugin.hierarchical.engines.plates.results import (
     Moments,
     PlatedFit,
-    WeighedSet,
     average,
     summary,
 )
@@ -61,7 +61,7 @@ _BYTES, _COPIES = 8, 6
 """Bytes of a number, and copies of a table that exist at once with its derivatives."""
 
 _LARGEST = 2**31
-"""Most bytes for the tables of the smallest block, and of a time series, which is never split."""
+"""Most bytes for the tables of the smallest block."""
 
 _WINDOW = 5
 """Iterations whose mean log evidence is compared with that of as many before."""
@@ -175,8 +175,9 @@ def infer(
     model = with_sizes(model, data)
     bound = bind(model, data, where)
     generator = generator_of(rng, "fit of plates", where)
+    joint = joint_bound(bound)
+    check_support(joint, prior_values(joint, 2, generator_of(0, "supports of data", where)))
     if method == "nuts":
-        check_support(joint_bound(bound), prior_values(joint_bound(bound), 2, _of_supports(where)))
         from evalstats_plugin.hierarchical.engines.plates.nuts import chains_for, sample_posterior
 
         chains = n_particles or chains_for(bound)
@@ -191,7 +192,6 @@ def infer(
     def scene_of(proposals: Proposals) -> Scene:
         return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
-    check_support(joint_bound(bound), _two_values(bound, proposals))
     if method in ("mp-is", "qem"):
         proposals, history = qem(proposals, scene_of, options.iterations, options.step)
     else:
@@ -199,18 +199,15 @@ def infer(
     if method == "vi":
         # The evidence lower bound leaves tails of the posterior without particles.
         proposals, _ = qem(proposals, scene_of, _WIDENING, options.step)
-    sets = [
-        WeighedSet(scene, *weigh(scene))
-        for scene in (scene_of(proposals) for _ in range(options.sets))
-    ]
+    sets = [weigh(scene_of(proposals)) for _ in range(options.sets)]
     fit = average(
         model, method, sets, proposals, np.array(history), draws=options.draws, generator=generator
     )
     if not options.wider:
         return fit
     families = {name: x.wider(_WIDER) for name, x in proposals.families.items()}
-    wide = [scene_of(replace(proposals, families=families)) for _ in range(options.wider)]
-    return replace(fit, moved=_moved(fit, [WeighedSet(x, *weigh(x)) for x in wide]))
+    wide = [weigh(scene_of(replace(proposals, families=families))) for _ in range(options.wider)]
+    return replace(fit, moved=_moved(fit, wide))
 
 
 def first_particles(
@@ -221,25 +218,22 @@ def first_particles(
     Raises
     ------
     DesignError
-        The methods with particles do not fit the model: plates are crossed, a plate has several
-        time series, no proposal has the support of a prior, tables are larger than the memory.
+        The methods with particles do not fit the model: plates are crossed, no proposal has the
+        support of a prior, tables are larger than the memory.
     """
     s = bound.structure
     if s.crossed is not None:
         names = " and ".join(map(repr, s.crossed))
         msg = f"plates {names} are crossed: every score depends on a member of each, so that "
         raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
-    for plate in s.chains:
-        if len(series := [g.name for g in s.groups_of(plate) if g.series]) > 1:
-            msg = f"plate {plate!r} has several time series ({few(series)})"
-            raise DesignError(f"{msg}: give them one group=, so that they share their particles")
-    limit = default_limit(bound.device) if options.memory is None else options.memory
+    # Small on a CPU, so that tables stay in its caches.
+    limit = options.memory or (2**26 if bound.device.type == "cpu" else 2**31)
     most = _LARGEST if options.memory is None else limit
     blocks = choose_blocks(bound, options.k, limit, most)
     return first_proposals(bound, generator), blocks
 
 
-def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, Moments]]:
+def _moved(fit: PlatedFit, sets: list[Weighed]) -> dict[str, tuple[Moments, Moments]]:
     """Moments that are others with particles of wider proposals, by latent.
 
     Weights know nothing of where no particle lies: what narrow proposals miss, wider ones show.
@@ -261,25 +255,6 @@ def _moved(fit: PlatedFit, sets: list[WeighedSet]) -> dict[str, tuple[Moments, M
     return moved
 
 
-def _of_supports(where: torch.device) -> torch.Generator:
-    return generator_of(0, "supports of data", where)
-
-
-def _two_values(bound: Bound, proposals: Proposals) -> dict[str, Tensor]:
-    """Two values of every latent, as draws of all of them at once."""
-    joint, generator = joint_bound(bound), _of_supports(bound.device)
-    values: dict[str, Tensor] = {}
-    for name, x in bound.structure.latents.items():
-        shape = joint.shape(x.plate, x.set_of_particles, 2) + joint.vector(x.shape)
-        family = proposals.families.get(name)
-        if family is not None:
-            values[name] = family.sample(shape, generator)
-            continue
-        both = proposals.exact[name][[0, -1]]
-        values[name] = both.reshape(joint.shape(None, name, 2) + joint.vector(())).expand(shape)
-    return values
-
-
 def _ascend(
     method: str,
     given: Bound,
@@ -292,6 +267,9 @@ def _ascend(
     if proposals.exact and method != "mp-vi":
         msg = f"latents {few(list(proposals.exact))} have finitely many values, which method "
         raise DesignError(f"{msg}{method!r} cannot sum: take 'qem' or 'mp-vi'")
+    if fixed := [x for x, latent in given.structure.latents.items() if latent.program]:
+        msg = f"proposals of {few(fixed)} depend on other latents and are not adapted, as method "
+        raise DesignError(f"{msg}{method!r} adapts all: take 'qem' or 'mp-is'")
     free = {
         name: [x.detach().clone().requires_grad_() for x in family.free()]
         for name, family in proposals.families.items()
@@ -445,13 +423,12 @@ def choose_blocks(bound: Bound, k: int, limit: int, most: int | None = None) -> 
     most = limit if most is None else most
     s = bound.structure
     blocks = dict(s.sizes)
-    whole = {g.plate for g in s.groups.values() if g.series}
     check_memory(
         _BYTES * k * bound.numbers, bound.device, f"{k} particles of {len(s.latents)} latents"
     )
     while (needed := memory_needed(bound, k, blocks)) > limit:
-        divisible = [p for p in blocks if blocks[p] > 1 and p not in whole]
-        if not divisible and needed <= (_LARGEST if whole else most):
+        divisible = [p for p in blocks if blocks[p] > 1]
+        if not divisible and needed <= most:
             break
         if not divisible:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
@@ -472,11 +449,6 @@ def memory_needed(bound: Bound, k: int, blocks: Mapping[str, int]) -> int:
     return _BYTES * _COPIES * _tables(bound, k, blocks, None)[0]
 
 
-def default_limit(device: torch.device) -> int:
-    """Return the default bytes for the tables of a block: small on a CPU, to stay in its caches."""
-    return 2**26 if device.type == "cpu" else 2**31
-
-
 def _tables(
     bound: Bound, k: int, blocks: Mapping[str, int], plate: str | None
 ) -> tuple[int, Sizes]:
@@ -487,8 +459,6 @@ def _tables(
     own = [*(g.name for g in s.groups_of(plate)), *(o.name for o in s.observed_in(plate))]
     for name in own:
         axes = {**chain, **{s.particle_axis[g]: k for g in s.groups_seen(name)}}
-        if name in s.previous_axis:
-            axes[s.previous_axis[name]] = k
         tables.append(_sorted_sizes(axes))
         total += math.prod(axes.values()) * _vector(bound, name)
     for child in s.within(plate):
@@ -496,7 +466,6 @@ def _tables(
         total += inside
         tables.append(message)
     axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
-    axes |= frozenset(s.previous_axis[g.name] for g in s.groups_of(plate) if g.series)
     if not tables:
         return total, ()
     sizes = {a: n for table in tables for a, n in table if a not in axes}

@@ -2,8 +2,7 @@
 
 A plate is a set of exchangeable units: tasks, or questions within a task. Latents of a plate have
 priors that name their parents, on the same plate or on plates around it. Data where every score
-depends on a member of two plates, such as models × tasks, are on crossed plates; a latent that
-depends on its own value for the member before is a time series.
+depends on a member of two plates, such as models × tasks, are on crossed plates.
 
 * `Model` of `Plate`, `Latent` and `Observed`: what is declared
 * `Structure`: the model with groups in order and axes of arrays
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,7 +29,6 @@ from torch import Tensor, distributions
 
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    Family,
     Parts,
     in_double,
     log_prob_of,
@@ -85,8 +83,7 @@ class Latent:
         The argument by which other functions receive it.
     prior
         A distribution of ``torch.distributions``, or a function that returns one from parents and
-        inputs, by name. A function with the latent's own name among its arguments receives its
-        value for the member before: a time series along the plate.
+        inputs, by name.
     plate
         Innermost plate of the latent; None for one latent of the whole model.
     shape
@@ -96,16 +93,14 @@ class Latent:
         and a standard deviation.
     proposal
         The first proposal: Normal, LogNormal, Gamma, Beta, Dirichlet or MultivariateNormal of torch
-        (default: matched to the prior, by its support).
-    first
-        Distribution of a time series for the first member.
+        (default: matched to the prior, by its support). Or a function of other latents and inputs,
+        by name, that returns a distribution: a proposal given its parents, which is not adapted.
 
     Examples
     --------
     >>> from torch.distributions import Normal
-    >>> level = Latent("level", lambda level: Normal(level, 0.1), "week", first=Normal(0.0, 1.0))
-    >>> level.series
-    True
+    >>> Latent("level", lambda mu: Normal(mu, 0.1), "week").plate
+    'week'
     """
 
     name: str
@@ -114,21 +109,19 @@ class Latent:
     shape: tuple[int, ...] = ()
     group: str | None = None
     proposal: Any = None
-    first: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("prior", "first"):
-            object.__setattr__(self, name, in_double(getattr(self, name)))
+        object.__setattr__(self, "prior", in_double(self.prior))
+
+    @property
+    def program(self) -> Callable[..., Any] | None:
+        """The proposal, where it depends on other latents or inputs."""
+        return self.proposal if callable(self.proposal) else None
 
     @property
     def set_of_particles(self) -> str:
         """Name of its group, by default its own."""
         return self.group or self.name
-
-    @property
-    def series(self) -> bool:
-        """Whether the prior depends on the member before."""
-        return self.name in arguments(self.prior)
 
 
 @dataclass(frozen=True)
@@ -204,7 +197,7 @@ class Model:
         """Check the model with data before it is fitted.
 
         Shapes, possible values, what the priors say of latents and data, what the data cannot
-        identify, and the method to take with its time and memory.
+        identify, and the method to take.
 
         Parameters
         ----------
@@ -216,8 +209,8 @@ class Model:
         Returns
         -------
         ModelCheck
-            Printed, tables of the parts and of the engines. Data that do not fit the model are in
-            its ``problem``; no error is raised.
+            Printed, a table of the parts. Data that do not fit the model are in its ``problem``; no
+            error is raised.
 
         Examples
         --------
@@ -269,11 +262,6 @@ class Group:
     parents: tuple[str, ...]
     """Other groups that their priors depend on."""
 
-    @property
-    def series(self) -> bool:
-        """Whether a latent is a time series."""
-        return any(x.series for x in self.latents)
-
 
 @dataclass(frozen=True)
 class Structure:
@@ -289,15 +277,11 @@ class Structure:
     plate_axis: dict[str, int]
     particle_axis: dict[str, int]
     """Axis of the particles of each group, after those of the plates."""
-    previous_axis: dict[str, int]
-    """By group with time series: axis of the particles of the member before."""
-    is_joint: bool = False
-    """Whether all groups have the same axis of particles."""
 
     @property
     def ndim(self) -> int:
         """Number of axes of plates and particles."""
-        return len(self.plate_axis) + len(self.groups) + len(self.previous_axis)
+        return len(self.plate_axis) + len(self.groups)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -334,12 +318,11 @@ class Structure:
             return self
         first = next(iter(self.particle_axis.values()))
         axes = dict.fromkeys(self.particle_axis, first)
-        return replace(self, particle_axis=axes, is_joint=True)
+        return replace(self, particle_axis=axes)
 
     def parents_of(self, latent: Latent) -> tuple[str, ...]:
         """Latents that the prior of a latent depends on."""
-        taken = (*arguments(latent.prior), *arguments(latent.first))
-        return tuple(x for x in dict.fromkeys(taken) if x in self.latents and x != latent.name)
+        return tuple(x for x in arguments(latent.prior) if x in self.latents)
 
     def within(self, plate: On) -> tuple[str, ...]:
         """Plates directly inside."""
@@ -403,7 +386,6 @@ def _structure(model: Model) -> Structure:
     _check_arguments(model, plate_of, chains)
     latents = {x.name: x for x in model.latents}
     groups = _groups(latents)
-    series = [g.name for g in groups.values() if g.series]
     n = len(plates)
     return Structure(
         groups,
@@ -413,7 +395,6 @@ def _structure(model: Model) -> Structure:
         chains,
         {p: i for i, p in enumerate(plates)},
         {g: n + i for i, g in enumerate(groups)},
-        {g: n + len(groups) + i for i, g in enumerate(series)},
     )
 
 
@@ -423,7 +404,8 @@ def _check_arguments(
     """Raise `DesignError` for an argument that does not exist, or is on a plate not around."""
     data = {o.name for o in model.observed}
     functions = [
-        *(("latent", x.name, x.plate, f) for x in model.latents for f in (x.prior, x.first)),
+        *(("latent", x.name, x.plate, x.prior) for x in model.latents),
+        *(("proposal of", x.name, x.plate, x.program) for x in model.latents if x.program),
         *(("data", o.name, o.plate, o.density) for o in model.observed),
     ]
     for kind, name, plate, function in functions:
@@ -435,10 +417,6 @@ def _check_arguments(
             if not set(chains[plate_of[taken]]) <= set(chains[plate]):
                 msg = f"{kind} {name!r} depends on {taken!r} of plate {plate_of[taken]!r}"
                 raise DesignError(f"{msg}, which is not around it: move one of them")
-    for x in model.latents:
-        if x.series and (x.first is None or not isinstance(x.plate, str)):
-            msg = f"latent {x.name!r} depends on itself: a time series needs a plate and first="
-            raise DesignError(f"{msg}, the distribution of its first value")
 
 
 def _groups(latents: dict[str, Latent]) -> dict[str, Group]:
@@ -454,9 +432,9 @@ def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Grou
     if len({x.plate for x in members}) > 1:
         names = few([x.name for x in members])
         raise DesignError(f"group {name!r} has latents of several plates ({names}): split it")
-    taken = {x.name: (*arguments(x.prior), *arguments(x.first)) for x in members}
+    taken = {x.name: (*arguments(x.prior), *arguments(x.program)) for x in members}
     own = set(taken)
-    order = _sorted({x: own & set(names) - {x} for x, names in taken.items()})
+    order = _sorted({x: own & set(names) for x, names in taken.items()})
     by_name = {x.name: x for x in members}
     parents = dict.fromkeys(
         latents[p].set_of_particles
@@ -477,9 +455,8 @@ def _sorted(after: dict[str, set[str]]) -> list[str]:
 
 def arguments(function: Any) -> tuple[str, ...]:
     """Return the argument names of a function; none for a distribution."""
-    if function is None or isinstance(function, (Family, _DISTRIBUTION)):
-        return ()
-    return _parameters(function)
+    fixed = function is None or isinstance(function, _DISTRIBUTION)
+    return () if fixed else _parameters(function)
 
 
 @lru_cache(maxsize=1024)
@@ -508,8 +485,8 @@ class Bound:
     events: int
     """Number of axes of vectors, at the end of every array."""
     device: torch.device
-    known: dict[str, Any] = field(default_factory=dict[str, Any])
-    """By latent and function: what was found out about it at its first call."""
+    known: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    """By function: whether it takes whole arrays, found out at its first call."""
 
     def shape(self, plate: On, group: str | None = None, k: int = 1) -> list[int]:
         """Shape of one number per member of a plate (and particle), without vectors."""
@@ -557,20 +534,6 @@ class Bound:
             present = inside if present is None else present & inside
         return present
 
-    def _here(self, function: Any, of: str) -> Any:
-        """Return a constant family with its parameters on the device; others as they are.
-
-        It is moved once: an iteration does not wait for the device.
-        """
-        if not isinstance(function, Family):
-            return function
-        if all(x.device == self.device for x in function.parameters()):
-            return function
-        moved = self.known.get(f"on the device {of}")
-        if moved is None or moved[0] is not function:
-            moved = self.known[f"on the device {of}"] = function, function.to(self.device)
-        return moved[1]
-
     def log_density(self, function: Any, values: Mapping[str, Tensor], of: str) -> Tensor:
         """Log density of a latent or of data, for each member and particle.
 
@@ -579,10 +542,6 @@ class Bound:
         values
             Arrays of latents, inputs and data by name; the value itself under ``"="``.
         """
-        if isinstance(function, Family):
-            log_p = self._here(function, of).log_prob(values["="])
-            left = list(range(self.structure.ndim, log_p.ndim))
-            return log_p.sum(left) if left else log_p
         names = arguments(function)
         given = {x: values[x] for x in names}
         ranks = {x: self.ranks[x] for x in names} | {"=": self.ranks[of]}
@@ -601,20 +560,20 @@ class Bound:
             return log_p.sum()
 
         with unchecked():
-            if not any(ranks.values()) and self.known.get(f"apart {of}") is not True:
-                quick = _all_at_once(function, given, names)
-                if quick is not None and of in self.known:
+            if not any(ranks.values()):
+                if function not in self.known:
+                    # Without derivatives: what a checkpoint keeps does not depend on it.
+                    fixed = {x: value.detach() for x, value in given.items()}
+                    quick = _all_at_once(function, fixed, names)
+                    slow = self.each(one, fixed, ranks, of)
+                    self.known[function] = (
+                        quick is not None
+                        and quick.shape == slow.shape
+                        and torch.allclose(quick, slow, rtol=1e-9, atol=1e-9, equal_nan=True)
+                    )
+                quick = _all_at_once(function, given, names) if self.known[function] else None
+                if quick is not None:
                     return quick
-                slow = self.each(one, given, ranks, of)
-                if (
-                    quick is not None
-                    and quick.shape == slow.shape
-                    and torch.allclose(quick, slow, rtol=1e-9, atol=1e-9, equal_nan=True)
-                ):
-                    self.known[of] = True
-                else:
-                    self.known[f"apart {of}"] = True
-                return slow
             return self.each(one, given, ranks, of)
 
     def each(
@@ -690,8 +649,8 @@ class Bound:
         own_shape, seen = tuple(shape[front:]), list[Parts]()
 
         def one(**own: Tensor) -> tuple[Tensor, ...]:
-            density = function(**own) if names else self._here(function, of)
-            if isinstance(density, Tensor) or not isinstance(density, (Family, _DISTRIBUTION)):
+            density = function(**own) if names else function
+            if not isinstance(density, _DISTRIBUTION):
                 msg = f"{of!r} is given by a log density, which cannot be drawn from"
                 raise DesignError(f"{msg}: return a distribution of torch.distributions")
             try:
@@ -780,6 +739,10 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     DesignError
         Data are missing, of another shape than their plates, or inputs are not finite.
     """
+    if device.type != "cpu":
+        # Constant priors have tensors of their own.
+        latents = [replace(x, prior=in_double(x.prior, device)) for x in model.latents]
+        model = replace(model, latents=latents)
     s = model.structure
     plates = s.plate_of_data
     if strange := [name for name in data if name not in plates]:
@@ -925,7 +888,6 @@ def prior_values(
     count: int,
     generator: torch.Generator,
     given: Mapping[str, Tensor] | None = None,
-    only: Collection[str] | None = None,
 ) -> dict[str, Tensor]:
     """Draw all latents from their priors, `count` times, parents first.
 
@@ -935,57 +897,17 @@ def prior_values(
         With the axes of `Structure.joint`, of which the first one of particles is that of draws.
     given
         By latent, values of the first members, which are not drawn.
-    only
-        The latents to draw (default: all).
     """
     s = bound.structure
     values = dict(bound.arrays)
-    for group in s.groups.values():
-        for latent in group.latents:
-            if only is not None and latent.name not in only:
-                continue
-            shape = bound.shape(latent.plate, group.name, count) + bound.vector(latent.shape)
-            drawn = (
-                _series_values(bound, latent, shape, values, generator)
-                if latent.series
-                else _sampled(bound, latent.prior, shape, values, latent, generator)
-            )
-            old = (given or {}).get(latent.name)
-            if old is not None:
-                drawn = drawn.to(old.dtype).clone()
-                drawn[tuple(slice(0, n) for n in old.shape)] = old
-            values[latent.name] = drawn
-    return {x: values[x] for x in s.latents if x in values}
-
-
-def _sampled(
-    bound: Bound,
-    function: Any,
-    shape: Sequence[int],
-    values: Mapping[str, Tensor],
-    latent: Latent,
-    generator: torch.Generator,
-) -> Tensor:
-    natural = [*shape[: bound.structure.ndim], *latent.shape]
-    return bound.sampled(function, values, latent.name, natural, generator).reshape(list(shape))
-
-
-def _series_values(
-    bound: Bound,
-    latent: Latent,
-    shape: Sequence[int],
-    values: Mapping[str, Tensor],
-    generator: torch.Generator,
-) -> Tensor:
-    """Draw a time series, one member after the other."""
-    plate = str(latent.plate)
-    axis = bound.structure.plate_axis[plate]
-    member_shape = [1 if a == axis else n for a, n in enumerate(shape)]
-    drawn: list[Tensor] = []
-    for t in range(shape[axis]):
-        near = {name: bound.narrowed(x, {plate: (t, 1)}) for name, x in values.items()}
-        if drawn:
-            near[latent.name] = drawn[-1]
-        function = latent.prior if drawn else latent.first
-        drawn.append(_sampled(bound, function, member_shape, near, latent, generator))
-    return torch.cat(drawn, axis)
+    for latent in s.latents.values():
+        shape = bound.shape(latent.plate, latent.set_of_particles, count)
+        natural = [*shape, *latent.shape]
+        drawn = bound.sampled(latent.prior, values, latent.name, natural, generator)
+        drawn = drawn.reshape(shape + bound.vector(latent.shape))
+        old = (given or {}).get(latent.name)
+        if old is not None:
+            drawn = drawn.to(old.dtype).clone()
+            drawn[tuple(slice(0, n) for n in old.shape)] = old
+        values[latent.name] = drawn
+    return {x: values[x] for x in s.latents}

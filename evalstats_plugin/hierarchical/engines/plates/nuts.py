@@ -25,21 +25,15 @@ from torch import Tensor, distributions
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    CONSTRAINTS,
     TORCH,
-    Beta,
-    Family,
-    Gamma,
 )
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     axis_of,
     example,
     joint_bound,
-    log_prior,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import (
     Bound,
-    Group,
     Latent,
     Model,
     arguments,
@@ -169,7 +163,6 @@ class _Part:
     """A latent's place in a row of numbers."""
 
     latent: Latent
-    group: Group
     at: slice
     shape: list[int]
     """Of its numbers on the whole line: axes of plates, of draws, then its own."""
@@ -191,9 +184,8 @@ class Posterior:
         self.axis, self.size = axis_of(self.joint), 0
         self.parts: list[_Part] = []
         prior, s = prior_values(self.joint, 100, generator), self.joint.structure
-        for group in s.groups.values():
-            for latent in group.latents:
-                self._add(latent, group, prior)
+        for latent in s.latents.values():
+            self._add(latent, prior)
         self.centring = torch.zeros(self.size, dtype=torch.float64, device=bound.device)
         self.cells = {name: self._cells(name) for name in bound.present}
         self.recorded: dict[int, Any] = {}
@@ -201,7 +193,7 @@ class Posterior:
         several = torch.linspace(-0.5, 0.7, 3 * self.size, dtype=torch.float64)
         self.log_density(several.reshape(3, -1).to(bound.device), self.centring)
 
-    def _add(self, latent: Latent, group: Group, prior: Mapping[str, Tensor]) -> None:
+    def _add(self, latent: Latent, prior: Mapping[str, Tensor]) -> None:
         """Give a latent its place."""
         bijection = _bijection(self.joint, latent, prior)
         n, values = self.joint.structure.ndim, prior[latent.name]
@@ -217,9 +209,9 @@ class Posterior:
         line = not getattr(bijection, "parts", (None,))
         given = example(self.joint, latent, prior)
         parents = [x for x in arguments(latent.prior) if x in self.joint.structure.latents]
-        moves = isinstance(given, _LOCATION_SCALE) and bool(parents) and not latent.series
+        moves = isinstance(given, _LOCATION_SCALE) and bool(parents)
         place = slice(self.size, self.size + count)
-        self.parts.append(_Part(latent, group, place, shape, bijection, line, moves))
+        self.parts.append(_Part(latent, place, shape, bijection, line, moves))
         self.size += count
 
     def _cells(self, name: str) -> tuple[Tensor, ...] | None:
@@ -266,7 +258,8 @@ class Posterior:
                 volume = part.bijection.log_abs_det_jacobian(free, natural)
             volume = volume.flatten(n).sum(-1) if volume.ndim > n else volume
             near[latent.name] = natural.reshape([*natural.shape[:n], *joint.vector(latent.shape)])
-            density = volume + log_prior(joint, part.group, latent, near)
+            own = {**near, "=": near[latent.name]}
+            density = volume + joint.log_density(latent.prior, own, latent.name)
             present = joint.exists(latent.plate)
             if present is not None:
                 # Members that a ragged plate lacks are standard normal: any density will do.
@@ -427,11 +420,7 @@ class Posterior:
 def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
     """Return the map from the whole line to the support of a prior."""
     family = example(joint, latent, prior)
-    if isinstance(family, Family):
-        other = CONSTRAINTS.unit_interval if isinstance(family, Beta) else CONSTRAINTS.real
-        support = CONSTRAINTS.positive if isinstance(family, Gamma) else other
-    else:
-        support = family.support
+    support = family.support
     if getattr(family, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
         msg = f"latent {latent.name!r} has whole numbers as values, which method 'nuts' cannot move"
         raise DesignError(f"{msg}: take 'qem' or 'mp-is', which sum over finitely many")

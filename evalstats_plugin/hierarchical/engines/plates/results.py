@@ -18,6 +18,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
     Proposals,
     Scene,
+    Weighed,
     axis_of,
     joint_bound,
     log_evidence,
@@ -62,14 +63,6 @@ class Moments(NamedTuple):
     std_dev: FloatArray
 
 
-class WeighedSet(NamedTuple):
-    """One fresh set of particles."""
-
-    scene: Scene
-    log_evidence: float
-    weights: dict[str, Tensor]
-
-
 @dataclass(frozen=True)
 class PlatedFit:
     """Posterior of a model on plates.
@@ -110,7 +103,7 @@ class PlatedFit:
     """log P_MP (or the bound that was maximised) of each iteration of the adaptation."""
     proposals: Proposals | None
     bound: Bound
-    sets: tuple[WeighedSet, ...] = ()
+    sets: tuple[Weighed, ...] = ()
     chains: int = 1
     """Number of chains that the draws come from, one after the other."""
     r_hat: float | None = None
@@ -429,7 +422,7 @@ def no_proposals(joint: Bound) -> dict[str, Tensor]:
     return dict.fromkeys(joint.structure.groups, joint.zeros())
 
 
-def _shares(sets: tuple[WeighedSet, ...] | list[WeighedSet]) -> FloatArray:
+def _shares(sets: tuple[Weighed, ...] | list[Weighed]) -> FloatArray:
     log_p = np.array([s.log_evidence for s in sets])
     relative = np.exp(log_p - log_p.max())
     return relative / relative.sum()
@@ -438,7 +431,7 @@ def _shares(sets: tuple[WeighedSet, ...] | list[WeighedSet]) -> FloatArray:
 def average(
     model: Model,
     method: str,
-    sets: list[WeighedSet],
+    sets: list[Weighed],
     proposals: Proposals,
     history: FloatArray,
     *,
@@ -475,7 +468,7 @@ def average(
 
 
 def summary(
-    bound: Bound, sets: list[WeighedSet], groups: Iterable[str]
+    bound: Bound, sets: list[Weighed], groups: Iterable[str]
 ) -> tuple[dict[str, Moments], dict[str, FloatArray]]:
     """Return moments of every latent, and effective particles of groups, per member."""
     share = _shares(sets)
@@ -484,7 +477,7 @@ def summary(
     return moments, {g: 1 / (w * w).sum(-1) for g, w in weights.items()}
 
 
-def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArray) -> Moments:
+def _moments(bound: Bound, latent: str, sets: list[Weighed], share: FloatArray) -> Moments:
     s = bound.structure
     node, group = s.latents[latent], s.latents[latent].set_of_particles
     shape = [*s.lengths(node.plate), *node.shape]
@@ -500,7 +493,7 @@ def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArra
 def pooled_weights(
     bound: Bound,
     group: str,
-    sets: tuple[WeighedSet, ...] | list[WeighedSet],
+    sets: tuple[Weighed, ...] | list[Weighed],
     share: FloatArray,
     *,
     summed: bool = False,
@@ -522,7 +515,7 @@ def pooled_weights(
 
 
 def _draws(
-    sets: list[WeighedSet], share: FloatArray, count: int, generator: torch.Generator
+    sets: list[Weighed], share: FloatArray, count: int, generator: torch.Generator
 ) -> dict[str, FloatArray]:
     """Posterior draws, from sets drawn by their share of the evidence."""
     weights = torch.as_tensor(share, device=generator.device)

@@ -86,45 +86,6 @@ def test_categories_with_a_vector_of_rates_are_summed_exactly():
     assert fit.log_evidence == pytest.approx(special.logsumexp(total) - np.log(4000), abs=0.02)
 
 
-def walk():
-    """A random walk around an unknown mean, with its exact normal posterior."""
-    x = np.array([0.3, 0.9, NAN, 1.4, 1.1])
-    model = Model(
-        plates=[Plate("week", 5)],
-        latents=[
-            Latent("mu", Normal(0.0, 1.0)),
-            Latent("z", lambda z, mu: Normal(0.9 * z + 0.1 * mu, 0.5), "week",
-                   first=Normal(0.0, 1.0)),
-        ],
-        observed=[Observed("x", lambda z: Normal(z, 0.7), "week")],
-    )  # fmt: skip
-    step = np.eye(6)
-    for t in range(1, 5):
-        step[t + 1, [t, 0]] -= [0.9, 0.1]
-    back = np.linalg.inv(step)
-    prior = back @ np.diag([1, 1, *[0.25] * 4]) @ back.T
-    seen = np.flatnonzero(~np.isnan(x))
-    data = prior[np.ix_(seen + 1, seen + 1)] + 0.49 * np.eye(4)
-    gain = np.linalg.solve(data, prior[seen + 1]).T
-    evidence = stats.multivariate_normal(np.zeros(4), data).logpdf(x[seen])
-    return model, {"x": x}, evidence, gain @ x[seen], prior - gain @ prior[seen + 1]
-
-
-def test_a_time_series_is_summed_exactly_over_its_particles():
-    model, data, evidence, mean, covariance = walk()
-    fit = infer(
-        model, data, n_particles=20, options=FitOptions(iterations=20, draws=2000, sets=25), rng=0
-    )
-    drawn = np.column_stack([fit.draws["mu"], fit.draws["z"]])
-
-    assert fit.log_evidence == pytest.approx(evidence, abs=0.04)
-    np.testing.assert_allclose(fit.moments["z"].mean, mean[1:], atol=0.06)
-    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.12)
-    np.testing.assert_allclose(
-        fit.moment(lambda z, mu: z - mu, over="week"), mean[1:] - mean[0], atol=0.08
-    )
-
-
 @pytest.mark.parametrize("method", [x for x in METHODS if x != "nuts"])
 def test_every_method_finds_the_conjugate_posterior(method):
     """Two normal levels: mean and variance known."""

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.distributions import Normal
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     contract,
@@ -37,7 +37,7 @@ def two_levels():
         plates=[Plate("task", 3)],
         latents=[
             Latent("mu", Normal(0.5, 1.0)),
-            Latent("s", Normal(-0.3, 0.5)),
+            Latent("s", Normal(-0.25, 0.5)),
             Latent("z", lambda mu, s: Normal(mu, s.exp()), "task"),
         ],
         observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
@@ -110,7 +110,7 @@ def terms_two_levels(s):
     mu, sd, z = numbers(s, "mu")[0], numbers(s, "s")[0], numbers(s, "z")
     x = DATA[two_levels]["x"]
     for i, j, *kz in itertools.product(range(n_particles(s)), repeat=5):
-        total = normal(mu[i], 0.5, 1.0) + normal(sd[j], -0.3, 0.5)
+        total = normal(mu[i], 0.5, 1.0) + normal(sd[j], -0.25, 0.5)
         total -= log_q(s, "mu")[0, i] + log_q(s, "s")[0, j]
         for t, k in enumerate(kz):
             total += normal(z[t, k], mu[i], np.exp(sd[j])) + normal(x[t], z[t, k], 0.6)

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
+from torch.distributions import Bernoulli, Normal
 
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.hierarchical import infer
 from evalstats_plugin.hierarchical.engines.plates import evidence
-from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     contract_plate,
     first_proposals,
     log_evidence,
 )
+from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 
 CPU = torch.device("cpu")
@@ -87,3 +90,70 @@ def test_the_evidence_gets_nearer_with_particles():
     errors = [estimates(replicated(), k).std() for k in (3, 10)]
 
     assert errors[0] > 1.5 * errors[1]
+
+
+def two_steps(program):
+    """Z ~ N(0, 1), y ~ N(z, ¼), x ~ N(y, ¼); the proposal of z is its exact posterior."""
+    x = np.array([1.2, -0.4, 2.0])
+    model = Model(
+        plates=[Plate("task", 3)],
+        latents=[
+            Latent("z", Normal(0.0, 1.0), "task", proposal=lambda x: Normal(x / 1.5, 3**-0.5)),
+            Latent("y", lambda z: Normal(z, 0.5), "task", proposal=program),
+        ],
+        observed=[Observed("seen", lambda y: Normal(y, 0.5), "task")],
+        inputs={"x": "task"},
+    )
+    return model, {"x": x, "seen": x}, stats.norm(0, 1.5**0.5).logpdf(x).sum()
+
+
+def test_an_exact_proposal_given_its_parent_has_the_exact_evidence():
+    """Q(z) Q(y | z) is the posterior; the exact margins of both, independent, know it less well."""
+    options, found = FitOptions(sets=5, draws=10, wider=0), []
+    for program in (
+        lambda z, x: Normal((z + x) / 2, 8**-0.5),
+        lambda x: Normal(x / 1.2, (1.25 - 1.25**2 / 1.5) ** 0.5),
+    ):
+        model, data, evidence = two_steps(program)
+        fit = infer(model, data, "mp-is", n_particles=20, options=options, rng=0)
+        found.append((fit.log_evidence - evidence, {x: n.mean() for x, n in fit.ess.items()}))
+    (error, ess), (other_error, other_ess) = found
+
+    assert error == pytest.approx(0, abs=1e-12)
+    assert abs(other_error) > 1e-3
+    assert ess["y"] == pytest.approx(100)
+    assert all(ess[name] > other_ess[name] for name in ess)
+
+
+def test_the_evidence_is_unbiased_by_a_poor_proposal_given_its_parent():
+    """One parent of three members, two particles each."""
+    x = np.array([1.2, -0.4, 2.0])
+    model = Model(
+        plates=[Plate("task", 3)],
+        latents=[
+            Latent("mu", Normal(0.0, 1.0), proposal=Normal(0.3, 1.2)),
+            Latent("z", lambda mu: Normal(mu, 0.8), "task",
+                   proposal=lambda mu: Normal(0.5 * mu + 0.3, 1.0)),
+        ],
+        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
+    )  # fmt: skip
+    options = FitOptions(sets=2000, draws=10, wider=0)
+    fit = infer(model, {"x": x}, "mp-is", n_particles=2, options=options, rng=1)
+    exact = stats.multivariate_normal(np.zeros(3), np.ones((3, 3)) + np.eye(3)).logpdf(x)
+
+    assert fit.log_evidence == pytest.approx(exact, abs=3 * fit.log_evidence_error)
+    assert fit.log_evidence_error < 0.06
+    with pytest.raises(DesignError, match="take 'qem' or 'mp-is'"):
+        infer(model, {"x": x}, "mp-vi", rng=1)
+
+
+def test_a_proposal_does_not_depend_on_what_is_summed():
+    model = Model(
+        latents=[
+            Latent("kind", Bernoulli(0.3)),
+            Latent("z", Normal(0.0, 1.0), proposal=lambda kind: Normal(kind, 1.0)),
+        ],
+        observed=[Observed("x", lambda z, kind: Normal(z + kind, 0.6))],
+    )
+    with pytest.raises(DesignError, match="the proposal of 'z' depends on kind"):
+        infer(model, {"x": 0.5}, rng=0)

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
+from torch.distributions import Beta, Gamma, Normal
 
-from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    Beta,
-    Gamma,
-    Normal,
-)
+from evalstats_plugin.hierarchical.engines.plates.distributions import Normal as NormalFamily
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Proposals,
     Scene,
@@ -98,7 +95,7 @@ def test_the_fixed_point_of_qem_is_the_exact_posterior():
     shaped = [(m[s], d[s]) for m, d in [(torch.tensor(mean), torch.tensor(sd))]
               for s in (slice(0, 1), slice(1, 4))]  # fmt: skip
     families = {
-        name: Normal(m.reshape(-1, 1, 1), d.reshape(-1, 1, 1))
+        name: NormalFamily(m.reshape(-1, 1, 1), d.reshape(-1, 1, 1))
         for name, (m, d) in zip(("mu", "z"), shaped, strict=True)
     }
     proposals = Proposals(families)
