@@ -417,3 +417,18 @@ def test_a_file_that_is_neither_is_passed_over(tmp_path: Path) -> None:
     pq.write_table(_details(TASKS[0], "metrics"), alone)
     [note] = read(alone, model_name="m", metric="em").responses[0].notes
     assert note == "no results file of this run: its metrics are taken for means"
+
+
+def test_details_without_a_metric_of_the_results_say_so(tmp_path: Path) -> None:
+    """They hold the questions alone; settings that no log names are not shown."""
+
+    def change(results: dict[str, Any]) -> None:
+        results["config_general"] = {"model_name": "m", "model_dtype": None}
+
+    file = _changed(tmp_path, change)
+    for path in tmp_path.glob("*.parquet"):
+        pq.write_table(pq.read_table(path).select(["example", "full_prompt"]), path)
+    r = read(file, task="gsm8k", metric="em").responses[0]
+
+    assert r.notes == ("no interval: em is no number of each item",)
+    assert dict(r.settings) == {"task.num_fewshot": "5"}
