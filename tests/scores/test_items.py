@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import comb
 from pathlib import Path
 
@@ -355,3 +356,28 @@ def test_flags_without_a_correlation_come_before_those_with_one() -> None:
     ]
     assert telling_items([answers], most=1)[answers.task] == ["item_1"]
     assert telling_items([answers], most=0) == {}
+
+
+def test_the_latest_run_of_a_model_and_bounds_that_all_share_count() -> None:
+    """An older run is replaced, in whatever order they come; other bounds are no common ends."""
+    old, new = (
+        replace(_response("m", "acc", x, bounds=(0.0, 1.0)), source=Source(Path(w), "test", when=w))
+        for x, w in ((np.array([1, 0]), "2024"), (np.array([1, 1]), "2025"))
+    )
+    other = _response("n", "acc", np.array([1, 1]), bounds=(0.0, 1.0))
+    for listed in ([old, new, other], [new, old, other]):
+        [found], _ = item_answers(listed)
+        assert found.flags == (ALL_RIGHT, ALL_RIGHT)
+    wider = _response("k", "acc", np.array([1, 1]), bounds=(0.0, 5.0))
+    [found], _ = item_answers([new, wider])
+    assert found.flags == (ALL_RIGHT, ALL_RIGHT)
+    [found], _ = item_answers([_response("n", "x", np.array([0.5, 0.5]), bounds=(0.0, 0.5)),
+                               _response("k", "x", np.array([0.5, 0.5]), bounds=(0.0, 5.0))])  # fmt: skip
+    assert found.flags == (ALL_SAME, ALL_SAME)
+
+
+def test_correlations_do_not_depend_on_the_unit() -> None:
+    scores = np.random.default_rng(3).normal(size=(6, 5))
+
+    assert rest_correlations(1e-9 * scores) == pytest.approx(rest_correlations(scores))
+    assert rest_correlations(1e9 * scores) == pytest.approx(rest_correlations(scores))
