@@ -52,6 +52,7 @@ def test_items_of_more_epochs_vary_by_what_is_left_of_their_noise(n_epochs: int)
     assert versions.var(axis=1).mean() == pytest.approx(0.25 + within / n_epochs, rel=0.05)
     of_item = versions.var(axis=0, ddof=1)
     assert of_item.mean() == pytest.approx(within / n_epochs, rel=0.05)
+    assert np.corrcoef(versions.mean(axis=0), item)[0, 1] > 0.3
     # Items that are noisy stay so.
     assert np.corrcoef(of_item, (noise**2).sum(axis=0)[:, 0])[0, 1] > 0.3
 
@@ -64,6 +65,12 @@ def test_noise_that_two_models_share_is_not_added() -> None:
 
     assert versions.mean() == pytest.approx(0.1, abs=1e-3)
     assert versions.std() < 2e-3
+    assert (
+        pilots._with_more_epochs(
+            100 * both, 100 * both + 0.1 * random.normal(size=(500, 4)), 8
+        ).std()
+        < 0.2
+    )
     still = pilots._with_more_epochs(np.zeros((5, 2)), np.ones((5, 2)), 4)
     assert (still == 1).all()
 
@@ -90,3 +97,17 @@ def test_the_least_number_of_epochs_is_found_from_any_guess(start: float) -> Non
         most = 2 * max(start, 8.0)
         assert solver._epochs(1, 50.0, 0.1, start) == (needed if needed <= most else np.inf)
         assert all(about == [1, 50.0, 0.1, 0.05 / 3] for about in seen)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_units_of_scores_do_not_matter(unit: float) -> None:
+    """Of variances too; one item stays where it is."""
+    random = np.random.default_rng(6)
+    v, a, b = random.gamma(2.0, size=50), random.normal(size=(30, 3)), random.normal(size=(30, 3))
+
+    assert pilots._shrunk(unit * v, 4.0) == pytest.approx(unit * pilots._shrunk(v, 4.0))
+    for other in (b, a + 0.1 * b):
+        found = pilots._with_more_epochs(unit * a, unit * other, 5)
+        np.testing.assert_allclose(found, unit * pilots._with_more_epochs(a, other, 5), rtol=1e-9)
+    assert pilots._without_noise(np.array([0.3]), 0.1).tolist() == [0.3]
+    assert pilots._without_noise(np.full(4, 0.3), 0.1) == pytest.approx(0.3)

@@ -371,8 +371,10 @@ def test_the_latest_run_of_a_model_and_bounds_that_all_share_count() -> None:
     wider = _response("k", "acc", np.array([1, 1]), bounds=(0.0, 5.0))
     [found], _ = item_answers([new, wider])
     assert found.flags == (ALL_RIGHT, ALL_RIGHT)
-    [found], _ = item_answers([_response("n", "x", np.array([0.5, 0.5]), bounds=(0.0, 0.5)),
-                               _response("k", "x", np.array([0.5, 0.5]), bounds=(0.0, 5.0))])  # fmt: skip
+    halves = [
+        _response(m, "x", np.array([0.5, 0.5]), bounds=(0.0, x)) for m, x in (("n", 0.5), ("k", 5))
+    ]
+    [found], _ = item_answers(halves)
     assert found.flags == (ALL_SAME, ALL_SAME)
 
 
