@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import PartialScores
 from evalstats_plugin.logs import annotating
 
@@ -57,3 +58,17 @@ def test_plugins_and_analysis_that_are_given_are_used(monkeypatch: pytest.Monkey
 
     assert found == "annotated"
     assert seen == [(results, using), ("evalstats_annotate_results", results)]
+
+
+def test_copies_that_are_there_stay_unless_they_may_be_overwritten(tmp_path: Path) -> None:
+    """By default they may not."""
+    log = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "set"
+    [first, *_] = annotating.annotate(log, output=tmp_path)
+    before = first.read_bytes()
+    first.write_bytes(before + b" ")
+
+    with pytest.raises(WriteError, match="exists"):
+        annotating.annotate(log, output=tmp_path)
+    assert first.read_bytes() == before + b" "
+    annotating.annotate(log, output=tmp_path, overwrite=True)
+    assert first.read_bytes() != before + b" "

@@ -22,10 +22,10 @@ def _task(name: str, scores: np.ndarray, groups: tuple[Group, ...], **more: obje
     )  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     st.integers(0, 2**32), st.sampled_from(["micro", "macro", "parts"]),
-    st.sampled_from(["binary", "rubric", "real"]),
+    st.sampled_from(["binary", "rubric", "points", "real"]),
 )  # fmt: skip
 def test_a_group_is_the_mean_of_its_tasks_with_shares_by_hand(
     seed: int, weighting: str, kind: str
@@ -37,6 +37,7 @@ def test_a_group_is_the_mean_of_its_tasks_with_shares_by_hand(
         {
             "binary": (random.random(n) < 0.6) * 1.0,
             "rubric": random.integers(0, 5, n) / 4,
+            "points": random.integers(1, 6, n) * 1.0,
             "real": random.normal(3, 2, n),
         }[kind]
         for n in sizes
@@ -48,7 +49,7 @@ def test_a_group_is_the_mean_of_its_tasks_with_shares_by_hand(
     responses = [
         _task(
             f"t{i}", x, (outer, inner) if i < 2 else (outer,), n_cut=int(cut[i]),
-            bounds=None if kind == "real" else (0.0, 1.0),
+            bounds={"real": None, "points": (1.0, 5.0)}.get(kind, (0.0, 1.0)),
         )
         for i, x in enumerate(scores)
     ]  # fmt: skip
@@ -66,6 +67,8 @@ def test_a_group_is_the_mean_of_its_tasks_with_shares_by_hand(
     errors = np.array([np.nanstd(x, ddof=1) / n**0.5 for x, n in zip(scores, sizes, strict=True)])
 
     assert [row.kind for row in rows] == ["group", *["task"] * 4]
+    assert group.measure is not None
+    assert (group.measure.task, group.measure.n_cut) == ("all", 0)
     assert (group.n_items, group.n_missing) == (sizes.sum(), 1 + cut.sum())
     assert group.estimate == pytest.approx(shares @ means)
     error = np.sqrt(shares**2 @ errors**2)
@@ -84,12 +87,15 @@ def _limits(
         found = strata.mover(means, Interval(*ends.T), shares)
     else:
         # With a right and a wrong item more of each task.
+        low, high = (1.0, 5.0) if kind == "points" else (0.0, 1.0)
+        scores, means = [(x - low) / (high - low) for x in scores], (means - low) / (high - low)
         more = [np.append(x[~np.isnan(x)], [0.0, 1.0]) for x in scores]
         n = np.array([len(x) - 2 for x in more])
         smoothed = strata.Smoothed(
             np.array([x.mean() for x in more]), np.array([x.var() for x in more]) / n
         )
-        found = strata.beta_effective(means, smoothed, shares, confidence_level=0.95)
+        share = strata.beta_effective(means, smoothed, shares, confidence_level=0.95)
+        found = Interval(*(low + (high - low) * limit for limit in share))
     return float(found.low), float(found.high)
 
 
@@ -130,3 +136,31 @@ def test_open_items_of_a_task_open_the_group() -> None:
     assert (rows[0].missing_low, rows[0].missing_high) == pytest.approx(
         (float(both.low), float(both.high))
     )
+
+
+def test_a_group_with_a_task_of_one_item_has_no_standard_error() -> None:
+    """Nor one whose tasks do not vary; one without an interval has no row of its own but a note."""
+    group = (Group("all", 0, "macro", 2, 0.5),)
+
+    def row(*scores: np.ndarray, bounds: tuple[float, float] | None = (0.0, 1.0)) -> object:
+        tasks = [_task(f"t{i}", x, group, bounds=bounds) for i, x in enumerate(scores)]
+        return next(iter(intervals(tasks)))
+
+    some, same = np.array([0.0, 1, 1, 0, 1]), np.ones(4)
+    assert row(some, np.array([1.0])).std_error is None
+    assert row(same, same).std_error is None
+    assert row(some, same).std_error == pytest.approx(np.std(some, ddof=1) / 5**0.5 / 2)
+    alone = row(some * 1000 - 300, np.array([3.0]), bounds=None)
+    assert (alone.low, alone.estimate) == (None, pytest.approx(151.5))
+    assert alone.notes[-1] == "a task of this group has no interval"
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_cut_task_keeps_the_weight_of_all_its_items(n: int) -> None:
+    """Of one item as of two; of none that has items at all there is no mean."""
+    group = (Group("all", 0, "micro", 2, 0.5),)
+    some = _task("t", np.array([1.0, 0, 1, 1]), group, bounds=(0.0, 1.0))
+    cut = _task("u", np.ones(n), group, bounds=(0.0, 1.0), n_cut=10 - n)
+    row = next(iter(intervals([some, cut])))
+
+    assert row.estimate == (pytest.approx((3 + 10) / 14) if n else 0.5)

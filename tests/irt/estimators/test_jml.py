@@ -203,7 +203,7 @@ def test_covariances_without_a_prior_of_abilities_are_those_of_the_identified_di
     held[:n] = np.array(fixed).T
     free = linalg.null_space(held.T)
     expected = free @ np.linalg.inv(free.T @ information @ free) @ free.T
-    np.testing.assert_allclose(fit.covariance, expected[:n, :n], rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(fit.covariance, expected[:n, :n], rtol=1e-6, atol=1e-9)
     for j in range(m):
         places = [n + m + j, n + j] if kind == "2pl" else [n + j]
         own = np.linalg.inv(information[np.ix_(places, places)])
