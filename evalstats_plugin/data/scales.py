@@ -134,9 +134,9 @@ def settled(responses: Iterable[Responses]) -> list[Responses]:
     The scores of all models on a task are looked at together.
     """
     listed = [r.under(with_stock(r.measure, r.source.harness)) for r in responses]
+    listed = _with_weightings(listed)
     unknown = [r for r in listed if _is_open(r)]
     by_id: dict[int, Responses] = {}
-    listed = _with_weightings(listed)
     for group in grouped(unknown, lambda r: (r.measure.task, r.measure.name)).values():
         by_id |= {id(r): made for r, made in zip(group, _settled(group), strict=True)}
     return [by_id.get(id(r), r) for r in listed]

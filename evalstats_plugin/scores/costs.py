@@ -145,10 +145,10 @@ def _row(cost: Responses, score: Responses, row: ScoreInterval | None, level: fl
     notes: list[str] = []
     if n_lacking := int((~logged).sum()):
         notes.append(f"{counted(n_lacking, 'item')} without a logged cost: left out of it")
-    if logged.any() and low is None:
+    if low is not None:
+        notes += [_HEAVY] if kurtosis(spent[logged]) > HEAVY else []
+    elif logged.any():
         notes.append("costs that do not vary have no limits")
-    elif kurtosis(spent[logged]) > HEAVY:
-        notes.append(_HEAVY)
     per_right = (None, None, None)
     if row is not None and _counts_right(score, row):
         right = _aligned(score, cost)

@@ -74,9 +74,10 @@ class Composite:
     @cached_property
     def table(self) -> FloatArray:
         """Shape (K, K): confusion table, gold labels in rows and predicted labels in columns."""
+        assert self.codes is not None  # noqa: S101 - only metrics of labels have a table
         n = len(self.labels)
-        codes = np.zeros((0, 2), dtype=np.int64) if self.codes is None else self.codes
-        return np.bincount(codes @ [n, 1], minlength=n * n).reshape(n, n).astype(np.float64)
+        counts = np.bincount(self.codes @ [n, 1], minlength=n * n)
+        return counts.reshape(n, n).astype(np.float64)
 
     @property
     def value(self) -> Value:

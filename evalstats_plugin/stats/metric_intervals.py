@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import (
     Interval,
-    increasing_root,
     normal_quantile,
     tail_probability,
 )
@@ -32,6 +32,8 @@ BLOCK_SIZE = 2**22
 
 # Values that differ by no more than rounding errors are ties.
 ROUNDING = 1e-12
+
+_HALVINGS = 60
 
 
 def percentile_bootstrap(
@@ -312,17 +314,14 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
 
     def upper(area: float) -> float:
         # On the logit scale, where the limit may come arbitrarily close to 1.
-        def excess(logit: FloatArray, _: IntArray) -> tuple[FloatArray, FloatArray]:
-            t, rest = special.expit(logit), special.expit(-logit)
+        below, above = _logit(area), 700.0
+        for _ in range(_HALVINGS):
+            logit = (below + above) / 2
+            t, rest = float(special.expit(logit)), float(special.expit(-logit))
             spread = 1 + extra * (rest / (2 - t) + t / (1 + t))
-            error = z * np.sqrt(t * rest * spread / (m * n))
-            slope_spread = extra * (1 / (1 + t) ** 2 - 1 / (2 - t) ** 2)
-            slope_error = error / 2 * ((1 - 2 * t) + t * rest * slope_spread / spread)
-            return t - area - error, t * rest - slope_error
-
-        start = np.array([_logit(min(max(area, 0.01), 0.99)) + 1.0])
-        root = increasing_root(excess, start, bracket=(_logit(area), 700.0), tolerance=1e-10)
-        return float(np.asarray(special.expit(root))[0])
+            inside = t - area <= z * math.sqrt(t * rest * spread / (m * n))
+            below, above = (logit, above) if inside else (below, logit)
+        return float(special.expit(below))
 
     low = 0.0 if area == 0 else 1 - upper(1 - area)
     high = 1.0 if area == 1 else upper(area)

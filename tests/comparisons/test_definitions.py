@@ -141,3 +141,109 @@ def test_mean_differences_read_all_pairs():
         [scores[b, :12].mean() - scores[a, :12].mean()
          for a, b in zip(tasks[0].a, tasks[0].b, strict=True)]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_units_of_tasks_are_what_items_add_to_the_weighted_mean(seed, clusters):
+    """Pair by pair and task by task, with items, clusters and whole tasks missing."""
+    rng = np.random.default_rng(seed)
+    sizes = [10, 5, 5]
+    scores = rng.random((4, 20)).round(2)
+    scores[rng.random(scores.shape) < 0.25] = np.nan
+    scores[0, 10:13], scores[1, 13:15] = np.nan, np.nan
+    scores[2, :4], scores[2, 4:6] = 0.5, np.nan
+    scores[3, :4] = np.nan
+    labels = np.repeat([0, 1, 2], sizes)
+    groups = np.arange(20) // 2 if clusters else np.arange(20)
+    matrix = ResponseMatrix.from_array(
+        scores, tasks=[f"t{k}" for k in labels],
+        clusters=[f"c{g:02}" for g in groups] if clusters else None,
+    )  # fmt: skip
+    tasks = pairings(matrix.to_responses(), None)[0]
+
+    def weights(n_items):
+        return n_items / n_items.sum(axis=-1, keepdims=True)
+
+    strata = Strata(tasks, weights)
+    found, observed = strata.differences(slice(None))
+    for p, (i, j) in enumerate(zip(tasks[0].a, tasks[0].b, strict=True)):
+        parts, n_items, means = [], [], []
+        for k in range(3):
+            own = labels == k
+            a, b, names = scores[i, own], scores[j, own], groups[own]
+            if np.isnan(b - a).all():
+                sides, n = [(b, 1.0), (a, -1.0)], ((~np.isnan(a)).sum() + (~np.isnan(b)).sum()) / 2
+            else:
+                sides, n = [(b - a, 1.0)], (~np.isnan(b - a)).sum()
+            rest, seen, n_units = 0.0, False, 0
+            few = False
+            for x, sign in sides:
+                there = ~np.isnan(x)
+                d = np.where(there, x - np.nanmean(x), 0.0)
+                count = np.array([there[names == c].any() for c in np.unique(names)])
+                total = np.array([d[names == c].sum() for c in np.unique(names)])
+                u = count.sum()
+                few |= u < 2
+                rest = rest + sign * total * np.sqrt(u / max(u - 1, 1)) / there.sum()
+                seen, n_units = seen | count, n_units + u
+            parts.append((rest, seen, 1 if few else n_units))
+            n_items.append(n)
+            means.append(np.nanmean(b - a) if len(sides) == 1 else np.nanmean(b) - np.nanmean(a))
+        w = np.array(n_items) / sum(n_items)
+        whole = w @ means
+        units = sum(n for *_, n in parts)
+        x = np.concatenate(
+            [np.where(seen, units * wk * rest + whole, np.nan)
+             for wk, (rest, seen, _) in zip(w, parts, strict=True)]
+        )  # fmt: skip
+        if min(n for *_, n in parts) < 2:
+            x[:] = np.nan
+        np.testing.assert_allclose(found[p], x, rtol=1e-9, atol=1e-12)
+        assert strata.means()[p] == pytest.approx(whole)
+        assert (observed[p] > 0).tolist() == np.concatenate([s for _, s, _ in parts]).tolist()
+
+
+def test_a_task_of_one_item_has_the_spread_of_items_in_the_other_tasks():
+    """Two units as far apart as their mean variance says, over the tasks with more items."""
+    scores = np.random.default_rng(5).random((3, 12))
+    matrix = ResponseMatrix.from_array(scores, tasks=["x"] * 5 + ["y"] * 6 + ["z"])
+    tasks = pairings(matrix.to_responses(), None)[0]
+    weights = np.array([0.5, 0.2, 0.3])
+    strata = Strata(tasks, lambda n: np.broadcast_to(weights, n.shape))
+    x, observed = strata.differences(slice(None))
+    parts = [slice(5), slice(5, 11), slice(11, 12)]
+    for p, (i, j) in enumerate(zip(tasks[0].a, tasks[0].b, strict=True)):
+        d = scores[j] - scores[i]
+        mean = weights @ [d[part].mean() for part in parts]
+        error = weights[:2] ** 2 @ [d[part].var(ddof=1) / len(d[part]) for part in parts[:2]]
+        single = np.mean([d[part].var(ddof=1) for part in parts[:2]])
+        n = 13
+        assert observed[p].sum() == n
+        assert x[p].mean() == pytest.approx(mean)
+        assert ((x[p] - mean) ** 2).sum() / n**2 == pytest.approx(error + weights[2] ** 2 * single)
+        assert x[p, -1] + x[p, -2] == pytest.approx(2 * mean)
+    alone = ResponseMatrix.from_array(scores[:, :2], tasks=["x", "y"])
+    both = Strata(pairings(alone.to_responses(), None)[0], lambda n: n / n.sum(-1, keepdims=True))
+    assert np.isnan(both.differences(slice(None))[0]).all()
+    assert both.means() == pytest.approx(
+        (scores[tasks[0].b, :2] - scores[tasks[0].a, :2]).mean(axis=1)
+    )
+
+
+@pytest.mark.parametrize("missing", [None, 0, 1])
+def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
+    """By the models' own sums where every model has every item, else pair by pair."""
+    scores = np.random.default_rng(6).random((3, 12)).round(2)
+    if missing is not None:
+        scores[1, 7 * missing] = np.nan
+    matrix = ResponseMatrix.from_array(scores, tasks=["x"] * 5 + ["y"] * 7)
+    tasks = pairings(matrix.to_responses(), None)[0]
+    strata = Strata(tasks, lambda n: n / n.sum(axis=-1, keepdims=True))
+    common = strata.common()
+    x, observed = strata.differences(slice(None))
+    every, sizes = common.of_pairs(tasks[0].a, tasks[0].b, np.arange(3))
+
+    assert (common.differences is None) == (missing is None)
+    np.testing.assert_allclose(every, np.nan_to_num(x), rtol=1e-12, atol=1e-15)
+    assert (np.broadcast_to(sizes, observed.shape) == observed).all()

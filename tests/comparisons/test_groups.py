@@ -230,3 +230,30 @@ def test_limits_hold_whatever_the_missing_scores_would_have_been(seed: int) -> N
     assert max(differences) < high
     assert min(differences) == differences[0]
     assert max(differences) == differences[1]
+
+
+@pytest.mark.parametrize("weighting", ["micro", "macro"])
+def test_errors_at_the_ends_are_those_of_tasks_with_one_more_item(weighting: str) -> None:
+    """Weighted errors of each task's differences, and half of the span over all items."""
+    rng = np.random.default_rng(3)
+    whole = _responses({"a": 0.4, "b": 0.7}, weighting)
+    gone = {(r.model, r.task): rng.random(r.scores.shape) < 0.1 for r in whole}
+    lacking = [replace(r, scores=np.where(gone[r.model, r.task], np.nan, r.scores)) for r in whole]
+    strata = tasks._joined(lacking, whole[0].groups[0], _request(missing="bounds"))
+    assert strata is not None
+    n = np.array(list(SIZES.values()))
+    shares = n / n.sum() if weighting == "micro" else np.full(3, 1 / 3)
+    for end, of_a, of_b in zip(strata.at_ends(np.array([0])), (1.0, 0.0), (0.0, 1.0), strict=True):
+        filled = [
+            replace(
+                r, scores=np.where(gone[r.model, r.task], {"a": of_a, "b": of_b}[r.model], r.scores)
+            )
+            for r in whole
+        ]
+        d = _differences(filled, "a", "b")
+        variance = shares**2 @ [x.var(ddof=1) / len(x) for x in d]
+        total = n.sum()
+        assert end.mean == pytest.approx(shares @ [x.mean() for x in d])
+        error = np.hypot(np.sqrt(variance * total / (total - 1)), 0.5 / total)
+        assert end.error == pytest.approx(error)
+        assert end.alone.estimate == pytest.approx(end.mean)

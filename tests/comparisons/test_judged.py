@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from given_responses import given_responses
 from scipy import stats
 
 from evalstats_plugin import Responses, Source, judge, next_labels
+from evalstats_plugin.comparisons.judged import _chances_of_next, _off_by_score
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.judged import Label
 from evalstats_plugin.stats.metrics import agreement, quadratic_weights
+from evalstats_plugin.stats.survey.prediction_powered import cross_fitted
 
 MODELS = ("a", "b", "c")
 N, LABELLED = 300, 60
@@ -422,3 +425,150 @@ def test_no_label_to_ask_for_is_an_error(n: int, known: int, message: str) -> No
     labels = [_one(m, "human", np.where(seen, answers[m]["all"], np.nan)) for m in MODELS]
     with pytest.raises(DesignError, match=message):
         next_labels([*labels, *_responses("gpt")], n, judge="gpt", human="human")
+
+
+def _least_squares(y: np.ndarray, columns: list[np.ndarray], items: np.ndarray):
+    """Return coefficients, and errors by leaving out each item in turn."""
+    x = np.stack(columns, axis=1)
+    whole = np.linalg.lstsq(x, y)[0]
+    names = np.unique(items)
+    without = np.array([np.linalg.lstsq(x[items != k], y[items != k])[0] for k in names])
+    n = len(names)
+    return whole, np.sqrt((n - 1) / n * ((without - whole) ** 2).sum(axis=0)), n
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_preferences_are_those_of_a_regression(scale: float) -> None:
+    """Fitted by another hand; on another scale than people's the label is only allowed for."""
+    answers = _answers(2)
+    responses = []
+    for m in MODELS:
+        for metric in ("human", "gpt"):
+            x = answers[m][metric]
+            # Models are labelled on other items, and one answer has no length.
+            x = (
+                np.where(np.arange(N) < 50 - 10 * MODELS.index(m), x, np.nan)
+                if metric == "human"
+                else scale * x
+            )
+            bounds = (0.0, scale if metric == "gpt" else 1.0)
+            responses.append(_one(m, metric, x, bounds=bounds))
+    features = _features()
+    del features["length"]["b", "t", "7"]
+    rows = {
+        row.feature: row
+        for row in judge(responses, judge="gpt", human="human", features=features).bias
+    }
+    # Lengths are those of the first answers, which have nothing to do with these scores.
+    length = {m: x["length"].copy() for m, x in _answers().items()}
+    length["b"][7] = np.nan
+    lists = [
+        [k, j, scale * answers[m]["gpt"][j], answers[m]["human"][j], length[m][j]]
+        for k, m in enumerate(MODELS)
+        for j in range(50 - 10 * k)
+        if not np.isnan(length[m][j])
+    ]
+    model, items, y, label, long = np.array(lists).T
+
+    def unit(x: np.ndarray) -> np.ndarray:
+        return (x - x.mean()) / x.std()
+
+    of_models = [np.where(model == k, 1.0, -0.5) for k in range(3)]
+    ones, own = np.ones(len(y)), scale == 1
+    names = ["length", *(["score"] if own else []), *MODELS]
+    tested = [unit(long), *([unit(label)] if own else []), *of_models]
+    first = [ones] if own else [ones, unit(label)]
+    sizes, errors, n = _least_squares(y - label if own else y, [*first, *tested], items)
+    back, _, _ = _least_squares(label, [ones, y, unit(long), *of_models], items)
+    reverse = dict(zip(["length", *MODELS], -back[2:], strict=True))
+    df = n - len(first) - len(tested)
+    z = stats.t.isf((1 - 0.95 ** (1 / len(tested))) / 2, df)
+    spread = y.std()
+
+    assert list(rows) == names
+    for k, name in enumerate(names, len(first)):
+        row, more = rows[name], 1.5 if name in MODELS else 1.0
+        size, error = more * sizes[k], more * errors[k]
+        p = 2 * stats.t.sf(abs(size) / error, df)
+        assert row.n_labels == len(y)
+        assert row.size == pytest.approx(size, rel=1e-6, abs=1e-9)
+        assert (row.low, row.high) == pytest.approx(
+            (size - z * error, size + z * error), rel=1e-6, abs=1e-9
+        )
+        assert row.p_adjusted == pytest.approx(1 - (1 - p) ** len(tested), rel=1e-6)
+        assert row.in_sd == pytest.approx(size / spread, rel=1e-6, abs=1e-9)
+        if name == "score":
+            assert row.in_reverse is None
+        else:
+            assert row.in_reverse == pytest.approx(more * reverse[name], rel=1e-6, abs=1e-9)
+
+
+def test_few_labels_or_a_judge_that_is_always_right_show_no_preference() -> None:
+    """Fewer items than the regression needs, or no error that could be explained."""
+    answers = _answers()
+    few = [_one(m, "human", np.where(np.arange(N) < 7, answers[m]["all"], np.nan)) for m in MODELS]
+    more = [_one(m, "human", np.where(np.arange(N) < 8, answers[m]["all"], np.nan)) for m in MODELS]
+    judged = [_one(m, "gpt", answers[m]["gpt"]) for m in MODELS]
+    right = [_one(m, "gpt", answers[m]["all"]) for m in MODELS]
+
+    assert judge([*few, *judged], judge="gpt", human="human").bias == ()
+    assert {row.feature for row in judge([*more, *judged], judge="gpt", human="human").bias} == {
+        "score",
+        *MODELS,
+    }
+    assert judge([*more, *right], judge="gpt", human="human").bias == ()
+
+
+def test_items_of_which_the_judge_is_as_unsure_are_drawn_in_every_company() -> None:
+    """No two of them are always drawn together, or never."""
+    responses = [_one("a", "gpt", np.full(6, 0.5))]
+    pairs = {
+        frozenset(row.item for row in next_labels(responses, 2, judge="gpt", rng=seed))
+        for seed in range(200)
+    }
+    assert len(pairs) == 15
+
+
+def test_labels_show_where_a_judge_is_off() -> None:
+    """Root mean squares by quarters of its scores, with ten labels' weight of all, by hand."""
+    rng = np.random.default_rng(9)
+    judged = rng.random((2, 120))
+    labels = judged + rng.normal(size=(2, 120)) * np.where(judged > 0.7, 0.4, 0.05)
+    labels[rng.random(labels.shape) < 0.4] = np.nan
+    judged[0, 3] = np.nan
+    labels[0, 3] = np.nan
+    task = SimpleNamespace(labels=labels, judged=judged)
+    seen = ~np.isnan(labels)
+    found = _off_by_score(task, seen)  # pyright: ignore[reportArgumentType]
+    slope = float(cross_fitted(labels, judged, shared=True).slope.mean())
+    rest = (labels - slope * judged)[seen]
+    rest -= rest.mean()
+    cuts = np.quantile(judged[seen], [0.25, 0.5, 0.75])
+    part = np.digitize(judged[seen], cuts, right=True)
+    overall = (rest**2).mean()
+    squares = [
+        (((rest[part == k]) ** 2).sum() + 10 * overall) / ((part == k).sum() + 10) for k in range(4)
+    ]
+    every = np.digitize(np.nan_to_num(judged), cuts, right=True)
+
+    np.testing.assert_allclose(found, np.sqrt(np.array(squares)[every].mean(axis=0)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 5, 12, 19])
+def test_chances_of_labels_add_up_and_none_is_above_one(n: int) -> None:
+    """Half alike, half by how unsure the judge is; what would be above 1 goes to the others."""
+    rng = np.random.default_rng(n)
+    unsure = rng.lognormal(0, 2, 30)
+    free = rng.random(30) < 0.7
+    chance = _chances_of_next(unsure, free, n)[free]
+    share = 0.5 / free.sum() + 0.5 * unsure[free] / unsure[free].sum()
+    below = chance < 1
+
+    assert chance.sum() == pytest.approx(min(n, free.sum()))
+    assert chance.max() <= 1
+    if below.any():
+        scale = chance[below] / share[below]
+        assert scale == pytest.approx(scale[0])
+        assert (scale[0] * share[~below] >= 1 - 1e-12).all()
+    alike = _chances_of_next(np.zeros(30), free, 1)[free]
+    assert alike == pytest.approx(1 / free.sum())

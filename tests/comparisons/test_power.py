@@ -267,6 +267,40 @@ def test_items_without_a_score_are_left_out_of_a_pair() -> None:
             {"n_items": 9, "design": PowerDesign(method="symmetric-bootstrap")},
             "0/1 scores of the same items",
         ),
+        ({"difference": np.inf}, "a number other than 0"),
+        ({"n_items": 9, "design": PowerDesign(look_every=0)}, "two looks must be 1"),
+        (
+            {"n_items": 9, "design": PowerDesign(look_every=5, method="t")},
+            "sequential comparison has",
+        ),
+        ({"n_items": 9, "design": PowerDesign(look_every=5, paired=False)}, "comparison is one of"),
+        (
+            {"n_items": 9, "design": PowerDesign(look_every=5, tasks="random")},
+            "comparison is one of",
+        ),
+        ({"n_items": 9, "design": PowerDesign(assurance=0.4)}, "assurance must be at least 0.5"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(-1.0, 1.0))}, "costs must be above 0"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(1.0, 0.0))}, "costs must be above 0"),
+        ({"n_items": 9, "design": PowerDesign(costs=(1.0, 1.0))}, "found for a difference"),
+        (
+            {"difference": 0.1, "n_items": 9, "design": PowerDesign(costs=(1.0, 1.0))},
+            "found for a difference",
+        ),
+        (
+            {"difference": 0.1, "design": PowerDesign(costs=(1.0, 1.0), look_every=5)},
+            "found for one look",
+        ),
+        (
+            {"difference": 0.1, "design": PowerDesign(costs=(1.0, 1.0), tasks="random")},
+            "found for one look",
+        ),
+        ({"n_items": 9, "design": PowerDesign(margin=0.0)}, "margin must be above 0"),
+        ({"difference": -0.2, "design": PowerDesign(margin=0.1)}, "not within the margin"),
+        ({"difference": -0.1, "design": PowerDesign(margin=0.1)}, "not within the margin"),
+        ({"n_items": 9, "design": PowerDesign(margin=0.1, method="t")}, "has one test"),
+        ({"n_items": 9, "design": PowerDesign(margin=0.1, paired=False)}, "on the same items"),
+        ({"n_items": 9, "design": PowerDesign(margin=0.1, look_every=5)}, "for one look"),
+        ({"n_items": 9, "design": PowerDesign(margin=0.1, design_effect=2.0)}, "own clusters"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(arguments: Any, message: str) -> None:

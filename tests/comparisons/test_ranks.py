@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, compare
-from evalstats_plugin.comparisons import rank_sets
-from evalstats_plugin.comparisons.ranks import ranks_of
+from evalstats_plugin.comparisons import rank_sets, ranks
+from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_of
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.stats.pairs.differences import Differences
 
 
 def test_models_far_apart_have_one_rank_each_and_twins_share_theirs() -> None:
@@ -121,3 +123,45 @@ def test_ranks_of_errors_are_those_of_right_answers() -> None:
     assert [row.letters for row in sets[0]] == [row.letters for row in sets[1]]
     assert [row.prob_best for row in sets[0]] == pytest.approx([row.prob_best for row in sets[1]])
     assert [name for name, *_ in ranked[0]] == ["model_3", "model_2", "model_1", "model_0"]
+
+
+@pytest.mark.parametrize("higher", [True, False])
+@pytest.mark.parametrize("kind", ["0/1", "partial"])
+def test_ranks_by_blocks_count_models_that_are_clearly_better(
+    kind: str,
+    higher: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pair alone, at Bonferroni's share; what would take hours is left out with a note."""
+    rng = np.random.default_rng(3)
+    n = 7
+    scores = (rng.random((n, 60)) < np.linspace(0.1, 0.9, n)[:, None]) * 1.0
+    if kind == "partial":
+        scores *= rng.random(scores.shape)
+    matrix = ResponseMatrix.from_array(scores)
+    responses = [r.measured(higher_is_better=higher) for r in matrix.to_responses()]
+    request = Request(confidence_level=0.95, rng=np.random.default_rng(0))
+    better, worse = np.zeros((2, n), dtype=int)
+    for i in range(n):
+        for j in range(n):
+            x = (scores[j] - scores[i])[None] * (1 if higher else -1)
+            if i != j and Differences(x, span=1.0).p_value[0] <= 0.05 / 21:
+                better[i] += x.mean() > 0
+                worse[i] += x.mean() < 0
+    for most_pairs in (1, 14, 10**6):
+        found, notes = ranks_by_blocks(responses, request, most_pairs=most_pairs)
+        assert notes == []
+        rows = {row.model: row for row in found["task", "task"]}
+        assert [rows[f"model_{i}"].best_rank for i in range(n)] == (1 + better).tolist()
+        assert [rows[f"model_{i}"].worst_rank for i in range(n)] == (n - worse).tolist()
+        assert [rows[f"model_{i}"].may_be_first for i in range(n)] == (better == 0).tolist()
+    assert better.max() > 2
+    monkeypatch.setattr(ranks, "MOST_STEPS", 21 * 60 - 1)
+    found, notes = ranks_by_blocks(responses, request, most_pairs=100)
+    if kind == "0/1":
+        assert notes == []
+    else:
+        assert not found
+        assert notes[0].startswith("no ranks on task: 7 models on 60 items would take hours")
+    monkeypatch.setattr(ranks, "MOST_STEPS", 21 * 60)
+    assert len(ranks_by_blocks(responses, request, most_pairs=100)[0]) == 1

@@ -473,3 +473,38 @@ def test_hostile_names_reach_no_output_raw(run: Run, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert "\x1b" not in done.stdout + (tmp_path / f"{form}.xml").read_text()
         assert form != "markdown" or "<b>" not in done.stdout
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_differences_at_values_are_those_of_items_that_both_answered(clustered: bool) -> None:  # noqa: FBT001
+    """Of clusters the sums, around the mean over items."""
+    rng = np.random.default_rng(2)
+    names = np.repeat(["x", "y", "z", "w"], [3, 5, 4, 8])
+
+    def together(ids: np.ndarray, scores: np.ndarray) -> Responses:
+        runs = _at_temperatures({"m": [0.5, 0.6, 0.7]}, n_items=len(ids))
+        return replace(
+            at_all_values(runs),
+            item_ids=ids,
+            scores=scores,
+            clusters=names[ids] if clustered else None,
+        )
+
+    a, b = rng.random((20, 3)), rng.random((18, 3))
+    a[2, 1] = np.nan
+    of_a, of_b = rng.permutation(20), rng.permutation(20)[:18]
+    found = answers_at_values(together(of_b, b), 3, together(of_a, a))
+    place = {int(i): k for k, i in enumerate(of_a)}
+    rows = [(names[i], b[k] - a[place[int(i)]]) for k, i in enumerate(of_b)]
+    rows = [(name, x) for name, x in rows if not np.isnan(x).any()]
+    values = np.array([x for _, x in rows])
+    if clustered:
+        mean = values.mean()
+        kinds = sorted({name for name, _ in rows})
+        sums = [sum(x - mean for name, x in rows if name == kind) for kind in kinds]
+        values = mean + np.array(sums) * len(kinds) / len(rows)
+
+    for rows_of in (found, values):
+        rows_of[:] = rows_of[np.argsort(rows_of[:, 0])]
+    np.testing.assert_allclose(found, values, rtol=1e-12)
+    assert found.mean() == pytest.approx(np.mean([x for _, x in rows]))

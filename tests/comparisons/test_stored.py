@@ -198,3 +198,21 @@ def test_tables_are_those_counted_one_by_one():
         x, y = right[common, a[k], 0], right[common, b[k], 0]
         expected = [(x & y).sum(), (x > y).sum(), (x < y).sum(), (1 - (x | y)).sum()]
         assert table.tolist() == expected
+
+
+def test_codes_without_a_score_are_not_looked_at():
+    """Whatever stands there: answers stay right or wrong, with the same counts."""
+    rng = np.random.default_rng(6)
+    right = rng.integers(0, 2, (40, 5, 1)).astype(np.uint16) * 4
+    there = rng.random(right.shape) < 0.7
+    plain, other = PairTally(5, np.array([1, 3])), PairTally(5, np.array([1, 3]))
+    plain.add(np.where(there, right, 0), there, 4)
+    other.add(np.where(there, right, rng.integers(1, 4, right.shape)).astype(np.uint16), there, 4)
+    a, b = np.array([1, 1, 3]), np.array([0, 4, 2])
+
+    assert plain.is_binary
+    assert other.is_binary
+    assert plain.tables(a, b).tolist() == other.tables(a, b).tolist()
+    partial = PairTally(5, np.array([1, 3]))
+    partial.add(np.where(right > 0, right, 2).astype(np.uint16), None, 4)
+    assert not partial.is_binary

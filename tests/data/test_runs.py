@@ -76,3 +76,16 @@ def test_metrics_of_a_task_replace_those_of_all(task, metrics):
 
     assert chosen.metrics_of(task) == metrics
     assert Selection(metrics=("f1",)).metrics_of(task) == ("f1",)
+
+
+def test_runs_that_are_no_means_of_items_are_no_epochs():
+    """One that is left stands by itself; a frame of several responses has one index."""
+    mean, other = (_run(k, 3, is_partial=False) for k in (1, 2))
+    other = other.measured(aggregation="f1")
+
+    assert stack_epochs([mean, other]) == [mean]
+    assert stack_epochs([other]) == [other]
+    [three] = stack_epochs([mean, other, _run(3, 3, is_partial=False)])
+    assert three.scores.shape == (3, 2)
+    frame = es.data.runs.ResponseSet((mean, _run(3, 2, is_partial=False))).to_frame()
+    assert frame.index.tolist() == list(range(5))

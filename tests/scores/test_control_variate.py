@@ -153,3 +153,18 @@ def test_a_metric_that_is_no_mean_keeps_its_row() -> None:
 
     assert "none" == row.method
     assert any("not a mean of item scores" in note for note in row.notes)
+
+
+def test_limits_follow_the_unit_and_the_zero_of_the_scale() -> None:
+    """Of shares, points from 1 to 5, and losses."""
+    scores = _limited(_scores(), 40)
+    plain = control_variate(_responses(scores))
+    moved = control_variate(
+        ResponseMatrix.from_array(
+            1 + 4 * scores, measure=Measure(scale=Scale(1.0, 5.0))
+        ).to_responses()
+    )
+    for row, other in zip(plain, moved, strict=True):
+        for name in ("estimate", "low", "high"):
+            assert getattr(other, name) == pytest.approx(1 + 4 * getattr(row, name), abs=1e-9)
+        assert other.std_error == pytest.approx(4 * row.std_error)

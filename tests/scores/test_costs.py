@@ -299,3 +299,20 @@ def test_half_an_item_is_small_beside_clusters() -> None:
     row = _only(equal, right * 1.0, clusters=np.repeat(np.arange(5), 8))
     assert row.per_right_low is not None
     assert row.per_right_low > 15.0
+
+
+def test_notes_on_costs_say_what_is_lacking_and_what_does_not_vary() -> None:
+    """Both of one cost; nothing of costs that vary.
+
+    A cost that no item has once ended in a warning of NumPy's.
+    """
+    lacking = np.array([[2.0], [np.nan], [2.0], [2.0], [2.0]])
+    row = _only(lacking, np.ones((5, 1)))
+    assert (row.per_item, row.low, row.n_items) == (2.0, None, 4)
+    assert "1 item without a logged cost: left out of it" in row.notes
+    assert "costs that do not vary have no limits" in row.notes
+    other = _only(np.arange(1.0, 6.0)[:, None], np.array([[1.0], [0], [np.nan], [1], [1]]))
+    assert other.notes == ("cost for each right answer: of the 4 items with a score",)
+    none = _only(np.full((5, 1), np.nan), np.ones((5, 1)))
+    assert none.notes == ("5 items without a logged cost: left out of it",)
+    assert (none.per_item, none.low, none.high) == (None, None, None)

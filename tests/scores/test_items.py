@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import comb
 from pathlib import Path
 
 import numpy as np
 import pytest
 from given_responses import given_responses
 from scipy.stats import pearsonr
+from scipy.stats import t as t_distribution
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.data.responses import Source
@@ -18,6 +21,8 @@ from evalstats_plugin.scores.items import (
     ALL_WRONG,
     against_rest,
     item_answers,
+    item_outcomes,
+    item_statistics,
     items_of_two,
     rest_correlations,
     telling_items,
@@ -179,3 +184,202 @@ def test_texts_are_read_of_flagged_items_first() -> None:
     listed = telling_items([answers], most=5)[answers.task]
 
     assert listed == [wrong_key, nobody, *(item for _, item in others[:3])]
+
+
+def test_against_the_rest_is_a_one_sided_t_test_of_enough_models() -> None:
+    """SciPy's test, and the number of ways to choose the models above the mean of an item."""
+    rng = np.random.default_rng(7)
+    for n in (3, 4, 6, 7, 20):
+        scores = (rng.random((n, 300)) < rng.random(300)) * 1.0
+        scores[rng.random(scores.shape) < 0.1] = np.nan
+        correlation = rng.uniform(-1, 1, 300)
+        correlation[:5] = np.nan
+        expected = []
+        for j in range(300):
+            own = scores[~np.isnan(scores[:, j]), j]
+            size = len(own)
+            above = int((own > own.mean()).sum()) if size else 0
+            ways = comb(size, above)
+            r = correlation[j]
+            if np.isnan(r) or ways < 20 or size < 3:
+                expected.append(False)
+                continue
+            t = r * np.sqrt((size - 2) / (1 - r**2))
+            expected.append(t_distribution.cdf(t, size - 2) <= 0.05)
+        assert against_rest(scores, correlation).tolist() == expected
+
+
+def _response(model: str, metric: str, scores: np.ndarray, ids: object = None, **more: object):
+    rows = np.atleast_2d(np.asarray(scores, dtype=float).T).T
+    return given_responses(
+        model=model, task="t", metric=metric, scores=rows,
+        item_ids=np.arange(len(rows)) if ids is None else np.array(ids),
+        source=Source(Path(f"{model}.json"), "test"), **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bounds", "last", "flags"),
+    [((0.0, 5.0), 5, (ALL_WRONG, ALL_SAME, ALL_RIGHT)), ((0.0, 1.0), 0, (ALL_WRONG, ALL_RIGHT, "")),
+     (None, 0, (ALL_WRONG, ALL_RIGHT, "")), (None, 5, (ALL_SAME, ALL_SAME, ALL_SAME))],
+)  # fmt: skip
+def test_ends_of_a_scale_are_the_given_ones(
+    bounds: tuple[float, float] | None, last: int, flags: tuple[str, ...]
+) -> None:
+    """All right is the best score there is; without bounds, of zeros and ones alone."""
+    other = last or 1
+    responses = [
+        _response(m, "x", np.array([0, 1, x]), bounds=bounds)
+        for m, x in (("m", last), ("n", other))
+    ]
+    [found], _ = item_answers(responses)
+
+    assert found.flags == flags
+
+
+def test_statistics_of_items_by_hand() -> None:
+    """Means over models of means over epochs, answers, full marks and z; of drawn tables."""
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 3, (6, 3)) / 2, rng.integers(0, 3, (5, 1)) / 2
+    a[2, 1] = a[3] = np.nan
+    b[0] = np.nan
+    ids = ["q4", "q1", "q0", "q9", "q2"]
+    responses = [
+        _response("m", "acc", a, [f"q{i}" for i in range(6)], bounds=(0.0, 1.0)),
+        _response("n", "acc", b, ids, bounds=(0.0, 1.0)),
+    ]
+    found = item_statistics(responses)
+    of_a = dict(zip([f"q{i}" for i in range(6)], a, strict=True))
+    of_b = dict(zip(ids, b, strict=True))
+    expected: dict[str, dict[str, float]] = {}
+    for item in dict.fromkeys([*of_a, *of_b]):
+        rows = [x[item] for x in (of_a, of_b) if item in x and not np.isnan(x[item]).all()]
+        if not rows:
+            continue
+        every = np.concatenate([x[~np.isnan(x)] for x in rows])
+        expected[item] = {
+            "evalstats_p": float(np.mean([np.nanmean(x) for x in rows])),
+            "evalstats_n": len(every),
+            "evalstats_right": float(np.mean(every >= 1)),
+        }
+    p = np.array([each["evalstats_p"] for each in expected.values()])
+    for each in expected.values():
+        each["evalstats_z"] = (each["evalstats_p"] - p.mean()) / p.std()
+
+    assert list(found) == list(expected)
+    assert found == {item: pytest.approx(each) for item, each in expected.items()}
+    # Right answers say nothing beyond the mean of zeros and ones, and are unknown without bounds.
+    plain = item_statistics([_response("m", "acc", np.array([1, 0]), bounds=(0.0, 1.0))])
+    assert set(plain["0"]) == {"evalstats_p", "evalstats_n", "evalstats_z"}
+    unknown = item_statistics([_response("m", "x", np.array([1, 0.5]))])
+    assert "evalstats_right" not in unknown["0"]
+    two = item_statistics([*responses[:1], _response("m", "f1", np.array([0.5, 0.5]))])
+    assert two["q0"].keys() == {f"evalstats_acc_{s}" for s in ("p", "n", "right", "z")}
+    assert two["0"] == {"evalstats_f1_p": 0.5, "evalstats_f1_n": 1}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_outcomes_against_a_baseline_by_hand(sign: int) -> None:
+    """Of items that both answered; turned round where lower is better."""
+    higher = sign > 0
+    mine = [
+        _response("m", "acc", np.array([[1, 1], [0, 1], [0, 0], [np.nan, np.nan], [1, 1]]),
+                  list("abcde"), higher_is_better=higher),
+        _response("m", "f1", np.array([0.2, 0.3]), ["a", "b"], higher_is_better=higher),
+        _response("m", "other", np.array([0.2]), ["a"]),
+    ]  # fmt: skip
+    theirs = [
+        _response("n", "acc", np.array([1, 1, 1e-13, 1]), ["a", "b", "c", "d"],
+                  higher_is_better=higher),
+        _response("n", "f1", np.array([0.3, 0.2]), ["b", "a"], higher_is_better=higher),
+    ]  # fmt: skip
+    found = item_outcomes(mine, theirs)
+    lost = "lost" if higher else "won"
+
+    assert found == {
+        "a": {"evalstats_acc_against": "tied", "evalstats_f1_against": "tied"},
+        "b": {"evalstats_acc_against": lost, "evalstats_f1_against": "tied"},
+        "c": {"evalstats_acc_against": "tied"},
+    }
+    assert item_outcomes(mine[:1], theirs)["b"] == {"evalstats_against": lost}
+    assert item_outcomes(mine, mine) == {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_items_of_two_in_their_order_by_hand(seed: int) -> None:
+    """Largest differences first, then those on which others agree; counts, means and logs."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 5, (4, 12)) / 4
+    scores[rng.random(scores.shape) < 0.1] = np.nan
+    scores[0, 0] = 1e-14 + scores[1, 0]
+    responses = [
+        _response(m, "acc", x, bounds=(0.0, 1.0)) for m, x in zip("bayz", scores, strict=True)
+    ]
+    rows, [counts], notes = items_of_two(responses, "a", "b")
+    a, b = scores[1], scores[0]
+    both = np.flatnonzero(~np.isnan(a + b))
+    d = np.where(np.abs(b - a) < 1e-12, 0.0, b - a)
+    others = scores[2:]
+    with np.errstate(invalid="ignore"):
+        n = (~np.isnan(others)).sum(axis=0)
+        mean = np.divide(np.nansum(others, axis=0), n, where=n > 0, out=np.full(12, np.nan))
+        spread = np.sqrt(np.nansum((others - mean) ** 2, axis=0) / np.maximum(n, 1))
+    largest = np.abs(d[both]).max()
+    order = sorted(both.tolist(), key=lambda i: (-abs(d[i]) / largest, spread[i], i))
+
+    assert notes == []
+    assert [row.item for row in rows] == [str(i) for i in order]
+    for row, i in zip(rows, order, strict=True):
+        assert (row.score_a, row.score_b, row.difference) == (a[i], b[i], d[i])
+        assert row.outcome == ("better" if d[i] > 0 else "worse" if d[i] < 0 else "same")
+        assert row.others == (None if np.isnan(mean[i]) else pytest.approx(mean[i]))
+        assert (row.log_a, row.log_b) == ("a.json", "b.json")
+    assert counts.n_items == len(both)
+    assert counts.difference == pytest.approx(b[both].mean() - a[both].mean())
+    assert dict(counts.outcomes) == {
+        "better": (d[both] > 0).sum(), "worse": (d[both] < 0).sum(), "same": (d[both] == 0).sum()
+    }  # fmt: skip
+
+
+def test_flags_without_a_correlation_come_before_those_with_one() -> None:
+    """Of one flag, and of several tasks; as many as asked for."""
+    scores = np.array([[1, 0, 0, 1, 1], [1, 0, 0, 0, 1], [0, 0, 0, 0, 1]]) * 1.0
+    answers = _answers(scores)
+    rest = answers.rest_correlation
+
+    assert np.isnan(rest[[1, 2, 4]]).all()
+    first = sorted((0, 3), key=lambda j: rest[j])
+    assert telling_items([answers], most=9)[answers.task] == [
+        "item_1",
+        "item_2",
+        *(f"item_{j}" for j in first),
+    ]
+    assert telling_items([answers], most=1)[answers.task] == ["item_1"]
+    assert telling_items([answers], most=0) == {}
+
+
+def test_the_latest_run_of_a_model_and_bounds_that_all_share_count() -> None:
+    """An older run is replaced, in whatever order they come; other bounds are no common ends."""
+    old, new = (
+        replace(_response("m", "acc", x, bounds=(0.0, 1.0)), source=Source(Path(w), "test", when=w))
+        for x, w in ((np.array([1, 0]), "2024"), (np.array([1, 1]), "2025"))
+    )
+    other = _response("n", "acc", np.array([1, 1]), bounds=(0.0, 1.0))
+    for listed in ([old, new, other], [new, old, other]):
+        [found], _ = item_answers(listed)
+        assert found.flags == (ALL_RIGHT, ALL_RIGHT)
+    wider = _response("k", "acc", np.array([1, 1]), bounds=(0.0, 5.0))
+    [found], _ = item_answers([new, wider])
+    assert found.flags == (ALL_RIGHT, ALL_RIGHT)
+    halves = [
+        _response(m, "x", np.array([0.5, 0.5]), bounds=(0.0, x)) for m, x in (("n", 0.5), ("k", 5))
+    ]
+    [found], _ = item_answers(halves)
+    assert found.flags == (ALL_SAME, ALL_SAME)
+
+
+def test_correlations_do_not_depend_on_the_unit() -> None:
+    scores = np.random.default_rng(3).normal(size=(6, 5))
+
+    assert rest_correlations(1e-9 * scores) == pytest.approx(rest_correlations(scores))
+    assert rest_correlations(1e9 * scores) == pytest.approx(rest_correlations(scores))

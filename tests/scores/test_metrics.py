@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from given_responses import given_responses
+from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
 
 from evalstats_plugin import Responses, Source, intervals, read
 from evalstats_plugin.comparisons import metrics
@@ -24,7 +25,7 @@ from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
 from evalstats_plugin.scores.cells import RATIOS, check_confidence_level
 from evalstats_plugin.scores.methods import COMPOSITE_DEFAULTS, COMPOSITES
-from evalstats_plugin.scores.metrics import derive, with_derived
+from evalstats_plugin.scores.metrics import derive, recognise, with_derived
 from evalstats_plugin.scores.rows import ScoreInterval
 
 
@@ -442,3 +443,25 @@ def test_a_recomputed_metric_that_hangs_on_few_items_says_so() -> None:
     assert _left_out(0.5, without).notes == ()
     without[7] = 0.3
     assert _left_out(0.5, without).notes[-1].startswith("a few items carry much of the error")
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1"])
+def test_the_one_metric_of_labels_that_gives_the_value_is_recognised(metric: str) -> None:
+    """By scikit-learn's numbers; none where two metrics agree, or no value is logged."""
+    rng = np.random.default_rng(1)
+    gold = rng.integers(0, 2, 40)
+    predicted = np.where(rng.random(40) < 0.7, gold, 1 - gold)
+    value = {
+        "f1": f1_score(gold, predicted),
+        "mcc": matthews_corrcoef(gold, predicted),
+        "balanced_accuracy": balanced_accuracy_score(gold, predicted),
+        "macro_f1": f1_score(gold, predicted, average="macro"),
+        "weighted_f1": f1_score(gold, predicted, average="weighted"),
+    }[metric]
+    r = _responses(list(zip(gold.tolist(), predicted.tolist(), strict=True)), logged=float(value))
+
+    assert recognise(r) == metric
+    assert recognise(replace(r, logged=float(value) + 1e-3)) is None
+    assert recognise(replace(r, logged=None)) is None
+    assert recognise(_responses([(int(x), int(x)) for x in gold], logged=1.0)) is None
+    assert recognise(_responses([(1, 1)] * 9, logged=0.5)) is None

@@ -98,3 +98,39 @@ class TestProperties:
 def test_studentised_has_no_limit_where_resamples_have_no_spread():
     """Two scores: half of all resamples are of one score alone."""
     assert np.isnan(interval("studentised", [0.0, 1.0])).all()
+
+
+def test_bca_limits_are_quantiles_at_corrected_levels():
+    """Efron (1987) by another hand: NumPy's quantile of each cell at its own two levels."""
+    cells = np.stack(
+        [SKEWED[:20], np.round(SKEWED[20:]), -SKEWED[:20], np.r_[SKEWED[:15], [np.nan] * 5]]
+    )
+    low, high = interval("bca", cells, n_resamples=801, level=0.9)
+    # The same draws: cells are sorted, and those of equal places are drawn together.
+    ordered = np.sort(cells, axis=1)
+    chosen = np.random.default_rng(0).random((801, *cells.shape))
+    for i, cell in enumerate(ordered):
+        scores = cell[~np.isnan(cell)]
+        n = len(scores)
+        drawn = scores[(chosen[:, i, :n] * n).astype(int)].mean(axis=1)
+        below = (np.mean(drawn < scores.mean()) + np.mean(drawn <= scores.mean())) / 2
+        bias = stats.norm.ppf(below)
+        without = np.array([np.delete(scores, k).mean() for k in range(n)])
+        rest = without.mean() - without
+        acceleration = (rest**3).sum() / (6 * (rest**2).sum() ** 1.5)
+        for tail, limit in ((0.05, low[i]), (0.95, high[i])):
+            z = bias + stats.norm.ppf(tail)
+            share = stats.norm.cdf(bias + z / (1 - acceleration * z))
+            assert limit == pytest.approx(np.quantile(drawn, share), rel=1e-9)
+
+
+def test_quantiles_of_columns_reach_from_the_least_to_the_largest():
+    """Each column at its own level; NaN has none."""
+    values = np.random.default_rng(4).normal(size=(7, 5))
+    levels = np.array([0.0, 1.0, 0.31, np.nan, 0.5])
+    found = means._column_quantiles(values, levels)
+    expected = [np.quantile(values[:, k], level) for k, level in enumerate(levels[:3])]
+
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-12)
+    assert np.isnan(found[3])
+    assert found[4] == np.sort(values[:, 4])[3]

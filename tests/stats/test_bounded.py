@@ -174,3 +174,14 @@ def test_prior_mass_must_be_positive():
     """Without mass at the bounds equal scores would have no width."""
     with pytest.raises(ValueError, match="mass must be positive"):
         bounded.dirichlet_process([0.5], bounds=(0, 1), mass=0, confidence_level=0.95)
+
+
+def test_scores_a_rounding_error_beyond_their_bounds_are_at_them():
+    """Means of epochs; farther out they are refused."""
+    found = bounded.to_unit([2 - 2e-9, 2.0, 3.5, 5.0, 5 + 2e-9, np.nan], (2, 5))
+
+    assert found[:5].tolist() == [0, 0, 0.5, 1, 1]
+    assert np.isnan(found[5])
+    for beyond in (2 - 4e-9, 5 + 4e-9):
+        with pytest.raises(ValueError, match="within their bounds"):
+            bounded.to_unit([beyond], (2, 5))

@@ -189,3 +189,26 @@ def test_half_of_200_items_predict_the_whole():
     assert covered.min() == pytest.approx(0.9449, abs=5e-5)
     assert (chance @ (high - low)).mean() == pytest.approx(0.1105, abs=5e-5)
     assert (chance @ (wilson.high - wilson.low)).mean() == pytest.approx(0.1551, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "population"), [(7, 10, 25), (5, 10, 60), (3, 4, 9), (1, 2, 40)]
+)
+def test_tails_that_are_reached_exactly_are_not_exceeded(k, n, population):
+    """A level whose tail is the mass of the first or the last outcomes, whatever its rounding."""
+    chances = exact_prediction(k, n, population)
+    for r in range(1, len(chances)):
+        below, above = sum(chances[:r]), sum(chances[r:])
+        if below < Fraction(1, 4):
+            low, _ = predict("equal_tailed", k, n, population, float(1 - 2 * below))
+            assert low == pytest.approx(min((k + r - 1) / population, k / n))
+        if above < Fraction(1, 4):
+            _, high = predict("equal_tailed", k, n, population, float(1 - 2 * above))
+            assert high == pytest.approx(max((k + r - 1) / population, k / n))
+
+
+@every_method
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+def test_levels_outside_0_and_1_are_refused(name, level):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        predict(name, 3, 10, 20, level)

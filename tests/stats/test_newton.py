@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from evalstats_plugin.stats.newton import newton
+from evalstats_plugin.stats.newton import line_search, newton
 
 
 class At(NamedTuple):
@@ -89,3 +89,20 @@ def test_values_that_are_not_numbers_are_never_accepted():
 
     assert np.abs(found.parameters).max() <= 1
     assert found.convergence.converged.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("size", [0.0, 1e6])
+def test_a_fall_is_a_rounding_error_in_relation_to_the_objective(size):
+    """Up to 1e-10 of 1 plus its size; beyond, the step is halved until it falls by less."""
+
+    def falling(x):
+        return At(size - np.abs(x[0]), x[0], x[0])
+
+    start = np.zeros((1, 1))
+    allowed = 1e-10 * (1 + size)
+    for share, halvings in ((0.5, 0), (0.9, 0), (1.5, 1), (3.0, 2), (60.0, 6)):
+        moved, at = line_search(start, falling(start), np.array([[share * allowed]]), falling)
+        assert moved[0, 0] == pytest.approx(share * allowed / 2**halvings)
+        assert at.value == pytest.approx(size - moved[0])
+    still, _ = line_search(start, falling(start), np.array([[1.0]]), falling, halvings=3)
+    assert still[0, 0] == 0

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from evalstats_plugin.stats import means
 
@@ -95,3 +96,56 @@ def test_negative_denominators_are_refused():
     """Numbers the wrong way round: log-likelihoods are negative, words are not."""
     with pytest.raises(ValueError, match="negative"):
         means.ratio_t([10.0, 12.0], [-3.0, -4.0], confidence_level=0.95)
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(0, 2**32), st.integers(3, 12), st.sampled_from([0.5, 0.8, 0.95, 0.99]),
+    st.sampled_from(["costs", "cases", "alike"]),
+)  # fmt: skip
+def test_limits_of_a_skewed_ratio_are_where_halls_t_is_students(seed, n, level, kind):
+    """Fieller's and Hall's formulas by another hand, at each limit; weights are copies."""
+    random = np.random.default_rng(seed)
+    y = random.lognormal(sigma=1.0, size=n)
+    w = {
+        "costs": np.ones(n),
+        "cases": random.integers(0, 2, n) * 1.0,
+        "alike": random.gamma(5.0, size=n),
+    }[kind]
+    copies = random.integers(1, 4, n)
+    if not w.any():
+        return
+    low, high = means.skewed_ratio(y, w, confidence_level=level, weights=copies)
+    whole = np.repeat(y, copies), np.repeat(w, copies)
+    size = len(whole[0])
+    t = stats.t.ppf((1 + level) / 2, size - 1)
+
+    def halls(ratio):
+        rest = whole[0] - ratio * whole[1]
+        z = rest.mean() / rest.std(ddof=1) * np.sqrt(size)
+        a = stats.skew(rest) / np.sqrt(size)
+        return z + a * z**2 / 3 + a**2 * z**3 / 27 + a / 6
+
+    assert (low, high) == pytest.approx(means.skewed_ratio(*whole, confidence_level=level))
+    estimate = whole[0].sum() / whole[1].sum()
+    assert 0 <= low < estimate < high
+    if low > 0:
+        assert halls(low) == pytest.approx(t, abs=1e-5)
+    else:
+        assert halls(0.0) <= t
+    if high < np.inf:
+        assert halls(high) == pytest.approx(-t, abs=1e-5)
+    else:
+        # The mean of the denominators alone, of which each counts against the ratio.
+        assert halls(1e9 * estimate) >= -t - 1e-5
+    for between in np.linspace(max(low, 1e-9), min(high, 10 * estimate), 7)[1:-1]:
+        assert -t <= halls(between) <= t
+
+
+@pytest.mark.parametrize(
+    ("y", "w"),
+    [([2.0], [1.0]), ([0.0, 0.0], [1.0, 2.0]), ([1.0, 2.0], [0.0, 0.0]), ([1.0, 3.0], [2.0, 6.0])],
+)
+def test_no_limits_of_a_skewed_ratio_where_nothing_varies(y, w):
+    """One unit, no numerators, no denominators, or one ratio of all units."""
+    assert np.isnan(means.skewed_ratio(y, w, confidence_level=0.9)).all()

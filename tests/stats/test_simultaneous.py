@@ -243,3 +243,131 @@ def test_sums_are_drawn_as_weights_of_units_would_give_them(
     p = by_weights.p_values
     error = np.sqrt(2 * p * (1 - p) / 19_999)
     assert np.all(np.abs(by_root.p_values - p) <= 5 * error + 1e-3)
+
+
+def _with_leads(board: tuple[np.ndarray, np.ndarray | None, float], n_draws: int = 199) -> AllPairs:
+    scores, clusters, span = board
+    return _pairs(scores, n_draws, span=span, clusters=clusters)
+
+
+@settings(max_examples=40, deadline=None)
+@given(boards(), st.floats(0.01, 0.5), st.sampled_from([1, -1]))
+def test_all_that_is_said_follows_from_the_draws_of_each_pair(
+    board: tuple[np.ndarray, np.ndarray | None, float], alpha: float, sign: int
+) -> None:
+    """Maxima, firsts and step-down p-values by counting, pair by pair.
+
+    Pairs that share nothing once took the p-values from pairs that do not differ.
+    """
+    found = _with_leads(board)
+    if found._leads is None:
+        return
+    n_draws, a, b = found.n_draws, found.a, found.b
+    drawn = found._leads.of(np.arange(len(a))).astype(np.float64)
+    n = found.n_models
+    lead = np.full((n, n, n_draws), -np.inf)
+    lead[b, a], lead[a, b] = -drawn, drawn
+    differ = found._leads._inverse > 0
+    lead[a[~differ], b[~differ]] = lead[b[~differ], a[~differ]] = -np.inf
+    np.testing.assert_allclose(
+        found._leads.maxima, np.sort(np.abs(drawn).max(axis=0)), rtol=1e-4, atol=1e-5
+    )
+    largest_of_each = lead.max(axis=1)
+    np.testing.assert_allclose(found._leads.signed, largest_of_each, rtol=1e-4, atol=1e-5)
+
+    stands = np.nan_to_num(found.deviate) * sign
+    ahead = np.full((n, n), -np.inf)
+    ahead[a, b], ahead[b, a] = stands, -stands
+    most = ahead.max(axis=1)
+    share = (1 + (found._leads.signed >= most[:, None]).sum(axis=1)) / (n_draws + 1)
+    assert found.first(alpha, lower_is_better=sign < 0).tolist() == [
+        bool(m <= 0 or p > alpha) for m, p in zip(most, share, strict=True)
+    ]
+
+    size = np.abs(np.nan_to_num(found.deviate))
+    own = found.pairs.p_value
+    shared = np.flatnonzero(~np.isnan(found.difference))
+    order = shared[np.argsort(size[shared], kind="stable")]
+    expected = np.full(len(size), np.nan)
+    for rank, pair in enumerate(order):
+        reached = np.abs(drawn[order[: rank + 1]]).max(axis=0) >= np.float32(size[pair])
+        independent = 1 - (1 - own[pair]) ** (rank + 1)
+        expected[pair] = min((1 + reached.sum()) / (n_draws + 1), independent)
+    for rank in range(len(order) - 2, -1, -1):
+        expected[order[rank]] = max(expected[order[rank]], expected[order[rank + 1]])
+    expected = np.maximum(own, np.minimum(expected, found.p_values))
+    np.testing.assert_allclose(found.step_down(), expected, rtol=1e-6, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(boards())
+def test_flips_of_counts_are_flips_of_their_differences(
+    board: tuple[np.ndarray, np.ndarray | None, float],
+) -> None:
+    """Differences turned round unit by unit, and judged again, by another hand."""
+    scores, clusters, span = board
+    found = _with_leads((np.nan_to_num(scores), clusters, span))
+    plain, counts = found.pairs.of_one_size
+    if found._leads is None or not plain.any():
+        return
+    pairs = np.flatnonzero(plain)
+    largest = found._leads.largest_of_flips(pairs, counts)
+    x, _ = found._leads._units.of_pairs(found.a, found.b, pairs)
+    x = x[:, found._leads._order]
+    for k in range(0, len(largest), 40):
+        signs = np.sign(found._leads._weights[:, k])
+        flipped = Differences(x * signs, span=np.inf).deviate
+        assert largest[k] == pytest.approx(np.abs(np.nan_to_num(flipped)).max(), abs=1e-6)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+@pytest.mark.parametrize("n_units", [9, 150])
+@pytest.mark.parametrize("size", [1, 2])
+def test_draws_vary_together_as_the_pairs_do(missing: float, n_units: int, size: int) -> None:
+    """Correlations of the sums over units, to which models by themselves add F²/2 each."""
+    rng = np.random.default_rng(n_units + size)
+    scores = rng.normal(size=(4, n_units)) + rng.normal(size=n_units)
+    scores[rng.random(scores.shape) < missing] = np.nan
+    clusters = rng.integers(0, n_units // size, n_units) if size > 1 else None
+    found = _pairs(scores, 20_000, span=np.inf, clusters=clusters)
+    a, b = found.a, found.b
+    numbers = np.arange(n_units) if clusters is None else clusters
+    x = scores[b] - scores[a]
+    mean = np.nanmean(x, axis=1, keepdims=True)
+    rest = np.stack(
+        [[np.nansum((row - m)[numbers == c]) for c in np.unique(numbers)]
+         for row, m in zip(x, mean, strict=True)]
+    )  # fmt: skip
+    own = np.eye(4)[b] - np.eye(4)[a]
+    far = np.nanmedian(found.pairs.far)
+    covariance = rest @ rest.T + far**2 / 2 * own @ own.T
+    error = np.sqrt(np.diag(covariance))
+    drawn = found._leads.of(np.arange(len(a)))
+
+    np.testing.assert_allclose(
+        drawn @ drawn.T / 20_000, covariance / error / error[:, None], atol=5 * 2**0.5 / 20_000**0.5
+    )
+
+
+def test_p_values_are_shares_of_the_largest_and_go_on_in_the_tail() -> None:
+    """Between: counted; beyond the last draws as of m independent pairs, of all at most."""
+    rng = np.random.default_rng(6)
+    found = _pairs(rng.normal(size=(5, 60)), 9999, span=np.inf)
+    maximum, maxima = found._maximum, found._leads.maxima
+    middle, upper = np.quantile(maxima, [0.5, 0.95])
+    inside = np.linspace(middle, upper, 5)
+    share = (1 + (maxima >= inside[:, None]).sum(axis=1)) / 10_000
+    np.testing.assert_allclose(maximum.beyond(inside), np.maximum(share, 0.05), rtol=1e-12)
+
+    def m_at(c: float, p: float) -> float:
+        return min(np.log1p(-p) / np.log1p(-2 * stats.norm.sf(c)), 10)
+
+    m = m_at(middle, 0.5), m_at(upper, 0.05)
+    slope = np.log(m[1] / m[0]) / (upper - middle)
+    for far in (0.1, 0.5, 1.5, 6.0):
+        count = min(m[1] * np.exp(slope * far), 10)
+        expected = -np.expm1(count * np.log1p(-2 * stats.norm.sf(upper + far)))
+        assert maximum.beyond(np.array([upper + far]))[0] == pytest.approx(expected, rel=1e-9)
+    for alpha in (0.3, 0.05, 0.01, 1e-5):
+        c = found.critical(alpha)
+        assert maximum.beyond(np.array([c]))[0] <= alpha < maximum.beyond(np.array([c - 1e-6]))[0]

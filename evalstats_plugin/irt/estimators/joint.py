@@ -278,7 +278,7 @@ def _objective(data: _Data, state: _State) -> Tensor:
     p = data.penalty
     held = p.ability * state.ability.square().sum() + p.intercept * state.intercept.square().sum()
     value = _log_likelihood(data, state) - held / 2
-    if p.discrimination is None or data.kind == "rasch":
+    if p.discrimination is None:
         return value
     return value + p.discrimination.log_density(state.slope).sum()
 

@@ -196,7 +196,7 @@ def _largest(deviations: FloatArray, precision: FloatArray) -> FloatArray:
     rows, columns = np.nonzero(precision)
     weight = precision[rows, columns]
     largest = np.zeros(len(deviations))
-    step = max(BLOCK_SIZE // 64 // max(len(deviations), 1), 1)
+    step = max(BLOCK_SIZE // 64 // len(deviations), 1)
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
         difference = by_player[rows[block]] - by_player[columns[block]]

@@ -126,11 +126,7 @@ def tango(counts: PairedCounts, *, confidence_level: float) -> Interval:
             statistic, slope = _score_statistic(at, only_a[tables], only_b[tables], n[tables])
             return z - statistic, -slope
 
-        # Wald's limit after adding half an item to each cell is close.
-        centre = (only_b - only_a) / (n + 2)
-        spread = (only_a + only_b + 1) / (n + 2) - centre**2
-        start = np.clip(centre - z * np.sqrt(spread / (n + 2)), -0.999, 0.999)
-        root = increasing_root(excess, start, bracket=(-1.0, 1.0), tolerance=1e-9)
+        root = increasing_root(excess, np.zeros(len(n)), bracket=(-1.0, 1.0), tolerance=1e-9)
         # If a alone is right on every item, the limit is -1.
         return np.where(only_a == n, -1.0, root)
 

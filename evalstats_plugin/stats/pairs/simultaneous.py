@@ -149,7 +149,8 @@ class AllPairs:
         half = np.where(estimate > 0, estimate - low[other], high[other] - estimate)
         with np.errstate(invalid="ignore", divide="ignore"):
             t = _student(BASE, df) * np.abs(estimate) / half
-        size = -special.ndtri(np.maximum(special.stdtr(df, -t), 1e-300))
+        # What is exceeded as often by a normal variable; its sign is the estimate's.
+        size = special.ndtri(np.maximum(special.stdtr(df, -t), 1e-300))
         z[other] = np.copysign(np.where(estimate == 0, 0.0, size), estimate)
         return z
 
@@ -199,10 +200,12 @@ class AllPairs:
         """Return step-down p-values, which find more and have no limits of their own [WY93]_."""
         if self._leads is None:
             return self.pairs.p_value
-        order = np.argsort(self._size, kind="stable")
+        # Pairs that share nothing are none of them.
+        order = np.flatnonzero(~np.isnan(self.pairs.deviate))
+        order = order[np.argsort(self._size[order], kind="stable")]
         n_draws = self.n_draws
         largest = np.zeros(n_draws, dtype=np.float32)
-        adjusted_p = np.empty(len(order))
+        adjusted_p = np.full(len(self._size), np.nan)
         step = max(BLOCK_SIZE // n_draws, 1)
         for start in range(0, len(order), step):
             block = order[start : start + step]
@@ -392,11 +395,12 @@ class _Leads:
     def largest_of_flips(self, pairs: IntArray, counts: Counts) -> FloatArray:
         """Return the largest size of the deviates of some pairs in each common flip of units.
 
-        All differences of a pair have one size: in m of its units, of which a flip leaves some up.
+        There is a pair or more. All its differences have one size: in m of its units, of which a
+        flip leaves some up.
         """
         m = (counts.up + counts.down).astype(np.int64)
         table = counts.deviates(-(-int(m.max(initial=0)) // TABLE) * TABLE)
-        n_flips = int(np.clip(FLIPS / max(len(pairs), 1), LEAST_FLIPS, self._n_draws))
+        n_flips = int(np.clip(FLIPS / len(pairs), LEAST_FLIPS, self._n_draws))
         signs = np.sign(self._weights[:, :n_flips])
         largest = np.zeros(n_flips)
         step = max(BLOCK_SIZE // n_flips, 1)

@@ -230,3 +230,205 @@ def test_a_metrics_configuration_is_found_by_its_name():
     assert not _names({"metric_name": "acc_norm"}, "acc")
     assert not _names({"metric_name": ["em"]}, "acc")
     assert not _names({}, "acc")
+
+
+def _tables(responses: Any) -> dict[tuple[str, str], Any]:
+    return {(r.task, r.metric): (r.logged, r.scores[:, 0].tolist()) for r in responses}
+
+
+@pytest.mark.parametrize("layout", ["structs", "texts", "metrics", "columns"])
+def test_details_are_read_with_the_results_of_their_run(tmp_path: Path, layout: str) -> None:
+    """Of several runs in the same folders, by their time; one file of details is its task."""
+    file = _run(tmp_path, layout)
+    later = "2025-04-05T06:07:08.000001"
+    for path in [*tmp_path.rglob("*.parquet"), file]:
+        folder = path.parent.parent / later if path.parent.name == STAMP else path.parent
+        folder.mkdir(exist_ok=True)
+        copy = folder / path.name.replace(STAMP, later)
+        if path == file:
+            copy.write_text(path.read_text().replace("acme/tiny", "acme/later"))
+            continue
+        table = pq.read_table(path)
+        pq.write_table(table.take(list(range(N))[::-1]), copy)
+    first = _tables(read(file).responses)
+
+    assert {key: first[key] for key in first if key[0] != "all"} == {
+        (task, metric): (pytest.approx(scores.mean()), scores.tolist())
+        for task, metrics in SCORES.items()
+        for metric, scores in metrics.items()
+    }
+    both = read(tmp_path)
+    assert {(r.model, r.source.when) for r in both.responses} == {
+        ("acme/tiny", STAMP), ("acme/later", later.replace(":", "-"))
+    }  # fmt: skip
+    for path in tmp_path.rglob("*.parquet"):
+        own = read(path).responses
+        [task] = {r.task for r in own}
+        turned = -1 if later in path.name else 1
+        assert {r.metric: r.scores[:, 0].tolist() for r in own} == {
+            metric: scores[::turned].tolist() for metric, scores in SCORES[task].items()
+        }
+        assert {r.model for r in own} == {"acme/tiny" if turned == 1 else "acme/later"}
+
+
+def _changed(tmp_path: Path, change: Any, layout: str = "metrics") -> Path:
+    file = _run(tmp_path, layout)
+    results = _results()
+    change(results)
+    file.write_text(json.dumps(results))
+    return file
+
+
+@pytest.mark.parametrize("where", ["general", "config", "given"])
+def test_a_model_is_named_by_its_run_or_by_hand(tmp_path: Path, where: str) -> None:
+    """Newer versions write the model's configuration; what is not known is not shown."""
+
+    def change(results: dict[str, Any]) -> None:
+        general = results["config_general"]
+        config = {"dtype": "bfloat16"} | ({"model_name": "of/config"} if where == "config" else {})
+        name = {"model_name": "of/general"} if where == "general" else {}
+        general.clear()
+        general.update({"lighteval_sha": "?", "max_samples": None, "model_config": config, **name})
+
+    file = _changed(tmp_path, change)
+    if where == "given":
+        with pytest.raises(LogError, match="does not name its model: pass --model-name"):
+            read(file)
+        r = read(file, model_name="by/hand").responses[0]
+        assert r.model == "by/hand"
+    else:
+        r = read(file, task="gsm8k").responses[0]
+        assert r.model == f"of/{where}"
+    assert dict(r.settings) == {"dtype": "bfloat16", "task.num_fewshot": "5"}
+    assert r.source.version is None
+
+
+def test_sizes_of_a_benchmark_are_told_where_a_part_was_run(tmp_path: Path) -> None:
+    """All documents, numbers that are none, and a task without examples."""
+
+    def change(results: dict[str, Any]) -> None:
+        for task, sizes in {"gsm8k": (N, N), "arc:challenge": ("many", N)}.items():
+            [config] = [c for name, c in results["config_tasks"].items() if task in name]
+            config |= dict(zip(("original_num_docs", "effective_num_docs"), sizes, strict=True))
+
+    file = _changed(tmp_path, change)
+    by_task = {r.task: r for r in read(file, metric="em").responses}
+    assert [by_task[task].population for task in TASKS] == [None, None]
+    assert [by_task[task].logged_n for task in TASKS] == [N, N]
+
+    def without(results: dict[str, Any]) -> None:
+        for config in results["config_tasks"].values():
+            config |= {"original_num_docs": 50, "effective_num_docs": -1}
+
+    other = {r.task: r for r in read(_changed(tmp_path, without), metric="em").responses}
+    assert [other[task].population for task in TASKS] == [None, None]
+    assert [other[task].logged_n for task in TASKS] == [N, N]
+    assert "task.num_fewshot" not in dict(other["all"].settings)
+
+
+def test_values_that_are_no_numbers_are_not_logged(tmp_path: Path) -> None:
+    """NaN, text, or nothing: the items stand by themselves; truth values are numbers."""
+
+    def change(results: dict[str, Any]) -> None:
+        results["results"][TASKS[0]] = {"em": float("nan"), "f1": "high", "em_stderr": None}
+        results["results"][TASKS[1]] = {"em": True, "f1": None}
+
+    by_name = {(r.task, r.metric): r for r in read(_changed(tmp_path, change)).responses}
+    assert by_name[TASKS[0], "em"].logged is None
+    assert by_name[TASKS[0], "em"].logged_std_error is None
+    assert by_name[TASKS[0], "f1"].logged is None
+    assert by_name[TASKS[1], "em"].logged == 1.0
+    assert by_name[TASKS[1], "em"].notes == ("mismatch: 1.0 was logged, the items give 0.25",)
+    assert by_name[TASKS[1], "f1"].logged is None
+
+
+@pytest.mark.parametrize(
+    ("config", "averaged"),
+    [({"corpus_level_fn": "mean"}, True), ({"corpus_level_fn": "np.mean"}, True), ({}, True),
+     ({"corpus_level_fn": "max"}, False), (None, False)],
+)  # fmt: skip
+def test_a_mean_that_is_not_the_value_is_a_contradiction(
+    tmp_path: Path,
+    config: dict[str, str] | None,
+    averaged: bool,  # noqa: FBT001
+) -> None:
+    """Where its configuration says that it is a mean; else the value may be anything."""
+
+    def change(results: dict[str, Any]) -> None:
+        results["results"][TASKS[0]]["em"] = 0.123
+        listed = [] if config is None else [{"metric_name": "em", **config}]
+        other = {"metric_name": "f1", "corpus_level_fn": "max", "higher_is_better": False}
+        results["config_tasks"]["lighteval|gsm8k"]["metric"] = [other, *listed]
+
+    [r] = read(_changed(tmp_path, change), task="gsm8k", metric="em").responses
+    assert (r.aggregation == "mean") is averaged
+    assert r.higher_is_better is not False
+    note = "mismatch: 0.123 was logged, the items give 0.35"
+    other = "not averaged: the mean of its items, 0.35, is not the value"
+    assert r.notes == (note if averaged else other,)
+
+
+def test_details_that_are_cut_off_tell_the_value_over_all(tmp_path: Path) -> None:
+    """Where it is logged."""
+
+    def change(results: dict[str, Any]) -> None:
+        results["config_tasks"]["lighteval|gsm8k"]["effective_num_docs"] = N + 5
+        results["results"][TASKS[0]] |= {"em": 0.4, "f1": None}
+
+    em, f1 = read(_changed(tmp_path, change), task="gsm8k").responses
+    assert em.notes == (
+        "20 of 25 items: the details are cut off; the value over all of them is 0.4",
+    )
+    assert f1.notes == ("20 of 25 items: the details are cut off",)
+    assert em.measure.n_cut == f1.measure.n_cut == 5
+    assert em.logged_n == 25
+
+
+def test_items_without_a_score_stay_and_metrics_without_numbers_have_a_reason(
+    tmp_path: Path,
+) -> None:
+    """A text that is no number is none; one that begins like a list may be one or not."""
+    file = _run(tmp_path, "texts")
+    [path] = tmp_path.rglob("*gsm8k*.parquet")
+    rows = [{"em": None if i < 3 else 1.0, "f1": "[broken", "extra": [1]} for i in range(N)]
+    asked = [f"[{i}, " if i % 2 else f"{{'query': {i}, 'choices': None}}" for i in range(N)]
+    pq.write_table(pa.table({"__doc__": asked, "__metric__": [*map(str, rows)]}), path)
+    em, f1 = read(file, task="gsm8k").responses
+
+    assert np.isnan(em.scores[:, 0]).tolist() == [i < 3 for i in range(N)]
+    assert em.item_hashes is None
+    assert f1.scores.size == 0
+    assert f1.notes == ("no interval: f1 is no number of each item",)
+
+
+def test_a_file_that_is_neither_is_passed_over(tmp_path: Path) -> None:
+    """Other JSON and other tables beside a run; details without scores are refused by name."""
+    file = _run(tmp_path, "metrics")
+    (tmp_path / "samples.txt").write_text(file.read_text())
+    (tmp_path / "notes.json").write_text("[" + file.read_text() + "]")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "table.parquet")
+
+    assert {r.model for r in read(tmp_path, task="gsm8k").responses} == {"acme/tiny"}
+    alone = tmp_path / "alone" / "tiny" / STAMP / f"details_x_{STAMP}.parquet"
+    alone.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1]}), alone)
+    with pytest.raises(LogError, match="has no column of scores"):
+        read(alone)
+    pq.write_table(_details(TASKS[0], "metrics"), alone)
+    [note] = read(alone, model_name="m", metric="em").responses[0].notes
+    assert note == "no results file of this run: its metrics are taken for means"
+
+
+def test_details_without_a_metric_of_the_results_say_so(tmp_path: Path) -> None:
+    """They hold the questions alone; settings that no log names are not shown."""
+
+    def change(results: dict[str, Any]) -> None:
+        results["config_general"] = {"model_name": "m", "model_dtype": None}
+
+    file = _changed(tmp_path, change)
+    for path in tmp_path.glob("*.parquet"):
+        pq.write_table(pq.read_table(path).select(["example", "full_prompt"]), path)
+    r = read(file, task="gsm8k", metric="em").responses[0]
+
+    assert r.notes == ("no interval: em is no number of each item",)
+    assert dict(r.settings) == {"task.num_fewshot": "5"}

@@ -12,13 +12,17 @@ from scipy import special, stats
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.factor import fit_factor
 from evalstats_plugin.irt.estimators.frozen import (
+    CurvesFit,
     calibration,
     fit_curves,
     predict_held_out,
+    score,
     score_held_out,
     weighted_auc,
 )
+from evalstats_plugin.irt.estimators.item_population import Population
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import MASKS
 
@@ -248,3 +252,40 @@ def test_predictions_that_differ_by_rounding_errors_are_equal():
 
     assert weighted_auc(level, right, 1 - right) == 0.5
     assert weighted_auc(level[::-1], right, 1 - right) == 0.5
+
+
+def test_other_models_have_the_posterior_of_bayes():
+    """Prior, likelihood and mean over the nodes, written out; at a centre that is not 0."""
+    rng = np.random.default_rng(4)
+    nodes, curve = torch.linspace(-2, 5, 31, dtype=torch.float64), torch.tensor(rng.random((31, 6)))
+    nothing = torch.empty(0)
+    fit = CurvesFit(
+        nothing, None, curve, nothing, nothing, nodes, Population("rasch", torch.zeros(2)), 1.4,
+        torch.tensor(1.5, dtype=torch.float64), torch.tensor(0.7, dtype=torch.float64),
+    )  # fmt: skip
+    trials = rng.integers(0, 4, (5, 6))
+    data = counts(rng.binomial(trials, 0.6), trials)
+    found = fit.for_models(data)
+    for i in range(5):
+        right, tried = data.right[i].numpy(), data.trials[i].numpy()
+        chance = curve.numpy()
+        likelihood = stats.binom.pmf(right, tried, chance).prod(axis=1) ** (1 / 1.4)
+        weight = likelihood * stats.norm.pdf(nodes, 1.5, 0.7)
+        weight /= weight.sum()
+        np.testing.assert_allclose(found.weight[i], weight, rtol=1e-9)
+        assert float(found.ability[i]) == pytest.approx(weight @ nodes.numpy())
+        np.testing.assert_allclose(found.probability()[i], weight @ chance, rtol=1e-9)
+
+
+def test_likelihoods_without_a_maximum_have_no_error():
+    """All right, or right on the one item that rises and wrong on the one that falls."""
+    signs = Items(torch.tensor([1.0, -1.0]).double(), torch.zeros(2).double())
+    data = counts(np.array([[1, 0], [0, 1], [1, 1]]))
+    found = score(data, signs, "ml")
+    assert found.ability.tolist() == pytest.approx([20, -20, 0], abs=1e-9)
+    assert torch.isnan(found.std_error).tolist() == [True, True, False]
+    assert float(found.std_error[2]) == pytest.approx(2**0.5)
+    plain = Items(torch.tensor([1.0, 2.0]).double(), torch.zeros(2).double())
+    found = score(data, plain, "ml")
+    assert found.ability[2] == np.inf
+    assert torch.isnan(found.std_error).tolist() == [False, False, True]

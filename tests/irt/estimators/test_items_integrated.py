@@ -459,3 +459,65 @@ def test_numpy_and_torch_give_the_same_numbers(design):
         {k: v for k, v in scales[1].items() if k in ("slope", "intercept")}, abs=1e-8
     )
     assert light.hyperparameters == pytest.approx(usual.hyperparameters, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_difficulties_of_signed_items_are_ratios_and_others_posterior_means(kind):
+    """With errors by the delta method; `item_means` gives the same from a search."""
+    _, data = simulated(5, 30, 2, epochs=3)
+    fit = items_integrated(data, kind)
+    a, d, b = (x.numpy() for x in (fit.discrimination, fit.intercept, fit.difficulty))
+    start = estimators_items_integrated.start_of(data, fit, kind)
+    slope, place = estimators_items_integrated.item_means(data, start.state, start.grid, 1.0)
+
+    np.testing.assert_allclose(slope, a, atol=2e-3)
+    np.testing.assert_allclose(place, b, atol=5e-3)
+    if kind == "2pl-signed":
+        np.testing.assert_allclose(b, -d / a, rtol=1e-9)
+        by = np.stack([d / a**2, -1 / a], axis=1)
+        variance = np.einsum("mi,mij,mj->m", by, fit.item_covariance.numpy(), by)
+        np.testing.assert_allclose(fit.difficulty_std_error, np.sqrt(variance), rtol=1e-6)
+    elif kind == "2pl":
+        # The mean of a ratio is not the ratio of means.
+        assert np.abs(b + d / a).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_roughly_is_nearly_exact_where_items_are_well_known(kind):
+    """Linearised scores, beside all points."""
+    _, data = simulated(8, 40, 3, epochs=40)
+    fit = items_integrated(data, kind)
+    start = estimators_items_integrated.start_of(data, fit, kind)
+    exact, rough = (
+        estimators_items_integrated.evaluate(
+            data, start.state.ability, start.state.population, start.grid, roughly=roughly
+        ).missing[:8, :8].numpy()
+        for roughly in (False, True)
+    )  # fmt: skip
+
+    assert np.linalg.norm(rough - exact) < 0.08 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_points_are_placed_anew_where_the_population_has_another_shape(kind):
+    """Moved by more than its spread, or wider by a twentieth; turned either way."""
+    size = 2 if kind == "rasch" else 5
+
+    def differ(*changes):
+        values = torch.zeros(5, dtype=torch.float64)
+        for at, by in changes:
+            values[at] += by
+        both = (Population(kind, x[:size]) for x in (values, torch.zeros(5, dtype=torch.float64)))
+        return estimators_items_integrated._differ(*both)
+
+    for sign in (1, -1):
+        assert differ((0, 1.01 * sign))
+        assert not differ((0, 0.99 * sign))
+        assert differ((1, 0.051 * sign))
+        assert not differ((1, 0.049 * sign))
+        if kind != "rasch":
+            assert differ((4, 0.051 * sign))
+            assert not differ((4, 0.049 * sign))
+            assert differ((3, 0.21 * sign))
+            assert not differ((3, 0.19 * sign))
+            assert not differ((2, 9.0 * sign))

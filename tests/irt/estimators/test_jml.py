@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import optimize, special, stats
+from scipy import linalg, optimize, special, stats
 
 from evalstats_plugin.irt.estimators.joint import (
     FARTHEST,
@@ -165,3 +165,49 @@ def test_models_and_items_all_right_are_flagged_and_finite():
     assert torch.isnan(fit.intercept[0])
     # Under a prior both are finite of themselves.
     assert torch.isfinite(map_fit(data, "2pl").intercept).all()
+
+
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+@pytest.mark.parametrize("slopes", [None, Slopes("normal", 1.0, 0.5)])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_covariances_without_a_prior_of_abilities_are_those_of_the_identified_directions(
+    kind, slopes, missing
+):
+    """Inverse of all information; abilities keep their sum, and in a 2PL their scale."""
+    data = counts(9, 30, seed=4, missing=missing, slopes=0.2, trials=20)
+    # Items all right or all wrong have no estimate.
+    share = data.right.sum(0) / data.trials.sum(0)
+    there = (share > 0) & (share < 1)
+    data = Counts(data.right[:, there], data.trials[:, there])
+    penalty = Penalty(discrimination=slopes)
+    fit = joint_fit(data, kind, penalty=penalty)
+    assert fit.converged
+    theta, a, d = (x.numpy() for x in (fit.ability, fit.discrimination, fit.intercept))
+    n, m = data.right.shape
+    p = special.expit(theta[:, None] * a + d)
+    weight = (data.trials.numpy() * p * (1 - p)).ravel()
+    by = np.zeros((n, m, n + 2 * m))
+    for i in range(n):
+        by[i, :, i] = a
+        by[i, np.arange(m), n + np.arange(m)] = 1
+        by[i, np.arange(m), n + m + np.arange(m)] = theta[i]
+    by = by.reshape(n * m, -1)
+    information = by.T @ (weight[:, None] * by)
+    items = np.arange(n + m, n + 2 * m)
+    if kind == "2pl" and slopes is not None:
+        information[items, items] += 4
+    size = n + 2 * m if kind == "2pl" else n + m
+    information = information[:size, :size]
+    fixed = [np.ones(n)] + ([theta] if kind == "2pl" and slopes is None else [])
+    held = np.zeros((size, len(fixed)))
+    held[:n] = np.array(fixed).T
+    free = linalg.null_space(held.T)
+    expected = free @ np.linalg.inv(free.T @ information @ free) @ free.T
+    np.testing.assert_allclose(fit.covariance, expected[:n, :n], rtol=1e-6, atol=1e-9)
+    for j in range(m):
+        places = [n + m + j, n + j] if kind == "2pl" else [n + j]
+        own = np.linalg.inv(information[np.ix_(places, places)])
+        found = fit.item_covariance[j].numpy()
+        np.testing.assert_allclose(found[-len(places) :, -len(places) :], own, rtol=1e-5)
+        if kind == "rasch":
+            assert not found[0].any()

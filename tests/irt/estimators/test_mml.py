@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.irt.estimators.fitted import fit_mml
+from evalstats_plugin.irt.estimators.fitted import _group_errors, fit_mml
 from evalstats_plugin.irt.estimators.grid import arrange
 from evalstats_plugin.irt.estimators.information import _linearised, _observed
-from evalstats_plugin.irt.estimators.mml import fit_marginal
+from evalstats_plugin.irt.estimators.mml import ItemPrior, fit_marginal
 from evalstats_plugin.irt.estimators.optimise import squarem
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import MmlOptions
+from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.irt.scoring import score_models
@@ -414,3 +416,78 @@ def test_a_common_chance_settles_where_nothing_is_guessed() -> None:
 
     assert fit.diagnostics["converged"]
     assert fit.diagnostics["iterations"] < 100
+
+
+def test_the_search_counts_its_steps() -> None:
+    """However it ends: within, after an extrapolation, or because they are used up."""
+    for rate in (0.0, 0.3, 0.9, 0.999):
+        for most in (1, 4, 30, 500):
+            calls = 0
+
+            def onward(at: torch.Tensor, rate: float = rate) -> tuple[torch.Tensor, torch.Tensor]:
+                nonlocal calls
+                calls += 1
+                return 1 + rate * (at - 1), -(at - 1).square().sum()
+
+            start = torch.tensor([5.0, -2.0], dtype=torch.float64)
+            solution = squarem(onward, start, tolerance=1e-7, max_steps=most)
+            assert solution.steps == calls
+            assert calls <= most + 2
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_parameter_expansion_is_a_newton_step_of_the_items_and_the_abilities(columns: int) -> None:
+    """Of log N(θ) and a fixed prior of items, both moved together, by differentiation."""
+    rng = np.random.default_rng(2)
+    items = Items(*(torch.tensor(rng.normal(1, 0.3, 6)) for _ in range(2)))
+    root = torch.tensor(np.tril(rng.normal(size=(columns, columns))) + 2 * np.eye(columns))
+    prior = ItemPrior(torch.tensor(rng.normal(size=columns)), root, estimated=False)
+    mean, square, n = torch.tensor(0.2).double(), torch.tensor(1.15).double(), 9
+
+    def height(move: torch.Tensor) -> torch.Tensor:
+        shift, log_scale = move
+        scale = log_scale.exp()
+        # Abilities are divided by their scale, and slopes multiplied.
+        moved = items._replace(
+            slope=items.slope * (scale if columns == 2 else 1),
+            intercept=items.intercept + items.slope * shift,
+        )
+        of_abilities = -((square - 2 * shift * mean + shift**2) / scale**2) / 2 - log_scale
+        return n * of_abilities + prior.log_density(moved).sum()
+
+    here = torch.zeros(2, dtype=torch.float64)
+    slope = torch.autograd.functional.jacobian(height, here)
+    shift, scale = prior.expansion(mean, square, n, items)
+    weight = prior.precision[-1, -1] * items.slope.square().sum()
+    bend = prior.precision[0, 0] * items.slope.square().sum() if columns == 2 else 0.0
+
+    torch.testing.assert_close(shift, slope[0] / (n + weight))
+    torch.testing.assert_close(scale.log(), slope[1] / (2 * n * square + bend))
+
+
+@pytest.mark.parametrize("item_model", ["rasch", "2pl"])
+def test_errors_of_groups_are_those_of_the_delta_method(item_model: str) -> None:
+    """Numerical derivatives of means and deviations by means, log deviations and a common slope."""
+    rng = np.random.default_rng(3)
+    mean, sd, unit = np.array([0.0, 0.7, -0.4]), np.array([1.0, 1.6, 0.8]), 1.7
+    unit = unit if item_model == "rasch" else 1.0
+    size = 5 if item_model == "rasch" else 4
+    root = rng.normal(size=(size, size))
+
+    def reported(values: np.ndarray) -> np.ndarray:
+        scale = values[4] if item_model == "rasch" else 1.0
+        return np.concatenate([scale * values[:2], scale * np.exp(values[2:4])])
+
+    at = np.concatenate([mean[1:], np.log(sd[1:]), [unit]])[:size]
+    by = np.stack(
+        [(reported(at + h) - reported(at - h)) / 2e-6 for h in 1e-6 * np.eye(size)], axis=1
+    )
+    expected = np.sqrt(np.diag(by @ root @ root.T @ by.T))
+    fit = SimpleNamespace(item_model=item_model)
+    spread = SimpleNamespace(groups=torch.tensor(root @ root.T))
+    of_mean, of_sd = _group_errors(fit, unit * mean, unit * sd, unit, spread)  # pyright: ignore[reportArgumentType]
+
+    np.testing.assert_allclose(of_mean, [0, *expected[:2]], rtol=1e-6)
+    np.testing.assert_allclose(of_sd, [0, *expected[2:]], rtol=1e-6)
+    for nothing in (None, SimpleNamespace(groups=None)):
+        assert np.isnan(_group_errors(fit, mean, sd, unit, nothing)).all()  # pyright: ignore[reportArgumentType]

@@ -317,3 +317,28 @@ def test_errors_from_a_model_s_zero_are_those_of_the_differences(item_model):
         b[np.ix_(others, others)] - b[others, 3][:, None] - b[3, others] + b[3, 3],
     )
     assert fit.ability_std_error[3] == 0
+
+
+@pytest.mark.parametrize("item_model", MODELS)
+def test_errors_of_items_are_those_of_the_delta_method(item_model):
+    """Numerical derivatives of what is reported, by plain parameters."""
+    rng = np.random.default_rng(1)
+    scores = drawn(item_model, 30, 5, 4)[0]
+    scores[:, 1] = np.minimum(scores[:, 1], 2)
+    problem = _Problem.of(levels_of(scores[..., None])[1], item_model, with_prior=True)
+    point = problem.plain(problem.start() + 0.1 * rng.normal(size=problem.size))
+    root = rng.normal(size=(problem.size, problem.size))
+    spread, unit, at = root @ root.T, 1.3, 0.4
+
+    def reported(values):
+        record = problem.record(values, unit, at, None)
+        return np.concatenate([record.slope, record.steps.ravel()])
+
+    by = np.stack(
+        [(reported(point + h) - reported(point - h)) / 2e-6 for h in 1e-6 * np.eye(problem.size)],
+        axis=1,
+    )
+    record = problem.record(point, unit, at, spread)
+    found = np.concatenate([record.slope_error, record.steps_error.ravel()])
+    np.testing.assert_allclose(found, np.sqrt(np.diag(by @ spread @ by.T)), rtol=1e-5)
+    assert np.isnan(record.steps_error[1]).sum() == record.steps_error.shape[1] - 1

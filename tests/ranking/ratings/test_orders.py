@@ -160,3 +160,34 @@ def test_entropy_agrees_with_counting_the_orders_of_four():
     assert found.low - 3 * found.std_error <= counted <= found.high + 3 * found.std_error
     assert found.high - found.low < 0.05
     assert order_entropy([0.0], [[1.0]], rng=np.random.default_rng(0)).high == 0
+
+
+def test_pairs_found_are_set_aside_and_the_others_tested_again(monkeypatch):
+    """Step-down by hand: quantiles of the largest of the pairs that are left, in blocks or not."""
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(6, 6))
+    covariance = root @ root.T / 10
+    rating = 1.85 * np.array([0.0, 0.8, 1.4, 2.5, 2.6, 5.0])
+    deviations = rng.multivariate_normal(np.zeros(6), covariance, 501)
+    error = np.array([
+        [np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]) for j in range(6)]
+        for i in range(6)
+    ])  # fmt: skip
+    pairs = {(i, j) for i in range(6) for j in range(6) if i != j}
+    better: set[tuple[int, int]] = set()
+    rounds = 0
+    while True:
+        left = pairs - better
+        largest = [max(0.0, *((d[i] - d[j]) / error[i, j] for i, j in left)) for d in deviations]
+        critical = np.quantile(largest, 0.9, method="higher")
+        more = {(i, j) for i, j in left if (rating[i] - rating[j]) / error[i, j] > critical}
+        if not more:
+            break
+        better |= more
+        rounds += 1
+
+    assert rounds > 1
+    for size in (1, fit.BLOCK_SIZE):
+        monkeypatch.setattr(fit, "BLOCK_SIZE", size)
+        found = significantly_better(rating, covariance, deviations, confidence_level=0.9)
+        assert {(int(i), int(j)) for i, j in np.argwhere(found)} == better

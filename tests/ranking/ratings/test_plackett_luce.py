@@ -136,3 +136,38 @@ def test_a_prior_adds_its_precision_to_the_information(sd):
     expected = centre @ np.linalg.inv(-np.array(curve) / 4 / h**2) @ centre
     np.testing.assert_allclose(gradient, 0, atol=1e-4)
     np.testing.assert_allclose(centre @ fit.covariance @ centre, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["model", "sandwich"])
+@pytest.mark.parametrize("prior_sd", [None, 1.5])
+@pytest.mark.parametrize("depth", [None, 2])
+def test_rankings_of_several_lengths_by_numerical_derivatives(prior_sd, depth, covariance):
+    """Maximum, information and scores of each ranking, from the definition alone."""
+    rng = np.random.default_rng(12)
+    rankings = [rng.permutation(5)[: rng.integers(1, 6)].tolist() for _ in range(40)]
+    fit = fit_plackett_luce(rankings, 5, depth=depth, prior_sd=prior_sd, covariance=covariance)
+    step = 1e-4 * np.eye(5)
+
+    def value(rating, of=rankings):
+        held = 0.0 if prior_sd is None or of is not rankings else rating @ rating / 2 / prior_sd**2
+        return log_likelihood(of, rating, depth) - held
+
+    def gradient(rating, of=rankings):
+        return np.array([value(rating + h, of) - value(rating - h, of) for h in step]) / 2e-4
+
+    assert fit.estimator == ("ml" if prior_sd is None else "laplace")
+    assert gradient(fit.rating) == pytest.approx(0, abs=1e-5)
+    assert fit.log_likelihood == pytest.approx(log_likelihood(rankings, fit.rating, depth))
+    information = (
+        -np.array([gradient(fit.rating + h) - gradient(fit.rating - h) for h in step]) / 2e-4
+    )
+    centre = np.eye(5) - 0.2
+    bread = centre @ np.linalg.pinv(information, rcond=1e-6) @ centre
+    scores = np.array([gradient(fit.rating, [ranking]) for ranking in rankings])
+    precision = 0.0 if prior_sd is None else prior_sd**-2
+    middle = bread @ (scores.T @ scores + precision * np.eye(5)) @ bread
+    expected = bread if covariance == "model" else middle
+    np.testing.assert_allclose(fit.covariance, expected, rtol=1e-3, atol=1e-6)
+    assert fit.diagnostics["n_rankings"] == 40
+    assert fit.diagnostics["converged"]
+    assert fit.notes == ()

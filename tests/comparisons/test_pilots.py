@@ -1,0 +1,113 @@
+"""Pilots in other numbers of epochs, and the least number of them: simulated and counted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.comparisons.planning import pilots
+from evalstats_plugin.comparisons.planning.solver import PowerSolver
+
+
+@pytest.mark.parametrize("n_epochs", [2, 3, 8])
+def test_variances_of_items_are_shrunk_by_what_epochs_have_spread_them(n_epochs: int) -> None:
+    """What is left varies as the true ones do; equal ones become equal."""
+    random = np.random.default_rng(n_epochs)
+    true = random.gamma(4.0, size=40_000)
+
+    def estimated(variance: np.ndarray) -> np.ndarray:
+        both = random.normal(size=(2, len(variance), n_epochs)) * np.sqrt(variance)[:, None]
+        return both.var(axis=2, ddof=1).sum(axis=0)
+
+    seen = estimated(true)
+    found = pilots._shrunk(seen, float(n_epochs))
+    assert found.mean() == pytest.approx(seen.mean())
+    assert found.std() == pytest.approx((2 * true).std(), rel=0.12)
+    assert np.corrcoef(found, seen)[0, 1] == pytest.approx(1)
+    same = pilots._shrunk(estimated(np.ones(40_000)), float(n_epochs))
+    assert same.std() < 0.35 * np.sqrt(4 / (n_epochs - 1))
+    assert pilots._shrunk(np.full(5, 0.25), 3.0).tolist() == [0.25] * 5
+    assert (pilots._shrunk(np.append(np.zeros(99), 1.0), 3.0) >= 0).all()
+
+
+@pytest.mark.parametrize("n_epochs", [1, 2, 12])
+def test_items_of_more_epochs_vary_by_what_is_left_of_their_noise(n_epochs: int) -> None:
+    """Between items as before, within them as so many epochs; missing ones leave it alike."""
+    random = np.random.default_rng(4)
+    m = 6000
+    item = random.normal(0.3, 0.5, m)
+    noise = random.uniform(0.5, 1.5, (2, m, 1))
+    a = noise[0] * random.normal(size=(m, 3))
+    b = item[:, None] + noise[1] * random.normal(size=(m, 3))
+    b[:200, 1:] = np.nan
+    versions = pilots._with_more_epochs(a, b, n_epochs)
+    within = (noise**2).sum(axis=0).mean()
+
+    assert versions.shape == (pilots.VERSIONS, m)
+    assert versions.mean() == pytest.approx(
+        (np.nanmean(b, axis=1) - a.mean(axis=1)).mean(), abs=0.03
+    )
+    assert versions.var(axis=1).mean() == pytest.approx(0.25 + within / n_epochs, rel=0.05)
+    of_item = versions.var(axis=0, ddof=1)
+    assert of_item.mean() == pytest.approx(within / n_epochs, rel=0.05)
+    assert np.corrcoef(versions.mean(axis=0), item)[0, 1] > 0.3
+    # Items that are noisy stay so.
+    assert np.corrcoef(of_item, (noise**2).sum(axis=0)[:, 0])[0, 1] > 0.3
+
+
+def test_noise_that_two_models_share_is_not_added() -> None:
+    """Differences that vary less than epochs of two models alone would make them."""
+    random = np.random.default_rng(5)
+    both = random.normal(size=(500, 4))
+    versions = pilots._with_more_epochs(both, both + 0.1 + 1e-3 * random.normal(size=(500, 4)), 8)
+
+    assert versions.mean() == pytest.approx(0.1, abs=1e-3)
+    assert versions.std() < 2e-3
+    assert (
+        pilots._with_more_epochs(
+            100 * both, 100 * both + 0.1 * random.normal(size=(500, 4)), 8
+        ).std()
+        < 0.2
+    )
+    still = pilots._with_more_epochs(np.zeros((5, 2)), np.ones((5, 2)), 4)
+    assert (still == 1).all()
+
+
+@pytest.mark.parametrize("start", [1.0, 2.0, 7.0, 8.0, 9.0, 40.0])
+def test_the_least_number_of_epochs_is_found_from_any_guess(start: float) -> None:
+    """By counting up; none beyond twice the guess, and 16."""
+    solver = PowerSolver.__new__(PowerSolver)
+    solver.spread = SimpleNamespace(pilots=["first", "second"])  # pyright: ignore[reportAttributeAccessIssue]
+    solver.aim = SimpleNamespace(power=0.8)  # pyright: ignore[reportAttributeAccessIssue]
+    solver.n_models = 3
+    solver.tail = lambda n_models: 0.05 / n_models  # pyright: ignore[reportAttributeAccessIssue]
+    solver._plan = lambda pilot, n_epochs: (pilot, n_epochs)  # pyright: ignore[reportAttributeAccessIssue]
+    for needed in (*range(1, 20), 30, 79, 80, 81):
+        seen: list[object] = []
+
+        def simulated(*given: object, needed: int = needed, seen: list[object] = seen) -> float:
+            *about, (pilot, n_epochs) = given
+            seen.append(about)
+            assert pilot == "second"
+            return 0.8 if n_epochs >= needed else 0.79
+
+        solver._simulated = simulated  # pyright: ignore[reportAttributeAccessIssue]
+        most = 2 * max(start, 8.0)
+        assert solver._epochs(1, 50.0, 0.1, start) == (needed if needed <= most else np.inf)
+        assert all(about == [1, 50.0, 0.1, 0.05 / 3] for about in seen)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_units_of_scores_do_not_matter(unit: float) -> None:
+    """Of variances too; one item stays where it is."""
+    random = np.random.default_rng(6)
+    v, a, b = random.gamma(2.0, size=50), random.normal(size=(30, 3)), random.normal(size=(30, 3))
+
+    assert pilots._shrunk(unit * v, 4.0) == pytest.approx(unit * pilots._shrunk(v, 4.0))
+    for other in (b, a + 0.1 * b):
+        found = pilots._with_more_epochs(unit * a, unit * other, 5)
+        np.testing.assert_allclose(found, unit * pilots._with_more_epochs(a, other, 5), rtol=1e-9)
+    assert pilots._without_noise(np.array([0.3]), 0.1).tolist() == [0.3]
+    assert pilots._without_noise(np.full(4, 0.3), 0.1) == pytest.approx(0.3)

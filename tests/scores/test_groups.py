@@ -1,0 +1,166 @@
+"""Groups of tasks: shares, estimates and errors by hand, over drawn designs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from given_responses import given_responses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalstats_plugin import Group, Responses, Source, intervals
+from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.survey import strata
+
+
+def _task(name: str, scores: np.ndarray, groups: tuple[Group, ...], **more: object) -> Responses:
+    return given_responses(
+        model="m", task=name, metric="acc", item_ids=np.arange(len(scores)),
+        scores=scores[:, None], groups=groups, source=Source(Path("m.json"), "test"), **more,
+    )  # fmt: skip
+
+
+@settings(max_examples=16, deadline=None)
+@given(
+    st.integers(0, 2**32), st.sampled_from(["micro", "macro", "parts"]),
+    st.sampled_from(["binary", "rubric", "points", "real"]),
+)  # fmt: skip
+def test_a_group_is_the_mean_of_its_tasks_with_shares_by_hand(
+    seed: int, weighting: str, kind: str
+) -> None:
+    """Two tasks inside a group of their own, two beside it; a task that was cut counts in full."""
+    random = np.random.default_rng(seed)
+    sizes, cut = random.integers(3, 40, 4), random.integers(0, 2, 4) * random.integers(1, 30, 4)
+    scores = [
+        {
+            "binary": (random.random(n) < 0.6) * 1.0,
+            "rubric": random.integers(0, 5, n) / 4,
+            "points": random.integers(1, 6, n) * 1.0,
+            "real": random.normal(3, 2, n),
+        }[kind]
+        for n in sizes
+    ]
+    scores[0] = np.append(scores[0], np.nan)
+    outer = Group("all", 0, weighting, 4, 0.5)  # pyright: ignore[reportArgumentType]
+    inner = Group("some", 1, "micro", 2)
+    # Of an inner group that the harness does not sum up there is no row.
+    responses = [
+        _task(
+            f"t{i}", x, (outer, inner) if i < 2 else (outer,), n_cut=int(cut[i]),
+            bounds={"real": None, "points": (1.0, 5.0)}.get(kind, (0.0, 1.0)),
+        )
+        for i, x in enumerate(scores)
+    ]  # fmt: skip
+    rows = list(intervals(responses))
+    group = next(row for row in rows if row.kind == "group")
+
+    whole = (sizes + cut).astype(float)
+    if weighting == "macro":
+        shares = np.full(4, 0.25)
+    elif weighting == "micro":
+        shares = whole / whole.sum()
+    else:
+        shares = np.append(whole[:2] / whole[:2].sum(), [1, 1]) / 3
+    means = np.array([np.nanmean(x) for x in scores])
+    errors = np.array([np.nanstd(x, ddof=1) / n**0.5 for x, n in zip(scores, sizes, strict=True)])
+
+    assert [row.kind for row in rows] == ["group", *["task"] * 4]
+    assert group.measure is not None
+    assert (group.measure.task, group.measure.n_cut) == ("all", 0)
+    assert (group.n_items, group.n_missing) == (sizes.sum(), 1 + cut.sum())
+    assert group.estimate == pytest.approx(shares @ means)
+    error = np.sqrt(shares**2 @ errors**2)
+    assert (group.std_error or 0.0) == pytest.approx(error, abs=1e-12)
+    assert (group.low, group.high) == pytest.approx(_limits(kind, rows[1:], scores, means, shares))
+    said = "macro mean of 3 columns" if weighting == "parts" else f"{weighting} mean of 4 tasks"
+    assert said in group.notes
+    assert any(note.startswith("not all that was scored") for note in group.notes) == cut.any()
+
+
+def _limits(
+    kind: str, rows: list[object], scores: list[np.ndarray], means: np.ndarray, shares: np.ndarray
+) -> tuple[float, float]:
+    if kind == "real":
+        ends = np.array([[row.low, row.high] for row in rows])  # pyright: ignore[reportAttributeAccessIssue]
+        found = strata.mover(means, Interval(*ends.T), shares)
+    else:
+        # With a right and a wrong item more of each task.
+        low, high = (1.0, 5.0) if kind == "points" else (0.0, 1.0)
+        scores, means = [(x - low) / (high - low) for x in scores], (means - low) / (high - low)
+        more = [np.append(x[~np.isnan(x)], [0.0, 1.0]) for x in scores]
+        n = np.array([len(x) - 2 for x in more])
+        smoothed = strata.Smoothed(
+            np.array([x.mean() for x in more]), np.array([x.var() for x in more]) / n
+        )
+        share = strata.beta_effective(means, smoothed, shares, confidence_level=0.95)
+        found = Interval(*(low + (high - low) * limit for limit in share))
+    return float(found.low), float(found.high)
+
+
+@pytest.mark.parametrize("spread", [0.05, 1.0])
+def test_a_group_whose_weights_are_unknown_shows_the_wider_interval(spread: float) -> None:
+    """And the other in a note; also on a scale that only the scores show.
+
+    Tasks of such groups once stayed on the usual scale, and had no interval.
+    """
+    random = np.random.default_rng(1)
+    scores = [random.normal(0.5, spread, n) for n in (5, 200)]
+
+    def row(weighting: str) -> object:
+        group = (Group("all", 0, weighting, 2, 0.5),)  # pyright: ignore[reportArgumentType]
+        return next(iter(intervals([_task(f"t{i}", x, group) for i, x in enumerate(scores)])))
+
+    micro, macro, either = row("micro"), row("macro"), row("either")
+    assert (either.low, either.high) == (macro.low, macro.high)
+    assert f"shown (macro); micro: {micro.low:.3f} to {micro.high:.3f}" in either.notes[-1]
+
+
+def test_open_items_of_a_task_open_the_group() -> None:
+    """Limits with all missing scores at their lowest, and at their highest, combined alike."""
+    group = (Group("all", 0, "macro", 2, 0.5),)
+    scores = [np.array([1, 0, 1, 1, np.nan, np.nan, 0, 1.0]), np.array([0, 1, 1, 0, 1.0])]
+    rows = list(
+        intervals(
+            [_task(f"t{i}", x, group, bounds=(0.0, 1.0)) for i, x in enumerate(scores)],
+            missing="bounds",
+        )
+    )
+    ends = np.array(
+        [[r.low if r.missing_low is None else r.missing_low,
+          r.high if r.missing_high is None else r.missing_high] for r in rows[1:]]
+    )  # fmt: skip
+    assert rows[1].missing_low is not None
+    both = strata.mover([2 / 3, 0.6], Interval(*ends.T), [0.5, 0.5])
+    assert (rows[0].missing_low, rows[0].missing_high) == pytest.approx(
+        (float(both.low), float(both.high))
+    )
+
+
+def test_a_group_with_a_task_of_one_item_has_no_standard_error() -> None:
+    """Nor one whose tasks do not vary; one without an interval has no row of its own but a note."""
+    group = (Group("all", 0, "macro", 2, 0.5),)
+
+    def row(*scores: np.ndarray, bounds: tuple[float, float] | None = (0.0, 1.0)) -> object:
+        tasks = [_task(f"t{i}", x, group, bounds=bounds) for i, x in enumerate(scores)]
+        return next(iter(intervals(tasks)))
+
+    some, same = np.array([0.0, 1, 1, 0, 1]), np.ones(4)
+    assert row(some, np.array([1.0])).std_error is None
+    assert row(same, same).std_error is None
+    assert row(some, same).std_error == pytest.approx(np.std(some, ddof=1) / 5**0.5 / 2)
+    alone = row(some * 1000 - 300, np.array([3.0]), bounds=None)
+    assert (alone.low, alone.estimate) == (None, pytest.approx(151.5))
+    assert alone.notes[-1] == "a task of this group has no interval"
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_cut_task_keeps_the_weight_of_all_its_items(n: int) -> None:
+    """Of one item as of two; of none that has items at all there is no mean."""
+    group = (Group("all", 0, "micro", 2, 0.5),)
+    some = _task("t", np.array([1.0, 0, 1, 1]), group, bounds=(0.0, 1.0))
+    cut = _task("u", np.ones(n), group, bounds=(0.0, 1.0), n_cut=10 - n)
+    row = next(iter(intervals([some, cut])))
+
+    assert row.estimate == (pytest.approx((3 + 10) / 14) if n else 0.5)
