@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     AnyFit = IRTFit | FactorFit | OrderedFit
 
 
-OVER = ("items", "models", "clusters", "parametric", "new-items")
+OVER = ("items", "models", "clusters", "parametric")
 """Those of `evalstats_plugin.irt.bootstrap`, which costs NumPy; a test compares."""
 
 LARGE = 5_000_000
@@ -244,7 +244,7 @@ class IrtOptions:
         "standard errors.",
         type=POSITIVE, metavar="B",
     )  # fmt: skip
-    over: Literal["items", "models", "clusters", "parametric", "new-items"] | None = under(
+    over: Literal["items", "models", "clusters", "parametric"] | None = under(
         INTERVALS
     )(
         f"With --bootstrap: what is drawn anew: {', '.join(OVER)}.  [default: items]",

@@ -229,7 +229,6 @@ def test_factors_have_a_row_per_dimension_and_are_a_bank(logs: Path, tmp_path: P
         ("fit --bootstrap 0", "0 is not in the range x>=1"),
         ("fit --bootstrap 20", "20 resamples"),
         ("fit --bootstrap 40 --over clusters", "no item has a cluster"),
-        ("fit --bootstrap 40 --over new-items --estimator mml", "draw items, or simulate answers"),
         ("fit --uncertainty jackknife", "no recipe is called 'jackknife'"),
         ("fit --over items", "--over is an option of the bootstrap: pass --bootstrap B too"),
         ("fit --dimensions none", "--dimensions 'none' is not a number of dimensions"),

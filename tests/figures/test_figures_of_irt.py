@@ -135,7 +135,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         f"{model} {estimator} {over}": _bootstrap(size, model, estimator, over)
         for model, estimator, size in (("2pl", "mml-items", SMALL), ("rasch", "mml-items", SMALL),
                                        ("2pl", "map", SMALL))
-        for over in ("items", "models", "parametric", "new-items")
+        for over in ("items", "models", "parametric")
         if over == "items" or (estimator == "mml-items" and model == "rasch")
     },
     "sandwich": {
