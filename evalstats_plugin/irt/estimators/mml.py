@@ -427,7 +427,9 @@ def newton_step(
     information = information + ridge
     if not common_slope:
         step: Tensor = linalg.solve_ex(information, gradient)[0]
-        return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+        step = step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+        # An item whose information has overflowed, as where its curve is a step, stays as it is.
+        return torch.where(step.isfinite().all(dim=1, keepdim=True), step, 0.0)
     # A common slope: eliminate the intercepts first.
     cross = information[:, 0, 1] / information[:, 1, 1]
     slope = (gradient[:, 0] - cross * gradient[:, 1]).sum() / (

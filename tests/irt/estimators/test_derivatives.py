@@ -216,3 +216,12 @@ def test_predictions_are_scored_as_scikit_learn_does():
     if len(share) == len(bins.n_cells):
         np.testing.assert_allclose(weight, share)
         np.testing.assert_allclose(bins.observed @ share, right.sum())
+
+
+def test_an_item_whose_information_overflows_stays_as_it_is():
+    """A 4PL without priors of 300 models and 12 items ended in an error of NumPy."""
+    gradient = torch.tensor([[0.1, 0.2], [1.0, 1.0]], dtype=torch.float64)
+    information = torch.stack([torch.eye(2), torch.full((2, 2), math.inf)]).double()
+    step = mml.newton_step(mml.Derivatives(gradient, information), common_slope=False)
+
+    torch.testing.assert_close(step, torch.tensor([[0.1, 0.2], [0.0, 0.0]]).double())
