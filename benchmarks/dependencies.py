@@ -76,7 +76,6 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/hierarchical/engines/test_crossed.py",
         "tests/hierarchical/engines/test_nested.py",
         "tests/hierarchical/engines/test_peers.py",
-        "tests/irt/estimators/test_ability_groups.py",
         "tests/irt/test_dif.py",
         "tests/irt/model/test_factor_fit.py",
         "tests/irt/model/test_stored_cells.py",

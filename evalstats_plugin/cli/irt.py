@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     AnyFit = IRTFit | FactorFit | OrderedFit
 
 
-OVER = ("items", "models", "clusters", "parametric", "new-items")
+OVER = ("items", "models", "clusters", "parametric")
 """Those of `evalstats_plugin.irt.bootstrap`, which costs NumPy; a test compares."""
 
 LARGE = 5_000_000
@@ -135,7 +135,7 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
         There is no such option, or a value is not of its kind.
     """
     # Groups are read from a file.
-    kinds = {f.name: str(f.type) for f in fields(record) if f.name != "groups"}
+    kinds = {f.name: str(f.type) for f in fields(record)}
     settings: dict[str, Any] = {}
     for name, text in texts.items():
         check_known(f"option of {record.__name__}", name, kinds)
@@ -226,11 +226,6 @@ class IrtOptions:
         "[default: 0]",
         default=(), show_default=False, metavar="C",
     )  # fmt: skip
-    groups: str | None = _fit(
-        "CSV file with the columns model and group: groups with their own mean and spread of "
-        "abilities (estimator mml).",
-        type=click.Path(), metavar="CSV",
-    )  # fmt: skip
     zero: str = _fit(
         "What ability 0 is: items, a model that answers the average item right half of the time, "
         "which other models do not move; models, where these sum to 0 or are N(0, 1); bank, that "
@@ -249,7 +244,7 @@ class IrtOptions:
         "standard errors.",
         type=POSITIVE, metavar="B",
     )  # fmt: skip
-    over: Literal["items", "models", "clusters", "parametric", "new-items"] | None = under(
+    over: Literal["items", "models", "clusters", "parametric"] | None = under(
         INTERVALS
     )(
         f"With --bootstrap: what is drawn anew: {', '.join(OVER)}.  [default: items]",
@@ -325,7 +320,7 @@ class IrtOptions:
 
     def _check_ordered(self) -> None:
         """Refuse what fits of ordered scores have not."""
-        for name in ("bootstrap", "uncertainty", "groups", "guessing", "bank"):
+        for name in ("bootstrap", "uncertainty", "guessing", "bank"):
             if getattr(self, name) not in (None, (), ""):
                 raise SelectionError(
                     f"--{name} is not of item model {self.item_model}, which is of ordered scores: "
@@ -333,12 +328,7 @@ class IrtOptions:
                 )
 
     def _check_settings(self) -> None:
-        chosen = (
-            self.is_factor
-            or self.groups is not None
-            or "estimated" in self.guessing
-            or self.item_model in ORDERED_MODELS
-        )
+        chosen = self.is_factor or "estimated" in self.guessing or self.item_model in ORDERED_MODELS
         if self.estimator == "auto" and not chosen:
             raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
 
@@ -348,7 +338,6 @@ class IrtOptions:
         from evalstats_plugin.irt.methods import (
             FactorOptions,
             MmlItemsOptions,
-            MmlOptions,
             OrderedOptions,
         )
 
@@ -360,8 +349,6 @@ class IrtOptions:
             record = OrderedOptions
         if self.is_factor:
             record, more = FactorOptions, {"dimensions": self.dimensions or "auto"}
-        elif self.groups is not None:
-            record, more = MmlOptions, {"groups": read_groups(self.groups, matrix.models)}
         elif "estimated" in self.guessing:
             record, more = MmlItemsOptions, {"estimate_guessing": True}
         given = settings_of(record, self.set or {}) if record is not None else {}
@@ -395,7 +382,7 @@ class IrtOptions:
         }
 
 
-_FITTED = ("item_model", "estimator", "guessing", "groups", "zero", "bank", "device", "seed")
+_FITTED = ("item_model", "estimator", "guessing", "zero", "bank", "device", "seed")
 
 _any_model = {
     "help": f"How items differ: {', '.join((*ITEM_MODELS, *ORDERED_MODELS))}; the last two for "
@@ -698,23 +685,6 @@ def saved_fit(path: str) -> IRTFit:
     from evalstats_plugin.irt.model.fit import IRTFit
 
     return IRTFit.load(path)
-
-
-def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
-    """Read the group of each model from a CSV file with the columns model and group.
-
-    Raises
-    ------
-    LogError
-        There is no such file, or it does not have these columns.
-    """
-    rows = csv_rows(path, "groups of models")
-    if not rows or not {"model", "group"} <= set(rows[0]):
-        column_names = ", ".join(name for name in rows[0] if name) if rows else "none"
-        raise LogError(
-            f"{path} has the columns {column_names}: it needs the columns model and group"
-        )
-    return {row["model"]: row["group"] for row in rows if row["model"] in models}
 
 
 def read_about(path: str) -> dict[str, dict[str, float]]:

@@ -44,13 +44,12 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.model.data import Counts
 
 
-Over = Literal["items", "models", "clusters", "parametric", "new-items"]
+Over = Literal["items", "models", "clusters", "parametric"]
 OVER: dict[str, str] = {
     "items": "items drawn anew",
     "models": "models drawn anew",
     "clusters": "clusters of items drawn anew",
     "parametric": "answers simulated from the fit",
-    "new-items": "answers to new items, simulated from the fit",
 }
 """What is resampled, with a description for notes."""
 
@@ -73,7 +72,7 @@ def bootstrap_abilities(
     ----------
     fit
         Fit by any estimator. ``"mml-items"`` is refitted from the first fit, many times faster than
-        the others; ``"new-items"`` are of it only.
+        the others.
     matrix
         The matrix that was fitted.
     over
@@ -149,13 +148,10 @@ def _refitted(
     rng: np.random.Generator,
 ) -> Bootstrap:
     """Refit: from the first fit where the estimator can, else each time from nothing."""
-    from evalstats_plugin.irt.estimators.refits import Drawn, First, Refitted, bootstrap
+    from evalstats_plugin.irt.estimators.refits import Drawn, Refitted, bootstrap
 
     options = _options(over, n_resamples, level)
     clusters = _clusters(matrix) if over == "clusters" else None
-    if over == "new-items" and (fit.estimator != "mml-items" or fit.guessing.any()):
-        msg = "new items are drawn from the population that estimator mml-items estimates, without "
-        raise SelectionError(msg + "guessing: draw items, or simulate answers (parametric)")
     chance = fit.predict(plug_in=True)
     if fit.estimator == "mml-items":
         return _from_fit(fit, counts, options, rng, chance=chance, clusters=clusters)
@@ -169,7 +165,7 @@ def _refitted(
         return Refitted(cast("IRTFit", again).ability, Curves.of(cast("IRTFit", again)))
 
     return bootstrap(
-        fitted, counts, First.of(fit), options, rng, chance=chance, clusters=clusters, here=True
+        fitted, counts, Curves.of(fit), options, rng, chance=chance, clusters=clusters, here=True
     )
 
 
@@ -183,21 +179,13 @@ def _from_fit(
     clusters: NDArray[np.int64] | None,
 ) -> Bootstrap:
     """Refit with items integrated out, those models that take part in the fit."""
-    from evalstats_plugin.irt.estimators.refits import (
-        First,
-        bootstrap,
-        items_drawer,
-        items_refitter,
-    )
+    from evalstats_plugin.irt.estimators.refits import bootstrap, items_refitter
 
     counts, inner, again, kind = _integrated(fit, counts)
-    first = First.of(fit)
-    first = first._replace(ability=first.ability[inner])
+    refitter = items_refitter(counts, again, kind, options.over)
     drawn = bootstrap(
-        items_refitter(counts, again, kind, options.over), counts, first, options, rng,
-        chance=chance[inner], clusters=clusters,
-        new_items=items_drawer(again, kind, first) if options.over == "new-items" else None,
-    )  # fmt: skip
+        refitter, counts, Curves.of(fit), options, rng, chance=chance[inner], clusters=clusters
+    )
     n = len(fit.models)
     covariance = np.full((n, n), np.nan)
     covariance[np.ix_(inner, inner)] = drawn.covariance
@@ -265,10 +253,9 @@ def _items(fit: IRTFit, refits: Any, over: str) -> dict[str, Any]:
     """Standard errors of the items, if the estimator has items.
 
     Where items or their clusters are drawn an item keeps its own answers: its variance is that of
-    its posterior plus that of its posterior mean between refits. Answers to new items tell nothing
-    of the old ones, whose errors stay.
+    its posterior plus that of its posterior mean between refits.
     """
-    if refits.difficulty is None or over == "new-items":
+    if refits.difficulty is None:
         return {}
     errors = {name: getattr(refits, name).std_error for name in ("difficulty", "discrimination")}
     if over in ("items", "clusters"):
@@ -301,7 +288,6 @@ RECIPES: Mapping[str, str] = MappingProxyType(
         "clusters": "bootstrap over clusters of items",
         "models": "bootstrap over models",
         "parametric": "bootstrap of answers simulated from the fit",
-        "new-items": "bootstrap of answers to new items, simulated from the fit",
         "mcmc": "percentiles of posterior draws",
         "mcmc-hdi": "shortest interval that holds the posterior draws (HDI)",
         "vi": "spread of the variational posterior",
@@ -318,7 +304,6 @@ COVERAGE: Mapping[str, float] = MappingProxyType(
         "sandwich": 0.963,
         "items": 0.963,
         "parametric": 0.956,
-        "new-items": 0.963,
         "vi": 0.875,
     }
 )

@@ -5,17 +5,16 @@ Models of a focal group are compared with all others at the same ability, item b
 * `item_dif`: the items as records, most significant first; `dif`: the same as arrays
 * `firth_logistic`: logistic regression of many items with Firth's penalty, finite even where
   groups separate perfectly [Fir93]_
-* `mantel_haenszel`: common odds ratio of 2 × 2 tables in strata [MH59]_
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike
@@ -29,8 +28,6 @@ from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
 from evalstats_plugin.stats.steady import steady
-
-Method = Literal["logistic", "mantel-haenszel"]
 
 ETS_SCALE = 2.35
 """Factor from log odds to the delta scale of ETS [HT88]_."""
@@ -51,7 +48,6 @@ def item_dif(
     responses: ResponsesLike,
     focal: Sequence[str],
     *,
-    method: Method = "logistic",
     confidence_level: float = 0.95,
 ) -> ItemDifferences:
     """Test items for DIF: harder or easier for focal models than for others of equal ability.
@@ -62,9 +58,6 @@ def item_dif(
         Fit of the same models and items as the matrix.
     focal
         Names of the models of the focal group; all others are the reference group.
-    method
-        ``"logistic"`` suits few models or groups of unequal size; ``"mantel-haenszel"`` hundreds of
-        models. See `dif`.
 
     Raises
     ------
@@ -82,7 +75,7 @@ def item_dif(
     (8, ())
     """
     matrix = matrix_of(responses)
-    tests = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
+    tests = dif(fit, matrix, focal, confidence_level=confidence_level)
     doubtful = np.nan_to_num(tests.p_value, nan=2)
     order = np.lexsort((-steady(np.abs(np.nan_to_num(tests.log_odds))), steady(doubtful)))
     width = normal_quantile(confidence_level) * tests.std_error
@@ -103,8 +96,7 @@ def item_dif(
         "flagged": tests.flagged[order].tolist(),
         **{name: [finite(v) for v in values[order].tolist()] for name, values in numbers.items()},
     }
-    same = {"method": tests.method, "confidence_level": confidence_level}
-    rows = tuple(records(ItemDifference, columns, same))
+    rows = tuple(records(ItemDifference, columns, {"confidence_level": confidence_level}))
     silent = int(np.isnan(tests.log_odds).sum())
     notes = [
         f"{counted(silent, 'item')} not tested: all right, all wrong, or not answered by both "
@@ -139,7 +131,6 @@ class ItemDifference:
     """ETS class ``"A"`` negligible, ``"B"`` moderate or ``"C"`` large, by `p_value`."""
     flagged: bool
     """Whether `p_adjusted` is significant."""
-    method: str
     confidence_level: float
     notes: tuple[str, ...] = ()
 
@@ -163,11 +154,13 @@ def dif(
     matrix: ResponseMatrix,
     focal: Sequence[str],
     *,
-    method: Method = "logistic",
     confidence_level: float = 0.95,
     purify: bool = True,
 ) -> DIF:
     """Test items for DIF between a focal group of models and all others; arrays of `item_dif`.
+
+    Answers are regressed on ability and group [SR90]_, with Firth's penalty and its
+    likelihood-ratio test [HS02]_, so that groups may be small, and unequal.
 
     Parameters
     ----------
@@ -176,27 +169,21 @@ def dif(
         are matched.
     focal
         Names of the models of the focal group.
-    method
-        ``"logistic"`` regresses answers on ability and group [SR90]_, with Firth's penalty and its
-        likelihood-ratio test [HS02]_: for few models, or unequal groups. ``"mantel-haenszel"``
-        compares models within strata of about ten with similar scores: for hundreds of models.
     purify
         Match on the items without sign of DIF, and repeat until these stay the same.
 
     Raises
     ------
     SelectionError
-        A model of the group is not in the matrix, or there is no such method.
+        A model of the group is not in the matrix.
     DesignError
         Fewer than 2 models in either group.
     """
-    if method not in _TESTS:
-        raise SelectionError(no_such("DIF method", method, _TESTS, ", ".join(_TESTS)))
     data, notes = _data(fit, matrix, focal)
     anchor = np.ones(len(matrix.item_ids), dtype=bool)
     tried: set[bytes] = set()
     while True:
-        test = _TESTS[method](data, anchor)
+        test = _by_regression(data, anchor)
         p_adjusted = holm(test.p_value)
         tried.add(anchor.tobytes())
         # Unadjusted p-values: an anchor item with DIF does harm, a sound one left out hardly any.
@@ -215,7 +202,6 @@ def dif(
         p_value=test.p_value,
         p_adjusted=p_adjusted,
         anchor=anchor,
-        method=method,
         confidence_level=confidence_level,
         notes=tuple(notes),
     )
@@ -235,7 +221,6 @@ class DIF:
     p_adjusted: FloatArray
     anchor: NDArray[np.bool_]
     """Items on which models were matched: those without sign of DIF, if purified."""
-    method: str
     confidence_level: float
     notes: tuple[str, ...] = ()
 
@@ -334,30 +319,6 @@ def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
     return _Test(*(np.where(tells, part, np.nan) for part in test))
 
 
-def _by_strata(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
-    matched = _matching(data, anchor)
-    n, m = matched.shape
-    count = int(np.clip(n // 10, 2, 100))
-    edges = np.quantile(matched[:, anchor][:, 0], np.linspace(0, 1, count + 1)[1:-1])
-    stratum = np.searchsorted(edges, matched, side="right")
-    other = (~data.focal).astype(np.int64)[:, None]
-    place = (np.arange(m, dtype=np.int64) * count + stratum.astype(np.int64)) * 2 + other
-    tables = [
-        np.bincount(place.ravel(), weights=part.ravel(), minlength=m * count * 2)
-        for part in (data.right, data.trials - data.right)
-    ]
-    odds_ratios = mantel_haenszel(np.stack(tables, axis=-1).reshape(m, count, 2, 2))
-    finite = np.isfinite(odds_ratios.log_odds)
-    return _Test(
-        np.where(finite, odds_ratios.log_odds, np.nan),
-        np.where(finite, odds_ratios.std_error, np.nan),
-        odds_ratios.p_value,
-    )
-
-
-_TESTS = {"logistic": _by_regression, "mantel-haenszel": _by_strata}
-
-
 def firth_logistic(
     columns: FloatArray, right: FloatArray, trials: FloatArray, free: NDArray[np.bool_]
 ) -> Regression:
@@ -429,52 +390,3 @@ def _evaluate(columns: FloatArray, right: FloatArray, trials: FloatArray, at: Fl
         np.einsum("mnp,mn->mp", columns, pull),
         information,
     )
-
-
-def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
-    """Estimate and test the common odds ratio of S strata of 2 × 2 tables [MH59]_.
-
-    Parameters
-    ----------
-    tables : shape (..., S, 2, 2)
-        Groups × (right, wrong).
-
-    Examples
-    --------
-    >>> odds = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
-    >>> round(float(odds.log_odds), 3), round(float(odds.p_value), 3)
-    (1.204, 0.09)
-    """
-    cells: FloatArray = np.asarray(tables, dtype=np.float64)
-    a, b, c, d = (cells[..., i, j] for i in (0, 1) for j in (0, 1))
-    size = a + b + c + d
-    safe = np.where(size > 0, size, 1.0)
-    agree, differ = a * d / safe, b * c / safe
-    up, down = agree.sum(axis=-1), differ.sum(axis=-1)
-    margins = (a + b) * (c + d) * (a + c) * (b + d)
-    variance = (margins / (safe**2 * np.maximum(size - 1, 1))).sum(axis=-1)
-    gap = (a - (a + b) * (a + c) / safe).sum(axis=-1)
-    share_agree, share_differ = (a + d) / safe, (b + c) / safe
-    with np.errstate(invalid="ignore", divide="ignore"):
-        chi_square = np.maximum(np.abs(gap) - 0.5, 0) ** 2 / variance
-        squared = (
-            (share_agree * agree).sum(axis=-1) / (2 * up**2)
-            + (share_agree * differ + share_differ * agree).sum(axis=-1) / (2 * up * down)
-            + (share_differ * differ).sum(axis=-1) / (2 * down**2)
-        )
-        return MantelHaenszel(
-            np.log(up) - np.log(down), np.sqrt(squared), chi_square, special.chdtrc(1, chi_square)
-        )
-
-
-class MantelHaenszel(NamedTuple):
-    """Mantel-Haenszel estimates of the leading axes; NaN where no stratum is informative."""
-
-    log_odds: FloatArray
-    """Log of the common odds ratio, first group over second."""
-    std_error: FloatArray
-    """By Robins, Breslow and Greenland [RBG86]_."""
-    chi_square: FloatArray
-    """Continuity-corrected, one degree of freedom."""
-    p_value: FloatArray
-    """Two-sided, for equal odds."""

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 # Wilson and Hilferty's cube root fails for wider distributions; R's mirt stops here as well.
 _WIDEST = 2**0.5
 # Quadrature nodes over ability, in standard deviations of its distribution.
-_REACH = 6.0
-_NODES = np.linspace(-_REACH, _REACH, 121)
+_NODES = np.linspace(-6, 6, 121)
 # Sum scores with a smaller probability have no expected share.
 _RAREST = 1e-10
 _N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3, "4pl": 4}
@@ -185,8 +184,8 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     """
     matrix = matrix_of(responses)
     check_matrix(fit, matrix)
-    if fit.estimator != "mml" or fit.item_model == "4pl" or "groups" in fit.hyperparameters:
-        msg = "M2 is of estimator mml, item models rasch, 1pl, 2pl, 3pl, graded and gpcm, one group"
+    if fit.estimator != "mml" or fit.item_model == "4pl":
+        msg = "M2 is of estimator mml, item models rasch, 1pl, 2pl, 3pl, graded and gpcm"
         raise DesignError(msg)
     mean, sd = fit.ability_distribution
     weight = np.exp(-(_NODES**2) / 2)
@@ -649,28 +648,11 @@ def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
 
 def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
     """P(right) at the nodes, (Q, M), and the weights of the nodes, (Q,)."""
-    at, weight = _distribution(fit, notes)
-    return fit.chance(at), weight / weight.sum()
-
-
-def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of the abilities' distribution: of groups, the fit, or its models."""
-    hyperparameters = fit.hyperparameters
-    if "groups" in hyperparameters:
-        groups: list[dict[str, float]] = list(hyperparameters["groups"].values())
-        mean, sd, size = (
-            np.array([g[k] for g in groups], dtype=np.float64) for k in ("mean", "sd", "n_models")
-        )
-        count = 2 * len(_NODES) * len(groups)
-        low, high = (mean - _REACH * sd).min(), (mean + _REACH * sd).max()
-        at: FloatArray = np.linspace(float(low), float(high), count)
-        z: FloatArray = (at[:, None] - mean) / sd
-        weight: FloatArray = np.exp(-(z**2) / 2) @ (size / sd)
-        return at, weight
     mean, sd = fit.ability_distribution
-    if "ability_sd" not in hyperparameters:
+    if "ability_sd" not in fit.hyperparameters:
         notes.append("abilities are taken as normal with the mean and spread of these models")
-    return mean + sd * _NODES, np.exp(-(_NODES**2) / 2)
+    weight = np.exp(-(_NODES**2) / 2)
+    return fit.chance(mean + sd * _NODES), weight / weight.sum()
 
 
 def _joined(

@@ -432,8 +432,6 @@ def check_names(item_model: str, estimator: str) -> None:
 
 def _estimator_for(item_model: str, n: int, m: int, options: FitOptions | None) -> tuple[str, str]:
     """Name of the estimator of these options, or for so many models and items; and the reason."""
-    if isinstance(options, MmlOptions) and options.groups is not None:
-        return "mml", "groups of models have distributions of ability; with an item prior"
     for name, spec in ESTIMATORS.items():
         if isinstance(options, spec.options):
             return name, f"its options, {spec.options.__name__}, were passed"

@@ -14,35 +14,24 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.irt.model.fit import IRTFit, expect_kind
 from evalstats_plugin.irt.model.scale import Curves, Line, rescaled
 from evalstats_plugin.stats.arrays import FloatArray
 
-Method = Literal["mean-mean", "mean-sigma", "haebara", "stocking-lord"]
-METHODS: tuple[Method, ...] = ("mean-mean", "mean-sigma", "haebara", "stocking-lord")
 # Quadrature nodes over ability, in standard deviations of its distribution.
 _NODES = np.linspace(-4, 4, 41)
 
 
-def link(
-    fit_a: IRTFit,
-    fit_b: IRTFit,
-    method: Method = "stocking-lord",
-    *,
-    through: Literal["items", "models"] = "items",
-) -> IRTFit:
+def link(fit_a: IRTFit, fit_b: IRTFit, *, through: Literal["items", "models"] = "items") -> IRTFit:
     """Return `fit_b` on the scale of `fit_a`.
 
     Parameters
     ----------
-    method
-        ``"mean-mean"`` and ``"mean-sigma"`` [Mar77]_ compare moments of the parameters;
-        ``"haebara"`` [Hae80]_ matches item curves and ``"stocking-lord"`` [SL83]_ their sum, which
-        is less sensitive to noisy parameters. Two Rasch scales differ by a shift only.
     through
-        What both have in common. Through models only ``"mean-sigma"`` is possible.
+        What both have in common. The sums of the curves of common items are matched [SL83]_, or the
+        means and standard deviations of common models. Two Rasch scales differ by a shift only.
 
     Returns
     -------
@@ -52,8 +41,6 @@ def link(
 
     Raises
     ------
-    SelectionError
-        No such method, or one that cannot link through models.
     DesignError
         Fewer than 3 items or models in common.
 
@@ -67,39 +54,24 @@ def link(
     >>> linked.identification
     'linked to another fit: 0 is where the average item is answered right halfway'
     """
-    return on_scale_of(fit_a, fit_b, linking_constants(fit_a, fit_b, method, through=through))
+    return on_scale_of(fit_a, fit_b, linking_constants(fit_a, fit_b, through=through))
 
 
 def linking_constants(
-    fit_a: IRTFit,
-    fit_b: IRTFit,
-    method: Method = "stocking-lord",
-    *,
-    through: Literal["items", "models"] = "items",
+    fit_a: IRTFit, fit_b: IRTFit, *, through: Literal["items", "models"] = "items"
 ) -> Link:
     """Estimate the slope and intercept that bring `fit_b` to the scale of `fit_a`; see `link`."""
-    if method not in METHODS:
-        raise SelectionError(no_such("linking method", method, METHODS, ", ".join(METHODS)))
     fit_a, fit_b = expect_kind(fit_a, IRTFit), expect_kind(fit_b, IRTFit)
     shift_only = fit_a.item_model == fit_b.item_model == "rasch"
     if through == "models":
-        if method != "mean-sigma":
-            msg = f"models have abilities only, so link by 'mean-sigma', not by {method!r}"
-            raise SelectionError(msg)
         i, j = _common(list(fit_a.models), list(fit_b.models), through)
         solution = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
-        return _link(solution, len(i), method)
+        return _link(solution, len(i), through)
     i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
     centre, sd = fit_a.ability_distribution
-    at = centre + sd * _NODES
     a, b = Curves.of(fit_a).at(i), Curves.of(fit_b).at(j)
-    if method == "mean-sigma":
-        solution = _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
-    elif method == "mean-mean":
-        solution = _mean_mean(a, b)
-    else:
-        solution = _by_curves(a, b, at, shift_only=shift_only, summed=method == "stocking-lord")
-    return _link(solution, len(i), method)
+    solution = _by_curves(a, b, centre + sd * _NODES, shift_only=shift_only)
+    return _link(solution, len(i), through)
 
 
 def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, constants: Link) -> IRTFit:
@@ -114,7 +86,7 @@ def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, constants: Link) -> IRTFit:
     note = (
         f"on the scale of bank {fit_a.version}: {constants.slope:.3f} (s.e. {slope_error:.3f}) × "
         f"ability {constants.intercept:+z.3f} (s.e. {shift_error:.3f}), by {constants.n_common} "
-        f"items or models that both have ({constants.method}); errors of abilities allow for that"
+        f"{constants.through} that both have; errors of abilities allow for that"
     )
     return replace(
         linked,
@@ -136,7 +108,7 @@ class Link(NamedTuple):
     """Of slope and intercept, shape (2, 2), by the infinitesimal jackknife: it shows how far common
     items disagree, because of estimation errors or because an item has changed."""
     n_common: int
-    method: str
+    through: str
 
 
 def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]]:
@@ -151,7 +123,7 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
     return [i for i, _ in pairs], [j for _, j in pairs]
 
 
-def _link(solution: _Solution, count: int, method: str) -> Link:
+def _link(solution: _Solution, count: int, through: str) -> Link:
     if not solution.slope > 0:
         msg = (
             f"the linking slope is {solution.slope:.3g}, not above 0: what both fits have in "
@@ -160,7 +132,7 @@ def _link(solution: _Solution, count: int, method: str) -> Link:
         raise DesignError(msg)
     fitted = 2 if solution.influence[:, 0].any() else 1
     covariance = solution.influence.T @ solution.influence / (count * (count - fitted))
-    return Link(solution.slope, solution.intercept, covariance, count, method)
+    return Link(solution.slope, solution.intercept, covariance, count, through)
 
 
 class _Solution(NamedTuple):
@@ -171,7 +143,7 @@ class _Solution(NamedTuple):
 
 
 def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
-    """Match means and, unless `shift_only`, standard deviations (mean-sigma)."""
+    """Match means and, unless `shift_only`, standard deviations."""
     a_off, b_off = a - a.mean(), b - b.mean()
     slope, of_slope = 1.0, np.zeros_like(a)
     if not shift_only:
@@ -182,22 +154,8 @@ def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
     return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
 
 
-def _mean_mean(a: Curves, b: Curves) -> _Solution:
-    """Match mean discriminations and difficulties; the slope of two Rasch scales is 1."""
-    mean_a, mean_b = a.discrimination.mean(), b.discrimination.mean()
-    slope = float(mean_b / mean_a)
-    of_slope = (b.discrimination - mean_b - slope * (a.discrimination - mean_a)) / mean_a
-    middle = b.difficulty.mean()
-    of_intercept = a.difficulty - a.difficulty.mean() - slope * (b.difficulty - middle)
-    of_intercept = of_intercept - middle * of_slope
-    intercept = float(a.difficulty.mean() - slope * middle)
-    return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
-
-
-def _by_curves(
-    a: Curves, b: Curves, at: FloatArray, *, shift_only: bool, summed: bool
-) -> _Solution:
-    """Least squares between item curves (Haebara) or their sums (Stocking and Lord)."""
+def _by_curves(a: Curves, b: Curves, at: FloatArray, *, shift_only: bool) -> _Solution:
+    """Least squares between the sums of the items' curves (Stocking and Lord)."""
     from scipy import optimize
 
     weight = np.exp(-(_NODES**2) / 4)
@@ -213,22 +171,17 @@ def _by_curves(
         return (target - curve) * weight, by * weight[:, None]
 
     def residual(point: FloatArray) -> FloatArray:
-        difference = curve_difference(point)[0]
-        return difference.sum(axis=0) if summed else difference.ravel()
+        return curve_difference(point)[0].sum(axis=0)
 
     def jacobian(point: FloatArray) -> FloatArray:
-        derivatives = curve_difference(point)[1]
-        return derivatives.sum(axis=0) if summed else derivatives.reshape(-1, derivatives.shape[-1])
+        return curve_difference(point)[1].sum(axis=0)
 
     first = _by_spread(a.difficulty, b.difficulty, shift_only=True)
     start = np.array([0.0, first.intercept])[free]
     best = optimize.least_squares(residual, start, jac=jacobian, xtol=1e-14, ftol=1e-14, gtol=1e-14)
     apart_items, by_items = curve_difference(best.x)
-    if summed:
-        pulls = np.einsum("kq,qp->kp", apart_items, by_items.sum(axis=0))
-        pulls += np.einsum("q,kqp->kp", apart_items.sum(axis=0), by_items)
-    else:
-        pulls = np.einsum("kq,kqp->kp", apart_items, by_items)
+    pulls = np.einsum("kq,qp->kp", apart_items, by_items.sum(axis=0))
+    pulls += np.einsum("q,kqp->kp", apart_items.sum(axis=0), by_items)
     turned = jacobian(best.x)
     bend = turned.T @ turned
     influence = np.zeros((len(pulls), 2))

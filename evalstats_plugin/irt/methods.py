@@ -6,7 +6,7 @@ Options are one frozen record for each estimator: a value that does not exist ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
@@ -102,9 +102,6 @@ class MmlOptions:
     """Whether errors allow for items being estimated; None where that is quick."""
     sandwich: bool = False
     """Whether errors hold where the model is wrong."""
-    groups: Sequence[object] | Mapping[str, object] | None = None
-    """Group of each model, in order or by name: each has its own mean and spread of abilities,
-    those of the first are 0 and 1."""
 
     def __post_init__(self) -> None:
         _check_name("item prior", self.prior, get_args(ItemPrior))

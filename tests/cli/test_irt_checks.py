@@ -223,24 +223,12 @@ def test_factors_have_a_row_per_dimension_and_are_a_bank(logs: Path, tmp_path: P
     assert "factor" == two["fit"]["item_model"]
 
 
-def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: Path) -> None:
-    """Estimated by mml; models of other runs may be in the file too."""
-    groups = tmp_path / "groups.csv"
-    lines = [f"{name},{name.split('-')[0]}" for name in [*NAMES, "other"]]
-    groups.write_text("model,group\n" + "\n".join(lines) + "\n")
-    fit = as_json("fit", logs, "--groups", groups)["fit"]
-
-    assert "mml" == fit["estimator"]
-    assert {"base", "chat"} == set(fit["hyperparameters"]["groups"])
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ("fit --bootstrap 0", "0 is not in the range x>=1"),
         ("fit --bootstrap 20", "20 resamples"),
         ("fit --bootstrap 40 --over clusters", "no item has a cluster"),
-        ("fit --bootstrap 40 --over new-items --estimator mml", "draw items, or simulate answers"),
         ("fit --uncertainty jackknife", "no recipe is called 'jackknife'"),
         ("fit --over items", "--over is an option of the bootstrap: pass --bootstrap B too"),
         ("fit --dimensions none", "--dimensions 'none' is not a number of dimensions"),
@@ -249,7 +237,6 @@ def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: P
         ("fit --dimensions 2 --item-model rasch", "rasch has one ability per model"),
         ("fit --dimensions 2 --baseline base-0", "--baseline needs one ability of each model"),
         ("fit --dimensions 2 --estimator mml", "not 'factor': choose map"),
-        ("fit --groups none.csv", "none.csv: groups of models cannot be read"),
         ("fit --save fit.json", "must end in .parquet"),
         ("fit --models gpt-*", "no model is called 'gpt-*'"),
         ("holdout --mask cells", "no mask is called 'cells'"),
@@ -290,19 +277,6 @@ def test_a_fit_is_saved_over_a_file_on_request_only(logs: Path, tmp_path: Path) 
     assert file.read_text() == "my thesis"
     as_json("fit", logs, "--save", file, "--overwrite", "--item-model", "rasch")
     assert IRTFit.load(file).item_model == "rasch"
-
-
-def test_group_files_that_cannot_be_read(logs: Path, tmp_path: Path) -> None:
-    """Other columns; no text."""
-    columns, binary = tmp_path / "columns.csv", tmp_path / "binary.csv"
-    columns.write_text("name,kind\na,b\n")
-    binary.write_bytes(b"\xff\xfe\x00")
-
-    assert (
-        "has the columns name, kind: it needs the columns model and group"
-        in run("fit", logs, "--groups", columns).stderr
-    )
-    assert "cannot be read" in run("fit", logs, "--groups", binary).stderr
 
 
 def test_help_lists_options_in_groups() -> None:

@@ -157,7 +157,6 @@ def weighed(device: str) -> Numbers:
 
 def _irt_fits() -> dict[str, Fit]:
     few = {"max_steps": 5}
-    groups = ["a", "b"] * 30
     draws = {"chains": 2, "draws": 4, "warm_up": 1}
     return {
         "mml rasch": partial(irt, item_model="rasch", estimator="mml", matrix=TALL, **few),
@@ -172,9 +171,6 @@ def _irt_fits() -> dict[str, Fit]:
         "mml 2pl without holes": partial(
             irt, item_model="2pl", estimator="mml", matrix=answers(60, 12, missing=0.0),
             prior="weak", nodes=21, **few,
-        ),
-        "mml groups": partial(
-            irt, item_model="2pl", estimator="mml", matrix=TALL, prior="weak", groups=groups, **few
         ),
         "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items", **few),
         "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items", **few),

@@ -15,7 +15,6 @@ TOLERANCES = {
     "mml 2pl": 1e-5,
     "mml 3pl": 2e-3,
     "mml 2pl without holes": 1e-5,
-    "mml groups": 2e-4,
     "mml-items 2pl": 2e-5,
     "mml-items signed": 2e-5,
     "map": 2e-2,

@@ -92,7 +92,6 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                                                        std_errors=True)),
         "3pl": _of(MANY, "3pl", "mml", MmlOptions(prior="weak", std_errors=True)),
         "4pl": _of(MANY, "4pl", "mml", MmlOptions(prior="weak", common_asymptotes=True)),
-        "groups": _of(MANY, "rasch", "mml", MmlOptions(groups=[0, 1] * 30, std_errors=True)),
         "nodes": _of(MANY, "2pl", "mml", MmlOptions(prior="weak", nodes=21)),
         "missing": _of(MANY, "2pl", "mml", MmlOptions(prior="weak"), missing=0.2),
         "dispersion": _of(MANY, "rasch", "mml", MmlOptions(dispersion=1.5), levels=3),
@@ -136,7 +135,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         f"{model} {estimator} {over}": _bootstrap(size, model, estimator, over)
         for model, estimator, size in (("2pl", "mml-items", SMALL), ("rasch", "mml-items", SMALL),
                                        ("2pl", "map", SMALL))
-        for over in ("items", "models", "parametric", "new-items")
+        for over in ("items", "models", "parametric")
         if over == "items" or (estimator == "mml-items" and model == "rasch")
     },
     "sandwich": {

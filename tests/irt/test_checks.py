@@ -16,7 +16,6 @@ from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out,
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.estimators.refits import (
     BootstrapOptions,
-    First,
     bootstrap,
     items_refitter,
 )
@@ -25,6 +24,7 @@ from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.methods import FactorOptions
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.masks import MASKS
+from evalstats_plugin.irt.model.scale import Curves
 from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.irt.rows import factor_abilities
 from evalstats_plugin.stats.streams import child, stream
@@ -38,7 +38,7 @@ def refits():
     counts = counts_of(MATRIX, device=None)
     refitter = items_refitter(counts, items_integrated(counts, "rasch"), "rasch", "items")
     drawn, options = stream(1, "resampled abilities"), BootstrapOptions(n_resamples=80)
-    return bootstrap(refitter, counts, First.of(FIT), options, drawn, chance=FIT.predict())
+    return bootstrap(refitter, counts, Curves.of(FIT), options, drawn, chance=FIT.predict())
 
 
 def test_bootstrap_limits_are_the_percentiles_of_the_refits():

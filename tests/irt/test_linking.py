@@ -9,15 +9,12 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of
+from evalstats_plugin.irt.linking import link, linking_constants, on_scale_of
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-
-ALL = list(METHODS)
-CURVES = ("haebara", "stocking-lord")
 
 
 def made(a, b, c=None, *, theta=(0.0, 1.0, -1.0), item_model="2pl", start=0):
@@ -53,12 +50,11 @@ def moved(a, b, slope, intercept):
     return slope * a, (b - intercept) / slope
 
 
-@pytest.mark.parametrize("method", ALL)
-def test_a_scale_that_was_moved_comes_back(method):
+def test_a_scale_that_was_moved_comes_back():
     """Exactly, with the curves of every item, and without error; also with guessing."""
     a, b, c = parameters(np.random.default_rng(0), 12)
     fit_a, fit_b = made(a, b, c), made(*moved(a, b, 1.3, -0.7), c, theta=[2.0, 0.5, -1.0])
-    found, linked = linking_constants(fit_a, fit_b, method), link(fit_a, fit_b, method)
+    found, linked = linking_constants(fit_a, fit_b), link(fit_a, fit_b)
 
     assert (found.slope, found.intercept) == pytest.approx((1.3, -0.7), abs=1e-7)
     np.testing.assert_allclose(found.covariance, 0, atol=1e-12)
@@ -70,32 +66,27 @@ def test_a_scale_that_was_moved_comes_back(method):
     assert linked.hyperparameters["link"]["n_common"] == 12
 
 
-@pytest.mark.parametrize("method", CURVES)
-def test_curves_lie_as_close_as_they_can(method):
+def test_sums_of_curves_lie_as_close_as_they_can():
     """The definition: no neighbouring constants have a smaller distance, summed directly."""
     rng = np.random.default_rng(1)
     a, b, _ = parameters(rng, 10)
     noisy_a, noisy_b = moved(a * np.exp(0.1 * rng.standard_normal(10)), b, 1.2, 0.4)
     noisy_b = noisy_b + 0.2 * rng.standard_normal(10)
-    found = linking_constants(made(a, b), made(noisy_a, noisy_b), method)
+    found = linking_constants(made(a, b), made(noisy_a, noisy_b))
     at = np.linspace(-4, 4, 41)
     weight = np.exp(-(at**2) / 2)
 
     def distance(slope, intercept):
         target = special.expit(a * (at[:, None] - b))
         ours = special.expit(noisy_a / slope * (at[:, None] - slope * noisy_b - intercept))
-        gap = target - ours
-        return weight @ (
-            gap.sum(axis=1) ** 2 if method == "stocking-lord" else (gap**2).sum(axis=1)
-        )
+        return weight @ (target - ours).sum(axis=1) ** 2
 
     best = distance(found.slope, found.intercept)
     for step in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3), (1e-3, 1e-3), (1e-3, -1e-3)):
         assert best < distance(found.slope + step[0], found.intercept + step[1])
 
 
-@pytest.mark.parametrize("method", ALL)
-def test_the_standard_error_is_the_spread_of_the_constants(method):
+def test_the_standard_error_is_the_spread_of_the_constants():
     """150 pairs of noisy calibrations of the same 40 items; Monte Carlo error 6 %."""
     rng = np.random.default_rng(2)
     found = []
@@ -105,7 +96,7 @@ def test_the_standard_error_is_the_spread_of_the_constants(method):
             made(x * np.exp(0.1 * rng.standard_normal(40)), y + 0.2 * rng.standard_normal(40))
             for x, y in ((a, b), moved(a, b, 1.2, 0.5))
         ]
-        got = linking_constants(*pair, method)
+        got = linking_constants(*pair)
         found.append([got.slope, got.intercept, *np.diagonal(got.covariance)])
     rows = np.array(found)
     spread, told = rows[:, :2].std(axis=0, ddof=1), np.sqrt(rows[:, 2:].mean(axis=0))
@@ -113,18 +104,17 @@ def test_the_standard_error_is_the_spread_of_the_constants(method):
     np.testing.assert_allclose(told, spread, rtol=0.16)
 
 
-@pytest.mark.parametrize("method", ALL)
-def test_the_standard_error_is_the_jackknife_over_items(method):
+def test_the_standard_error_is_the_jackknife_over_items():
     """Each item left out in turn, by brute force."""
     rng = np.random.default_rng(3)
     a, b, _ = parameters(rng, 40)
     a_b, b_b = moved(a * np.exp(0.1 * rng.standard_normal(40)), b, 1.2, 0.5)
     b_b = b_b + 0.2 * rng.standard_normal(40)
-    found = linking_constants(made(a, b), made(a_b, b_b), method)
+    found = linking_constants(made(a, b), made(a_b, b_b))
     left = []
     for j in range(40):
         keep = np.arange(40) != j
-        part = linking_constants(made(a[keep], b[keep]), made(a_b[keep], b_b[keep]), method)
+        part = linking_constants(made(a[keep], b[keep]), made(a_b[keep], b_b[keep]))
         left.append([part.slope, part.intercept])
     expected = 39 / 40 * ((np.array(left) - np.mean(left, axis=0)) ** 2).sum(axis=0)
 
@@ -159,14 +149,13 @@ def test_the_error_of_the_link_is_in_the_abilities():
 def test_rasch_scales_are_shifted_only():
     b = np.random.default_rng(5).standard_normal(20)
     other = b - 0.8 + 0.2 * np.random.default_rng(6).standard_normal(20)
-    for method in ALL:
-        pair = [made(np.ones(20), x, item_model="rasch") for x in (b, other)]
-        found = linking_constants(*pair, method)
+    pair = [made(np.ones(20), x, item_model="rasch") for x in (b, other)]
+    found = linking_constants(*pair)
 
-        assert 1 == found.slope
-        assert found.intercept == pytest.approx(0.8, abs=0.15)
-        assert 0 == found.covariance[0, 0]
-        assert found.covariance[1, 1] > 0
+    assert 1 == found.slope
+    assert found.intercept == pytest.approx(0.8, abs=0.15)
+    assert 0 == found.covariance[0, 0]
+    assert found.covariance[1, 1] > 0
 
 
 def test_common_models_link_as_well():
@@ -174,12 +163,10 @@ def test_common_models_link_as_well():
     rng = np.random.default_rng(7)
     theta = rng.standard_normal(30)
     pair = [made([1.0], [0.0], theta=theta), made([1.0], [0.0], theta=(theta + 0.5) / 1.4, start=1)]
-    found = linking_constants(*pair, "mean-sigma", through="models")
+    found = linking_constants(*pair, through="models")
 
     assert (found.slope, found.intercept) == pytest.approx((1.4, -0.5))
     assert 30 == found.n_common
-    with pytest.raises(SelectionError, match="link by 'mean-sigma', not by 'haebara'"):
-        link(*pair, "haebara", through="models")
 
 
 @pytest.mark.needs("torch")
@@ -219,5 +206,3 @@ def test_too_little_in_common_is_refused():
     fit = made(np.ones(5), np.zeros(5))
     with pytest.raises(DesignError, match="2 items in common of 5 and 5 are too few to link"):
         link(fit, made(np.ones(5), np.zeros(5), start=3))
-    with pytest.raises(SelectionError, match="no linking method is called 'stoking-lord'; did you"):
-        link(fit, fit, "stoking-lord")

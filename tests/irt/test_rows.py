@@ -9,9 +9,9 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix, fit_irt, score_models
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt import IRTFit, simulate_responses
+from evalstats_plugin.irt import IRTFit, MmlOptions, simulate_responses
 from evalstats_plugin.irt.answers import scored_part
-from evalstats_plugin.irt.rows import abilities
+from evalstats_plugin.irt.rows import HELD, abilities
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -111,3 +111,29 @@ def test_items_are_listed_alike_whatever_a_processor_rounds_to() -> None:
 
     assert len(np.unique(fit.difficulty.round(9))) < 30
     assert [i.item for i in fit.items(matrix)] == [i.item for i in other.items(matrix)]
+
+
+@pytest.mark.parametrize(
+    ("item_model", "estimator", "prior", "expected"),
+    [
+        ("2pl", "mml-items", None, HELD["mml-items"][1]),
+        ("2pl", "mml", "estimated", HELD["mml"][1]),
+        ("2pl", "mml", "weak", None),
+        ("1pl", "mml", "estimated", None),
+        ("rasch", "mml-items", None, None),
+    ],
+)
+def test_tables_of_items_say_what_intervals_of_discriminations_hold(
+    item_model: str, estimator: str, prior: str | None, expected: tuple[float, float] | None
+) -> None:
+    """Where the spread of discriminations is estimated and taken as known; not without items."""
+    matrix, _ = simulate_responses(rng=0, n_models=12, n_items=25)
+    options = None if prior is None else MmlOptions(prior=prior)
+    fit = fit_irt(matrix, item_model, estimator, options=options)
+    notes = [note for note in fit.items().notes if "errors of discriminations" in note]
+
+    assert len(notes) == (expected is not None)
+    if expected is not None:
+        assert f"of 95 % intervals {expected[0]:.0%} held" in notes[0]
+        assert f"{expected[1]:.0%} in the worst" in notes[0]
+    assert not any("errors of discriminations" in note for note in fit.abilities().notes)

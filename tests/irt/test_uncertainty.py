@@ -41,7 +41,7 @@ def errors(found):
 
 def test_the_sandwich_and_the_bootstraps_agree_with_the_fit_where_it_is_true(matrix):
     fit = fit_irt(matrix, "rasch")
-    names = ["model", "sandwich", "items", "parametric", "new-items"]
+    names = ["model", "sandwich", "items", "parametric"]
     own = errors(uncertainty(fit, matrix, names, n_resamples=80, rng=0))
 
     for name in names[1:]:

@@ -161,12 +161,6 @@ def _covariates(path: Path) -> object:
     return read_covariates([str(path)])
 
 
-def _model_groups(path: Path) -> object:
-    from evalstats_plugin.cli.irt import read_groups
-
-    return read_groups(str(path), ["a", "b"])
-
-
 def matrix() -> Any:
     """Give a small matrix of responses."""
     from evalstats_plugin.data.matrix import ResponseMatrix
@@ -590,9 +584,6 @@ READERS: Mapping[str, Reader] = {
     ),
     "covariates": Reader(
         _written("c.csv", "model,size\na,7\nb,70\n"), _covariates, [cells_changed]
-    ),
-    "groups of models": Reader(
-        _written("g.csv", "model,group\na,x\nb,y\n"), _model_groups, [cells_changed]
     ),
 }
 

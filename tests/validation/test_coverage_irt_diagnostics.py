@@ -38,21 +38,20 @@ def two_groups(rng, n, m, gap, unfair):
 def dif_rows():
     rows = []
     for n, m, gap in GROUPS:
-        for method in ("logistic", "mantel-haenszel"):
-            level, power, false = [], [], []
-            for seed in range(R):
-                rng = np.random.default_rng(seed)
-                fair = dif(*two_groups(rng, n, m, gap, 0), method=method, purify=False)
-                level.append(np.nanmean(fair.p_value < 0.05))
-                unfair = int(UNFAIR * m)
-                mixed = dif(*two_groups(rng, n, m, gap, unfair), method=method, correction="bh")
-                power.append(mixed.flagged[:unfair].mean())
-                false.append(mixed.flagged[unfair:].mean())
-            rows.append(
-                {"n_models": n, "n_items": m, "gap": gap, "method": method}
-                | {"level": float(np.mean(level)), "std_error": float(np.std(level) / R**0.5)}
-                | {"found": float(np.mean(power)), "found_falsely": float(np.mean(false))}
-            )
+        level, power, false = [], [], []
+        for seed in range(R):
+            rng = np.random.default_rng(seed)
+            fair = dif(*two_groups(rng, n, m, gap, 0), purify=False)
+            level.append(np.nanmean(fair.p_value < 0.05))
+            unfair = int(UNFAIR * m)
+            mixed = dif(*two_groups(rng, n, m, gap, unfair))
+            power.append(mixed.flagged[:unfair].mean())
+            false.append(mixed.flagged[unfair:].mean())
+        rows.append(
+            {"n_models": n, "n_items": m, "gap": gap}
+            | {"level": float(np.mean(level)), "std_error": float(np.std(level) / R**0.5)}
+            | {"found": float(np.mean(power)), "found_falsely": float(np.mean(false))}
+        )
     return rows
 
 
@@ -82,7 +81,6 @@ def suspect_rows():
 
 
 def test_sound_items_are_left_alone_and_faulty_ones_found():
-    """Mantel–Haenszel with few models finds nothing: the negative control of the default."""
     rows = {"dif": dif_rows(), "suspects": suspect_rows()}
     FILE.write_text(json.dumps({"replications": R, **rows}, indent=1) + "\n", encoding="utf-8")
 
@@ -90,7 +88,6 @@ def test_sound_items_are_left_alone_and_faulty_ones_found():
     large = [row for row in rows["dif"] if row["n_models"] == 300]
     assert all(row["found"] > 0.8 for row in large)
     assert all(row["found_falsely"] < 0.03 for row in rows["dif"])
-    small = {row["method"]: row["level"] for row in rows["dif"] if row["n_models"] == 20}
-    assert small["mantel-haenszel"] < 0.02 < small["logistic"]
+    assert rows["dif"][0]["level"] > 0.02
     assert all(row["sound_items_listed"] < 0.005 for row in rows["suspects"])
     assert rows["suspects"][-1]["reversed_keys_found"] > 0.95

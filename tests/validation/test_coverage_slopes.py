@@ -15,16 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import special
-from test_coverage_irt_drawn import DESIGNS, MANY, Z, design
+from test_coverage_irt_drawn import DESIGNS, MANY, QUANTITIES, Z, design
 
-from evalstats_plugin import ResponseMatrix
+from evalstats_plugin import ResponseMatrix, fit_irt
 from evalstats_plugin.irt.estimators import items_integrated
 from evalstats_plugin.irt.estimators.item_population import Population, points
 from evalstats_plugin.irt.model.data import counts_of
+from evalstats_plugin.irt.model.scale import Curves, zero_of
+from evalstats_plugin.irt.rows import HELD
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "slopes.json"
 EVERY, SETS = 4, 4
+SOME = HELD["mml-items"][0]
+SMALL, BY_SIZE = 80, 104
+"""Drawn designs of 6 to 200 models, and of these and 24 of 40 to 290 models with more items."""
 SPREADS = np.array([0.04, 0.08, 0.13, 0.2, 0.3, 0.42, 0.56, 0.75, 1.0])
 
 
@@ -129,9 +134,67 @@ def rows():
 def test_only_wider_spreads_make_intervals_of_discriminations_hold():
     found = rows()
     about = " ".join(__doc__.split())
-    FILE.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n")
+    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    FILE.write_text(json.dumps(kept | {"about": about, "rows": found}, indent=1) + "\n")
     by = {row["interval"]: row for row in found}
 
     assert max(by[name]["mean"] for name in ("normal", "log", "delta")) < 0.9
     assert by["averaged"]["mean"] > 0.93
     assert by["averaged"]["width"] > 1.3
+
+
+def drawn_by_size(seed):
+    """Abilities, number of items, and moments of items; the last 24 have 40 models or more."""
+    rng = np.random.default_rng([77, seed])
+    if seed < SMALL:
+        n, m = (int(np.exp(rng.uniform(*np.log(ends)))) for ends in ((6, 200), (10, 200)))
+    else:
+        n = int(np.exp(rng.uniform(*np.log([SOME, 290]))))
+        m = int(rng.uniform(n, n + 150))
+    ability = np.exp(rng.uniform(*np.log([0.5, 1.5]))) * rng.normal(size=n)
+    middle, spread = rng.uniform(-1, 1), np.exp(rng.uniform(*np.log([0.5, 2])))
+    return ability, m, middle, spread, rng.uniform(0.1, 0.6)
+
+
+def by_models():
+    """Coverage of discriminations ± 1.96 errors of default fits, by estimator and size."""
+    shares = {}
+    for seed in range(BY_SIZE):
+        ability, m, middle, spread, steepness = drawn_by_size(seed)
+        held = []
+        for k in range(SETS):
+            rng = np.random.default_rng([78, seed, k])
+            b, a = rng.normal(middle, spread, m), np.exp(steepness * rng.normal(size=m))
+            chance = special.expit(a * (ability[:, None] - b))
+            fit = fit_irt(ResponseMatrix.from_array((rng.random(chance.shape) < chance) * 1.0))
+            a = a / zero_of(Curves.of_points(a, -a * b)).unit
+            held.append(np.mean(np.abs(fit.discrimination - a) <= Z * fit.discrimination_std_error))
+        few = fit.estimator == "mml-items" and len(ability) < SOME
+        kind = fit.diagnostics.get("prior", "few models" if few else f"{SOME} models or more")
+        shares.setdefault((fit.estimator, kind), []).append(np.mean(held))
+    return [
+        {
+            "estimator": estimator,
+            "which": kind,
+            "designs": len(held),
+            "mean": round(float(np.mean(held)), 2),
+            "worst": round(float(np.min(held)), 2),
+        }
+        for (estimator, kind), held in sorted(shares.items())
+    ]
+
+
+def test_tables_of_items_say_what_intervals_of_discriminations_hold():
+    """`irt items` has these numbers in a note."""
+    found = by_models()
+    kept = json.loads(FILE.read_text())
+    FILE.write_text(json.dumps(kept | {"by_models": found}, indent=1) + "\n")
+    by = {(row["estimator"], row["which"]): (row["mean"], row["worst"]) for row in found}
+
+    assert by["mml", "weak"][0] > 0.93
+    few, more = by["mml-items", "few models"], by["mml-items", f"{SOME} models or more"]
+    assert HELD["mml-items"] == (SOME, few, more)
+    assert HELD["mml"][1] == by["mml", "estimated"]
+    many = json.loads((FILE.parent / "irt_drawn.json").read_text())["rows"]
+    (row,) = (r for r in many if (r["estimator"], r["quantity"]) == ("mml", QUANTITIES[-1]))
+    assert HELD["mml"][2] == (round(row["mean"], 2), round(row["worst"], 2))

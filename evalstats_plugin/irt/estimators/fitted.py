@@ -14,14 +14,11 @@ import torch
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.extremes import extremes_note, limited
 from evalstats_plugin.irt.estimators.grid import (
-    FEW,
     LOOSEST,
-    GroupLabels,
     even_nodes,
-    group_labels,
     posterior,
 )
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
@@ -61,18 +58,17 @@ def fit_mml(
     Raises
     ------
     DesignError
-        Every item is all right or all wrong and has no prior, or groups of models do not fit.
+        Every item is all right or all wrong and has no prior.
     """
     began = time.perf_counter()
     if item_model in ("3pl", "4pl"):
         # Asymptotes and abilities cannot be told apart where no item tells models apart.
         _varied_items(counts)
-    groups = None if options.groups is None else group_labels(matrix.models, options.groups)
     prior = options.prior or "none"
     kept, flat = _varied_items(counts) if prior == "none" else (counts, None)
     n, m = kept.right.shape
     check_room(6 * n * (options.nodes or 300), counts.right, f"{n} models × {m} items")
-    marginal, dispersion = _fit_with_dispersion(kept, item_model, options, groups)
+    marginal, dispersion = _fit_with_dispersion(kept, item_model, options)
     node_error = 0.0 if options.nodes is None else _node_error(marginal, options.nodes)
     wanted = is_quick(n, marginal) if options.std_errors is None else options.std_errors
     spread = covariances(marginal.answers, marginal, sandwich=options.sandwich) if wanted else None
@@ -87,9 +83,7 @@ def fit_mml(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
-    fit = _with_groups(
-        _record(matrix, item_model, flat, marginal, spread), groups, marginal, spread
-    )
+    fit = _record(matrix, item_model, flat, marginal, spread)
     extreme = _extreme_models(counts)
     given: dict[str, Any] = {}
     if counts.guess is not None:
@@ -139,12 +133,12 @@ def _asymptotes(options: MmlOptions) -> dict[str, Any]:
 
 
 def _fit_with_dispersion(
-    counts: Counts, item_model: str, options: MmlOptions, groups: GroupLabels | None
+    counts: Counts, item_model: str, options: MmlOptions
 ) -> tuple[Marginal, float]:
     """Fit, and where scores are fractions in memory, repeat with the dispersion they show."""
     dispersion = options.dispersion
     phi = 1.0 if dispersion is None else dispersion
-    marginal = fit_marginal(counts.tempered(phi), options, item_model, groups=groups)
+    marginal = fit_marginal(counts.tempered(phi), options, item_model)
     if dispersion is not None or isinstance(counts.right, StoredCells) or not counts.fractional:
         return marginal, phi
     for _ in range(_ROUNDS):
@@ -152,7 +146,7 @@ def _fit_with_dispersion(
         mean, square = (marginal.weights @ x.T for x in (curve, curve.square()))
         fresh = dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
         still, phi = abs(np.log(fresh / phi)) < _SAME, fresh
-        marginal = fit_marginal(counts.tempered(phi), options, item_model, groups=groups)
+        marginal = fit_marginal(counts.tempered(phi), options, item_model)
         if still:
             break
     return marginal, phi
@@ -161,7 +155,6 @@ def _fit_with_dispersion(
 def _node_error(marginal: Marginal, count: int) -> float:
     """Change of the log-likelihood with twice as many nodes; 0 if it hardly changes."""
     nodes = even_nodes(-6, 6, 2 * count - 1, marginal.nodes.at)
-    nodes = nodes if marginal.groups is None else marginal.groups.weighted(nodes)
     finer = posterior(marginal.answers._replace(windows=None), marginal.items, nodes)
     error = float(finer.log_likelihood.sum()) - marginal.log_likelihood
     return 0.0 if abs(error) <= max(0.01, 1e-7 * abs(marginal.log_likelihood)) else error
@@ -360,54 +353,3 @@ def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
         f"{n_estimated - whole} items have no standard error of difficulty or discrimination: "
         "answers hardly tell them. Take an item prior (option prior), or estimator mml-items"
     ]
-
-
-def _with_groups(
-    fit: IRTFit, groups: GroupLabels | None, marginal: Marginal, spread: Covariances | None
-) -> IRTFit:
-    """Add ``hyperparameters["groups"]``: number of models, mean and sd with standard errors."""
-    if marginal.groups is None or groups is None:
-        return fit
-    names, index = groups
-    unit = float(marginal.items.slope[0]) if fit.item_model == "rasch" else 1.0
-    mean, sd = (unit * x.cpu().numpy() for x in (marginal.groups.mean, marginal.groups.sd))
-    mean_error, sd_error = _group_errors(fit, mean, sd, unit, spread)
-    count = np.bincount(index)
-    rows: dict[str, Any] = {
-        name: {
-            "n_models": int(count[k]),
-            "mean": float(mean[k]),
-            "mean_std_error": float(mean_error[k]),
-            "sd": float(sd[k]),
-            "sd_std_error": float(sd_error[k]),
-        }
-        for k, name in enumerate(names)
-    }
-    small = [f"{name} ({count[k]})" for k, name in enumerate(names) if count[k] < FEW]
-    note = f"groups of few models, whose mean and spread are hardly known: {few(small)}"
-    return replace(
-        fit,
-        identification=f"{fit.identification} in group {names[0]}",
-        hyperparameters=fit.hyperparameters
-        | {"groups": rows, "group_of_model": [names[k] for k in index]},
-        notes=(*fit.notes, *([note] if small else [])),
-    )
-
-
-def _group_errors(
-    fit: IRTFit, mean: FloatArray, sd: FloatArray, unit: float, spread: Covariances | None
-) -> tuple[FloatArray, FloatArray]:
-    """Standard errors of group means and sds: NaN if not computed, 0 for the first group."""
-    none = np.full(len(mean), np.nan)
-    if spread is None or spread.groups is None:
-        return none, none
-    covariance = spread.groups.cpu().numpy()
-    g = len(mean) - 1
-    # Delta method from mean and log sd, relative to the first group; in a Rasch model its scale
-    # is a parameter, the last one.
-    by = np.zeros((2 * g, len(covariance)))
-    by[:g, :g], by[g:, g : 2 * g] = unit * np.eye(g), np.diag(sd[1:])
-    if fit.item_model == "rasch":
-        by[:, -1] = np.concatenate([mean[1:], sd[1:]]) / unit
-    error = np.sqrt(np.diagonal(by @ covariance @ by.T))
-    return np.concatenate([[0.0], error[:g]]), np.concatenate([[0.0], error[g:]])

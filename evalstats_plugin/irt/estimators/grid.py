@@ -4,25 +4,23 @@
 * `posterior`, `log_likelihood`, `posterior_widths`: what the answers say about each model
 * `Nodes`, `fitting_nodes`: nodes chosen from the data; `coarse`: curves on few Chebyshev points,
   interpolated to many nodes; `windows`: the few nodes that carry each model's posterior mass
-* `AbilityGroups`: groups of models, each with a normal distribution of abilities
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.irt.model.arrays import on_host
 from evalstats_plugin.irt.model.curves import Items, ability_information, log_odds_and_wrong
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.stored import StoredCells
-from evalstats_plugin.runtime.torch import split, unique
+from evalstats_plugin.runtime.torch import unique
 
 SPACING = 1.5
 """Distance of nodes in units of the smallest posterior standard deviation.
@@ -44,9 +42,6 @@ the ability further, because abilities may still be rescaled."""
 FAINT = 1e-8
 """Posterior weight at an end of a window above which the window is too narrow."""
 
-FEW = 20
-"""Models of a group below which its mean and spread are hardly known."""
-
 # Largest array of items × nodes.
 _BLOCK = 2**22
 
@@ -58,9 +53,6 @@ _LEAST, _SHARE = 8, 0.71
 
 # Least models of a window, and most windows.
 _MODELS, _MOST = 100, 32
-
-# Least models of a group of abilities, and smallest standard deviation of a group.
-_LEAST_MODELS, _NARROWEST = 2, 0.05
 
 
 class Answers(NamedTuple):
@@ -195,12 +187,10 @@ def _posterior_in_windows(answers: Answers, by: Windows, items: Items, nodes: No
     """`posterior` within the windows, and 0 elsewhere."""
     sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))[by.order]
     wrong = log_odds_and_wrong(items, nodes.at)[1]
-    log_weight = nodes.log_weight
-    log_weight = log_weight[by.order] if log_weight.dim() == 2 else log_weight.expand(len(sums), -1)
     weights = sums.new_zeros(len(sums), len(nodes.at))
     totals: list[Tensor] = []
     for rows, at in by.parts:
-        joint = product(answers.trials[rows], wrong[:, at]).add_(log_weight[rows, at])
+        joint = product(answers.trials[rows], wrong[:, at]).add_(nodes.log_weight[at])
         joint.addcmul_(sums[rows, :1], nodes.at[at]).add_(sums[rows, 1:])
         totals.append(torch.logsumexp(joint, dim=1))
         torch.exp(joint.sub_(totals[-1][:, None]), out=weights[rows, at])
@@ -224,13 +214,10 @@ class Widths(NamedTuple):
     """Shape (N,), from the information, because nodes may be too far apart to show it."""
 
 
-def posterior_widths(
-    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
-) -> Widths:
+def posterior_widths(answers: Answers, items: Items, nodes: Nodes) -> Widths:
     """Posteriors, with standard deviations from the information.
 
-    On a coarse grid the standard deviation over the nodes would depend on the grid. `prior` is the
-    precision of the distribution of abilities, of shape (N,) or the same for all.
+    On a coarse grid the standard deviation over the nodes would depend on the grid.
     """
     posteriors = posterior(answers, items, nodes)
     if answers.windows is not None:
@@ -242,7 +229,7 @@ def posterior_widths(
         few = answers.near(items.part(part), nodes.at)
         by_item = ability_information(items.part(part), few.at)
         information += few.spread(answers.times(part, by_item))
-    precision = prior + (posteriors.weights * answers.of_models(information)).sum(dim=1)
+    precision = 1 + (posteriors.weights * answers.of_models(information)).sum(dim=1)
     return Widths(posteriors, moments(posteriors.weights, nodes.at)[0], precision.rsqrt())
 
 
@@ -408,139 +395,3 @@ def windows(mean: Tensor, sd: Tensor, at: Tensor, *, wider: float = 1.0) -> Wind
     places = torch.repeat_interleave(ends, sizes, dim=0).to(at.device)[rank]
     inner = torch.stack([places[:, 0] > 0, places[:, 1] < q - 1], dim=1)
     return Windows(tuple(parts), order, rank, places, inner.to(at))
-
-
-class GroupLabels(NamedTuple):
-    """Group of each model."""
-
-    names: tuple[str, ...]
-    """Names of the groups, in order of first appearance among the models."""
-    of_model: tuple[int, ...]
-    """Index of each model's group, shape (N,)."""
-
-
-def group_labels(models: Sequence[str], groups: object) -> GroupLabels:
-    """Read the group of each model, from names in the models' order or a mapping by model.
-
-    Raises
-    ------
-    DesignError
-        A model has no group, a group fewer than 2 models, or there is one group only.
-    """
-    of_model = _labels(models, groups)
-    names = list(dict.fromkeys(of_model))
-    small = [name for name in names if of_model.count(name) < _LEAST_MODELS]
-    if small:
-        msg = (
-            f"groups of a single model have no spread of abilities: {few(small)}; put "
-            f"{_LEAST_MODELS} or more models in each"
-        )
-        raise DesignError(msg)
-    if len(names) < 2:
-        msg = f"{names[0]!r} is the only group of models: leave groups out, or name a second"
-        raise DesignError(msg)
-    place = {name: k for k, name in enumerate(names)}
-    return GroupLabels(tuple(names), tuple(place[name] for name in of_model))
-
-
-def _labels(models: Sequence[str], groups: object) -> list[str]:
-    if isinstance(groups, Mapping):
-        by_model = cast("Mapping[Any, Any]", groups)
-        without = [name for name in models if name not in by_model]
-        if without:
-            msg = f"models without a group: {few(without)}; give each a group"
-            raise DesignError(msg)
-        return [str(by_model[name]) for name in models]
-    if isinstance(groups, Sequence) and not isinstance(groups, str):
-        given = cast("Sequence[Any]", groups)
-        if len(given) == len(models):
-            return [str(name) for name in given]
-        msg = f"{len(given)} groups do not fit {counted(len(models), 'model')}: pass one for each"
-        raise DesignError(msg)
-    msg = f"groups {groups!r} are no list or mapping: pass the name of a group for each model"
-    raise DesignError(msg)
-
-
-class AbilityGroups(NamedTuple):
-    """G normal distributions of ability; the first is N(0, 1)."""
-
-    of_model: Tensor
-    """Group of each model, shape (N,)."""
-    mean: Tensor
-    """Shape (G,)."""
-    sd: Tensor
-
-    def weighted(self, nodes: Nodes) -> Nodes:
-        """Nodes with the log weights of each model's group, shape (N, Q)."""
-        width = torch.log((nodes.at[1] - nodes.at[0]) / math.sqrt(2 * math.pi))
-        z = (nodes.at - self.mean[:, None]) / self.sd[:, None]
-        by_group = width - 0.5 * z.square() - self.sd.log()[:, None]
-        return Nodes(nodes.at, by_group[self.of_model])
-
-    @property
-    def precision(self) -> Tensor:
-        """Precision of each model's distribution, shape (N,)."""
-        return self.sd[self.of_model] ** -2
-
-    def moments(self, weights: Tensor, at: Tensor) -> AbilityGroups:
-        """Means and standard deviations estimated from posteriors (N, Q), for all groups."""
-        ones = weights.new_ones(len(weights))
-        count = ones.new_zeros(len(self.mean)).index_add_(0, self.of_model, ones)
-        share = weights.new_zeros(len(self.mean), len(at)).index_add_(0, self.of_model, weights)
-        share = share / count[:, None]
-        mean = share @ at
-        square = (share * (at - mean[:, None]).square()).sum(dim=1)
-        return self._replace(mean=mean, sd=square.sqrt().clamp_min(_NARROWEST))
-
-    def relative(self) -> tuple[AbilityGroups, Tensor, Tensor]:
-        """Rescale so that the first group is N(0, 1); return also its former mean and sd."""
-        shift, scale = self.mean[0], self.sd[0]
-        return self._replace(mean=(self.mean - shift) / scale, sd=self.sd / scale), shift, scale
-
-    def anchored(self) -> AbilityGroups:
-        """Set the first group to N(0, 1) without rescaling: the items fix the scale."""
-        mean, sd = self.mean.clone(), self.sd.clone()
-        mean[0], sd[0] = 0.0, 1.0
-        return self._replace(mean=mean, sd=sd)
-
-    def reversed(self) -> AbilityGroups:
-        """The same groups after a reflection of the ability scale."""
-        return self._replace(mean=-self.mean)
-
-    def vector(self) -> Tensor:
-        """Free parameters, shape (2 (G - 1),): means and log standard deviations."""
-        return torch.cat([self.mean[1:], self.sd[1:].log()])
-
-    def from_vector(self, numbers: Tensor) -> AbilityGroups:
-        """Invert `vector`."""
-        mean, log_sd = split(numbers, len(self.mean) - 1)
-        zero = numbers.new_zeros(1)
-        return self._replace(mean=torch.cat([zero, mean]), sd=torch.cat([zero, log_sd]).exp())
-
-    def score(self, at: Tensor) -> Tensor:
-        """Derivative of the log density at abilities, (N,) or scalar, by `vector`; shape (N, E)."""
-        z = (at - self.mean[self.of_model]) / self.sd[self.of_model]
-        member = torch.nn.functional.one_hot(self.of_model, len(self.mean))[:, 1:].to(z)
-        by_mean = (z / self.sd[self.of_model])[:, None] * member
-        return torch.cat([by_mean, (z.square() - 1)[:, None] * member], dim=1)
-
-    def information(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Complete-data information of `vector` from posterior moments (N,), shape (E, E)."""
-        z = (mean - self.mean[self.of_model]) / self.sd[self.of_model]
-        square = z.square() + variance / self.sd[self.of_model].square()
-        values = torch.stack([torch.ones_like(z), z, square])
-        total = values.new_zeros(3, len(self.mean)).index_add_(1, self.of_model, values)[:, 1:]
-        sd = self.sd[1:]
-        by_mean, cross = torch.diag(total[0] / sd.square()), torch.diag(2 * total[1] / sd)
-        return torch.cat(
-            [
-                torch.cat([by_mean, cross], dim=1),
-                torch.cat([cross, torch.diag(2 * total[2])], dim=1),
-            ]
-        )
-
-
-def standard_groups(named: GroupLabels, like: Tensor) -> AbilityGroups:
-    """All groups at N(0, 1): start values of a fit."""
-    index = torch.tensor(named.of_model, device=like.device)
-    return AbilityGroups(index, like.new_zeros(len(named.names)), like.new_ones(len(named.names)))

@@ -61,8 +61,6 @@ class Covariances(NamedTuple):
     """Shape (N, N)."""
     with_slope: Tensor | None
     """Covariance of a common slope with each ability, and its variance, shape (N + 1,)."""
-    groups: Tensor | None
-    """Of the groups' E free parameters, with a common slope last; shape (E, E), or one more."""
     method: str
     """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
 
@@ -127,7 +125,7 @@ def _complete_information(answers: Answers, fit: Marginal) -> Tensor:
 
 
 def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -> Covariances:
-    """Covariances by Louis' identity; parameters are in the order (p, M), groups last."""
+    """Covariances by Louis' identity; parameters are in the order (p, M)."""
     complete = _complete_information(answers, fit)
     m, p, _ = complete.shape
     mean, lost, with_ability = (
@@ -135,16 +133,12 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
     )
     information = -lost
     of_each = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
-    information[: p * m, : p * m] += of_each.reshape(p * m, p * m)
-    extra = len(information) - p * m
-    if fit.groups is not None:
-        information[p * m :, p * m :] += fit.groups.information(fit.mean, fit.variance)
+    information += of_each.reshape(p * m, p * m)
     if fit.prior is not None and fit.prior.estimated:
         held, of_each = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
-        information[: p * m, : p * m] -= rows.T @ linalg.solve(of_each, rows)
-    free = block_diagonal(_free_parameters(p, m, fit), torch.eye(extra))
-    free = free.to(information)
+        information -= rows.T @ linalg.solve(of_each, rows)
+    free = _free_parameters(p, m, fit).to(information)
     covariance, unknown = inverse_information(free.T @ information @ free)
     if sandwich:
         scores = mean @ free
@@ -153,31 +147,22 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
     moves = with_ability @ free
     abilities = moves @ covariance @ moves.T
     abilities.diagonal().add_(fit.variance)
-    of_items = (free @ covariance @ free.T)[: p * m, : p * m].reshape(p, m, p, m)
+    of_items = (free @ covariance @ free.T).reshape(p, m, p, m)
     items = of_items.diagonal(dim1=1, dim2=3).permute(2, 0, 1).contiguous()
-    nowhere = ((free.abs() @ unknown.to(free))[: p * m] > 0).reshape(p, m).any(dim=0)
+    nowhere = (free.abs() @ unknown.to(free) > 0).reshape(p, m).any(dim=0)
     items = torch.where(nowhere[:, None, None], torch.nan, items)
-    with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
-    method = "sandwich" if sandwich else "observed"
-    places = range(len(covariance) - extra, len(covariance))
-    if not fit.form.common_slope:
-        return Covariances(
-            items, abilities, None, _group_covariance(covariance, places, None), method
-        )
-    return Covariances(
-        items, abilities, with_slope, _group_covariance(covariance, places, 0), method
-    )
+    with_slope = None
+    if fit.form.common_slope:
+        with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
+    return Covariances(items, abilities, with_slope, "sandwich" if sandwich else "observed")
 
 
 def _expanded_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
     """As `_posterior_scores`, by coefficients of the scores in polynomials; no mean of scores."""
-    coefficients: list[Tensor] = []
-    for shape in _polynomials(fit, POLYNOMIALS):
-        rows = _score_slopes(answers, fit, [shape]).permute(1, 0, 2).flatten(1)
-        if fit.groups is not None:
-            by = torch.stack([fit.groups.score(at) for at in fit.nodes.at])
-            rows = torch.cat([rows, torch.einsum("nq,qng->ng", fit.weights * shape, by)], dim=1)
-        coefficients.append(rows)
+    coefficients = [
+        _score_slopes(answers, fit, [shape]).permute(1, 0, 2).flatten(1)
+        for shape in _polynomials(fit, POLYNOMIALS)
+    ]
     lost = torch.stack([rows.T @ rows for rows in coefficients]).sum(dim=0)
     # The coefficient of degree 1 is the covariance with ability over its deviation.
     return fit.mean, lost, coefficients[0] * fit.variance.sqrt()[:, None]
@@ -188,14 +173,11 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
     first, second = _score_parts(fit.items, fit.nodes.at)
     trials = answers.of_models(answers.trials)
     n, size = len(trials), first.shape[0] * first.shape[1]
-    extra = 0 if fit.groups is None else len(fit.groups.vector())
-    squares = first.new_zeros(size + extra, size + extra)
-    mean, with_ability = first.new_zeros(2, n, size + extra)
+    squares = first.new_zeros(size, size)
+    mean, with_ability = first.new_zeros(2, n, size)
     for node, weight in enumerate(fit.weights.T):
         score = answers.right[:, None] * first[..., node] + trials[:, None] * second[..., node]
         score = score.reshape(n, size)
-        if fit.groups is not None:
-            score = torch.cat([score, fit.groups.score(fit.nodes.at[node])], dim=1)
         weighted = score * weight[:, None]
         squares.addmm_(weighted.T, score)
         mean += weighted
@@ -210,19 +192,11 @@ def _free_parameters(p: int, m: int, fit: Marginal) -> Tensor:
     return block_diagonal(*(ones if common else each for common in shared))
 
 
-def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
-    """Covariance of the groups' free parameters, with a common slope last."""
-    if not places:
-        return None
-    chosen = [*places, *([] if slope_at is None else [slope_at])]
-    return covariance[chosen][:, chosen]
-
-
 def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     """Invert the linearised joint precision of abilities, common slope and items."""
     n = len(fit.mean)
-    # A common slope and the sd of a group depend on squares of θ: their scores are quadratic.
-    degree = 2 if fit.form.common_slope or fit.groups is not None else 1
+    # A common slope depends on squares of θ: its score is quadratic.
+    degree = 2 if fit.form.common_slope else 1
     complete = _complete_information(answers, fit)
     if degree == 1 and (2 * n * n * len(complete) > _DENSE_WORK or len(complete) > _MANY * n):
         quick = _in_few_directions(answers, fit, complete)
@@ -231,8 +205,7 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     slopes = _score_slopes(answers, fit, _polynomials(fit, degree))
     if degree == 1:
         slopes = torch.cat([slopes, common_curvature(answers, fit)], dim=1)
-    dense, places = _with_groups(fit, slopes.shape[1], degree=degree)
-    slopes = torch.nn.functional.pad(slopes, (0, 0, 0, len(places)))
+    dense = torch.eye(slopes.shape[1]).to(fit.mean)
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
         dense = block_diagonal(dense, free)
@@ -249,14 +222,12 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not fit.form.common_slope:
-        groups = _group_covariance(covariance, places, None)
-        return Covariances(items, abilities, None, groups, "linearised")
+        return Covariances(items, abilities, None, "linearised")
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))
     items[:, 0, 0] = covariance[-1, -1]
     items[:, 0, 1] = items[:, 1, 0] = last[0]
     with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
-    groups = _group_covariance(covariance, places, -1)
-    return Covariances(items, abilities, with_slope, groups, "linearised")
+    return Covariances(items, abilities, with_slope, "linearised")
 
 
 def _in_few_directions(answers: Answers, fit: Marginal, complete: Tensor) -> Covariances | None:
@@ -287,29 +258,7 @@ def _in_few_directions(answers: Answers, fit: Marginal, complete: Tensor) -> Cov
     directions = width[:, None] * inverse.directions[:n]
     abilities = directions @ directions.T
     abilities.diagonal().add_(fit.variance * inverse.spread[:n])
-    return Covariances(inverse.items, abilities, None, None, "linearised")
-
-
-def _with_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
-    """Precision I of the polynomials' coefficients, with the groups' free parameters appended.
-
-    Returns also the places of the latter.
-    """
-    dense = torch.eye(size).to(fit.mean)
-    groups = fit.groups
-    if groups is None:
-        return dense, range(size, size)
-    mean, sd = groups.mean[groups.of_model], groups.sd[groups.of_model]
-    member = torch.nn.functional.one_hot(groups.of_model, len(groups.mean))[:, 1:].to(mean)
-    by_shape: list[Tensor] = []
-    for shape in _polynomials(fit, degree):
-        weighted_shape = fit.weights * shape
-        once, twice = weighted_shape @ fit.nodes.at, weighted_shape @ fit.nodes.at.square()
-        by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
-        by_shape.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
-    edge, of_groups = torch.cat(by_shape), groups.information(fit.mean, fit.variance)
-    dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, of_groups], dim=1)])
-    return dense, range(size, len(dense))
+    return Covariances(inverse.items, abilities, None, "linearised")
 
 
 def _score_parts(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,7 @@ from torch import Tensor
 
 from evalstats_plugin.irt.estimators.grid import (
     FAINT,
-    AbilityGroups,
     Answers,
-    GroupLabels,
     Nodes,
     Widths,
     arrange,
@@ -33,7 +31,6 @@ from evalstats_plugin.irt.estimators.grid import (
     posterior,
     posterior_widths,
     spacing,
-    standard_groups,
     windows,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, extrapolated, squarem
@@ -144,28 +141,19 @@ class Marginal(NamedTuple):
     node_spacing: float
     """Distance of two nodes in units of the smallest posterior standard deviation."""
     prior: ItemPrior | None
-    groups: AbilityGroups | None
     search: Solution
     answers: Answers
     """The answers fitted, with the windows of the search."""
     form: ItemForm
 
 
-def fit_marginal(
-    counts: Counts,
-    options: MmlOptions,
-    item_model: str = "2pl",
-    *,
-    groups: GroupLabels | None = None,
-) -> Marginal:
+def fit_marginal(counts: Counts, options: MmlOptions, item_model: str = "2pl") -> Marginal:
     """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior."""
-    return _fitted(counts, options, ItemForm.of(counts, item_model, options), groups)
+    return _fitted(counts, options, ItemForm.of(counts, item_model, options))
 
 
-def _fitted(
-    counts: Counts, options: MmlOptions, form: ItemForm, groups: GroupLabels | None
-) -> Marginal:
-    fit = _Fit(arrange(counts), _start_items(counts, options, form, groups), options, form, groups)
+def _fitted(counts: Counts, options: MmlOptions, form: ItemForm) -> Marginal:
+    fit = _Fit(arrange(counts), _start_items(counts, options, form), options, form)
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
         fit.place(*fit.widths(fit.unpack(point))[1:])
@@ -174,10 +162,10 @@ def _fitted(
     if at.items.slope.sum() < 0:
         # Reflection does not change the likelihood: most items should have positive slopes.
         items = at.items._replace(slope=-at.items.slope)
-        at = _State(items, at.prior and at.prior.reversed(), at.groups and at.groups.reversed())
+        at = _State(items, at.prior and at.prior.reversed())
         fit.answers = fit.whole
         seen = fit.widths(at)
-    nodes, last = fit.nodes_of(at), seen.posterior
+    nodes, last = fit.nodes, seen.posterior
     mean, variance = moments(last.weights, nodes.at)
     return Marginal(
         items=at.items,
@@ -188,16 +176,13 @@ def _fitted(
         nodes=nodes,
         node_spacing=spacing(nodes) / float(seen.sd.min()),
         prior=at.prior,
-        groups=at.groups,
         search=solution._replace(steps=steps + solution.steps),
         answers=fit.answers,
         form=form,
     )
 
 
-def _start_items(
-    counts: Counts, options: MmlOptions, form: ItemForm, groups: GroupLabels | None
-) -> Items:
+def _start_items(counts: Counts, options: MmlOptions, form: ItemForm) -> Items:
     """Start values by shares of right answers; with guessing, from a fit without guessing.
 
     With guessing there are several optima. Starting from curves without it avoids those in which
@@ -205,7 +190,7 @@ def _start_items(
     """
     if form.guess or form.slip:
         rough = replace(options, tolerance=1e-2, max_steps=30)
-        items = _fitted(counts, rough, form._replace(guess=None, slip=None), groups).items
+        items = _fitted(counts, rough, form._replace(guess=None, slip=None)).items
         zero = torch.zeros_like(items.slope)
         guess, slip = (zero + prior.mean if prior else None for prior in (form.guess, form.slip))
         return items._replace(guess=guess, slip=slip)
@@ -213,24 +198,16 @@ def _start_items(
 
 
 class _Fit:
-    """PX-EM on flat vectors: items (p, M), groups of abilities, the estimated prior.
+    """PX-EM on flat vectors: items (p, M), the estimated prior.
 
     The nodes, and in long tests windows of nodes, are placed to suit the posteriors.
     """
 
-    def __init__(
-        self,
-        answers: Answers,
-        items: Items,
-        options: MmlOptions,
-        form: ItemForm,
-        groups: GroupLabels | None,
-    ) -> None:
+    def __init__(self, answers: Answers, items: Items, options: MmlOptions, form: ItemForm) -> None:
         self.answers = self.whole = answers
-        self.options, self.form, self.labels = options, form, groups
+        self.options, self.form = options, form
         self.nodes = even_nodes(-6, 6, options.nodes or 61, items.slope)
         self.items = items
-        self.groups = None if groups is None else standard_groups(groups, items.slope)
         self.prior: ItemPrior | None = None
         if options.prior == "weak":
             self.prior = _weak_prior(items.slope, common_slope=form.common_slope)
@@ -239,13 +216,12 @@ class _Fit:
 
     def start(self) -> Tensor:
         """Start values as a flat vector."""
-        return self.pack(_State(self.items, self.prior, self.groups))
+        return self.pack(_State(self.items, self.prior))
 
     def pack(self, at: _State) -> Tensor:
         """Flatten a state."""
-        groups = [] if at.groups is None else [at.groups.vector()]
         free = [at.prior.vector()] if at.prior is not None and at.prior.estimated else []
-        return torch.cat([*at.items.free, *groups, *free])
+        return torch.cat([*at.items.free, *free])
 
     def unpack(self, point: Tensor) -> _State:
         """Invert `pack`."""
@@ -253,13 +229,10 @@ class _Fit:
         size = len(self.items.free) * m
         free = iter(point[:size].view(-1, m))
         items = Items(*(None if x is None else next(free) for x in self.items))  # pyright: ignore[reportArgumentType]
-        groups, prior, rest = self.groups, self.prior, point[size:]
-        if groups is not None:
-            count = 2 * len(groups.mean) - 2
-            groups, rest = groups.from_vector(rest[:count]), rest[count:]
+        prior = self.prior
         if prior is not None and prior.estimated:
-            prior = prior.from_vector(rest)
-        return _State(items, prior, groups)
+            prior = prior.from_vector(point[size:])
+        return _State(items, prior)
 
     @property
     def long(self) -> bool:
@@ -292,7 +265,7 @@ class _Fit:
     def rough_search(self) -> tuple[Tensor, int]:
         """Approach the optimum in single precision, and place the nodes."""
         like, single = self.items.slope, torch.float32
-        whole, same = self.whole.to(single), (self.options, self.form, self.labels)
+        whole, same = self.whole.to(single), (self.options, self.form)
         if self.items.logistic:
             slope = self.form.common_slope
             start = from_totals(whole.right, whole.trials, common_slope=slope)
@@ -309,19 +282,14 @@ class _Fit:
         self.place(seen.mean.to(like), seen.sd.to(like))
         return solution.at.to(like), solution.steps
 
-    def nodes_of(self, at: _State) -> Nodes:
-        """Nodes with the weights of the models' distributions of ability."""
-        return self.nodes if at.groups is None else at.groups.weighted(self.nodes)
-
     def widths(self, at: _State) -> Widths:
         """Posteriors of the abilities."""
-        prior = 1.0 if at.groups is None else at.groups.precision
-        return posterior_widths(self.answers, at.items, self.nodes_of(at), prior)
+        return posterior_widths(self.answers, at.items, self.nodes)
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """One PX-EM step; return also the objective where it started."""
-        items, prior, groups = state = self.unpack(point)
-        posteriors = posterior(self.answers, items, self.nodes_of(state))
+        items, prior = self.unpack(point)
+        posteriors = posterior(self.answers, items, self.nodes)
         by = derivatives(self.answers, items, posteriors.weights, self.nodes)
         objective = posteriors.log_likelihood.sum()
         for column, away, precision in self.form.log_priors(items):
@@ -341,20 +309,15 @@ class _Fit:
         )
         if not items.logistic:
             change = self._halved(items, change, posteriors.weights, prior)
-        moved = _State(self._stepped(items, change), prior, groups)
+        moved = _State(self._stepped(items, change), prior)
         return self.pack(self._expanded(moved, posteriors.weights)), objective
 
     def _expanded(self, state: _State, weights: Tensor) -> _State:
         """Parameter expansion: rescale so that abilities are N(0, 1) again."""
-        items, prior, groups = state
+        items, prior = state
         share = weights.mean(dim=0)
         shift, square = share @ self.nodes.at, share @ self.nodes.at.square()
         scale = (square - shift * shift).clamp_min(1e-6).sqrt()
-        if groups is not None:
-            groups = groups.moments(weights, self.nodes.at)
-            if prior is not None and not prior.estimated:
-                return state._replace(groups=groups.anchored())
-            groups, shift, scale = groups.relative()
         if prior is not None and prior.estimated:
             prior = prior.expanded(shift, scale, items.slope[0])
         elif prior is not None:
@@ -362,7 +325,7 @@ class _Fit:
             shift, held = prior.expansion(shift, square, n, items)
             scale = scale if self.form.common_slope else held
         slope, intercept = items.slope * scale, items.intercept + items.slope * shift
-        return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
+        return _State(items._replace(slope=slope, intercept=intercept), prior)
 
     def _halved(
         self, items: Items, change: Tensor, weights: Tensor, prior: ItemPrior | None
@@ -396,11 +359,10 @@ class _Fit:
 
 
 class _State(NamedTuple):
-    """What is estimated: items, and where asked for their prior and the groups."""
+    """What is estimated: items, and where asked for their prior."""
 
     items: Items
     prior: ItemPrior | None
-    groups: AbilityGroups | None
 
 
 class Derivatives(NamedTuple):
@@ -465,7 +427,9 @@ def newton_step(
     information = information + ridge
     if not common_slope:
         step: Tensor = linalg.solve_ex(information, gradient)[0]
-        return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+        step = step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+        # An item whose information has overflowed, as where its curve is a step, stays as it is.
+        return torch.where(step.isfinite().all(dim=1, keepdim=True), step, 0.0)
     # A common slope: eliminate the intercepts first.
     cross = information[:, 0, 1] / information[:, 1, 1]
     slope = (gradient[:, 0] - cross * gradient[:, 1]).sum() / (

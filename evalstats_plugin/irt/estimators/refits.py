@@ -2,8 +2,7 @@
 
 * `bootstrap` with `BootstrapOptions`: draws items, clusters of items or models, or simulates
   answers; returns a `Bootstrap`
-* `items_refitter`, `items_drawer`: refits of the model with items integrated out, from the estimate
-  of the fit, and new items of its population
+* `items_refitter`: refits of the model with items integrated out, from the estimate of the fit
 
 All answers are drawn in the order of the refits, so that where a refit is computed changes no
 result.
@@ -31,12 +30,11 @@ from evalstats_plugin.irt.estimators.items_integrated import (
 )
 from evalstats_plugin.irt.model.arrays import Array, array_of, as_array, cast, namespace
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.model.scale import Curves, link_through_items, zero_of
+from evalstats_plugin.irt.model.scale import Curves, link_through_items
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-Over = Literal["items", "models", "parametric", "new-items"]
+Over = Literal["items", "models", "parametric"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,22 +42,9 @@ class BootstrapOptions:
     """Options of `bootstrap`."""
 
     over: Over = "items"
-    """Draw items or models with replacement, or simulate answers from the fit: to these items, or
-    to new ones of their population."""
+    """Draw items or models with replacement, or simulate answers from the fit."""
     n_resamples: int = 1000
     confidence_level: float = 0.95
-
-
-class First(NamedTuple):
-    """Abilities (N,) and items of the fit to whose scale the refits are brought."""
-
-    ability: FloatArray
-    items: Curves
-
-    @classmethod
-    def of(cls, fit: IRTFit) -> First:
-        """Those of a fit."""
-        return cls(fit.ability, Curves.of(fit))
 
 
 class Bootstrap(NamedTuple):
@@ -95,8 +80,6 @@ class Drawn(NamedTuple):
     items: IntArray
     right: FloatArray | None
     """Simulated right answers, shape (N, M), in the place of those of the whole."""
-    linked_to: Curves
-    """The items, as they were fitted before or drawn, on the scale of the first fit."""
 
     def of(self, counts: Counts) -> Counts:
         """Take these answers of the whole."""
@@ -120,13 +103,12 @@ class Refitted(NamedTuple):
 def bootstrap(
     fitted: Callable[[Drawn], Refitted],
     counts: Counts,
-    first: First,
+    items: Curves,
     options: BootstrapOptions,
     rng: np.random.Generator,
     *,
     chance: FloatArray,
     clusters: NDArray[np.int64] | None = None,
-    new_items: Callable[[FloatArray], Curves] | None = None,
     here: bool = False,
 ) -> Bootstrap:
     """Refit to resampled answers, and summarise how the estimates vary [ET93]_.
@@ -139,20 +121,19 @@ def bootstrap(
     ----------
     fitted
         Fits the answers of one refit; a `DesignError` leaves it out.
+    items
+        Those of the fit to whose scale the refits are brought.
     chance
         P(right) of each model on each item, from which answers are simulated, shape (N, M).
     clusters : shape (M,)
         Items of one cluster are drawn together; numbers from 0.
-    new_items
-        New items of the population from standard normal numbers (M, 2), on the scale of the first
-        fit.
     here
         Whether `fitted` works in this process only.
     """
     b, n = options.n_resamples, len(counts.right)
     abilities, every = np.full((b, n), np.nan), list[FloatArray]()
     failed, unsettled = 0, 0
-    ahead, draws = tee(_draws(counts, first, options, rng, chance, clusters, new_items))
+    ahead, draws = tee(_draws(counts, options, rng, chance, clusters))
     attempt = partial(_attempt, fitted)
     refits = map(attempt, ahead) if here else parallel_map(attempt, ahead)
     for k, (drawn, refitted) in enumerate(zip(draws, refits, strict=True)):
@@ -160,7 +141,7 @@ def bootstrap(
         if refitted is None:
             failed += 1
             continue
-        line = link_through_items(refitted.items, drawn.linked_to)
+        line = link_through_items(refitted.items, items.at(drawn.items))
         sums = np.bincount(drawn.models, refitted.ability, minlength=n)
         with np.errstate(invalid="ignore"):
             mean = sums / np.bincount(drawn.models, minlength=n)
@@ -213,21 +194,19 @@ def _places(at: IntArray, counts: Counts) -> Array:
 
 def _draws(
     counts: Counts,
-    first: First,
     options: BootstrapOptions,
     rng: np.random.Generator,
     chance: FloatArray,
     clusters: NDArray[np.int64] | None,
-    new_items: Callable[[FloatArray], Curves] | None,
 ) -> Iterator[Drawn]:
     n, m = counts.right.shape
     models, items = np.arange(n), np.arange(m)
     trials = np.round(as_array(counts.trials)).astype(np.int64)
     for _ in range(options.n_resamples):
-        drawn = Drawn(models, items, None, first.items)
+        drawn = Drawn(models, items, None)
         if options.over == "items":
             at = np.repeat(items, item_weights(1, m, rng, clusters)[0].astype(np.int64))
-            yield drawn._replace(items=at, linked_to=first.items.at(at))
+            yield drawn._replace(items=at)
             continue
         if options.over == "models":
             at = models[:1]
@@ -235,10 +214,6 @@ def _draws(
                 at = np.repeat(models, item_weights(1, n, rng)[0].astype(np.int64))
             yield drawn._replace(models=at)
             continue
-        if new_items is not None:
-            fresh = new_items(rng.standard_normal((m, 2)))
-            logit = first.ability[:, None] * fresh.discrimination + fresh.intercept
-            chance, drawn = 1 / (1 + np.exp(-logit)), drawn._replace(linked_to=fresh)
         yield drawn._replace(right=rng.binomial(trials, chance).astype(np.float64))
 
 
@@ -259,40 +234,6 @@ def item_weights(
     count = int(clusters.max()) + 1
     drawn = rng.multinomial(count, np.full(count, 1 / count), size=n_resamples)
     return drawn[:, clusters].astype(np.float64)
-
-
-def items_drawer(
-    fit: ItemsIntegratedFit, kind: Kind, first: First
-) -> Callable[[FloatArray], Curves]:
-    """Draw items of the population of a fit, on the scale of the first one."""
-    fitted_zero, here = zero_of(_curves(fit)), zero_of(first.items)
-    slope = fitted_zero.unit / here.unit
-    shift = here.at - slope * fitted_zero.at
-
-    def draw(normal: FloatArray) -> Curves:
-        a, d = _items_of(normal, fit.hyperparameters, kind)
-        return Curves.of_points(a / slope, d - a * shift / slope)
-
-    return draw
-
-
-def _curves(fit: ItemsIntegratedFit) -> Curves:
-    return _points(as_array(fit.discrimination), as_array(fit.difficulty))
-
-
-def _items_of(
-    normal: FloatArray, population: dict[str, float], kind: Kind
-) -> tuple[FloatArray, FloatArray]:
-    """Discriminations and intercepts of items from standard normal numbers (M, 2)."""
-    first = "intercept" if kind == "2pl-signed" else "difficulty"
-    location = population[f"{first}_mean"] + population[f"{first}_sd"] * normal[:, 0]
-    if kind == "rasch":
-        return np.ones_like(location), -location
-    second = "discrimination" if kind == "2pl-signed" else "log_discrimination"
-    share = population["correlation"]
-    mixed = share * normal[:, 0] + np.sqrt(1 - share**2) * normal[:, 1]
-    two = population[f"{second}_sd"] * mixed
-    return (1 + two, location) if kind == "2pl-signed" else (np.exp(two), -np.exp(two) * location)
 
 
 def _summary(

@@ -278,14 +278,6 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
         for each in (name, f"{name}_std_error"):
             if each in hyperparameters:
                 hyperparameters[each] = slope**power * float(hyperparameters[each])
-    if "groups" in hyperparameters:
-        hyperparameters["groups"] = {
-            name: {
-                key: value if key == "n_models" else slope * value + intercept * (key == "mean")
-                for key, value in row.items()
-            }
-            for name, row in hyperparameters["groups"].items()
-        }
     covariance = fit.item_covariance
     if covariance is not None:
         turn = np.eye(covariance.shape[1])

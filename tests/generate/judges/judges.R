@@ -21,15 +21,6 @@ for (path in list.files(folder, "^clusters_.*csv$", full.names = TRUE)) {
   say(case, "degrees_of_freedom", ci$df)
   say(case, "limits", c(ci$CI_L, ci$CI_U))
 }
-for (path in list.files(folder, "^strata_.*csv$", full.names = TRUE)) {
-  case <- sub(".csv", "", basename(path))
-  table <- array(scan(path, sep = ",", quiet = TRUE), dim = c(2, 2, 5))
-  test <- mantelhaen.test(table, correct = TRUE)
-  say(case, "log_odds", log(test$estimate))
-  say(case, "limits", log(test$conf.int))
-  say(case, "chi_square", test$statistic)
-  say(case, "p_value", test$p.value)
-}
 for (path in list.files(folder, "^welch_.*csv$", full.names = TRUE)) {
   case <- sub(".csv", "", basename(path))
   data <- read.csv(path)

@@ -161,7 +161,7 @@ def test_errors_allow_for_the_items():
     assert np.sqrt(np.mean(np.square(away)) / np.mean(own)) == pytest.approx(1, abs=0.2)
 
 
-@pytest.mark.parametrize("over", ["items", "parametric", "new-items"])
+@pytest.mark.parametrize("over", ["items", "parametric"])
 def test_bootstrap_intervals_hold_their_estimates(over):
     scores, b = answers(6)
     scores[5], scores[5, b.argmax()] = 1, 0
