@@ -1,17 +1,17 @@
 """Judge models of one's own: with their data before they are fitted, and by their fits after.
 
-* `check_model`: shapes, possible values, priors, what data do not identify, and methods that fit
+* `check_model`: shapes, possible values, priors, what data do not identify, and cost of engines
 * `diagnosis`: convergence, predictive checks by group, and calibration of left-out predictions
 """
 
 from __future__ import annotations
 
 import math
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,14 +21,19 @@ from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.hierarchical.engines.plates.distributions import CONSTRAINTS
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
+    Scene,
     axis_of,
+    draw_particles,
     example,
     joint_bound,
     log_factors,
+    weigh,
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import (
+    CHAIN_DRAWS,
     FitOptions,
     first_particles,
+    memory_needed,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import (
     Bound,
@@ -44,13 +49,16 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     with_sizes,
 )
 from evalstats_plugin.hierarchical.engines.plates.nuts import (
+    WARM_UP_DRAWS,
     Posterior,
+    chains_for,
 )
 from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit, no_proposals
 from evalstats_plugin.hierarchical.fit import expected_density, left_out, predictive_check
 from evalstats_plugin.hierarchical.rows import (
     Check,
     Diagnosis,
+    EngineCost,
     ModelCheck,
     ModelPart,
 )
@@ -58,6 +66,8 @@ from evalstats_plugin.runtime.chains import smoothed_weights
 from evalstats_plugin.runtime.torch import generator_of, resolve_device
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.streams import stream
+
+_Result = TypeVar("_Result")
 
 _PRIOR_DRAWS, _PRIOR_NUMBERS = 1000, 4_000_000
 """Draws from the prior, and most numbers of a latent or of data in them."""
@@ -77,6 +87,15 @@ factors beyond as many as numbers."""
 _NULL, _TAKES_PART = 1e-9, 1e-3
 """Singular value, as a share of the largest, that counts as 0; and share of a direction from which
 a number takes part in it."""
+
+_LEAVES, _COPIES = 15, 4
+"""Gradients along a usual path of the no-U-turn sampler, and copies of its draws and data."""
+
+_TIMED, _SLOW = 5, 0.2
+"""Steps that are timed, and seconds of one from which two are enough."""
+
+_RECORDING_SECONDS, _RECORDED = 2.0, 4.0
+"""Seconds for recording a gradient, and times that it is as fast afterwards."""
 
 _WORST, _GROUPS = 3, 5
 """Members of each plate that are listed, those that fit worst; and groups of cells by predicted
@@ -117,21 +136,14 @@ def check_model(model: Model, data: Data, *, device: str = "auto", rng: int = 0)
         row, surprises = _data(joint, observed, values, generator)
         rows.append(row)
         notes += surprises
-    fitting: list[str] = []
-    for method, prepare in (
-        ("qem", partial(first_particles, bound, FitOptions(), generator)),
-        ("nuts", partial(Posterior, bound, generator)),
-    ):
-        try:
-            prepare()
-        except DesignError as error:
-            notes.append(f"method {method!r} does not fit: {error}")
-        else:
-            fitting.append(method)
+    engines = (_particles(bound, generator), _chains(bound, generator))
+    fitting = [engine.method for engine in engines if engine.seconds is not None]
+    notes += [f"method {x.method!r} does not fit: {x.why}" for x in engines if x.seconds is None]
     return ModelCheck(
         rows=tuple(rows),
         notes=tuple(notes),
         seed=rng,
+        engines=engines,
         method=fitting[0] if fitting else None,
         problem="" if fitting else "no method fits (see the notes)",
     )
@@ -315,6 +327,59 @@ def _open_directions(share: FloatArray, columns: list[tuple[str, str | None]]) -
         else:
             where = f" of {few(list(filter(None, free)))}" * (count < int(inside.sum()))
             yield f"nothing observed depends on {listed[0]!r}{where}: its posterior is the prior"
+
+
+def _timed(step: Callable[[], _Result]) -> tuple[_Result, float]:
+    """Return what a step gives, and the seconds of the fastest of five; of two where it is slow."""
+    spent: list[float] = []
+    while True:
+        began = time.perf_counter()
+        result = step()
+        spent.append(time.perf_counter() - began)
+        if len(spent) == _TIMED or (len(spent) > 1 and spent[-1] > _SLOW):
+            return result, min(spent)
+
+
+def _particles(bound: Bound, generator: torch.Generator) -> EngineCost:
+    """Cost of the default method, timed by one of its steps."""
+    options = FitOptions()
+    try:
+        proposals, blocks = first_particles(bound, options, generator)
+
+        def step() -> Scene:
+            particles = draw_particles(bound, proposals, options.k, generator)
+            weigh(scene := Scene(bound, particles, blocks))
+            return scene
+
+        scene, seconds = _timed(step)
+    except DesignError as error:
+        return EngineCost(method="qem", seconds=None, bytes=None, why=str(error))
+    stored = 8 * sum(x.numel() for part in scene.particles for x in part.values())
+    return EngineCost(
+        method="qem",
+        seconds=seconds * (options.iterations + options.sets + options.wider),
+        bytes=stored * (options.sets + options.wider) + memory_needed(bound, options.k, blocks),
+        why="plates are nested, so that particles of all latents are combined",
+    )
+
+
+def _chains(bound: Bound, generator: torch.Generator) -> EngineCost:
+    """Cost of the no-U-turn sampler, timed by one of its gradients."""
+    try:
+        posterior = Posterior(bound, generator)
+        chains = chains_for(bound)
+        rows = stream(0, "times of gradients").uniform(-1, 1, (chains, posterior.size))
+        _, seconds = _timed(lambda: posterior(rows))
+    except DesignError as error:
+        return EngineCost(method="nuts", seconds=None, bytes=None, why=str(error))
+    s, draws = bound.structure, WARM_UP_DRAWS + CHAIN_DRAWS
+    cells = sum(math.prod(bound.shape(o.plate)) for o in s.observed.values())
+    return EngineCost(
+        method="nuts",
+        seconds=_RECORDING_SECONDS + seconds / _RECORDED * draws * _LEAVES,
+        bytes=8 * chains * (_COPIES * posterior.size * draws + _COPIES * cells),
+        why="Markov chains, which take crossed plates and any latents that are numbers",
+    )
 
 
 def diagnosis(fit: Any, *, rng: int = 0) -> Diagnosis:

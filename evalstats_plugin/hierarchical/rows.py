@@ -205,10 +205,23 @@ class ModelPart:
     """Range of data and inputs, and how many are missing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCost:
+    """What a method of `infer` would take, with its defaults."""
+
+    method: str
+    seconds: float | None
+    """On this machine, within a factor of about 3; None where the method does not fit."""
+    bytes: int | None
+    why: str
+    """Why it is the method to take, or does not fit."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCheck(Results[ModelPart]):
     """A model of one's own with its data, before it is fitted."""
 
+    engines: tuple[EngineCost, ...] = ()
     method: str | None = None
     """The method to take; None where none fits."""
     problem: str = ""

@@ -37,6 +37,7 @@ from evalstats_plugin.report.text import (
     plain,
     signed,
 )
+from evalstats_plugin.runtime.memory import size_in_words
 
 MOST_LINES = 60
 """Number of rows up to which tasks are shown; beyond, only models over all tasks."""
@@ -265,18 +266,18 @@ _PARTS = (
     *(Column("Name", "name", least=10), Column("What", "kind"), Column("On", "on")),
     *(Column("Values", "values"), _interval("Prior 90 %", plain), Column("Observed", "observed")),
 )
-_WHY = {
-    "qem": "plates are nested, so that particles of all latents are combined",
-    "nuts": "Markov chains take crossed plates and any latents that are numbers",
-}
-"""By method that a check advises: the reason."""
+_COSTS = (
+    *(Column("Method", "method"), Column("Seconds", "seconds", fixed(0))),
+    Column("Memory", lambda x: "–" if x.bytes is None else size_in_words(x.bytes), right=True),
+)
 _CHECKS = (
     *(Column("Statistic", "statistic", least=10), Column("Observed", "observed", plain)),
     Column("Predicted", "predicted", plain),
     *(_interval("95 % limits", plain), Column("p", "p_value", fixed(3))),
 )
 _PRIOR_LEGEND = (
-    "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict."
+    "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict. "
+    "Seconds: within a factor of about 3, by default settings."
 )
 _CHECK_LEGEND = (
     "p: share of predictions at least as large as what was observed; near 0 or 1 the model does "
@@ -285,11 +286,13 @@ _CHECK_LEGEND = (
 
 
 def checked_text(results: ModelCheck) -> str:
-    """Return the check of a model in lines of 100 characters: the method to take, parts, notes."""
-    answer = f"Take {results.method!r}: {_WHY.get(results.method or '')}."
+    """Return the check of a model in lines of 100 characters: parts, engines, notes."""
+    why = {engine.method: engine.why for engine in results.engines}
+    answer = f"Take {results.method!r}: {why.get(results.method or '')}."
     if results.problem:
         answer = f"This model cannot be fitted to these data: {results.problem}."
     tables = [Table("Model and data", results.rows, _PARTS)] if results.rows else []
+    tables += [Table("Methods", results.engines, _COSTS)] if results.engines else []
     legend = [_PRIOR_LEGEND] if results.rows else []
     return _text(Page(tables, legend, None, answer), results, width=100)
 

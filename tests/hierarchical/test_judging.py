@@ -71,10 +71,12 @@ def test_impossible_data_are_a_problem_and_no_error():
     assert "cannot be fitted" in str(checked)
 
 
-def test_the_method_to_take():
+def test_the_method_and_its_cost():
     checked = crossed().check({"right": RIGHT})
+    qem, nuts = checked.engines
 
-    assert checked.method == "nuts"
+    assert (checked.method, qem.seconds) == ("nuts", None)
+    assert 1 < nuts.seconds < 600
     assert "Take 'nuts': Markov chains" in str(checked)
     assert any("'qem' does not fit: plates 'model' and 'task' are crossed" in x
                for x in checked.notes)  # fmt: skip

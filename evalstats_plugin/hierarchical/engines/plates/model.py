@@ -209,8 +209,8 @@ class Model:
         Returns
         -------
         ModelCheck
-            Printed, a table of the parts. Data that do not fit the model are in its ``problem``; no
-            error is raised.
+            Printed, tables of the parts and of the engines. Data that do not fit the model are in
+            its ``problem``; no error is raised.
 
         Examples
         --------
