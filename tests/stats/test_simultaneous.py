@@ -250,7 +250,7 @@ def _with_leads(board: tuple[np.ndarray, np.ndarray | None, float], n_draws: int
     return _pairs(scores, n_draws, span=span, clusters=clusters)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(boards(), st.floats(0.01, 0.5), st.sampled_from([1, -1]))
 def test_all_that_is_said_follows_from_the_draws_of_each_pair(
     board: tuple[np.ndarray, np.ndarray | None, float], alpha: float, sign: int
@@ -371,3 +371,44 @@ def test_p_values_are_shares_of_the_largest_and_go_on_in_the_tail() -> None:
     for alpha in (0.3, 0.05, 0.01, 1e-5):
         c = found.critical(alpha)
         assert maximum.beyond(np.array([c]))[0] <= alpha < maximum.beyond(np.array([c - 1e-6]))[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(boards(), st.floats(0.01, 0.5))
+def test_limits_of_all_are_those_of_each_pair_stretched(
+    board: tuple[np.ndarray, np.ndarray | None, float], alpha: float
+) -> None:
+    """Counts at ρ c, others as Student's limits are, single units at c; deviates likewise."""
+    found = _with_leads(board)
+    span, c = board[2], found.critical(alpha)
+    plain, counts = found.pairs.of_one_size
+    stretch = 1.0
+    differ = (counts.up + counts.down).any()
+    few = found.pairs.n_units.max(initial=0) <= 100
+    if found._leads is not None and few and differ and plain.sum() > 1:
+        largest = found._leads.largest_of_flips(np.flatnonzero(plain), counts)
+        reached = float(np.quantile(largest, 0.95, method="higher"))
+        stretch = max(1.001 * reached / found.critical(0.05), 1.0)
+    assert found.stretch == pytest.approx(stretch)
+
+    alone, at_c = found.pairs.limits(1.959963984540054), found.pairs.limits(c)
+    low, high = np.array(at_c)
+    stand = found.pairs.deviate / stretch
+    low[plain], high[plain] = counts.limits(c * stretch)
+    several = (~np.isnan(found.pairs.deviate)).sum() > 1
+    for p in np.flatnonzero(~plain & (found.pairs.n_units > 1) & several):
+        df, x = found.pairs.n_units[p] - 1, found.difference[p]
+        usual = stats.t.isf(0.025, df)
+        more = stats.t.isf(stats.norm.sf(c), df) / usual
+        low[p] = max(x + (alone.low[p] - x) * more, -span)
+        high[p] = min(x + (alone.high[p] - x) * more, span)
+        half = x - alone.low[p] if x > 0 else alone.high[p] - x
+        stand[p] = 0.0
+        if x != 0:
+            stand[p] = np.sign(x) * stats.norm.isf(
+                max(stats.t.sf(usual * abs(x) / half, df), 1e-300)
+            )
+    shown = found.limits(alpha)
+    np.testing.assert_allclose(shown.low, low, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(shown.high, high, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.deviate, stand, rtol=1e-6, atol=1e-9)

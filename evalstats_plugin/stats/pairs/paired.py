@@ -126,7 +126,9 @@ def tango(counts: PairedCounts, *, confidence_level: float) -> Interval:
             statistic, slope = _score_statistic(at, only_a[tables], only_b[tables], n[tables])
             return z - statistic, -slope
 
-        root = increasing_root(excess, np.zeros(len(n)), bracket=(-1.0, 1.0), tolerance=1e-9)
+        # Not from 0, where the statistic of tables without discordant items is 0/0.
+        start = np.full(len(n), -0.5)
+        root = increasing_root(excess, start, bracket=(-1.0, 1.0), tolerance=1e-9)
         # If a alone is right on every item, the limit is -1.
         return np.where(only_a == n, -1.0, root)
 
