@@ -413,13 +413,12 @@ def _fitted(
     if isinstance(options, ThurstoneOptions):
         return fit_thurstone(contests, **vars(options), estimator=estimator, rng=rng)
     known = contests.ordered if options.position is None else options.position
-    chosen = vars(replace(options, position=known))
     try:
-        fit = fit_bradley_terry(contests, **chosen)
+        fit = fit_bradley_terry(contests, **vars(replace(options, position=known)))
     except DesignError:
         if options.position is not None or not known:
             raise
-        fit = fit_bradley_terry(contests, **chosen | {"position": False})
+        fit = fit_bradley_terry(contests, **vars(replace(options, position=False)))
     fit.diagnostics["reason"] = "asked for" if estimator != "auto" else "no prior is asked for"
     return fit
 

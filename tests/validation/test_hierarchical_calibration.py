@@ -107,6 +107,7 @@ ENGINES = {
     "qem": (plated("qem"), 640),
     "mp-vi": (plated("mp-vi"), 640),
     "mp-is": (plated("mp-is"), 640),
+    "rws": (plated("rws"), 640),
     "iwae": (plated("iwae"), 640),
     "vi": (plated("vi"), 640),
     "gibbs": (crossed, 320),

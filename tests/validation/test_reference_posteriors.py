@@ -34,7 +34,7 @@ from evalstats_plugin.hierarchical.engines.plates.nuts import Posterior
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "reference_posteriors.json"
 NAN = float("nan")
-PARTICLES = ("qem", "mp-vi", "mp-is", "iwae", "vi")
+PARTICLES = ("qem", "rws", "mp-vi", "mp-is", "iwae", "vi")
 NOT_CLAIMED = {("interval", method) for method in PARTICLES}
 """No proposal has the support of a uniform distribution."""
 

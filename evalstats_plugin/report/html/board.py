@@ -604,7 +604,7 @@ def of_judge(rows: Sequence[CorrectedScore]) -> list[Sentence]:
     if not scored:
         return []
     judge, n_tasks = scored[0].judge, len({row.task for row in scored})
-    moved = [abs(row.estimate - row.judged) for row in scored if row.judged is not None]
+    moved = [abs((row.estimate or 0.0) - row.judged) for row in scored if row.judged is not None]
     said = f"Labels move them by up to {max(moved):.3g}. " if moved else ""
     if n_tasks == 1:
         lower = scored[0].higher_is_better is False

@@ -429,8 +429,10 @@ def draw_particles(
     proposals: Proposals,
     k: int,
     generator: torch.Generator,
+    *,
+    fixed: bool = False,
 ) -> Particles:
-    """Draw K particles of each latent, parents first."""
+    """Draw K particles of each latent, parents first; `fixed`: they have no derivatives."""
     values: dict[str, Tensor] = {}
     log_q: dict[str, Tensor] = {}
     for group in bound.structure.groups.values():
@@ -450,11 +452,12 @@ def draw_particles(
                 given = _given_one_particle(bound, group, latent, near, order, generator)
                 natural = [*shape[: bound.structure.ndim], *latent.shape]
                 drawn = bound.sampled(latent.program, given, latent.name, natural, generator)
-                near["="] = values[latent.name] = drawn.reshape(shape)
+                near["="] = values[latent.name] = drawn.reshape(shape).detach()
                 terms.append(bound.log_density(latent.program, near, latent.name))
                 continue
             family = proposals.families[latent.name]
-            values[latent.name] = family.sample(shape, generator)
+            drawn = family.sample(shape, generator)
+            values[latent.name] = drawn.detach() if fixed else drawn
             log_p = family.log_prob(values[latent.name])
             vector = list(range(bound.structure.ndim, log_p.ndim))
             terms.append(log_p.sum(vector) if vector else log_p)

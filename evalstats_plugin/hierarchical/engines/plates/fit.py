@@ -95,6 +95,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
     {
         "mp-is": "massively parallel importance sampling with the first proposals [HLA23]_",
         "qem": "the same with proposals moved to the posterior's moments [HBA25]_",
+        "rws": "the same with proposals, or their networks, nearest the posterior [HLA23]_",
         "mp-vi": "the same with proposals that maximise the massively parallel bound [HLA23]_",
         "iwae": "with proposals that maximise the bound of ordinary importance sampling",
         "vi": "with proposals that maximise the evidence lower bound",
@@ -190,7 +191,9 @@ def infer(
     proposals, blocks = first_particles(bound, options, generator)
 
     def scene_of(proposals: Proposals) -> Scene:
-        return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
+        fixed = method == "rws"
+        particles = draw_particles(bound, proposals, options.k, generator, fixed=fixed)
+        return Scene(bound, particles, blocks)
 
     if method in ("mp-is", "qem"):
         proposals, history = qem(proposals, scene_of, options.iterations, options.step)
@@ -264,18 +267,22 @@ def _ascend(
     generator: torch.Generator,
 ) -> tuple[Proposals, list[float]]:
     """Maximise a bound of the evidence over the parameters of proposals, by Adam."""
-    if proposals.exact and method != "mp-vi":
+    if proposals.exact and method not in ("mp-vi", "rws"):
         msg = f"latents {few(list(proposals.exact))} have finitely many values, which method "
         raise DesignError(f"{msg}{method!r} cannot sum: take 'qem' or 'mp-vi'")
-    if fixed := [x for x, latent in given.structure.latents.items() if latent.program]:
-        msg = f"proposals of {few(fixed)} depend on other latents and are not adapted, as method "
-        raise DesignError(f"{msg}{method!r} adapts all: take 'qem' or 'mp-is'")
+    programs = {x: y.program for x, y in given.structure.latents.items() if y.program}
+    if programs and method != "rws":
+        msg = f"proposals of {few(list(programs))} depend on other latents or inputs, which method "
+        raise DesignError(f"{msg}{method!r} does not adapt: take 'rws', 'qem' or 'mp-is'")
     free = {
         name: [x.detach().clone().requires_grad_() for x in family.free()]
         for name, family in proposals.families.items()
     }
     # Its `step` has no type stubs.
-    adam: Any = torch.optim.Adam([x for parts in free.values() for x in parts], lr=_RATE)
+    networks = [x for x in programs.values() if isinstance(x, torch.nn.Module)]
+    adapted = [x for parts in free.values() for x in parts]
+    adapted += [x for network in networks for x in network.parameters()]
+    adam: Any = torch.optim.Adam(adapted, lr=_RATE)
     joint = joint_bound(given)
     # The weight of each has its own 1 / K, of which a draw of all at once has one.
     members = sum(math.prod(given.shape(g.plate)) for g in given.structure.groups.values())
@@ -288,7 +295,7 @@ def _ascend(
     for step in range(options.iterations):
         adam.param_groups[0]["lr"] = _RATE * _decay(step, options.iterations)
         with torch.enable_grad():
-            if method == "mp-vi":
+            if method in ("mp-vi", "rws"):
                 bound = log_evidence(scene_of(current()))
             else:
                 particles = draw_particles(joint, current(), options.k, generator)
@@ -296,7 +303,8 @@ def _ascend(
                 bound = torch.logsumexp(weights, 0) - math.log(options.k)
                 bound = weights.mean() if method == "vi" else bound
             adam.zero_grad()
-            torch.autograd.backward(-bound)
+            # Of fixed particles the evidence falls where proposals make them more probable.
+            torch.autograd.backward(bound if method == "rws" else -bound)
         adam.step()
         history.append(float(bound.detach()))
     free = {name: [x.detach() for x in parts] for name, parts in free.items()}

@@ -94,7 +94,9 @@ class Latent:
     proposal
         The first proposal: Normal, LogNormal, Gamma, Beta, Dirichlet or MultivariateNormal of torch
         (default: matched to the prior, by its support). Or a function of other latents and inputs,
-        by name, that returns a distribution: a proposal given its parents, which is not adapted.
+        by name, that returns a distribution: a proposal given its parents. If it is a
+        `torch.nn.Module`, method ``"rws"`` trains its parameters, in place (amortised inference);
+        otherwise it is not adapted.
 
     Examples
     --------
@@ -461,7 +463,8 @@ def arguments(function: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _parameters(function: Any) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+    # Of a network its own arguments, not those of the class of all networks.
+    return tuple(inspect.signature(getattr(function, "forward", function)).parameters)
 
 
 def with_arguments(function: Any, names: Sequence[str]) -> Any:

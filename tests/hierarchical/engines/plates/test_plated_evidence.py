@@ -143,8 +143,41 @@ def test_the_evidence_is_unbiased_by_a_poor_proposal_given_its_parent():
 
     assert fit.log_evidence == pytest.approx(exact, abs=3 * fit.log_evidence_error)
     assert fit.log_evidence_error < 0.06
-    with pytest.raises(DesignError, match="take 'qem' or 'mp-is'"):
+    with pytest.raises(DesignError, match="take 'rws', 'qem' or 'mp-is'"):
         infer(model, {"x": x}, "mp-vi", rng=1)
+
+
+class Encoder(torch.nn.Module):
+    """A normal proposal whose mean is a line in the data of its member."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(1, 1, dtype=torch.float64)
+        self.log_sd = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x):
+        return Normal(self.line(x[..., None])[..., 0], self.log_sd.exp())
+
+
+def test_a_network_learns_the_posterior_of_every_member():
+    """Amortised: z ~ N(0, 1), x ~ N(z, 1), whose posterior is N(x / 2, 1 / 2)."""
+    torch.manual_seed(0)
+    x, encoder = np.random.default_rng(0).normal(size=40) * 2**0.5, Encoder()
+    model = Model(
+        plates=[Plate("task", 40)],
+        latents=[Latent("z", Normal(0.0, 1.0), "task", proposal=encoder)],
+        observed=[Observed("seen", lambda z: Normal(z, 1.0), "task")],
+        inputs={"x": "task"},
+    )
+    data = {"x": x, "seen": x}
+    errors = []
+    for steps in (0, 150):
+        fit = infer(model, data, "rws", steps=steps, rng=0)
+        errors.append(fit.log_evidence - stats.norm(0, 2**0.5).logpdf(x).sum())
+
+    assert float(encoder.line.weight.detach()) == pytest.approx(0.5, abs=0.05)
+    assert float(encoder.log_sd.detach().exp()) == pytest.approx(0.5**0.5, abs=0.05)
+    assert abs(errors[1]) < 0.005 < abs(errors[0])
 
 
 def test_a_proposal_does_not_depend_on_what_is_summed():
