@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.irt.estimators.fitted import _group_errors, fit_mml
+from evalstats_plugin.irt.estimators.fitted import fit_mml
 from evalstats_plugin.irt.estimators.grid import arrange
 from evalstats_plugin.irt.estimators.information import _linearised, _observed
 from evalstats_plugin.irt.estimators.mml import ItemPrior, fit_marginal
@@ -463,31 +462,3 @@ def test_parameter_expansion_is_a_newton_step_of_the_items_and_the_abilities(col
 
     torch.testing.assert_close(shift, slope[0] / (n + weight))
     torch.testing.assert_close(scale.log(), slope[1] / (2 * n * square + bend))
-
-
-@pytest.mark.parametrize("item_model", ["rasch", "2pl"])
-def test_errors_of_groups_are_those_of_the_delta_method(item_model: str) -> None:
-    """Numerical derivatives of means and deviations by means, log deviations and a common slope."""
-    rng = np.random.default_rng(3)
-    mean, sd, unit = np.array([0.0, 0.7, -0.4]), np.array([1.0, 1.6, 0.8]), 1.7
-    unit = unit if item_model == "rasch" else 1.0
-    size = 5 if item_model == "rasch" else 4
-    root = rng.normal(size=(size, size))
-
-    def reported(values: np.ndarray) -> np.ndarray:
-        scale = values[4] if item_model == "rasch" else 1.0
-        return np.concatenate([scale * values[:2], scale * np.exp(values[2:4])])
-
-    at = np.concatenate([mean[1:], np.log(sd[1:]), [unit]])[:size]
-    by = np.stack(
-        [(reported(at + h) - reported(at - h)) / 2e-6 for h in 1e-6 * np.eye(size)], axis=1
-    )
-    expected = np.sqrt(np.diag(by @ root @ root.T @ by.T))
-    fit = SimpleNamespace(item_model=item_model)
-    spread = SimpleNamespace(groups=torch.tensor(root @ root.T))
-    of_mean, of_sd = _group_errors(fit, unit * mean, unit * sd, unit, spread)  # pyright: ignore[reportArgumentType]
-
-    np.testing.assert_allclose(of_mean, [0, *expected[:2]], rtol=1e-6)
-    np.testing.assert_allclose(of_sd, [0, *expected[2:]], rtol=1e-6)
-    for nothing in (None, SimpleNamespace(groups=None)):
-        assert np.isnan(_group_errors(fit, mean, sd, unit, nothing)).all()  # pyright: ignore[reportArgumentType]
