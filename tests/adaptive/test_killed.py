@@ -18,12 +18,14 @@ import numpy as np
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.session import AdaptiveSession, AnswersFile
 from evalstats_plugin.adaptive.stopping import Items
+from evalstats_plugin.stats.streams import child, stream
 
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
-rng = np.random.default_rng(int(sys.argv[3]))
+root = stream(int(sys.argv[3]), "killed tests")
+items, answers, times = (child(root, name) for name in ("items", "answers", "times of kills"))
 SIZE, MOST = 400, 150
-bank = ItemBank.from_arrays(np.exp(0.3 * rng.normal(size=SIZE)), rng.normal(size=SIZE))
-scores = (rng.random(SIZE) < 0.6) * 1.0
+bank = ItemBank.from_arrays(np.exp(0.3 * items.normal(size=SIZE)), items.normal(size=SIZE))
+scores = (answers.random(SIZE) < 0.6) * 1.0
 
 def ask(place, asked):
     with open(asked, "ab", buffering=0) as file:
@@ -48,7 +50,7 @@ while n_killed < kills:
         if not child:
             run(state, asked, rounds)
             os._exit(0)
-        time.sleep(rng.uniform(0, 0.15))
+        time.sleep(times.uniform(0, 0.15))
         if n_killed < kills:
             os.kill(child, signal.SIGKILL)
         done = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from evalstats_plugin.irt.answers import scored_part
 from evalstats_plugin.irt.rows import HELD, abilities
 
 pytestmark = pytest.mark.needs("torch")
+STUDIES = Path(__file__).parents[2] / "fixtures" / "validation"
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,23 @@ def test_items_are_listed_alike_whatever_a_processor_rounds_to() -> None:
 
     assert len(np.unique(fit.difficulty.round(9))) < 30
     assert [i.item for i in fit.items(matrix)] == [i.item for i in other.items(matrix)]
+
+
+def test_what_intervals_of_discriminations_hold_is_what_the_studies_found() -> None:
+    """Of few models by the study of slopes, from 300 by that of drawn designs."""
+    rows = json.loads((STUDIES / "slopes.json").read_text("utf-8"))["by_models"]
+    by = {(row["estimator"], row["which"]): (row["mean"], row["worst"]) for row in rows}
+    some, few, more = HELD["mml-items"]
+    drawn = json.loads((STUDIES / "irt_drawn.json").read_text("utf-8"))["rows"]
+    (many,) = (
+        (round(row["mean"], 2), round(row["worst"], 2))
+        for row in drawn
+        if row["estimator"] == "mml" and row["quantity"] == "discriminations"
+    )
+
+    assert by["mml-items", "few models"] == few
+    assert by["mml-items", f"{some} models or more"] == more
+    assert HELD["mml"][1:] == (by["mml", "estimated"], many)
 
 
 @pytest.mark.parametrize(

@@ -332,16 +332,14 @@ class Labelled:
             return responses
         import numpy as np
 
-        from evalstats_plugin.data.runs import of_metric
+        from evalstats_plugin.data.responses import Selection
 
-        labels = of_metric(responses, self.human)
-        return replace(
-            responses,
-            responses=tuple(
-                r.of_items(~np.isnan(r.item_means)) if any(r is each for each in labels) else r
-                for r in responses
-            ),
-        )
+        human = Selection(metrics=(self.human,))
+        own = [
+            r.of_items(~np.isnan(r.item_means)) if human.wants_metric(r.metric) else r
+            for r in responses
+        ]
+        return replace(responses, responses=tuple(own))
 
     def given(self, responses: ResponseSet, *, some: bool) -> list[Label] | None:
         """Read the labels of a file; None without one.

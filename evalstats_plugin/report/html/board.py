@@ -604,11 +604,15 @@ def of_judge(rows: Sequence[CorrectedScore]) -> list[Sentence]:
     if not scored:
         return []
     judge, n_tasks = scored[0].judge, len({row.task for row in scored})
-    moved = [abs((row.estimate or 0.0) - row.judged) for row in scored if row.judged is not None]
+    moved = [
+        abs(row.estimate - row.judged)
+        for row in rows
+        if row.estimate is not None and row.judged is not None
+    ]
     said = f"Labels move them by up to {max(moved):.3g}. " if moved else ""
     if n_tasks == 1:
-        lower = scored[0].higher_is_better is False
-        best = sorted(scored, key=lambda row: row.estimate or 0.0, reverse=not lower)[0]
+        first = min if scored[0].higher_is_better is False else max
+        best = first(scored, key=lambda row: row.estimate or 0.0)
         said += f"Corrected, {best.model} is first: {number(best.estimate)} {interval_text(best)}. "
     return [Sentence(f"Scores are those of a judge, {judge}.", f"{said}All of them: Labels.")]
 
