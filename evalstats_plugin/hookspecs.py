@@ -197,7 +197,7 @@ _CAPABILITY = (
 
 @dataclass(frozen=True, slots=True)
 class PartialScores:
-    """Scores of which the log does not hold every item that the run scored."""
+    """Scores of a log that does not hold every item that the run scored."""
 
     task: str
     metric: str

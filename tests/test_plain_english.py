@@ -25,6 +25,10 @@ WORDS = {
     "nowhere else": "only here",
     "hitherto, thereof, wherein, thereby": "plain words",
     "of random numbers.": "Random seed.",
+    "…, of which some": "a sentence of its own, 'whose', or 'some of them'",
+    "as far as it got": "what there is, such as 'the items that it finished'",
+    "is none": "what it is not, such as 'is not a number'",
+    "what … makes of it": "the verb, such as 'moves'",
 }
 """What is not written, and what to write instead."""
 BANNED = re.compile(
@@ -32,7 +36,12 @@ BANNED = re.compile(
     r"|(?:one|two|each|single|every|more|several|[2-9]|k|the same) takes?"
     r"(?! part| time| a| one| the)"
     r"|takes? of (?:an|one|the same) items?|take\(s\)|hitherto|thereof|wherein|thereby)\b"
-    r"|take\(s\)|^Of (?:random numbers|draws|the intervals)\b",
+    r"|take\(s\)|^Of (?:random numbers|draws|the intervals)\b"
+    # "Each of which" and "the last of which" are plain; so is "if there is none".
+    r"|(?<!\b(?:each|none|both|last|pair|some|most) )(?<!\b(?:all|two|one) )of (?:which|whom)\b"
+    r"|as far as (?:it|they) (?:got|go(?:es)?)"
+    r"|(?<!there )(?:is|are) (?-i:none)\b(?! of (?:them|these))"
+    r"|\bwhat [^.,;]{2,30} makes? of\b",
     re.IGNORECASE,
 )
 RIDDLE = re.compile(r", expected\b")
@@ -90,7 +99,8 @@ def test_pages_use_the_fields_words() -> None:
 @pytest.mark.parametrize(
     "text",
     ["as foretold", "models as able", "two takes of an item", "better for certain", "3 take(s)",
-     "lest it diverge", "for want of scores", "Of draws."],
+     "lest it diverge", "for want of scores", "Of draws.", "a log, of which it is the mean",
+     "reads it as far as it got", "a size that is none", "what the error makes of it"],
 )  # fmt: skip
 def test_other_words_are_found(text: str) -> None:
     assert BANNED.search(text)

@@ -131,8 +131,8 @@ def check_version(version: object, where: str) -> tuple[int, int]:
 def instances_of(path: Path, aggregate: Json) -> Path | None:
     """Return the file of an aggregate's instances, None if it is not found.
 
-    The aggregate names it by its path in the public database, of which only a part may have been
-    copied: so the folder of the aggregate is searched first.
+    The aggregate names it by its path in the public database. Only a part of that database may have
+    been copied: so the folder of the aggregate is searched first.
     """
     named = str(section(aggregate, "detailed_evaluation_results").get("file_path") or "")
     names = [Path(named).name] if named else []

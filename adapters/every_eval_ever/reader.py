@@ -90,7 +90,7 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
 
 
 def _is_annotated(aggregate: Json, path: Path) -> bool | None:
-    """Whether a result has our block; None without instances, of which one would be made."""
+    """Whether a result has our block; None without instances, from which to make one."""
     if any(block_of(each) is not None for each in aggregate["evaluation_results"]):
         return True
     return None if instances_of(path, aggregate) is None else False

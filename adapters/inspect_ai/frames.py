@@ -218,7 +218,7 @@ class _Headline(NamedTuple):
 
 
 def _headlines(df: pd.DataFrame) -> list[_Headline]:
-    """Return each row's headline, as far as the frame names it."""
+    """Return each row's headline, where the frame names it."""
     nothing = [None] * len(df)
     columns = (
         df[name].astype(object).where(df[name].notna(), None) if name in df.columns else nothing
@@ -230,7 +230,7 @@ def _headlines(df: pd.DataFrame) -> list[_Headline]:
 def _name_of(headline: _Headline, values: Sequence[Responses]) -> str | None:
     """Return the name of the row that holds a headline; None if none does.
 
-    A frame does not say how epochs were reduced, or of which group of items a value is: this the
+    A frame does not say how epochs were reduced, or which group of items a value summarises: the
     logged value decides. Without a headline it is the first row.
     """
     scorer, score, value = headline

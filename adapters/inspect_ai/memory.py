@@ -119,7 +119,7 @@ def _of_loose_samples(frame: Any, columns: set[str], selection: Selection) -> li
 
 
 def _header_of(row: Mapping[str, Any]) -> EvalLog:
-    """Return the header of a log of which a sample's row in a data frame is all that is known."""
+    """Return the header of a log that is known only by a sample's row in a data frame."""
     inspect = load_inspect()
     spec = inspect.EvalSpec.model_construct(
         task=row["task_name"], task_id=row["eval_id"], model=row["model"],

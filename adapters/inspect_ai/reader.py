@@ -126,7 +126,7 @@ def read_opened(
     if log.status != "success" and not selection.include_incomplete:
         msg = (
             f"{path} is of a run that did not end well (status {log.status!r}); "
-            "--include-incomplete reads it as far as it got"
+            "--include-incomplete reads the samples that it finished"
         )
         raise IncompleteLogError(msg, log.eval.task_id)
     responses, record = _read_scores(log, read_samples, selection, base), found_in(log)
@@ -357,7 +357,7 @@ def _of_estimand(
     *,
     done: bool,
 ) -> Fields:
-    """Return the scores of which a value of the header is the mean, or that value and a reason.
+    """Return the scores whose mean is a value of the header, or that value and a reason.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
 
 
 def _scores(estimand: Estimand, table: Table, values: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Return scores of all items of which a value is the mean; None if they cannot be computed."""
+    """Return scores of all items whose mean is a value; None if they cannot be computed."""
     if estimand.kind == "share":
         shares = [math.nan if is_unscored(v) else float(str(v) == estimand.name) for v in values]
         return table.spread(shares)
@@ -639,7 +639,7 @@ class Table:
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Mask of the items of which not every sample was invalidated, shape (M,)."""
+        """Mask of the items with a sample that was not invalidated, shape (M,)."""
         n_samples = np.bincount(self.rows, minlength=len(self.item_ids))
         n_invalidated = np.bincount(
             self.rows, weights=[s.invalidated for s in self.samples], minlength=len(self.item_ids)
@@ -668,7 +668,7 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
     Raises
     ------
     LogError
-        Two items share an id, such as 1 and "1", of which Inspect logs only one; or a sample is
+        Two items share an id, such as 1 and "1" (Inspect logs only one of them); or a sample is
         there twice.
     """
     planned = log.eval.dataset.sample_ids or []

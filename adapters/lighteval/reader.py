@@ -135,7 +135,7 @@ def _named(task: str) -> tuple[str, str]:
 
 
 def _plain(task: str) -> str:
-    """Return a task's name as far as names of files hold it."""
+    """Return a task's name as names of files hold it."""
     return re.sub(r"\W", "_", task)
 
 
@@ -334,7 +334,7 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
 
 
 def _question(doc: Any) -> Any:
-    """Return what was asked, as far as it does not depend on the model."""
+    """Return what was asked, without what depends on the model."""
     fields = _object(doc)
     return None if fields.get("query") is None else [fields["query"], fields.get("choices")]
 

@@ -387,7 +387,7 @@ class _Run:
         return f"samples were logged, but {missing} is not there"
 
     def _with_repeats(self, task: str, responses: list[Responses]) -> list[Responses]:
-        """Add the scores of each repeat to responses of which the filter kept one, or a vote."""
+        """Add the scores of each repeat where the filter kept one repeat, or a vote."""
         if not any(len(r.item_ids) for r in responses):
             return responses
         from evalstats_plugin.adapters.lm_eval.replay.repeats import with_repeats

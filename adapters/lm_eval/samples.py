@@ -34,7 +34,7 @@ _BUFFER = 1 << 20
 _TAIL = b', "filter": "'
 
 _TAIL_WITH_RESPONSES = b', "filtered_resps": '
-"""The same with the answers, of which multiple choice has one for each choice."""
+"""The same with the answers: multiple choice has one for each choice."""
 
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
 

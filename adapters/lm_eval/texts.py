@@ -30,7 +30,7 @@ def _text_of(item: str, filters: Mapping[str, Mapping[str, Any]]) -> ItemText:
     else:
         answers = {name: _answer(r.get("filtered_resps")) for name, r in filters.items()}
         response = _alone(_alone(first.get("resps")))
-        # Several responses are repeats, of which the filters have what counts.
+        # Several responses are repeats: what counts is in the filters' responses.
         response = response if isinstance(response, str) else ""
         answer = with_response(together(answers), response)
     return ItemText(

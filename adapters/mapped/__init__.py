@@ -29,7 +29,7 @@ _TEXTS: Mapping[str, tuple[tuple[bytes, ...], ...]] = {
     "promptfoo": ((b'"evalId"', b'"testPassCount"'),),
     "simple_evals": ((b'"score"', b'"metrics"', b'"htmls"'),),
 }
-"""Texts in the first bytes of each tool's files, of which all or all others are there."""
+"""Texts in the first bytes of each tool's files: all are there, or all others."""
 
 
 def tool_of(log: LogFile) -> str | None:

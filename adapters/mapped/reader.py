@@ -9,8 +9,8 @@
 
 ``[*]`` is each entry of a list or an object; in another path it is the entry that ``items`` is at,
 and ``[#]`` its name or number. ``[0]`` and ``[-1]`` are the first and the last, ``["a b"]`` is a
-name with any letters. In place of a path there may be a list of them, of which the first that holds
-something counts, or a table: ``{value = "x"}``, ``{path = ".text", after = "Score: "}``,
+name with any letters. In place of a path there may be a list of them (the first that holds
+something counts) or a table: ``{value = "x"}``, ``{path = ".text", after = "Score: "}``,
 ``{path = ".accuracy", times = 0.01}``, or ``{all = [".base", ".plus"]}``, the lowest of scores. A
 score that is a list is one of several epochs.
 
@@ -160,7 +160,7 @@ def _parsed(given: Any, *, is_strict: bool = True) -> _Mapping:
     Raises
     ------
     SelectionError
-        It is not TOML, or a key or path of it is none; the message has the key and the cure.
+        It is not TOML, or has an unknown key or path; the message has the key and the cure.
     """
     if isinstance(given, Mapping):
         return _mapping("mapping", cast("Mapping[str, Any]", given), is_strict=is_strict)

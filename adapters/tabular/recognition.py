@@ -129,7 +129,7 @@ def first_record(head: bytes) -> dict[str, Any]:
 
 
 def names_of_heading(head: bytes) -> list[str]:
-    """Return the names in the heading of a delimited text, as far as it was read."""
+    """Return the names in the heading of a delimited text, from its first bytes."""
     return [name.strip() for name in heading_of(head.decode(errors="replace"))[0]]
 
 

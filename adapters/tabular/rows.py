@@ -114,7 +114,7 @@ def summed_up(
     Raises
     ------
     DesignError
-        Two rows are of one model, task and metric, or a number of items or right answers is none.
+        Two rows are of one model, task and metric, or a count is not a whole number.
     """
     if len(rows) > 1:
         raise DesignError(

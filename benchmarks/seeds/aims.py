@@ -387,7 +387,7 @@ def posterior() -> Outcome:
 source.not_done(
     "Metropolis–Hastings and slice sampling compared (ex. 2.7)",
     "a figure",
-    "one sampler, Gibbs by Pólya–Gamma numbers, of which each is a worse version",
+    "one sampler, Gibbs by Pólya–Gamma numbers; each of the two is a worse version of it",
 )
 source.not_done(
     "λ_θ and λ_β chosen apart by cross-validation",

@@ -119,7 +119,7 @@ def _help(
 
 
 def _named(records: Collection[Record], headings: dict[str, dict[Record, str]]) -> Iterator[str]:
-    """Yield the headings of which a command has every option, and its options of the others.
+    """Yield the headings whose options a command has all, and its options of the others.
 
     A name that stands under two headings is written with what it takes.
     """

@@ -239,8 +239,8 @@ class Draws:
     def bets(self, belief: Belief) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Estimates of one session's first score by single draws, shape (n,), and their range.
 
-        Predictions follow the curves as far as was known before each draw, so that each estimate
-        has the score as its expectation, given all before it.
+        Predictions follow the curves as they were before each draw, so that the expectation of each
+        estimate, given all before it, is the score.
         """
         steps, draws = self.steps(belief), self._draws
         place, chance, curve, centre = (

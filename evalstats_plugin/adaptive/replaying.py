@@ -49,7 +49,7 @@ class AdaptiveTest:
     high: float
     std_error: float | None
     abilities: tuple[float, ...] = ()
-    """Of a bank of several, of which `ability` is the items' main direction; empty for one."""
+    """Of a bank of several, where `ability` is the items' main direction; empty for one."""
     abilities_std_error: tuple[float, ...] = ()
     ability_covariance: tuple[tuple[float, ...], ...] = ()
     full_score: float

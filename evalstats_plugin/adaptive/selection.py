@@ -1,7 +1,7 @@
 """Item selection: items drawn by chance or chosen, and content balancing.
 
 * `DRAWING`: rules by which items are drawn by chance (`design.Draws`)
-* `worth`: what the rule that chooses, `INFORMATION`, makes of each item
+* `worth`: value of each item by the rule that chooses, `INFORMATION`
 * `Targets`: content balancing over tasks
 * `pick`: the best item allowed
 """

@@ -724,7 +724,7 @@ def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> Sav
     Raises
     ------
     LogError
-        It is none; the message says where, and which field is wrong.
+        It is not a session; the message says where, and which field is wrong.
     """
     problem = "is no JSON object"
     try:

@@ -693,7 +693,7 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     Raises
     ------
     LogError
-        There is no such file, or a size or date in it is none.
+        There is no such file, or it holds a size or date that cannot be read.
     """
     from datetime import datetime
 

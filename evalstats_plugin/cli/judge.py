@@ -76,7 +76,7 @@ class JudgeOptions:
     )
     items: Literal["new", "these"] = _shown(
         "new: results are for new items like these; these: for the very items that the judge "
-        "scored, of which only those without a label are uncertain.",
+        "scored, where only those without a label are uncertain.",
         default="new", type=Name("kind of items", POPULATIONS), metavar="new|these",
     )  # fmt: skip
     feature: tuple[str, ...] = _shown(

@@ -98,8 +98,8 @@ class PowerOptions:
         metavar="ITEM,EPOCH", type=Parsed(parse_costs),
     )  # fmt: skip
     margin: float | None = _goal(
-        "Non-inferiority: drop that is acceptable, and of which it is to be shown that no drop "
-        "exceeds it.",
+        "Non-inferiority: greatest drop that is acceptable. The test is to show that the drop is "
+        "smaller.",
         metavar="M",
     )
     confidence_level: float = level()

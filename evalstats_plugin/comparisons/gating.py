@@ -338,9 +338,9 @@ class Limits:
         if span is None:
             if self.of_range and not is_ratio:
                 raise DesignError(
-                    f"the scores of {name} have no known range, of which a margin of "
-                    f"{100 * self.drop:g}% could be a share: give the margin in units of the score "
-                    f"or the range, such as --bounds {place[1]}=0,100"
+                    f"the scores of {name} have no known range, so that a margin of "
+                    f"{100 * self.drop:g}% is a share of nothing: give the margin in units of the "
+                    f"score or the range, such as --bounds {place[1]}=0,100"
                 )
         elif not self.of_range and self.drop >= span[1] - span[0]:
             raise DesignError(
@@ -532,8 +532,8 @@ def _allowing_for(
         return row
     of_all = "" if own is None else f"{own.sum():,} of {counted(len(own), 'item')}"
     why = (
-        f"the candidate has no score of {of_all or 'some items'} of the baseline, with the worst "
-        "of which it would not pass: run them"
+        f"the candidate has no score of {of_all or 'some items'} of the baseline, and would not "
+        "pass if they were the worst possible: run them"
     )
     return replace(row, decision="inconclusive", notes=(*row.notes, why))
 

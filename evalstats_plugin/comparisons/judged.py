@@ -99,7 +99,7 @@ def judge(
         Model with which the others are compared. Without it, every two models are.
     population
         ``"new"``: results are for new items like these. ``"these"``: for the very items that the
-        judge scored, of which only those without a label are uncertain.
+        judge scored, where only those without a label are uncertain.
     confidence_level
         Between 0 and 1.
     features
@@ -288,7 +288,7 @@ def next_labels(
     """Draw answers for people to label, more often where the judge is unsure.
 
     An item is drawn with a known probability, half of it the same for all items, half in proportion
-    to how far the judge may be off: as far as labels so far show, by what the judge said; without
+    to how far the judge may be off: by what the judge said, as labels so far show it; without
     labels, where its scores are between their bounds, or several judges differ. All models' answers
     to an item are drawn together, so that models are compared on the same items.
 

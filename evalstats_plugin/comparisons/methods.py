@@ -88,7 +88,7 @@ COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
         "binary": (
             ENGINE,
-            "one procedure for any score, of which p of 0/1 scores is that of `dirichlet`; its "
+            "one procedure for any score; p of 0/1 scores is that of `dirichlet`; its "
             "limits hold the truth .94 of the time at worst, at n = 10 to 100",
         ),
         "bounded": (

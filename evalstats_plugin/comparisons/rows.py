@@ -99,7 +99,7 @@ class Comparison:
     effect: str = "difference"
     """What `difference` and its limits are: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
     measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
-    """What the scores are that were compared: of which metric, on which scale."""
+    """What was compared: the scores' metric and scale."""
 
     @property
     def verdict(self) -> Literal["better", "worse", "unclear"]:
@@ -180,7 +180,7 @@ class RankSet:
     confidence_level: float
     """Joint level of all sets of the task."""
     letters: str = ""
-    """Models of the task that share a letter cannot be distinguished, those that share none can."""
+    """Models of the task that share a letter cannot be told apart; others can."""
     may_be_first: bool = False
     """Whether the model may truly be the best: narrower than `best_rank`, which says so of all."""
     prob_best: float | None = None

@@ -442,7 +442,7 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     """Compare models by their mean differences on tasks that have the same weight each.
 
     Two tables for each metric: on these tasks, which are fixed, their items being drawn from many;
-    and on tasks like these, of which each is one observation, the difference of the two models on
+    and on tasks like these, where each is one observation, the difference of the two models on
     the items that both answered. Return also notes on what was left out.
 
     Raises

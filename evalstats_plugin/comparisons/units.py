@@ -57,7 +57,7 @@ class Strata:
 
     What an item adds to the weighted mean, apart from the mean of its task, is one unit, times
     √(n/(n - 1)) of its task: the units' mean is the weighted mean and their spread that within
-    tasks. A task of which a pair shares no item counts by each model's own items there. A task of
+    tasks. A task in which a pair shares no item counts by each model's own items there. A task of
     one item counts with the spread that items have in the other tasks.
 
     Parameters

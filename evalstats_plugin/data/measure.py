@@ -1,4 +1,4 @@
-"""What a number is: of which task, under which metric, on which scale, and how that is known.
+"""What a number is: its task, metric and scale, and how these are known.
 
 * `Measure`: the one record that responses, matrices and rows carry, with its `Scale`
 * `joint`: the measure of several models' scores, from what each log says

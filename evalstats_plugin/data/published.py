@@ -44,7 +44,7 @@ class Printed(NamedTuple):
 
     @classmethod
     def of(cls, value: float, text: str, unit: float = 1.0) -> Printed:
-        """Return a number of which `text` has the digits, in units of `unit` (.01 of percentages).
+        """Return a number whose digits `text` has, in units of `unit` (.01 of percentages).
 
         >>> Printed.of(0.226, "22.6%", 0.01).half
         0.0005
@@ -95,7 +95,7 @@ def counts_behind(
 ) -> Counts | None:
     """Return the counts k of n with value k/n and standard error √(p(1 - p)/(n - 1)), or of n.
 
-    None where there are none: the numbers are not of answers that are right or wrong.
+    None where no counts do: the numbers are not of answers that are right or wrong.
 
     >>> counts_behind(Printed(0.8, 5e-4), Printed(0.133333, 5e-7))
     Counts(k=8, n=10, n_pairs=1, largest_n=10, divisor='n - 1')
@@ -108,7 +108,7 @@ def counts_behind(
         pairs = sum(np.maximum(high - low + 1, 0) for low, high in ranges)
         possible = np.flatnonzero(pairs)
         if len(possible):
-            # The smallest n of which a share nearest to the value fits, rather than any.
+            # The smallest n with a share nearest to the value, rather than any.
             nearest = np.round(value.value * sizes)
             fits = np.any([(low <= nearest) & (nearest <= high) for low, high in ranges], axis=0)
             i = int(np.flatnonzero(fits)[0]) if fits.any() else int(possible[0])
@@ -181,8 +181,8 @@ def published(
 ) -> Responses:
     """Return responses without items: their counts where these can be recovered.
 
-    Where several counts give the printed numbers, those of the smallest n are taken of which the
-    share nearest to the value fits: others would move the value. Where no counts do, value and
+    Where several counts give the printed numbers, those of the smallest n whose nearest share fits
+    the value are taken: others would move the value. Where no counts do, value and
     standard error stay as printed. With `in_full` the numbers were not rounded, as in JSON: 0.5 is
     no rounded 0.46.
     """

@@ -103,7 +103,7 @@ def without_extremes(scores: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Provenance:
-    """Where scores come from, as far as `logs.check` needs it; empty where the log does not say."""
+    """Where scores come from, for `logs.check`; empty where the log does not say."""
 
     task_version: str = ""
     prompt_hashes: NDArray[Any] | None = None
@@ -260,7 +260,7 @@ class Responses(Measured):
     """Shape (M,): P(right) of an answer chosen at random, 1 / number of choices; NaN where the log
     does not say, None where it says so of no item."""
     tags: NDArray[Any] | None = None
-    """Shape (M,): text of each item's field `Selection.by`, of which slices are made; a list of
+    """Shape (M,): text of each item's field `Selection.by`, which slices share; a list of
     tags is JSON. None where that was not asked for, or no item has the field."""
     source: Source
     provenance: Provenance = Provenance()
@@ -587,7 +587,7 @@ def shared_items(a: Responses, b: Responses) -> tuple[IntArray, IntArray] | None
 
 
 def check_item_ids(r: Responses, *, in_log: bool = False) -> None:
-    """Refuse an item id that is there twice, of which nobody can say which score is meant.
+    """Refuse an item id that is there twice: nobody can say which score is meant.
 
     Raises
     ------

@@ -263,7 +263,7 @@ def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
 
 
 def with_settings_as_tags(responses: Iterable[Responses], name: str) -> list[Responses]:
-    """Return responses of which a setting of the run is the tag of every item, and names no model.
+    """Return responses whose items all have a setting of the run as tag; it names no model then.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Terms(NamedTuple):
 
     fixed: tuple[str, ...]
     grouped: tuple[tuple[str, str], ...]
-    """What varies, and over the members of which group."""
+    """What varies, and the group over whose members it varies."""
 
 
 def parse(formula: str) -> Terms:
@@ -284,7 +284,7 @@ def _covariates(terms: Terms, covariates: Mapping[str, Standardised]) -> dict[st
             given[name] = table.values[:, k, None] if kind == "models" else table.values[None, :, k]
     named = [name for name in terms.fixed if name not in ("model", "task")]
     if strange := [name for name in named if name not in given]:
-        msg = f"the formula has {few(list(map(repr, strange)))}, of which there are no values"
+        msg = f"the formula has {few(list(map(repr, strange)))}, which the data lack"
         raise DesignError(f"{msg}: give covariates, or take terms of {_SUPPORTED}")
     if unused := [name for name in given if name not in named]:
         msg = f"covariates {few(list(map(repr, unused)))} are not in the formula"

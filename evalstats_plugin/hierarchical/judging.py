@@ -420,7 +420,7 @@ def diagnosis(fit: Any, *, rng: int = 0) -> Diagnosis:
 
 
 _Judged = tuple[Check, int]
-"""A check, and the number of members of which it was listed because it fits worst."""
+"""A check, and the number of members from which it was listed as the worst fit."""
 
 
 def _group_checks(fit: PlatedFit, name: str, y: FloatArray, drawn: FloatArray) -> Iterator[_Judged]:

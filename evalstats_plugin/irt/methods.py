@@ -321,8 +321,8 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
 MASKS: Mapping[str, str] = MappingProxyType(
     {
         "random": "single answers, drawn at random",
-        "rows": "models, of which a part of the answers is shown",
-        "columns": "items, of which a part of the answers is shown",
+        "rows": "models, with a part of their answers shown",
+        "columns": "items, with a part of their answers shown",
         "L": "new models on new items, fitted on old models and old items alone",
         "block": "new models on new items, fitted on all else",
         "shifted-rows": "the ablest models",

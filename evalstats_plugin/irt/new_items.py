@@ -76,7 +76,7 @@ class NewItem:
     low: float
     high: float
     discrimination: float
-    """The middle of the items of the fit, of which features say nothing."""
+    """The middle of the items of the fit: features do not predict it."""
     score: float
     """Expected share of the models of the fit that are right."""
     confidence_level: float
@@ -192,7 +192,7 @@ class _Learnt(NamedTuple):
     value: FloatArray
     """Shape (M,), without the pull of the population of items."""
     error: FloatArray
-    """Infinite of items of which the answers say nothing."""
+    """Infinite of items about which the answers say nothing."""
     signed: bool
     slope: float
     """Mean of the logarithms of the discriminations, or of the discriminations if signed."""

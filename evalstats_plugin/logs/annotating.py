@@ -111,7 +111,7 @@ def annotate(
         model won, lost or tied on it: into its metadata, or in addition as columns of the
         harness's list of items.
     fits
-        Models to fit per metric over all logs, of which each log gets what concerns its model.
+        Models to fit per metric over all logs; each log gets what concerns its model.
         ``"irt"``: its ability; with `items` also difficulty, discrimination and why to inspect an
         item; in lm-eval's logs the results file lists the items to inspect. ``"pool"``: pooled
         scores from a hierarchical model, on each of its tasks and over all tasks.
@@ -427,7 +427,7 @@ def _is_table(table: Path) -> WriteError:
 
 
 def _not_whole(seen: Mapping[Path, _Analysed], *, rescore: bool) -> dict[Path, WriteError]:
-    """Refuse logs of which a part is missing, if values would be replaced or groups summed up."""
+    """Refuse logs that lack a part, if values would be replaced or groups summed up."""
     refused: dict[Path, WriteError] = {}
     for log, analysed in seen.items():
         if not analysed.partial or not (

@@ -55,7 +55,7 @@ def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> 
     Raises
     ------
     TypeError
-        Something is none of them.
+        Something is of another type.
     LogError
         A DataFrame has columns that no table can have, or no adapter knows a mapping.
     """

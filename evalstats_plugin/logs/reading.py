@@ -130,7 +130,7 @@ def read(
         Several runs of one model on one task: ``"latest"`` keeps the last, ``"all"`` keeps each
         apart, ``"epochs"`` stacks them as epochs of one, ``"error"`` refuses.
     include_incomplete
-        Also read runs that were cancelled or failed, as far as they got.
+        Also read the items of runs that were cancelled or failed.
     skip_broken
         Skip logs that cannot be read, with a note, instead of raising.
     columns
@@ -144,7 +144,7 @@ def read(
         Also score each answer to items that were answered several times, where the harness scored
         one of them or their vote: `scores.at_k` and `scores.variance_parts` then use all. For
         lm-eval's logs this runs lm-eval's own filters and metrics. ``"answers"`` also
-        reads the answers themselves, of which ``"cons@k"`` is a vote.
+        reads the answers themselves, for the vote of ``"cons@k"``.
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
@@ -159,7 +159,7 @@ def read(
         then not different models.
     costs
         Also read what answers cost, where the logs say so: tokens, money and time, as scores under
-        these names, of which less is better, for `costs`.
+        these names, for `costs`; less is better.
     measure
         What you know of the scores, which counts in place of what the log says: one `Measure`, or
         several for different metrics and tasks. A measure alone also names scores that have no
@@ -428,7 +428,7 @@ class _Search:
             if not any(map(_HIDDEN.match, folder.relative_to(path).parts)):
                 logs |= self._in_folder(folder)
         if self._is_mapped and not logs:
-            raise LogError(f"{path} holds no JSON or JSONL, of which a mapping says what is in it")
+            raise LogError(f"{path} holds no JSON or JSONL, which a mapping would describe")
         logs = logs or self._tables_in(path)
         if not logs:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
@@ -654,7 +654,7 @@ def _about_broken(
 
 
 def _about_limits(kept: Iterable[Responses]) -> list[str]:
-    """Return a note on tasks of which a part was run: harnesses take the first items."""
+    """Return a note on tasks that were run in part: harnesses take the first items."""
     parts = [
         f"{r.task}: {len(r.item_ids)} of {r.population}"
         for r in kept

@@ -121,7 +121,7 @@ def item_texts(
     items
         Item ids as text, by task; no others are parsed.
     longest
-        Characters of a text, of which the middle is left out beyond; None for all.
+        Characters of a text; the middle of longer ones is left out. None for all.
 
     Returns
     -------

@@ -118,8 +118,8 @@ def rank(
         needs no chain of comparisons that connects all players; else Bradley–Terry, which clusters
         the comparisons on one item.
     estimator
-        For Bradley–Terry ``"ml"``; for Thurstone ``"exact"`` or ``"ep"``, of which ``"auto"``
-        takes one by the number of players;
+        For Bradley–Terry ``"ml"``; for Thurstone ``"exact"`` or ``"ep"``: ``"auto"`` chooses
+        between the two by the number of players;
         ``fit.diagnostics["reason"]`` says why.
     confidence_level
         Of each rating's limits (pointwise), and of the ranges of ranks and the letters

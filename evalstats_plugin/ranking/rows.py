@@ -75,7 +75,7 @@ class RankedPlayer:
     """Worst possible rank; the ranges of all players hold simultaneously."""
     prob_best: float | None
     letters: str = ""
-    """Two players that share a letter are not distinguishable; two that share none are."""
+    """Two players that share a letter are not distinguishable; two that share no letter are."""
     n_contests: float
     """Total weight of the player's contests."""
     n_players: int

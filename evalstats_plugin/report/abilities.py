@@ -191,7 +191,7 @@ def _title(results: Abilities) -> str:
 
 
 def _items_title(results: Abilities) -> str:
-    title = f"Items: {len(results.items)}, of which {len(results.flagged)} to look at"
+    title = f"Items: {len(results.items)}, {len(results.flagged)} of them to look at"
     more = len(results.items) - MOST_ITEMS
     return f"{title}; {more} more are in --format csv" if more > 0 else title
 
@@ -440,7 +440,7 @@ def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
     )
     more = len(results) - most
     title = (
-        f"Items: {len(results)}, of which {len(results.flagged)} differ between "
+        f"Items: {len(results)}, {len(results.flagged)} of them differ between "
         f"{counted(len(results.focal), 'model')} and {results.n_others} others"
     )
     title += f"; {more} more are in --format csv" if more > 0 else ""

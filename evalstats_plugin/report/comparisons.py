@@ -188,7 +188,7 @@ def _brief_notes(results: Results[ComparisonT]) -> tuple[dict[str, int], list[st
 
 
 def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTable]:
-    """Return tables of models and tasks, side by side as far as they fit, with possible ranks."""
+    """Return tables of models and tasks with possible ranks, side by side where they fit."""
     one_metric = len({own[0].metric for own in ranks}) == 1
     columns = {
         own[0].task if one_metric else task_and_metric(own[0]): {row.model: row for row in own}

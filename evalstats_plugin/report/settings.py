@@ -19,7 +19,7 @@ from evalstats_plugin.errors import few
 
 _PROMPTS, _DAY = "prompts (hash)", "run on"
 _OF_MODELS = frozenset({_DAY, "base_url", "chat_template", "deployment", "revision", "sha"})
-"""Settings of which each model has its own."""
+"""Settings that differ between any two models."""
 
 _UNSET = "not logged"
 _MOST_TASKS = 8

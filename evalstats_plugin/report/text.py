@@ -511,7 +511,7 @@ def _slices(results: Results[SliceScore]) -> Page:
 
 
 def slice_sentences(rows: Sequence[SliceScore]) -> list[str]:
-    """Return what `worst_slices` says in lines, of which there are not too many to read."""
+    """Return what `worst_slices` says in lines, few enough to read."""
     said = [
         f"{of_cell['model']}: {of_cell['task']} {short_metric(of_cell['metric'])}. "
         f"{of_cell['sentence']}"

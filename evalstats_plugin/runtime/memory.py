@@ -27,7 +27,7 @@ _UNITS = {
 
 _CELL_BYTES, _VALUE_BYTES = 16, 32
 """Memory of a cell of Parquet while it is read, and of each byte of its values: measured, 1.9 GB
-for 5,000,000 rows of which each is another item."""
+for 5,000,000 rows, each of another item."""
 
 _CHARACTER_BYTES = 8
 """Memory of a byte of text while it is parsed: measured, 5 to 9 of JSON and CSV in which most names
@@ -47,7 +47,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     SelectionError
-        It is none.
+        It is not a size in bytes.
     """
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", text, re.ASCII | re.IGNORECASE)
     unit = _UNITS.get(parts[2].lower()) if parts else None

@@ -200,7 +200,7 @@ def replacing(
 
 
 def edit(path: Path, change: Callable[[bytes], bytes | None]) -> None:
-    """Replace an existing file by what a function makes of it (None: nothing changes).
+    """Replace an existing file by what a function returns for its bytes (None: nothing changes).
 
     The folder is locked from reading to writing, so that no other program's change is lost.
     """
@@ -404,7 +404,7 @@ def _own_like(old: os.stat_result, temporary: Path, named: Path) -> None:
 
 
 def _copy_attributes(source: Path, target: Path) -> None:
-    """Copy extended attributes, of which access control lists are some."""
+    """Copy extended attributes, such as access control lists."""
     if sys.platform != "linux":
         return
     # Some file systems have none, and some attributes are the system's own.

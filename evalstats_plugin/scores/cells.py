@@ -243,7 +243,7 @@ def _of_logged_counts(r: Responses) -> Cell:
             return nothing
     note = "counts recovered from the value, its stderr and n"
     note = note if r.notes else f"no samples logged: {note}"
-    # What was no reason for items is none against an interval that has been found.
+    # Once there is an interval, notes give no reason against it.
     reasons = tuple(each.removeprefix("no interval: ") for each in r.notes)
     return replace(
         nothing,

@@ -219,7 +219,7 @@ def _notes(table: _Table, adjusted: Adjusted, i: int, j: int) -> tuple[str, ...]
     own = [note for note in table.cells[i].notes if "have no score" not in note]
     notes = (
         *own,
-        f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part",
+        f"for all {counted(total, 'item')}; {n} of them were run and must be a random part",
         f"{source} predict which items are hard{worth}",
     )
     if table.cells[i].n > n:

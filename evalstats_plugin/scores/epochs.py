@@ -153,7 +153,7 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
 def _parsed(name: str) -> tuple[str, int]:
     match = re.fullmatch(r"(pass@|pass\^|maj@|cons@)([1-9][0-9]*)", name)
     if match is None:
-        raise SelectionError(f"{name!r} is none of {', '.join(AT_K)}; write pass@4, for example")
+        raise SelectionError(f"{name!r} is not {' or '.join(AT_K)}; write pass@4, for example")
     return match[1], int(match[2])
 
 

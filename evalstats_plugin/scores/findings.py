@@ -109,7 +109,7 @@ def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
 def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
     """Return short notes on what `find_differences` finds, one for each problem.
 
-    And on logs of which an interrupted command has annotated only some.
+    And where an interrupted command has annotated only some of the logs.
     """
     latest = list(latest)
     more = "`evalstats-plugin check` says which"

@@ -152,7 +152,7 @@ def _predicted_group(
 
 
 def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return a note on the tasks of a group of which the log holds only a part."""
+    """Return a note on the tasks of a group that the log holds only in part."""
     held = [(c.responses, len(c.responses.item_ids), c.responses.measure.n_cut) for c in cells]
     cut = [
         f"{r.task}: {n} of {counted(n + n_cut, 'item')}" if n_cut else f"{r.task}: altered"

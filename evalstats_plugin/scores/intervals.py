@@ -91,7 +91,7 @@ _SCORES = 200
 """True scores at which the coverage of an interval is computed."""
 
 _TOO_LITTLE = 0.02
-"""Coverage below the level of which a row tells."""
+"""Shortfall of coverage, below the level, that a row mentions."""
 
 _TREND = 2.0
 """Standard errors from which scores are taken to go with the size of a cluster."""
@@ -671,7 +671,7 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
             f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
             "benchmark; give a population of at least as many"
         )
-    note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
+    note = f"for all {counted(total, 'item')}; {n} of them were run and must be a random part"
     if row.method in ("beta-hpd", "beta") and row.estimate is not None and cell.bounds == UNIT:
         hpd = row.method == "beta-hpd"
         predict = predictive_hpd if hpd else predictive_equal_tailed

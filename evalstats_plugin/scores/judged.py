@@ -190,7 +190,7 @@ def joined(
 
 
 def _without_labels(judged: Responses) -> Responses:
-    """Responses to a metric of labels of which there is none yet."""
+    """Responses to a metric of labels that has none yet."""
     return replace(
         judged, measure=Measure(task=judged.task, metric=HUMAN),
         scores=np.full((len(judged.item_ids), 1), np.nan), weights=None, groups=(), logged=None,

@@ -70,7 +70,7 @@ class ScoreInterval:
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
     measure: Measure | None = field(default=None, repr=False, metadata={INSIDE: Measure.to_dict})
-    """What the score is: of which metric, on which scale, and how that is known."""
+    """What the score is: its metric and scale, and how these are known."""
     icc: float | None = None
     """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster
     are than others, 0 for no more and 1 where all items of a cluster have the same score."""

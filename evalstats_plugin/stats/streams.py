@@ -31,8 +31,8 @@ def stream(rng: Rng, purpose: str) -> np.random.Generator:
     Parameters
     ----------
     rng
-        A seed, of which each purpose has another stream, always the same; None for fresh
-        randomness; or a generator, of which 128 bits are drawn. So two calls with one generator
+        A seed, from which each purpose has a stream of its own, always the same; None for fresh
+        randomness; or a generator, from which 128 bits are drawn. So two calls with one generator
         have different streams, neither shares numbers with it, and all depend on its state alone.
     purpose
         What is drawn, in words that no other call in the program has.

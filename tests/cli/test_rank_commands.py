@@ -477,7 +477,7 @@ def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:
         (("record", "a.json", "--undo", "--tie", "tea", "milk"), "there are 2 answers"),
         (
             ("record", "a.json", "--tie", "tea", "milk", "--first", "water"),
-            "--first 'water' is none of the two",
+            "--first 'water' is not in the pair",
         ),
         (("record", "none.json", "--tie", "a", "b"), "none.json does not exist"),
         (("next", "none.csv"), "none.csv does not exist: name the items"),

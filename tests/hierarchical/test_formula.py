@@ -55,7 +55,7 @@ def test_terms_may_be_spaced_and_ordered_in_any_way():
         ("score ~ (1 | judge)", "is not supported"),
         ("score ~ (1 || task)", "is not supported"),
         ("score ~ model + (1 | item) + (1 | task:item)", "has a term twice"),
-        ("score ~ size", "has 'size', of which there are no values: give covariates"),
+        ("score ~ size", "has 'size', which the data lack: give covariates"),
     ],
 )
 def test_what_is_not_supported_is_refused(formula, message):

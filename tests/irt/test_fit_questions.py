@@ -69,7 +69,7 @@ def test_draws_have_the_moments_of_the_fit():
     assert draws.mean(axis=0) == pytest.approx(FIT.ability, abs=0.04)
     np.testing.assert_allclose(np.cov(draws.T), FIT.ability_covariance, atol=0.03)
     np.testing.assert_array_equal(FIT.draws(3, rng=1), FIT.draws(3, rng=1))
-    with pytest.raises(SelectionError, match="0 draws are none"):
+    with pytest.raises(SelectionError, match="draws are 0"):
         FIT.draws(0)
 
 

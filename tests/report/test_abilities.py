@@ -76,7 +76,7 @@ def test_items_of_several_tasks_are_named_with_their_task() -> None:
     items = tuple(_item(str(i), f"t{i % 2}", notes=("odd",) * (i == 0)) for i in range(43))
     text = _printed(Abilities((_ability("a", 0.5),), items=items, fit=FIT))
 
-    assert "Items: 43, of which 1 to look at; 18 more are in --format csv" in text
+    assert "Items: 43, 1 of them to look at; 18 more are in --format csv" in text
     assert "0 t0 +0.25 0.50 -0.75 0.12 50.0 % 1.50 – 1" in text
     assert "1. odd (t0 item 0)" in text
     assert " 24 t0 " in text

@@ -49,7 +49,7 @@ def test_a_model_that_ran_a_part_gets_a_shorter_interval_for_the_whole() -> None
     assert 50 == row.n_items
     assert row.low <= scores[0].mean() <= row.high  # pyright: ignore[reportOptionalOperand]
     assert (row.high - row.low) < 0.8 * (plain.high - plain.low)  # pyright: ignore[reportOptionalOperand]
-    assert "for all 200 items, of which 50 were run; they must be a random part" in row.notes
+    assert "for all 200 items; 50 of them were run and must be a random part" in row.notes
     assert any("the scores of 7 other models" in n and "worth ×" in n for n in row.notes)
     assert 2 == len(row.notes)
 

@@ -225,7 +225,7 @@ def test_a_whole_benchmark_is_less_uncertain_than_all_such_items() -> None:
     all_of_it = intervals(limited, population=7)[0]
 
     assert endless.high - endless.low > of_60.high - of_60.low  # pyright: ignore[reportOptionalOperand]
-    assert "for all 60 items, of which 7 were run; they must be a random part" in of_60.notes
+    assert "for all 60 items; 7 of them were run and must be a random part" in of_60.notes
     assert (all_of_it.estimate, all_of_it.estimate) == (all_of_it.low, all_of_it.high)
     with pytest.raises(DesignError, match="answered 7 items of es_mc, more than the 6"):
         intervals(limited, population=6)

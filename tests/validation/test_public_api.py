@@ -30,7 +30,7 @@ pytestmark = pytest.mark.validation
 EXAMPLES = int(os.environ.get("EVALSTATS_EXAMPLES", "600"))
 """Of each test: ten minutes of one processor core together."""
 
-HOLD = {"wald", "agresti-coull", "z", "percentile", "bca", "wilson-cc"}
+HOLD = {"wald", "agresti-coull", "beta", "z", "percentile", "bca", "wilson-cc"}
 """Methods that are kept to compare with, whose limits may miss the estimate."""
 
 tried = settings(

@@ -281,7 +281,7 @@ def check_scorers(scorers: Sequence[str], metrics: Sequence[str], *, named: bool
     scorers
         Names of the task's scorers.
     metrics
-        Metrics wanted, of which parts of a scorer's value are ``scorer:part``; empty for any.
+        Metrics wanted; a part of a scorer's value is ``scorer:part``; empty for any.
     named
         Whether the user named the metric; else it is the bank's, and the only scorer of a task is
         taken whatever its name.

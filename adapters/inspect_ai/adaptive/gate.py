@@ -196,7 +196,7 @@ class Gate:
         """Check what still runs; if nothing does, choose among the samples at the gate."""
         for key, attempt in list(self._running.items()):
             if attempt.is_over():
-                # It ended in an error, of which Inspect does not notify early stopping.
+                # It ended in an error; Inspect does not tell early stopping about those.
                 self.over(*key, None)
         if not self._waiting or any(each.has_slot() for each in self._running.values()):
             return

@@ -141,7 +141,7 @@ def _is_compact(archive: ZipFile, info: ZipInfo) -> bool:
 
 
 def _listed(parts: Iterable[list[Any]]) -> Iterator[bytes]:
-    """Yield what `to_bytes` makes of a list, from the parts of the list."""
+    """Yield a list as `to_bytes` writes it, from the parts of the list."""
     start = b"["
     for part in parts:
         yield start + to_bytes(part)[1:-1]
@@ -177,7 +177,7 @@ def _blocks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
 
 
 def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
-    """Parse a list in JSON one element after another, of which only one is in memory.
+    """Parse a list in JSON one element after another; only one at a time is in memory.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
 
 
 def _longer(text: str, more: Iterator[str]) -> str:
-    """Return a text with at least as much again behind it, as far as there is more.
+    """Return a text with at least as much again behind it, or all that there is.
 
     So an element that is cut again and again takes time in proportion to its length.
     """

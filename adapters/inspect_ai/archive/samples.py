@@ -160,7 +160,7 @@ def costs_of(sample: LoggedSample, model: str, same_in_roles: Collection[str]) -
 
 
 def question_hash(summary: EvalSampleSummary) -> str:
-    """Return a hash of input, choices and target, as far as summaries hold them.
+    """Return a hash of the input, choices and target that summaries hold.
 
     It does not depend on the order of the choices, which a task may shuffle in every run: the
     target counts by its text.

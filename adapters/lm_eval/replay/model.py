@@ -245,7 +245,7 @@ class Answers:
                 )
 
     def _check(self, request: Any, logged: tuple[Any, ...], where: str) -> None:
-        """Compare a request with the logged one, as far as possible."""
+        """Compare a request with the logged one, in the fields that both have."""
         asked = request.args
         if asked == logged:
             return

@@ -67,7 +67,7 @@ def replay(
     bootstrap_iters :
         Bootstrap resamples of some standard errors; as in the run by default.
     allow_partial :
-        Also score tasks of which the log holds only a part; the provenance names them.
+        Also score tasks that the log holds only in part; the provenance names them.
     confirm_run_unsafe_code :
         Let tasks run code that models wrote.
 

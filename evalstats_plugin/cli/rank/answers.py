@@ -186,7 +186,7 @@ def record(file: str, *, asked: Answer) -> None:
 def _add(session: Session, pair: tuple[str, str], outcome: float | None, first: str | None) -> None:
     places = [session.place(name) for name in pair]
     if first is not None and session.place(first) not in places:
-        msg = f"--first {first!r} is none of the two: pass {pair[0]!r} or {pair[1]!r}"
+        msg = f"--first {first!r} is not in the pair: pass {pair[0]!r} or {pair[1]!r}"
         raise SelectionError(msg)
     if first == pair[1]:
         places, outcome = places[::-1], None if outcome is None else 1 - outcome

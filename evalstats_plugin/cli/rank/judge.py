@@ -169,6 +169,6 @@ def check_screen() -> None:
         raise PluginError(msg) from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SelectionError(
-            "`rank compare` needs a terminal, and this is none: elsewhere use `rank next` with "
+            "`rank compare` needs a terminal, and this is not one: elsewhere use `rank next` with "
             "`rank record`, or `rank judge`"
         )

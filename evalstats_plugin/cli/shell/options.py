@@ -315,7 +315,7 @@ class Name(click.Choice[str]):
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function makes of a text; its errors are the user's."""
+    """A value that a function parses from a text; its errors are the user's."""
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
         self.name = parse.__name__
@@ -469,7 +469,7 @@ def correction(heading: str) -> Any:
 
 
 def family(heading: str) -> Any:
-    """Return the field of which comparisons are corrected together."""
+    """Return the option that says which comparisons are corrected together."""
     return under(heading)(
         "What is corrected together. task: the pairs of a task; group: a group of the harness with "
         "its tasks; run: all tasks of a metric; auto: groups, and all tasks that are in none.",

@@ -88,8 +88,8 @@ def cluster() -> Any:
 
 
 def include_incomplete() -> Any:
-    """Return the field of whether broken runs are read."""
-    return _read("Also read runs that were cancelled or failed, as far as they got.", default=False)
+    """Return the option to read runs that were cancelled or failed."""
+    return _read("Also read the items of runs that were cancelled or failed.", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class Reading:
     )  # fmt: skip
 
     def standard_input(self) -> Mapping[str, Any] | LogFile:
-        """Return what a harness returned, or a file of which an option says what is in it."""
+        """Return what a harness returned, or a file whose content an option names."""
         content = sys.stdin.buffer.read()
         if self.mapping or self.columns or self.wide or self.missing_code:
             return LogFile(Path("standard input"), content)

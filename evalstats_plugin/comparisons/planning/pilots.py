@@ -118,9 +118,9 @@ class Pilot:
     tasks
         One task; or several, over which the mean is taken.
     random_tasks
-        Whether the tasks are a sample, of which more are drawn; else they are fixed.
+        Whether the tasks are a sample, and more can be drawn; else they are fixed.
     spread
-        Factor of all differences, for what the pilot's error makes of an answer.
+        Factor of all differences, to see how the pilot's error moves an answer.
     span
         Largest possible difference.
     """

@@ -41,7 +41,7 @@ from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import FloatArray
 
 LIMITS = (0.05, 0.95)
-"""Quantiles of what the pilot's error makes of an answer."""
+"""Quantiles of the answer over the pilot's error."""
 
 MOST_EPOCHS = 64
 """Largest number of epochs looked at for the cheapest design."""
@@ -120,7 +120,7 @@ def power(
     approximation [Mil24]_, and by Student's t below 100 items.
 
     The variance that a pilot gives has an error, by how much squared differences (of clusters:
-    squared sums) vary; ``low`` and ``high`` say what it makes of the answer.
+    squared sums) vary; ``low`` and ``high`` are the answer's limits under it.
 
     Raises
     ------

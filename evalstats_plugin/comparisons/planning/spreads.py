@@ -1,7 +1,7 @@
 """How much differences of models vary, by the logs of a pilot.
 
-`spreads` estimates it on each task, `over_tasks` of the mean over tasks, and `at_quantile` has what
-the pilot's own error makes of it.
+`spreads` estimates it on each task, `over_tasks` of the mean over tasks, and `at_quantile` moves it
+by the pilot's own error.
 """
 
 from __future__ import annotations

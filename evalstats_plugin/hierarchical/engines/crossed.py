@@ -173,7 +173,7 @@ class Covariates:
         return self.along @ self.axes.T
 
     def draw(self, totals: FloatArray, precision: FloatArray, rng: np.random.Generator) -> None:
-        """Draw β given totals (C, N), of which it is the mean, and their precision (C, 1)."""
+        """Draw β, the mean of totals (C, N), given these and their precision (C, 1)."""
         if not self.along.size:
             return
         whole = COEFFICIENT_SD**-2 + precision * self.squares

@@ -36,9 +36,9 @@ def placed(
 ) -> FloatArray:
     """Abilities at which the number right has each tail probability of `TAILS`.
 
-    Of models with whole numbers of right answers, of which only a few, or none, are wrong (or
-    right beyond guessing). Half the probability of the number itself counts (mid-p), except where
-    all are right or wrong.
+    Of models with whole numbers of right answers, and only a few wrong ones or none (or few that
+    are right beyond guessing). Half the probability of the number itself counts (mid-p), except
+    where all are right or wrong.
 
     Parameters
     ----------

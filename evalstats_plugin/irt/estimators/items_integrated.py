@@ -146,7 +146,7 @@ _TRIAL = 4
 # because some items lie farther out, and then the spacing halved, so often.
 _TRIED, _DENSER, _HALVINGS, _WIDER = 64, 0.7, 2, 1.5
 _UNSETTLED, _UNSETTLED_ITEM = 1e-3, 1e-6
-# Range of hyper-parameters by their place in `Population`, and distance from a bound that is none.
+# Range of hyper-parameters by their place in `Population`, and distance that counts as at a bound.
 _BOUNDS = {
     0: (-15.0, 15.0), 1: (math.log(0.03), math.log(12)), 4: (math.log(0.02), math.log(1.5))
 }  # fmt: skip
@@ -603,7 +603,7 @@ def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
     missing = start.state.missing[models[:, None], models]
     at = start.state.ability[models], start.state.population
     if len(np.unique(as_array(models))) < len(models):
-        # Fewer models of which some count twice: their items vary otherwise, and need other points.
+        # Some models count twice: fewer differ, items vary otherwise, and need other points.
         maximum = _newton_search(counts, at, _REFIT_STEPS)
         return Refit(maximum.state, maximum.grid, maximum.converged)
     state = evaluate(counts, *at, start.grid, given_missing=missing)

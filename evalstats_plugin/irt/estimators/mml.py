@@ -69,7 +69,7 @@ _LONGEST, _FARTHEST = 16.0, 0.7
 # So many items with so small a standard deviation are added to the items of an estimated prior.
 _IDEAL, _FLOOR = 2.0, 0.1
 
-# A chance of guessing that is none, the standard deviation of the logit of an asymptote that is
+# A chance of guessing that counts as 0, the standard deviation of the logit of an asymptote that is
 # given, and where one without a prior starts.
 _NO_GUESSING, _GIVEN, _NO_PRIOR = 1e-5, 1e-3, (-2.0, math.inf)
 

@@ -100,7 +100,7 @@ def levels_of(scores: FloatArray) -> tuple[FloatArray, IntArray]:
     Raises
     ------
     DesignError
-        More than 20 levels, or epochs of right and wrong answers of which some are missing.
+        More than 20 levels, or epochs of right and wrong answers with some missing.
     """
     levels: FloatArray = np.unique(scores[np.isfinite(scores)])
     if len(levels) <= 2 and scores.shape[2] > 1:

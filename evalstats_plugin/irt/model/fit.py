@@ -442,7 +442,7 @@ class IRTFit(SavedFit, Drawable):
         right or all wrong) is drawn from its limits, and infinite where answers set none.
         """
         if n < 1:
-            raise SelectionError(f"{n} draws are none: ask for 1 or more")
+            raise SelectionError(f"draws are {n}: ask for 1 or more")
         random = stream(rng, "plausible values")
         if self.ability_draws is not None:
             kept = self.ability_draws.reshape(len(self.models), -1).T

@@ -72,7 +72,7 @@ class Contests:
     """Features of the first minus those of the second, such as answer length; shape (C, P)."""
     feature_names: tuple[str, ...] = ()
     category: IntArray | None = None
-    """Kind of prompt of each contest, of which there may be a ranking of its own; shape (C,)."""
+    """Kind of prompt of each contest, which may have a ranking of its own; shape (C,)."""
     categories: tuple[str, ...] = ()
     time: NDArray[np.object_] | None = None
     """When each contest was decided, as recorded; "" where unknown; shape (C,)."""

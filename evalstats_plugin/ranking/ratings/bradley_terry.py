@@ -200,7 +200,7 @@ def _separation_note(contests: Contests, parts: IntArray) -> str:
         if players
     ]
     if not described:
-        described = [f"{parts.max() + 1} groups of players, of which one always beats the other"]
+        described = [f"{parts.max() + 1} groups of players: one always beats another"]
     return (
         f"{'; '.join(described)}: their ratings have no finite maximum likelihood, and a normal "
         f"prior with standard deviation {WEAK_SD:g} keeps all of them finite"

@@ -64,7 +64,7 @@ _MOST_TRIED = 20_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Integrated:
-    """Posterior of P parameters, of which n are ratings."""
+    """Posterior of P parameters; n of them are ratings."""
 
     mean: FloatArray
     """Shape (P,)."""
@@ -196,7 +196,7 @@ def _given(problem: _Problem, symmetry: Symmetry | None, draws: int) -> _Given:
     shifts = stream(0, "shifts of lattice points").random((_SHIFTS, problem.dimensions))
     work = _WORK * share / _SHIFTS / problem.targets
     most = int(np.clip(np.log2(max(work, 1)), _FIRST, _LAST))
-    # Errors add up over several values of δ, of which unlikely ones matter little.
+    # Errors add up over several values of δ; unlikely ones matter little.
     target = TARGET if share == 1 else TARGET / 2 / min(1, _NODES * share)
     kept: list[_Points] = []
     level = _FIRST

@@ -127,7 +127,7 @@ def fit_thurstone(
         reason = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
     if estimator == "exact" and n > MOST_PLAYERS:
         msg = (
-            f"{n} players are too many to integrate over, of whom at most {MOST_PLAYERS} can be: "
+            f"{n} players are too many to integrate over (at most {MOST_PLAYERS}): "
             "take estimator='ep'"
         )
         raise DesignError(msg)
@@ -257,7 +257,7 @@ def _matched(
 
 
 def _tie_nodes(sites: Sites, prior: Prior, tie: Threshold, start: Normals) -> list[Near]:
-    """Nodes of the trapezoidal rule in log δ, as far as its posterior density matters."""
+    """Nodes of the trapezoidal rule in log δ, where its posterior density matters."""
     width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
     step = _NODE_STEP * width
 

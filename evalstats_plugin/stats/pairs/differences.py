@@ -124,7 +124,7 @@ class MeanDifferences(ABC):
         """Limits that allow for one more item against them, in place of the halves.
 
         The lower limit is a quantile with one more item at -F, the upper one with it at F, the size
-        of the largest differences seen. With 0/1 scores of which only drops occur they are Clopper
+        of the largest differences seen. With 0/1 scores that only drop they are Clopper
         and Pearson's: a margin is wrongly excluded no more often than Φ(-z). With an item `unseen`,
         of the largest possible difference, they say what the data cannot show.
         """

@@ -307,7 +307,7 @@ class _Leads:
     """Draws of all pairs' standardised mean differences, were all true differences as estimated.
 
     Units have normal weights, common to all pairs. One unit more, on which models vary by
-    themselves as far as F says, stands for what few units do not show. Of many units and few models
+    themselves by as much as F, stands for what few units do not show. Of many units and few models
     (or pairs, where models lack items) the sums are drawn, which are normal with the same
     covariance.
     """
@@ -395,8 +395,8 @@ class _Leads:
     def largest_of_flips(self, pairs: IntArray, counts: Counts) -> FloatArray:
         """Return the largest size of the deviates of some pairs in each common flip of units.
 
-        There is a pair or more. All its differences have one size: in m of its units, of which a
-        flip leaves some up.
+        There is a pair or more. All its differences have one size, in m of its units: a flip leaves
+        some of them up.
         """
         m = (counts.up + counts.down).astype(np.int64)
         table = counts.deviates(-(-int(m.max(initial=0)) // TABLE) * TABLE)
@@ -464,7 +464,7 @@ class _Leads:
 
 
 def _normal(n: int, n_draws: int, what: str) -> Floats:
-    """Draws of which there is one stream: results depend on no seed, nor on what came before."""
+    """Draws from the same stream each time: results depend on no seed, nor on what came before."""
     key = what, n_draws
     rows, state = _DRAWN.get(key, (None, None))
     n_known = 0 if rows is None else len(rows)

@@ -66,7 +66,7 @@ def cross_fitted(
     probabilities : shape (N, M)
         With which each item was chosen for a label; equal where None.
     finite
-        For the mean of these N items, of which only the unlabelled are uncertain, not of items like
+        For the mean of these N items, where only the unlabelled are uncertain, not of items like
         these.
     shared
         One slope for all models, of differences between them on the same items: what is optimal for

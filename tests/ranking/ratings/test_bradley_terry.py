@@ -327,7 +327,7 @@ def test_an_undefeated_player_gets_a_finite_rating_and_a_note():
         # Ten wins leave open whether it is 2 or 8 logits better.
         assert 1 < fit.std_error[0] < 3
     groups = Contests.of([0, 1, 0, 1, 2, 3], [1, 0, 2, 3, 3, 2], [1] * 6)
-    assert "2 groups of players, of which one always beats" in fit_bradley_terry(groups).notes[0]
+    assert "2 groups of players: one always beats another" in fit_bradley_terry(groups).notes[0]
 
 
 @pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])

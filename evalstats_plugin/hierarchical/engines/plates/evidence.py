@@ -1,7 +1,7 @@
 """Massively parallel estimate of the evidence, P_MP, and weights of particles [HLA23]_.
 
 log P_MP sums over all Kⁿ combinations of K particles of n groups: by variable elimination inside a
-plate, by a product over its members. Plates are split into blocks of members, of which one at a
+plate, by a product over its members. Plates are split into blocks of members; one block at a
 time is in memory. Posterior weights are derivatives of log P_MP.
 
 * `log_evidence`, `weigh`, `posterior_draws`: the estimate, marginal weights, and joint draws

@@ -284,7 +284,7 @@ def _ascend(
     adapted += [x for network in networks for x in network.parameters()]
     adam: Any = torch.optim.Adam(adapted, lr=_RATE)
     joint = joint_bound(given)
-    # The weight of each has its own 1 / K, of which a draw of all at once has one.
+    # The weight of each has its own 1 / K; a draw of all at once has one.
     members = sum(math.prod(given.shape(g.plate)) for g in given.structure.groups.values())
     history: list[float] = []
 

@@ -39,7 +39,7 @@ On = str | tuple[str, ...] | None
 """A plate by name; several crossed ones; None for the whole model."""
 
 Window = Mapping[str, tuple[int, int]]
-"""By plate of which only a block is used: first member and number of members."""
+"""Plates used only in a block: its first member and number of members."""
 
 Data = Mapping[str, ArrayLike]
 """Observations and inputs by name."""
@@ -897,7 +897,7 @@ def prior_values(
     Parameters
     ----------
     bound
-        With the axes of `Structure.joint`, of which the first one of particles is that of draws.
+        With the axes of `Structure.joint`; the first axis of particles is that of draws.
     given
         By latent, values of the first members, which are not drawn.
     """
