@@ -144,6 +144,16 @@ def test_a_pilot_of_zero_one_scores_gives_its_discordance() -> None:
     assert (3, expected.n_items) == (rows[1].n_models, rows[1].n_items)
 
 
+def test_epochs_of_different_numbers_give_no_negative_variance() -> None:
+    """The first pair's items vary less than their epochs; what they have by epoch differs."""
+    nan = np.nan
+    a, b = [[1, 0, nan], [1, nan, 0], [1, nan, 1]], [[1, 0, 0], [1, 0, 0], [1, nan, 0]]
+
+    row = es.power(_matrix([a, b]), power=0.8)[0]
+
+    assert row.difference is None or 0 < row.difference <= 1
+
+
 def test_a_pilot_in_epochs_gives_unbiased_parts() -> None:
     """The true ω² and σ² of a simulated pair, from 3,000 items in 3 epochs."""
     rng = np.random.default_rng(4)

@@ -349,6 +349,30 @@ def test_draws_vary_together_as_the_pairs_do(missing: float, n_units: int, size:
     )
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+@pytest.mark.parametrize("n_units", [9, 150])
+@pytest.mark.parametrize("exponent", [-400, 400])
+def test_scores_may_be_of_any_size(missing: float, n_units: int, exponent: int) -> None:
+    """Draws are in single precision; a power of two as factor changes no digit."""
+    rng = np.random.default_rng(n_units)
+    scores = rng.normal(size=(4, n_units)) + rng.normal(size=n_units)
+    scores[rng.random(scores.shape) < missing] = np.nan
+    plain = _pairs(scores, span=np.inf)
+    scaled = _pairs(np.ldexp(scores, exponent), span=np.inf)
+
+    assert plain.critical(0.05) == scaled.critical(0.05)
+    assert plain.p_values.tolist() == scaled.p_values.tolist()
+
+
+def test_a_pair_far_smaller_than_the_others_ends_no_comparison() -> None:
+    """Most are, by 100 powers of ten, which single precision does not hold."""
+    scores = np.random.default_rng(3).normal(size=(5, 20)) * np.array([[1e-100] * 4 + [1.0]]).T
+    found = _pairs(scores, span=np.inf)
+
+    assert found.critical(0.05) > stats.norm.ppf(0.975)
+    assert (found.p_values > 0).all()
+
+
 def test_p_values_are_shares_of_the_largest_and_go_on_in_the_tail() -> None:
     """Between: counted; beyond the last draws as of m independent pairs, of all at most."""
     rng = np.random.default_rng(6)

@@ -142,7 +142,9 @@ class PowerSolver:
         """Variance within items, of one epoch: no more than all of the pilot's variance."""
         spread = self.spread
         within = np.nan_to_num(spread.within)
-        return np.where(spread.between < 0, spread.n_epochs * spread.between + within, within)
+        whole = spread.n_epochs * spread.between + within
+        # Where items have different numbers of epochs, the whole can come out below 0.
+        return np.where((spread.between < 0) & (whole > 0), whole, within)
 
     def _plan(self, pilot: Pilot, n_epochs: int | None = None) -> Planned:
         n_epochs = n_epochs or self.n_epochs

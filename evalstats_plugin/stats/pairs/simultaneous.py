@@ -315,7 +315,8 @@ class _Leads:
     def __init__(
         self, units: Units, a: IntArray, b: IntArray, pairs: MeanDifferences, n_draws: int
     ) -> None:
-        self._a, self._b, self._units, self._pairs = a, b, units, pairs
+        self._a, self._b, self._units = a, b, units
+        self._unit = _unit_of(units.sums)
         complete = units.differences is None
         sign, of_models, of_units = _keys(units.sums)
         order = np.argsort(of_units, kind="stable")
@@ -325,11 +326,12 @@ class _Leads:
         self._of_pairs: Floats | None = None
         drawn = _normal(n, n_draws, "models by themselves")[ranks]
         drawn *= sign
-        self._far = float(np.nanmedian(pairs.far)) if np.isfinite(pairs.far).any() else 0.0
+        far = np.nanmedian(pairs.far) if np.isfinite(pairs.far).any() else 0.0
+        self._far = float(far) / self._unit
         self._own = drawn * np.float32(self._far / np.sqrt(2))
         if complete:
-            means = units.sums.sum(axis=1, keepdims=True) / units.sizes.sum()
-            rest = units.sums - means * units.sizes
+            sums = units.sums / self._unit
+            rest = sums - sums.sum(axis=1, keepdims=True) / units.sizes.sum() * units.sizes
             gram = rest @ rest.T
             if max(n, FEW) < n_units and n <= MOST_ROWS:
                 root = root_of(gram + self._far**2 / 2 * np.eye(n))
@@ -349,8 +351,9 @@ class _Leads:
                 spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
         spread = spread + self._far**2
         varies = (spread > 0) & ~np.isnan(pairs.deviate)
-        self._inverse = np.where(varies, 1 / np.sqrt(np.where(varies, spread, 1.0)), 0.0)
-        self._inverse = self._inverse.astype(np.float32)
+        inverse = np.where(varies, 1 / np.sqrt(np.where(varies, spread, 1.0)), 0.0)
+        # Beside the largest pair, single precision holds nothing of a pair beyond this.
+        self._inverse = np.minimum(inverse, 1e38).astype(np.float32)
         self.maxima, self.signed = self._largest(n, n_draws)
 
     def _drawn_pairs(self, gram: FloatArray, sign: float, ranks: IntArray) -> Floats:
@@ -375,8 +378,9 @@ class _Leads:
             yield self._rest(np.arange(start, min(start + step, len(self._a))))
 
     def _rest(self, pairs: IntArray) -> FloatArray:
-        """What the units of some pairs differ by from their mean."""
+        """What the units of some pairs differ by from their mean, in `_unit`."""
         x, sizes = self._units.of_pairs(self._a, self._b, pairs)
+        x = x / self._unit
         n = np.maximum(sizes.sum(axis=1, keepdims=True), 1e-300)
         return x - x.sum(axis=1, keepdims=True) / n * sizes
 
@@ -477,6 +481,12 @@ def _normal(n: int, n_draws: int, what: str) -> Floats:
         if rows.size <= KEPT:
             _DRAWN[key] = rows, drawn.bit_generator.state
     return rows[:n]
+
+
+def _unit_of(sums: FloatArray) -> float:
+    """Power of two near the largest sum, which single precision can square; exact to divide by."""
+    largest = np.max(np.abs(sums), initial=0.0, where=np.isfinite(sums))
+    return float(np.ldexp(1.0, min(int(np.frexp(largest)[1]), 1000)))
 
 
 def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
