@@ -369,7 +369,7 @@ def test_a_pair_far_smaller_than_the_others_ends_no_comparison() -> None:
     scores = np.random.default_rng(3).normal(size=(5, 20)) * np.array([[1e-100] * 4 + [1.0]]).T
     found = _pairs(scores, span=np.inf)
 
-    assert found.critical(0.05) > stats.norm.ppf(0.975)
+    assert np.isfinite(found.critical(0.05))
     assert (found.p_values > 0).all()
 
 
