@@ -1,7 +1,10 @@
 """Hierarchical models of other programs beside ours, on the same data.
 
-``python -m benchmarks.hierarchical``. The clustered example of bayes_evals weighs 10,000 draws from
-the prior; ours integrates the same posterior. HiBayES fits its two-level model of groups by NUTS;
+``python -m benchmarks.hierarchical``; after a run that was cut, name the jobs that are left, as in
+``python -m benchmarks.hierarchical shared two-level``.
+
+The clustered example of bayes_evals weighs 10,000 draws from the prior; ours
+integrates the same posterior. HiBayES fits its two-level model of groups by NUTS;
 ours takes it as nested plates. 20 models crossed with 30 tasks of 100 questions, drawn from the
 model with known effects, are fitted by `pool` and by NUTS of NumPyro, under the same
 priors; a long run of NUTS is the posterior that both are held against. 30 models that answered the
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +46,18 @@ Found = Mapping[str, np.ndarray]
 
 
 def main() -> None:
-    """Run all and keep the figures."""
-    rows: list[dict[str, Any]] = []
+    """Run all, and keep the figures of each job as it ends."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for shape in CLUSTERED:
-            rows += clustered(folder, *shape)
-        for scale in SCALES:
-            rows += two_level(folder, scale)
-        rows += crossed(folder)
-        rows += shared(folder)
-    keep("hierarchical", rows)
+        jobs = [
+            *(partial(clustered, folder, *shape) for shape in CLUSTERED),
+            *(partial(two_level, folder, scale) for scale in SCALES),
+            partial(crossed, folder),
+            partial(shared, folder),
+        ]
+        for job in jobs:
+            if rows := job():
+                keep("hierarchical", rows, part=True)
 
 
 def clustered(folder: Path, clusters: int, items: int, d: float) -> list[dict[str, Any]]:

@@ -115,9 +115,15 @@ def side_by_side(job: Job, programs: Sequence[Program]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def keep(name: str, rows: Sequence[Mapping[str, Any]], **about: Any) -> None:
-    """Write the figures to ``results/NAME.json``."""
-    if len(sys.argv) > 1:
+def keep(name: str, rows: Sequence[Mapping[str, Any]], *, part: bool = False, **about: Any) -> None:
+    """Write the figures to ``results/NAME.json``.
+
+    Parameters
+    ----------
+    part
+        Whether these are some of the jobs: rows of others stay as they were.
+    """
+    if part or len(sys.argv) > 1:
         rows = _beside_earlier(json.loads((RESULTS / f"{name}.json").read_text()), rows)
     figures = {
         "date": date.today().isoformat(),
@@ -138,11 +144,12 @@ def _beside_earlier(
     earlier: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Put rows in the place of those of the same jobs, and say of the others when they were run."""
+    about = {} if earlier["date"] == date.today().isoformat() else {"date": earlier["date"]}
     fresh = {row["job"]: [r for r in rows if r["job"] == row["job"]] for row in rows}
     merged: list[Mapping[str, Any]] = []
     for row in earlier["runs"]:
         if row["job"] not in fresh:
-            merged.append({"date": earlier["date"]} | row)
+            merged.append(about | row)
         elif fresh[row["job"]]:
             merged += fresh[row["job"]]
             fresh[row["job"]] = []

@@ -27,8 +27,8 @@ from evalstats_plugin.hierarchical.data import (
 )
 from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
 from evalstats_plugin.hierarchical.engines.crossed import (
+    CROSSED_MODELS,
     answered_alike,
-    crossed_model_of,
     fit_crossed,
 )
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, Spread, performance_rows, spread
@@ -283,9 +283,7 @@ def _fit_formula(
     plated = infer(
         made.model, made.data, "nuts", n_particles=chains, steps=draws, device=device, rng=rng
     )
-    plates = {plate.name for plate in made.model.plates}
-    names = {"model": counts.models, "task": counts.tasks}
-    plated = replace(plated, names={x: members for x, members in names.items() if x in plates})
+    plated = _named(plated, counts)
     accuracy = made.accuracy(plated)
 
     def predictions() -> engines_posterior.Predictions:
@@ -346,8 +344,13 @@ def _fit_own(
     elif options is not None:
         length = {"options": FitOptions(draws=options.chains * options.draws)}
     fit = infer(model, data, method, device=device, rng=rng, **length)
-    names = {"model": counts.models, "task": counts.tasks}
-    return replace(fit, names={name: members for name, members in names.items() if name in nested})
+    return _named(fit, counts)
+
+
+def _named(fit: PlatedFit, counts: EvalCounts) -> PlatedFit:
+    """Give models and tasks their names."""
+    names, plates = {"model": counts.models, "task": counts.tasks}, fit.bound.structure.plates
+    return replace(fit, names={x: members for x, members in names.items() if x in plates})
 
 
 def _check_names(model: str, inference: str, device: str) -> None:
@@ -537,7 +540,7 @@ def _gibbs(
     """Draw by Gibbs sampling."""
     options = request.options
     given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
-    structure = crossed_model_of(request.model, options.priors)
+    structure = replace(CROSSED_MODELS[request.model], priors=options.priors)
     posterior = fit_crossed(given, structure, rng, options)
     diagnostics, more = _gibbs_diagnostics(posterior, options)
     inferred = _summarised(counts, request, "gibbs", why, posterior)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +49,13 @@ _SUPPORTED = (
     "1, model, task, names of covariates, (1 | model), (1 | task), (1 | task:item), "
     "(1 | model:task), (model | task) and (task | model), joined by +"
 )
+
+
+_ITEMS = "by_task_item"
+"""Name of the effects of items."""
+
+_Part = Callable[[Mapping[str, Tensor]], Tensor]
+"""A term of the mean score, from latents and inputs by name."""
 
 
 class Terms(NamedTuple):
@@ -102,40 +111,19 @@ class Compiled:
     model: Model
     data: Mapping[str, Any]
     family: str
-    terms: Terms
-    covariates: Mapping[str, FloatArray]
-    """By name, values that broadcast to models and tasks, (N, 1) or (1, T)."""
-    shape: tuple[int, int]
-    """Number of models, and of tasks."""
+    level: Callable[..., Tensor]
+    """The mean score of a model on a task, or its log odds, without effects of items."""
 
     def accuracy(self, fit: PlatedFit) -> FloatArray:
         """Draws of the expected score of each model on each task, (chains, draws, N, T).
 
         Over all items like those of a task: their effects are integrated out.
         """
-        draws = fit.draws
-        level = draws["intercept"][:, None, None]
-        for name in self.terms.fixed:
-            axes = {"model": (slice(None), slice(None), None), "task": (slice(None), None)}
-            if name in axes:
-                level = level + draws[name][axes[name]]
-            else:
-                level = level + draws[name][:, None, None] * self.covariates[name]
-        for what, group in self.terms.grouped:
-            name = _name(what, group)
-            if what != "1":
-                own = np.einsum("sij,sgj->sig", draws[f"factor_{name}"], draws[name])
-                own = own * draws[f"sd_{name}"][..., None]
-                level = level + (own if what == "model" else own.swapaxes(1, 2))
-            elif group == "model":
-                level = level + draws[name][..., None]
-            elif group != "task:item":
-                level = level + (draws[name][:, None] if group == "task" else draws[name])
+        level = fit.by_draw(self.level, ("model", "task"))
         if self.family != "gaussian":
             none = np.zeros(len(level))
-            level = expected_share(level, draws.get(f"sd_{_name('1', 'task:item')}", none))
-        wide = np.broadcast_to(level, (len(level), *self.shape))
-        return wide.reshape(fit.chains, -1, *self.shape)
+            level = expected_share(level, fit.draws.get(f"sd_{_ITEMS}", none))
+        return level.reshape(fit.chains, -1, *level.shape[1:])
 
 
 def _name(what: str, group: str) -> str:
@@ -166,32 +154,27 @@ def compiled(
     if family not in FAMILIES:
         raise SelectionError(no_such("family", family, FAMILIES, ", ".join(FAMILIES)))
     given = _covariates(terms, covariates)
-    normal = td.Normal(0.0, 1.0)
     latents = [Latent("intercept", td.Normal(0.0, INTERCEPT_SD))]
     inputs: dict[str, Any] = {}
     data: dict[str, Any] = {}
-    parts: list[Callable[[Mapping[str, Tensor]], Tensor]] = [lambda own: own["intercept"]]
-    used = ["intercept"]
+    parts: dict[str, _Part] = {"intercept": lambda own: own["intercept"]}
     for name in terms.fixed:
         if name in ("model", "task"):
             latents.append(Latent(name, td.Normal(0.0, COEFFICIENT_SD), name))
-            parts.append(lambda own, name=name: own[name])
+            parts[name] = lambda own, name=name: own[name]
         else:
             values = given[name]
             data[f"x_{name}"] = values.ravel()
             inputs[f"x_{name}"] = "model" if len(values) > 1 else "task"
             latents.append(Latent(name, td.Normal(0.0, COEFFICIENT_SD)))
-            parts.append(lambda own, name=name: own[name] * own[f"x_{name}"])
-            used.append(f"x_{name}")
-        used.append(name)
+            parts[name] = lambda own, name=name: own[name] * own[f"x_{name}"]
     for what, group in terms.grouped:
         name, (plate, scale) = _name(what, group), _GROUPS[group]
         sd = f"sd_{name}"
         prior = _scale_prior(prior_of(priors, scale if what == "1" else "interaction"))
-        used += [name]
         if what == "1":
             latents += [Latent(sd, prior), Latent(name, _around_zero(sd), plate)]
-            parts.append(lambda own, name=name: own[name])
+            parts[name] = lambda own, name=name: own[name]
             continue
         count = len(counts.models if what == "model" else counts.tasks)
         if count < 2:
@@ -199,11 +182,14 @@ def compiled(
         factor, which = f"factor_{name}", f"which_{what}"
         latents += [Latent(sd, prior, shape=(count,)),
                     Latent(factor, td.LKJCholesky(count, 1.0), shape=(count, count)),
-                    Latent(name, normal, plate, shape=(count,))]  # fmt: skip
+                    Latent(name, td.Normal(0.0, 1.0), plate, shape=(count,))]  # fmt: skip
         data[which], inputs[which] = np.eye(count), what
-        parts.append(lambda own, name=name, sd=sd, factor=factor, which=which: (
-            own[which] * own[sd] * (own[factor] @ own[name])).sum(-1))  # fmt: skip
-        used += [sd, factor, which]
+        parts[name] = lambda own, name=name, sd=sd, factor=factor, which=which: (
+            own[which] * own[sd] * (own[factor] @ own[name])).sum(-1)  # fmt: skip
+    level = with_arguments(
+        _sum([part for name, part in parts.items() if name != _ITEMS]),
+        [*(x.name for x in latents if x.plate != "item"), *inputs],
+    )
     by_item = family in ("beta", "gaussian") or ("1", "task:item") in terms.grouped
     plates = [Plate("model"), Plate("task")]
     if by_item:
@@ -214,34 +200,28 @@ def compiled(
     data |= answers
     if family in ("bernoulli", "binomial"):
         inputs["trials"] = on
-        used.append("trials")
     elif family == "beta":
         latents.append(Latent("precision", td.Gamma(2.0, 0.1)))
-        used.append("precision")
     else:
         latents.append(Latent("noise", td.Gamma(2.0, 2.0)))
-        used.append("noise")
-    observed = Observed("score", _density(family, parts, used), on)
+    used = [*(x.name for x in latents), *inputs]
+    observed = Observed("score", _density(family, _sum(list(parts.values())), used), on)
     made = Model(plates=plates, latents=latents, observed=[observed], inputs=inputs)
-    return Compiled(
-        model=made,
-        data=data,
-        family=family,
-        terms=terms,
-        covariates=given,
-        shape=(len(counts.models), len(counts.tasks)),
-    )
+    return Compiled(model=made, data=data, family=family, level=level)
 
 
-def _density(
-    family: str, parts: Sequence[Callable[[Mapping[str, Tensor]], Tensor]], used: Sequence[str]
-) -> Any:
+def _sum(parts: Sequence[_Part]) -> Callable[..., Tensor]:
+    def total(**own: Tensor) -> Tensor:
+        return reduce(add, (part(own) for part in parts))
+
+    return total
+
+
+def _density(family: str, mean: Callable[..., Tensor], used: Sequence[str]) -> Any:
     """Distribution of a score, as a function of latents and inputs by name."""
 
     def density(**own: Tensor) -> Any:
-        level = parts[0](own)
-        for part in parts[1:]:
-            level = level + part(own)
+        level = mean(**own)
         if family == "gaussian":
             return td.Normal(level, own["noise"])
         if family == "beta":

@@ -108,6 +108,9 @@ def test_expected_scores_are_those_of_the_distribution_of_scores(formula, family
     """For random values of all latents, and items of no effect."""
     import torch
 
+    from evalstats_plugin.hierarchical.engines.plates.model import bind, with_sizes
+    from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
+
     found = made(formula, family, COVARIATES if "length" in formula else
                  {"models": COVARIATES["models"]} if "size" in formula else None)  # fmt: skip
     rng, s = np.random.default_rng(0), found.model.structure
@@ -119,12 +122,13 @@ def test_expected_scores_are_those_of_the_distribution_of_scores(formula, family
     if "by_task_item" in draws:
         draws["by_task_item"] *= 0
         draws["sd_by_task_item"] *= 0
-
-    class Fit:
-        chains = 1
-
-    Fit.draws = draws
-    accuracy = found.accuracy(Fit)
+    model = with_sizes(found.model, found.data)
+    fit = PlatedFit(
+        model=model, method="nuts", log_evidence=None, log_evidence_error=None, moments={},
+        draws=draws, ess={}, k_hat={}, history=np.array([]), proposals=None,
+        bound=bind(model, found.data, torch.device("cpu")),
+    )  # fmt: skip
+    accuracy = found.accuracy(fit)
     observed = s.observed["score"]
     for draw, i, t in itertools.product(range(2), range(3), range(3)):
         place = {"model": i, "task": t, "item": 0}

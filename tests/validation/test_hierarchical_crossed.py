@@ -6,6 +6,7 @@ Writes fixtures/validation/hierarchical_crossed.json. The other sampler is Póly
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from scipy import special
 
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.hierarchical.engines.crossed import crossed_model_of, fit_crossed
+from evalstats_plugin.hierarchical.engines.crossed import CROSSED_MODELS, fit_crossed
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
@@ -32,7 +33,9 @@ def fitted(right, trials, name, length, *, priors=SLIDES, task=None):
     t = int(task.max()) + 1
     data = Counts(right, trials, task, np.zeros((n, 0)), np.zeros((t, 0)))
     start = time.process_time()
-    found = fit_crossed(data, crossed_model_of(name, priors), np.random.default_rng(0), length)
+    found = fit_crossed(
+        data, replace(CROSSED_MODELS[name], priors=priors), np.random.default_rng(0), length
+    )
     seconds = time.process_time() - start
     watched = {**found.parameters, "accuracy": found.accuracy[..., : max(1, 2000 // n)]}
     agreement = {k: convergence(v) for k, v in watched.items()}

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -107,11 +107,6 @@ CROSSED_MODELS: Mapping[str, CrossedModel] = {
 }
 
 
-def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:
-    """Return the effects of a model, with these priors of standard deviations."""
-    return replace(CROSSED_MODELS[model], priors=priors)
-
-
 def answered_alike(counts: EvalCounts) -> bool:
     """Return whether answers are right or wrong, and most questions have several models."""
     right, trials = counts.question_right, counts.question_trials
@@ -119,10 +114,6 @@ def answered_alike(counts: EvalCounts) -> bool:
         return False
     binary = bool(np.isin(right, (0.0, 1.0)).all())
     return binary and float(np.median(trials.sum(axis=0))) > 1
-
-
-def _expit(x: FloatArray) -> FloatArray:
-    return np.asarray(special.expit(x), dtype=np.float64)
 
 
 def _slope(log_sd: FloatArray) -> FloatArray:
@@ -683,13 +674,13 @@ def _predicted(
     answered = by_task(counts.trials) > 0
     for c in range(len(state.level)):
         hard = likelihood.draw_questions(state.level[c], float(state.log_sd[_QUESTION][c, 0]), rng)
-        share = _expit(state.level[c][:, counts.task] - hard)
+        share = np.asarray(special.expit(state.level[c][:, counts.task] - hard), dtype=np.float64)
         again.append(by_task(replicate(rng, counts.trials, share)))
         base = state.mean[c][:, counts.task] - hard
         centre, scale = state.level[c] - state.mean[c], np.exp(state.log_sd[_INTERACTION][c])
         tight, prior = np.ones_like(centre), scale**-2.0
         for _ in range(2):
-            share = _expit(base + centre[:, counts.task])
+            share = np.asarray(special.expit(base + centre[:, counts.task]), dtype=np.float64)
             tight = by_task(counts.trials * share * (1 - share)) + prior
             slope = by_task(counts.right - counts.trials * share) - prior * centre
             centre = centre + slope / tight

@@ -169,11 +169,7 @@ def draw(
         np.asarray(log_likelihood, dtype=np.float64),
         replicate(rng, trials, accuracy),
     )
-    return Posterior(
-        accuracy=accuracy,
-        parameters={},
-        predict=lambda: predictions,
-    )
+    return Posterior(accuracy=accuracy, parameters={}, predict=lambda: predictions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,5 +1,6 @@
 """Nested evals by importance: against sums over a grid, the other engine, and a wrong density."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,12 +10,12 @@ from scipy import integrate, special, stats
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
-from evalstats_plugin.hierarchical.engines.crossed import crossed_model_of, fit_crossed
+from evalstats_plugin.hierarchical.engines.crossed import CROSSED_MODELS, fit_crossed
 from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
 from evalstats_plugin.runtime import ChainLength
 
 PRIORS = {"default": ("gamma", 2.0, 2.0)}
-MODEL = crossed_model_of("task", PRIORS)
+MODEL = replace(CROSSED_MODELS["task"], priors=PRIORS)
 RIGHT, TRIALS = np.array([3.0, 18.0, 9.0, 25.0]), np.array([10.0, 20.0, 30.0, 30.0])
 
 

@@ -26,14 +26,8 @@ from evalstats_plugin.runtime.torch import cholesky, drawing_from
 
 Real = float | Tensor
 
-_SPECIAL: Any = torch.special
-"""Its functions have no type stubs."""
-
-_LINALG: Any = torch.linalg
-"""Likewise."""
-
 TORCH: Any = torch
-"""Likewise some of its own."""
+"""Some of its functions have no type stubs."""
 
 CONSTRAINTS: Any = constraints
 """Likewise the supports."""
@@ -70,10 +64,6 @@ class Family(ABC):
         """The usual parameters, in the order of the constructor."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
-    def to(self, device: torch.device) -> Self:
-        """Return the same distribution on a device."""
-        return type(self)(*(x.to(device) for x in self.parameters()))
-
     def expanded(self, shape: Sequence[int]) -> Self:
         """Return the same distribution with parameters of this shape."""
         return type(self)(*(x.expand(*shape).contiguous() for x in self.parameters()))
@@ -91,7 +81,10 @@ class Family(ABC):
 
     def wider(self, factor: float) -> Self:
         """Return the member with about the same mean and variances as many times as large."""
-        return type(self)(*(x / factor for x in self.parameters()))
+        own = self.parameters()
+        # A location stays, and a scale or a factor of the covariance grows.
+        new = (own[0], own[1] * math.sqrt(factor)) if self.unbounded else (x / factor for x in own)
+        return type(self)(*new)
 
     @abstractmethod
     def log_prob(self, value: Tensor, /) -> Tensor:
@@ -153,11 +146,6 @@ class Normal(Family):
         """Of mean E z and variance E z² − (E z)²."""
         first, second = means
         return cls(first, (second - first * first).clamp_min(1e-20).sqrt())
-
-    def wider(self, factor: float) -> Self:
-        """Return the same mean with a larger variance."""
-        loc, scale = self.parameters()
-        return type(self)(loc, scale * math.sqrt(factor))
 
 
 class LogNormal(Normal):
@@ -233,7 +221,7 @@ class Beta(Family):
     def log_prob(self, value: Tensor, /) -> Tensor:
         """Log density."""
         a, b = self.parameters()
-        power: Tensor = torch.xlogy(a - 1, value) + _SPECIAL.xlog1py(b - 1, -value)
+        power: Tensor = torch.xlogy(a - 1, value) + TORCH.special.xlog1py(b - 1, -value)
         inside = power + torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)
         return torch.where((value > 0) & (value < 1), inside, -torch.inf)
 
@@ -313,7 +301,7 @@ class MultivariateNormal(Family):
         factor = self._factor()
         deviation = (value - loc)[..., None]
         shape: torch.Size = TORCH.broadcast_shapes(deviation.shape[:-2], factor.shape[:-2])
-        z: Tensor = _LINALG.solve_triangular(
+        z: Tensor = TORCH.linalg.solve_triangular(
             factor.expand(*shape, -1, -1), deviation.expand(*shape, -1, -1), upper=False
         )[..., 0]
         size = factor.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1, keepdim=True)
@@ -351,16 +339,11 @@ class MultivariateNormal(Family):
         loc, second = means
         covariance = cast("Tensor", second.unflatten(-1, (loc.shape[-1],) * 2))
         covariance = covariance - loc[..., :, None] * loc[..., None, :]
-        values, vectors = _LINALG.eigh((covariance + covariance.mT) / 2)
+        values, vectors = TORCH.linalg.eigh((covariance + covariance.mT) / 2)
         # Few effective particles span fewer dimensions than the posterior.
         least = 1e-6 * values[..., -1:].clamp_min(1e-12)
         covariance = (vectors * torch.maximum(values, least)[..., None, :]) @ vectors.mT
         return cls(loc, cholesky(covariance).flatten(-2))
-
-    def wider(self, factor: float) -> Self:
-        """Return the same mean with a larger covariance."""
-        loc, factor_of = self.parameters()
-        return type(self)(loc, factor_of * math.sqrt(factor))
 
 
 _HEAVY = (

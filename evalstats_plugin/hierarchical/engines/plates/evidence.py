@@ -72,6 +72,8 @@ class Scene:
     bound: Bound
     particles: Particles
     blocks: Mapping[str, int]
+    factors: Mapping[On, Tensor] = field(default_factory=dict[On, Tensor])
+    """By plate, the log of one more factor of the density."""
 
     def windows(self, plate: str, around: Window) -> Iterator[dict[str, tuple[int, int]]]:
         """Split a plate into blocks, inside a window on the plates around it."""
@@ -85,7 +87,7 @@ def log_evidence(scene: Scene, sources: Sources | None = None) -> Tensor:
 
     The derivative by a source at 0 is the posterior expectation of its factor: a source per
     particle gives marginal weights, one per entry of a group's factor gives the joint distribution
-    of parents and children, a single one times f(z) gives E f(z) [BHA24]_.
+    of parents and children; one times f(z), among the factors of a scene, gives E f(z) [BHA24]_.
 
     Raises
     ------
@@ -108,9 +110,10 @@ def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sou
     own = log_factors(scene.bound, scene.particles, plate, window)
     for name in own.keys() & sources.keys():
         own[name] = own[name] + scene.bound.narrowed(sources[name], window)
+    more = [scene.bound.narrowed(x, window) for on, x in scene.factors.items() if on == plate]
     inside = [_inside(scene, child, window, sources) for child in s.within(plate)]
     axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
-    return contract([*own.values(), *inside] or [scene.bound.zeros()], axes)
+    return contract([*own.values(), *more, *inside] or [scene.bound.zeros()], axes)
 
 
 def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tensor:
@@ -164,16 +167,20 @@ def posterior_draws(scene: Scene, count: int, generator: torch.Generator) -> dic
     dict
         By latent, shape (count, members of its plates, outermost first, vector).
     """
-    s = scene.bound.structure
+    s, bound = scene.bound.structure, scene.bound
     indices = {
-        g.name: torch.zeros(
-            [count, *s.lengths(g.plate)], dtype=torch.long, device=scene.bound.device
-        )
+        g.name: torch.zeros([count, *bound.shape(g.plate)], dtype=torch.long, device=bound.device)
         for g in s.groups.values()
     }
     with torch.no_grad():
         _draw_plate(scene, None, {}, indices, generator)
-    return {x: _values(scene, x, indices[v.set_of_particles]) for x, v in s.latents.items()}
+    drawn: dict[str, Tensor] = {}
+    for name, latent in s.latents.items():
+        group = latent.set_of_particles
+        index = indices[group].reshape([*indices[group].shape, *[1] * bound.events])
+        values = _at(scene.particles.values[name], {s.particle_axis[group]: index})
+        drawn[name] = values.reshape([count, *s.lengths(latent.plate), *latent.shape])
+    return drawn
 
 
 def _draw_plate(
@@ -185,79 +192,43 @@ def _draw_plate(
 ) -> None:
     """Draw the groups of a plate's members in a window, then those of the plates inside."""
     s = scene.bound.structure
-    group_of = {axis: g for g, axis in s.particle_axis.items()}
-    contracted = contract_plate(scene, plate, window, {})
-    for step in reversed(contracted.eliminations):
-        group = group_of[step.axis]
-        _members(scene, group, window, indices[group]).copy_(
-            _draw_group(scene, group, window, indices, step=step, generator=generator)
-        )
+
+    def members(group: str) -> Tensor:
+        around = {p: window[p] for p in s.chains[s.groups[group].plate]}
+        return scene.bound.narrowed(indices[group].movedim(0, -1), around).movedim(-1, 0)
+
+    for step in reversed(contract_plate(scene, plate, window, {}).eliminations):
+        axes = {
+            axis: members(g)
+            for g, axis in s.particle_axis.items()
+            if axis != step.axis and step.table.shape[axis] > 1
+        }
+        own = members(next(g for g, axis in s.particle_axis.items() if axis == step.axis))
+        # Along its axis, the table at the particles of other groups that were drawn.
+        log_p, along = _at(step.table, axes), step.axis + 1
+        share = torch.softmax(log_p, along).cumsum(along)
+        u = torch.rand(own.shape, generator=generator, dtype=share.dtype, device=share.device)
+        last = share.narrow(along, -1, 1)
+        index = (share < u * last).sum(along, keepdim=True)
+        own.copy_(index.clamp_max(share.shape[along] - 1))
     for child in s.within(plate):
         for inner in scene.windows(child, window):
             _draw_plate(scene, child, inner, indices, generator)
 
 
-def _draw_group(
-    scene: Scene,
-    group: str,
-    window: Window,
-    indices: dict[str, Tensor],
-    *,
-    step: Elimination,
-    generator: torch.Generator,
-) -> Tensor:
-    """Draw particles of a group's members, shape (count, members)."""
-    s = scene.bound.structure
-    chain = s.chains[s.groups[group].plate]
-    table, lengths = step.table, [window[p][1] for p in chain]
-    chosen: dict[int, Tensor] = {}
-    for g, axis in s.particle_axis.items():
-        if axis != step.axis and table.shape[axis] > 1:
-            index = _members(scene, g, window, indices[g])
-            # Ancestors have axes added for inner plates.
-            inner = len(chain) - len(s.chains[s.groups[g].plate])
-            chosen[axis] = index.reshape(index.shape + (1,) * inner)
-    order = [*(s.plate_axis[p] for p in chain), *chosen, step.axis]
-    rest = [a for a in range(table.ndim) if a not in order]
-    # The table along its axis, by draw and member, at the particles that were drawn.
-    log_p = table.permute(*order, *rest).flatten(len(order) - 1)
-    grid = _grid([n if log_p.shape[i] > 1 else 1 for i, n in enumerate(lengths)], table.device)
-    log_p = log_p[(*grid, *chosen.values())] if order[:-1] else log_p
-    shape = [len(indices[group]), *lengths]
-    share = torch.softmax(log_p, -1).cumsum(-1).expand(*shape, -1)
-    u = torch.rand([*shape, 1], generator=generator, dtype=share.dtype, device=share.device)
-    return (share < u * share[..., -1:]).sum(-1).clamp_max(share.shape[-1] - 1)
+def _at(table: Tensor, chosen: Mapping[int, Tensor]) -> Tensor:
+    """Entries of a table at places along some axes, (draws, *axes of the table).
 
-
-def _grid(lengths: list[int], device: torch.device) -> list[Tensor]:
-    """Return the places of all members along each axis, which broadcast."""
-    return [
-        torch.arange(n, device=device).reshape([n] + [1] * (len(lengths) - i - 1))
-        for i, n in enumerate(lengths)
-    ]
-
-
-def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
-    """Return a view of the members in a window."""
-    s = scene.bound.structure
-    for i, p in enumerate(s.chains[s.groups[group].plate]):
-        if p in window:
-            index = index.narrow(i + 1, *window[p])
-    return index
-
-
-def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
-    """Return the values of the drawn particles."""
-    s = scene.bound.structure
-    node = s.latents[latent]
-    value = scene.particles.values[latent]
-    chain = s.chains[node.plate]
-    order = [*(s.plate_axis[p] for p in chain), s.particle_axis[node.set_of_particles]]
-    rest = [a for a in range(s.ndim) if a not in order]
-    sizes = list(index.shape[1:])
-    table = value.permute(*order, *rest, *range(s.ndim, value.ndim))
-    table = table.reshape(*sizes, -1, *node.shape)
-    return table[(*_grid(sizes, index.device), index)]
+    Parameters
+    ----------
+    chosen
+        By axis, places that broadcast to the result.
+    """
+    n, places = table.ndim, list[Tensor]()
+    for axis, size in enumerate(table.shape):
+        along = torch.arange(size, device=table.device)
+        places.append(along.reshape([1, *[size if a == axis else 1 for a in range(n)]]))
+    return table[tuple(chosen.get(axis, own) for axis, own in enumerate(places))]
 
 
 def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -> dict[str, Tensor]:
@@ -361,25 +332,29 @@ def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
     """
     left = list(factors)
     done: list[Elimination] = []
-    for picked in contraction_path(tuple(_sizes(f) for f in left), axes):
-        total = left[picked[0]]
-        for i in picked[1:]:
-            total = total + left[i]
-        left = [f for i, f in enumerate(left) if i not in picked]
-        kept = {axis for f in left for axis, _ in _sizes(f)}
-        for axis, _ in _sizes(total):
-            if axis in axes and axis not in kept:
-                done.append(Elimination(axis, total))
-                total = torch.logsumexp(total, axis, keepdim=True)
+    for step in contraction_steps(tuple(_sizes(f) for f in left), axes):
+        total = reduce(add, (left[i] for i in step.picked))
+        left = [f for i, f in enumerate(left) if i not in step.picked]
+        for axis in step.summed:
+            done.append(Elimination(axis, total))
+            total = torch.logsumexp(total, axis, keepdim=True)
         left.append(total)
     return Contracted(left[0], tuple(done))
 
 
+class Step(NamedTuple):
+    """One product of tables; it goes to the end of their list."""
+
+    picked: tuple[int, ...]
+    summed: tuple[int, ...]
+    """Axes that no other table has."""
+    entries: int
+    """Of the product."""
+
+
 @lru_cache(maxsize=512)
-def contraction_path(
-    tables: tuple[Sizes, ...], axes: frozenset[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Return which tables to multiply in turn; each product goes to the end of the list."""
+def contraction_steps(tables: tuple[Sizes, ...], axes: frozenset[int]) -> tuple[Step, ...]:
+    """Return which tables to multiply in turn, and the axes to sum out of each product."""
     try:
         oe: Any = import_module("opt_einsum")
     except ModuleNotFoundError as error:
@@ -390,23 +365,19 @@ def contraction_path(
     kept = "".join(oe.get_symbol(a) for a in all_axes if a not in axes)
     shapes = [tuple(n for _, n in table) for table in tables]
     path, _ = oe.contract_path(f"{','.join(terms)}->{kept}", *shapes, shapes=True)
-    return tuple(tuple(int(i) for i in picked) for picked in path)
+    left, steps = [dict(table) for table in tables], list[Step]()
+    for chosen in path:
+        picked = tuple(int(i) for i in chosen)
+        total = {axis: n for i in picked for axis, n in left[i].items()}
+        left = [table for i, table in enumerate(left) if i not in picked]
+        summed = sorted(axes & (total.keys() - {a for table in left for a in table}))
+        steps.append(Step(picked, tuple(summed), math.prod(total.values())))
+        left.append({axis: n for axis, n in total.items() if axis not in summed})
+    return tuple(steps)
 
 
 def _sizes(table: Tensor) -> Sizes:
     return tuple((axis, n) for axis, n in enumerate(table.shape) if n > 1)
-
-
-def largest_table(tables: Sequence[Sizes], axes: frozenset[int]) -> int:
-    """Return the number of entries of the largest intermediate table."""
-    left, most = [dict(t) for t in tables], 1
-    for picked in contraction_path(tuple(tables), axes):
-        total = {axis: n for i in picked for axis, n in left[i].items()}
-        most = max(most, math.prod(total.values()))
-        left = [t for i, t in enumerate(left) if i not in picked]
-        kept = {axis for t in left for axis in t}
-        left.append({a: n for a, n in total.items() if a not in axes or a in kept})
-    return most
 
 
 class Particles(NamedTuple):
@@ -520,8 +491,7 @@ def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
             continue
         prototype = example(joint, latent, prior)
         if latent.proposal is not None:
-            family = as_family(latent.proposal, name).to(bound.device)
-            families[name] = family.expanded(_shape(bound, latent))
+            families[name] = as_family(latent.proposal, name).expanded(_shape(bound, latent))
             tried = families[name].sample([_TRIED, *_shape(bound, latent)], generator)
             with unchecked():
                 outside = ~prototype.support.check(tried)

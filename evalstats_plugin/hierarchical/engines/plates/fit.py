@@ -24,11 +24,11 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     Sizes,
     Weighed,
+    contraction_steps,
     draw_particles,
     first_proposals,
     joint_bound,
     joint_log_weights,
-    largest_table,
     log_evidence,
     weigh,
     weighted_mean,
@@ -46,6 +46,7 @@ from evalstats_plugin.hierarchical.engines.plates.results import (
     Moments,
     PlatedFit,
     average,
+    effective_particles,
     summary,
 )
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
@@ -229,10 +230,7 @@ def first_particles(
         names = " and ".join(map(repr, s.crossed))
         msg = f"plates {names} are crossed: every score depends on a member of each, so that "
         raise DesignError(f"{msg}massively parallel weights would fail: take method 'nuts'")
-    # Small on a CPU, so that tables stay in its caches.
-    limit = options.memory or (2**26 if bound.device.type == "cpu" else 2**31)
-    most = _LARGEST if options.memory is None else limit
-    blocks = choose_blocks(bound, options.k, limit, most)
+    blocks = choose_blocks(bound, options.k, options.memory)
     return first_proposals(bound, generator), blocks
 
 
@@ -242,12 +240,13 @@ def _moved(fit: PlatedFit, sets: list[Weighed]) -> dict[str, tuple[Moments, Mome
     Weights know nothing of where no particle lies: what narrow proposals miss, wider ones show.
     """
     moved: dict[str, tuple[Moments, Moments]] = {}
-    moments_of, ess = summary(fit.bound, sets, fit.ess)
+    moments_of, weights = summary(fit.bound, sets, fit.ess)
     for name, latent in fit.bound.structure.latents.items():
-        if latent.set_of_particles not in ess:
+        if latent.set_of_particles not in weights:
             continue
         old, moments = fit.moments[name], moments_of[name]
-        noise = _NOISE / np.sqrt(np.maximum(ess[latent.set_of_particles], 1.0))
+        ess = effective_particles(weights[latent.set_of_particles])
+        noise = _NOISE / np.sqrt(np.maximum(ess, 1.0))
         noise = noise.reshape([*noise.shape, *[1] * (moments.mean.ndim - noise.ndim)])
         far = np.abs(moments.mean - old.mean) > (_MOVED + noise) * old.std_dev
         far |= moments.std_dev > (1 + _MOVED + noise / math.sqrt(2)) * old.std_dev
@@ -410,26 +409,25 @@ def _decay(t: int, iterations: int) -> float:
     return 1 / (1 + _DECAY * t / iterations)
 
 
-def choose_blocks(bound: Bound, k: int, limit: int, most: int | None = None) -> dict[str, int]:
+def choose_blocks(bound: Bound, k: int, memory: int | None) -> dict[str, int]:
     """Return the largest blocks of members that fit, halving from the outermost plate inwards.
 
     Parameters
     ----------
     k
         Number of particles.
-    limit
-        Bytes for the tables of one block.
-    most
-        Bytes that one member of each plate may take where it needs more than the limit (default:
-        the limit).
+    memory
+        Bytes for the tables of one block; None: a fast default, which one member of each plate may
+        exceed.
 
     Raises
     ------
     DesignError
         One member of each plate needs more than that, or than the free memory.
     """
-    most = limit if most is None else most
-    s = bound.structure
+    # Small on a CPU, so that tables stay in its caches.
+    limit = memory or (2**26 if bound.device.type == "cpu" else 2**31)
+    most, s = memory or _LARGEST, bound.structure
     blocks = dict(s.sizes)
     check_memory(
         _BYTES * k * bound.numbers, bound.device, f"{k} particles of {len(s.latents)} latents"
@@ -479,7 +477,8 @@ def _tables(
     sizes = {a: n for table in tables for a, n in table if a not in axes}
     if plate is not None:
         sizes.pop(s.plate_axis[plate], None)
-    return total + largest_table(tables, axes), _sorted_sizes(sizes)
+    steps = contraction_steps(tuple(tables), axes)
+    return total + max((x.entries for x in steps), default=1), _sorted_sizes(sizes)
 
 
 def _sorted_sizes(axes: Mapping[int, int]) -> Sizes:

@@ -743,8 +743,11 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
         Data are missing, of another shape than their plates, or inputs are not finite.
     """
     if device.type != "cpu":
-        # Constant priors have tensors of their own.
-        latents = [replace(x, prior=in_double(x.prior, device)) for x in model.latents]
+        # Constant distributions have tensors of their own.
+        latents = [
+            replace(x, prior=in_double(x.prior, device), proposal=in_double(x.proposal, device))
+            for x in model.latents
+        ]
         model = replace(model, latents=latents)
     s = model.structure
     plates = s.plate_of_data

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -24,14 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor, distributions
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.plates.distributions import (
-    TORCH,
-)
-from evalstats_plugin.hierarchical.engines.plates.evidence import (
-    axis_of,
-    example,
-    joint_bound,
-)
+from evalstats_plugin.hierarchical.engines.plates.distributions import TORCH
+from evalstats_plugin.hierarchical.engines.plates.evidence import axis_of, example, joint_bound
 from evalstats_plugin.hierarchical.engines.plates.model import (
     Bound,
     Latent,
@@ -115,12 +109,11 @@ def sample_posterior(
     walked = sample(posterior, chains, draws, stream(seed, "paths of the no-U-turn sampler"))
     s, by_latent = bound.structure, dict[str, FloatArray]()
     values = posterior.natural(walked.rows.reshape(chains * draws, -1))
-    for name, latent in s.latents.items():
-        shape = chains, draws, *s.lengths(latent.plate), *latent.shape
-        by_latent[name] = values[name].reshape(shape)
     ess: dict[str, FloatArray] = {}
     r_hat = 0.0
     for name, latent in s.latents.items():
+        shape = chains, draws, *s.lengths(latent.plate), *latent.shape
+        by_latent[name] = values[name].reshape(shape)
         bulk = convergence(by_latent[name])
         own = np.minimum(bulk.ess, tail_ess(by_latent[name]))
         least: FloatArray = own.reshape(*own.shape[: own.ndim - len(latent.shape)], -1).min(-1)
@@ -313,6 +306,15 @@ class Posterior:
         with unchecked():
             return self.joint.each(one, {x: near[x] for x in names}, ranks, latent.name)
 
+    def _moving(self, near: Mapping[str, Tensor]) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
+        """Latents whose centring can be chosen, with values, locations and scales."""
+        n = self.joint.structure.ndim
+        for part in self.parts:
+            if part.moves:
+                value = near[part.latent.name]
+                own = value.reshape([*value.shape[:n], *part.latent.shape])
+                yield part, own, *self._location_scale(part.latent, near)
+
     def natural(self, rows: FloatArray) -> dict[str, FloatArray]:
         """Latents in their own units, (row, members, vector) by name."""
         blocks: dict[str, list[FloatArray]] = {part.latent.name: [] for part in self.parts}
@@ -382,12 +384,7 @@ class Posterior:
         with torch.no_grad():
             near, _ = self.latents(self._tensor(rows), self.centring)
             chosen = self.centring.clone()
-            for part in self.parts:
-                if not part.moves:
-                    continue
-                loc, scale = self._location_scale(part.latent, near)
-                around = part.shape[: self.axis], part.shape[self.axis + 1 :]
-                value = near[part.latent.name].reshape([*around[0], len(rows), *around[1]])
+            for part, value, loc, scale in self._moving(near):
                 log_scale = scale.log().expand(value.shape)
                 score = torch.stack([
                     (a * loc + (value - loc) * ((a - 1) * log_scale).exp()).var(self.axis).log() / 2
@@ -405,12 +402,7 @@ class Posterior:
         flat = self._tensor(rows).clone()
         with torch.no_grad():
             near, _ = self.latents(flat, old)
-            for part in self.parts:
-                if not part.moves:
-                    continue
-                loc, scale = self._location_scale(part.latent, near)
-                n, value = self.joint.structure.ndim, near[part.latent.name]
-                value = value.reshape([*value.shape[:n], *part.latent.shape])
+            for part, value, loc, scale in self._moving(near):
                 degree = self._degrees(self.centring, part)
                 moved = degree * loc + (value - loc) * ((degree - 1) * scale.log()).exp()
                 flat[:, part.at] = moved.movedim(self.axis, 0).reshape(len(flat), -1)

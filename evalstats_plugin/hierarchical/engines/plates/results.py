@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,6 @@ from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
     Proposals,
-    Scene,
     Weighed,
     axis_of,
     joint_bound,
@@ -32,10 +31,8 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     Model,
     Observed,
     On,
-    arguments,
     bind,
     prior_values,
-    with_arguments,
 )
 from evalstats_plugin.runtime.chains import (
     PARETO_K_LIMIT,
@@ -174,60 +171,35 @@ class PlatedFit:
         DesignError
             An argument is no latent or input, or is on a plate that is not around.
         """
-        s = self.bound.structure
-        shape = s.lengths(over) if over in s.chains else []
+        if not self.sets:
+            return self.by_draw(function, over).mean(axis=0)
+        bound, mean = self._with(function, over), np.zeros(1)
+        for weighed_set, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
+            scene, source = weighed_set.scene, bound.zeros(over).requires_grad_()
+            with torch.enable_grad():
+                factor = source * _function_values(bound, scene.particles.values)
+                total = log_evidence(replace(scene, factors={over: factor}))
+            mean = mean + part * torch.autograd.grad(total, source)[0].cpu().numpy()
+        return mean.reshape(bound.structure.lengths(over))
+
+    def by_draw(self, function: Callable[..., Any], over: On = None) -> FloatArray:
+        """Return a function, as of `moment`, at each draw: (draws, members)."""
+        joint = joint_bound(self._with(function, over))
+        count = len(next(iter(self.draws.values())))
+        shape = joint.shape(over, next(iter(joint.structure.groups)), count)
+        wide = _function_values(joint, self._joint(joint)).expand(shape).movedim(axis_of(joint), 0)
+        return wide.reshape([count, *joint.structure.lengths(over)]).cpu().numpy()
+
+    def _with(self, function: Callable[..., Any], over: On) -> Bound:
+        """Return the model with a function in place of data."""
         model = Model(
             plates=self.model.plates,
             latents=self.model.latents,
             inputs=self.model.inputs,
             observed=[Observed(_SOURCE, function, over)],
         )
-        empty = bind(model, {**self._inputs(), _SOURCE: np.zeros(shape)}, self.bound.device)
-        if not self.sets:
-            values = self._joint(empty)
-            by_draw = joint_bound(empty).log_density(
-                function, {**empty.arrays, **values, "=": empty.arrays[_SOURCE]}, _SOURCE
-            )
-            return by_draw.mean(axis_of(empty), keepdim=True).expand(
-                empty.shape(over)).reshape(shape).cpu().numpy()  # fmt: skip
-        total = torch.zeros(shape, dtype=torch.float64, device=self.bound.device)
-        for weighed_set, part in zip(self.sets, _shares(self.sets).tolist(), strict=True):
-            total += part * self._derivative(model, weighed_set.scene, function, over).reshape(
-                shape
-            )
-        return total.cpu().numpy()
-
-    def _derivative(
-        self, model: Model, scene: Scene, function: Callable[..., Any], over: On
-    ) -> Tensor:
-        """Derivative of the log evidence by a source of the function for each member."""
-        near = scene.bound
-        source = near.zeros(over).requires_grad_()
-
-        def weighed(**given: Tensor) -> Tensor:
-            return given.pop("source__") * function(**given)
-
-        taken = [*arguments(function), "source__"]
-        both = Model(
-            plates=model.plates,
-            latents=model.latents,
-            inputs={**model.inputs, "source__": over},
-            observed=[
-                *self.model.observed,
-                Observed(_SOURCE, with_arguments(weighed, taken), over),
-            ],
-        )
-        wide = source.reshape([*source.shape, *[1] * near.events])
-        extended = replace(
-            near,
-            structure=both.structure,
-            arrays={**near.arrays, "source__": wide, _SOURCE: wide.detach()},
-            ranks={**near.ranks, "source__": 0, _SOURCE: 0},
-            known=dict(near.known),
-        )
-        with torch.enable_grad():
-            total = log_evidence(Scene(extended, scene.particles, dict(near.structure.sizes)))
-        return torch.autograd.grad(total, source)[0]
+        ranks = {**self.bound.ranks, _SOURCE: 0}
+        return replace(self.bound, structure=model.structure, ranks=ranks, known={})
 
     def probability(self, latent: str) -> FloatArray:
         """Posterior probability of each value of a latent with finitely many values.
@@ -245,7 +217,8 @@ class PlatedFit:
         exact = self.proposals.exact if self.proposals is not None else {}
         if latent not in exact:
             raise SelectionError(no_such("discrete latent", latent, exact, few(list(exact))))
-        return pooled_weights(self.bound, latent, self.sets, _shares(self.sets), summed=True)
+        weights = pooled_weights(self.bound, latent, self.sets)
+        return weights.reshape(*weights.shape[:-1], len(self.sets), -1).sum(axis=-2)
 
     def predictive(
         self,
@@ -380,16 +353,11 @@ class PlatedFit:
 
     def _joint(self, bound: Bound) -> dict[str, Tensor]:
         """Lay draws out on the axes of a model, with one axis for draws."""
-        s, laid_out = bound.structure, dict[str, Tensor]()
-        own = self.bound.structure
-        for name, latent in own.latents.items():
+        joint, laid_out = joint_bound(self.bound), dict[str, Tensor]()
+        for name, latent in joint.structure.latents.items():
             values = torch.as_tensor(self.draws[name], device=self.bound.device)
-            shape = [1] * s.ndim
-            for p in own.chains[latent.plate]:
-                shape[s.plate_axis[p]] = own.sizes[p]
-            depth = len(own.chains[latent.plate])
-            moved = values.movedim(0, depth)
-            shape[axis_of(bound)] = len(values)
+            shape = joint.shape(latent.plate, latent.set_of_particles, len(values))
+            moved = values.movedim(0, len(joint.structure.chains[latent.plate]))
             laid_out[name] = moved.reshape(shape + bound.vector(latent.shape))
         return laid_out
 
@@ -422,7 +390,16 @@ def no_proposals(joint: Bound) -> dict[str, Tensor]:
     return dict.fromkeys(joint.structure.groups, joint.zeros())
 
 
-def _shares(sets: tuple[Weighed, ...] | list[Weighed]) -> FloatArray:
+def _function_values(bound: Bound, values: Mapping[str, Tensor]) -> Tensor:
+    """Return the function in place of data, for each member and particle; 0 where none exists."""
+    (source,) = bound.structure.observed.values()
+    nothing = bound.zeros().reshape([1] * (bound.structure.ndim + bound.events))
+    near = {**bound.arrays, **values, "=": nothing}
+    table, exists = bound.log_density(source.density, near, _SOURCE), bound.exists(source.plate)
+    return table if exists is None else torch.where(exists, table, 0.0)
+
+
+def _shares(sets: Sequence[Weighed]) -> FloatArray:
     log_p = np.array([s.log_evidence for s in sets])
     relative = np.exp(log_p - log_p.max())
     return relative / relative.sum()
@@ -442,23 +419,20 @@ def average(
     bound = sets[0].scene.bound
     log_p = np.array([s.log_evidence for s in sets])
     relative = np.exp(log_p - log_p.max())
-    share = _shares(sets)
     # Delta method for the log of a mean.
     error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
     own = [g for g in bound.structure.groups if g not in proposals.exact]
-    moments, ess = summary(bound, sets, own)
-    pooled = {g: pooled_weights(bound, g, sets, share) for g in own}
-    k_hat = {
-        g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1]) for g, w in pooled.items()
-    }
+    moments, weights = summary(bound, sets, own)
+    k_hat = {g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1])
+             for g, w in weights.items()}  # fmt: skip
     return PlatedFit(
         model=model,
         method=method,
         log_evidence=float(np.log(relative.mean()) + log_p.max()),
         log_evidence_error=float(error),
         moments=moments,
-        draws=_draws(sets, share, draws, generator),
-        ess=ess,
+        draws=_draws(sets, draws, generator),
+        ess={g: effective_particles(w) for g, w in weights.items()},
         k_hat=k_hat,
         history=history,
         proposals=proposals,
@@ -468,21 +442,24 @@ def average(
 
 
 def summary(
-    bound: Bound, sets: list[Weighed], groups: Iterable[str]
+    bound: Bound, sets: Sequence[Weighed], groups: Iterable[str]
 ) -> tuple[dict[str, Moments], dict[str, FloatArray]]:
-    """Return moments of every latent, and effective particles of groups, per member."""
-    share = _shares(sets)
-    weights = {g: pooled_weights(bound, g, sets, share) for g in groups}
-    moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
-    return moments, {g: 1 / (w * w).sum(-1) for g, w in weights.items()}
+    """Return moments of every latent, and the weights of groups as of `pooled_weights`."""
+    moments = {x: _moments(bound, x, sets) for x in bound.structure.latents}
+    return moments, {g: pooled_weights(bound, g, sets) for g in groups}
 
 
-def _moments(bound: Bound, latent: str, sets: list[Weighed], share: FloatArray) -> Moments:
+def effective_particles(weights: FloatArray) -> FloatArray:
+    """Return 1 / Σ w², along the last axis."""
+    return 1 / (weights * weights).sum(-1)
+
+
+def _moments(bound: Bound, latent: str, sets: Sequence[Weighed]) -> Moments:
     s = bound.structure
     node, group = s.latents[latent], s.latents[latent].set_of_particles
     shape = [*s.lengths(node.plate), *node.shape]
     first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
-    for weighed_set, part in zip(sets, share.tolist(), strict=True):
+    for weighed_set, part in zip(sets, _shares(sets).tolist(), strict=True):
         z, w = weighed_set.scene.particles.values[latent], weighed_set.weights[group] * part
         first = first + weighted_mean(bound, w, z, group)
         second = second + weighted_mean(bound, w, z * z, group)
@@ -490,35 +467,20 @@ def _moments(bound: Bound, latent: str, sets: list[Weighed], share: FloatArray) 
     return Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
 
 
-def pooled_weights(
-    bound: Bound,
-    group: str,
-    sets: tuple[Weighed, ...] | list[Weighed],
-    share: FloatArray,
-    *,
-    summed: bool = False,
-) -> FloatArray:
-    """Weights of the particles of all sets, shape (members of its plates, sets · K).
-
-    Parameters
-    ----------
-    summed
-        Whether to sum over sets, whose particles have the same values: shape (members, K).
-    """
-    s = bound.structure
-    shape = s.lengths(s.groups[group].plate)
-    of_sets = [
-        (weighed_set.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
-        for weighed_set, part in zip(sets, share, strict=True)
-    ]
-    return np.sum(of_sets, axis=0) if summed else np.concatenate(of_sets, axis=-1)
+def pooled_weights(bound: Bound, group: str, sets: Sequence[Weighed]) -> FloatArray:
+    """Weights of the particles of all sets, shape (members of its plates, sets · K)."""
+    shape = bound.structure.lengths(bound.structure.groups[group].plate)
+    return np.concatenate([
+        (weighed_set.weights[group] * part).reshape(*shape, -1).cpu().numpy()
+        for weighed_set, part in zip(sets, _shares(sets).tolist(), strict=True)
+    ], axis=-1)  # fmt: skip
 
 
 def _draws(
-    sets: list[Weighed], share: FloatArray, count: int, generator: torch.Generator
+    sets: Sequence[Weighed], count: int, generator: torch.Generator
 ) -> dict[str, FloatArray]:
     """Posterior draws, from sets drawn by their share of the evidence."""
-    weights = torch.as_tensor(share, device=generator.device)
+    weights = torch.as_tensor(_shares(sets), device=generator.device)
     picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
     counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
     parts = [
