@@ -103,8 +103,9 @@ _NO_SPREAD = 1e-3
 
 # Search. It ends when the next step is predicted to raise the log-likelihood by less than this.
 _TOLERANCE = 1e-9
-# Longest change of a parameter in a step, and share of the first Newton step that is taken.
-_LONGEST, _FIRST = 1.0, 0.5
+# Longest change of a parameter in a step, and share of the first Newton step that is taken; in
+# single precision, of a first step longer than _SHORT.
+_LONGEST, _FIRST, _SHORT = 1.0, 0.5, 0.4
 # Shortest share of a step that is tried.
 _SHORTEST = 1e-7
 # Spacing of points at first and at last, relative to the usual one; up to _FEW models there are
@@ -126,11 +127,12 @@ _FALL, _FALL_OF_ITEM, _FALL_NEAR = 1e-3, 1e-6, 0.1
 _FLATTEST, _NONE = 1e-6, 1e-9
 # Counts from which on the search starts in single precision, and its most steps there.
 _LARGE, _ROUGH_STEPS = 2**15, 8
-# Predicted rise above which that search approximates the covariance of the scores of abilities.
+# Predicted rise above which that search, after a longer step than _SHORT, approximates the
+# covariance of the scores of abilities.
 _ROUGHLY = 20.0
 # Change of any ability or hyper-parameter up to which the covariance from that search is kept: it
 # is a few hundredths of the information, and changes by a few hundredths of itself.
-_KNOWN_FOR = 0.03
+_KNOWN_FOR = 0.02
 # Rise that the next step of a refit predicts, at which it ends, and its most steps.
 _REFIT, _REFIT_STEPS = 1e-6, 60
 # Change of every number below which a step that follows that search is the last: a few hundredths
@@ -1130,12 +1132,12 @@ def _coarse_search(counts: Counts, ability: Array, population: Population) -> _C
     while True:
         step, gain, concave = _newton_step(state)
         size = float(xp.abs(step).max())
-        moved = _moved(state, step * min(length, _LONGEST / max(size, _TOLERANCE)))
+        moved = _moved(state, step * (1.0 if size <= _SHORT else min(length, _LONGEST / size)))
         done = gain < _CLOSE and not roughly
         if done or not concave or steps >= _ROUGH_STEPS:
             here = state.ability, state.population
             return _CoarseSearch(state, moved if concave else here, roughly, steps)
-        length, near, steps = 1.0, gain <= _ROUGHLY, steps + 1
+        length, near, steps = 1.0, gain <= _ROUGHLY or size <= _SHORT, steps + 1
         grid = points(moved[1], moved[0], most, coarseness=_COARSE)
         fresh = evaluate(counts, *moved, grid, roughly=not near)
         if not bool(fresh.objective >= state.objective - _FALL_NEAR):
