@@ -151,7 +151,7 @@ def _contents(page: Page) -> dict[str, Any]:
                 "the first one; `evalstats-plugin compare` has every two."
             )
         data["baseline"] = models.index(page.baseline) if page.baseline in models else 0
-        first, more = boards.headline(board)
+        first, *more = boards.headline(board)
         lines, lines_left = board.lines()
         if lines_left:
             left.append(f"The leaderboard leaves out the last {counted(lines_left, 'model')}.")
