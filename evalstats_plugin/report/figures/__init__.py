@@ -36,7 +36,6 @@ _WORDS = {
     "rank sets": "rank sets",
     "ranking": "a ranking by comparisons",
     "simulation": "simulated adaptive tests",
-    "study": "a validation study",
     "tests": "adaptive tests",
     "trace": "one adaptive test",
     "values": "values of rows",
@@ -63,8 +62,6 @@ FIGURES = {
         ("forest", "estimates with intervals, models under tasks",
          "scores:plot_forest", ("intervals", "abilities", "ranking", "hierarchical", "tests",
                                  "values")),
-        ("shrinkage", "scores as observed and where they are pulled",
-         "scores:plot_shrinkage", ("hierarchical",)),
         ("matrix", "of every two models, how probable it is that one is better",
          "comparisons:plot_comparison_matrix", ("comparisons", "ranking")),
         ("differences", "differences of models with intervals, 0 marked",
@@ -91,8 +88,6 @@ FIGURES = {
          "adaptive:plot_trace", ("trace",)),
         ("accuracy", "error of adaptive tests by number of items",
          "adaptive:plot_accuracy", ("simulation",)),
-        ("coverage", "how often intervals held the truth, by method",
-         "scores:plot_coverage", ("study",)),
     )
 }  # fmt: skip
 """All figures by name."""
