@@ -31,13 +31,13 @@ from evalstats_plugin.cli.shell.running import (
     Run,
     csv_rows,
     named,
+    number_of,
     on_logs,
     progress_on_work,
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
 from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
-from evalstats_plugin.runtime.files import number_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -697,20 +697,16 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     """
     from datetime import datetime
 
-    rows = csv_rows(path, "sizes and releases of models")
     about: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
-    try:
-        for row in rows:
-            if row.get("size"):
-                about["sizes"][row["model"]] = number_in(row["size"])
-            if row.get("released"):
-                about["released"][row["model"]] = datetime.fromisoformat(
-                    row["released"]
-                ).timestamp()
-    except (KeyError, ValueError) as error:
-        raise LogError(
-            f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
-        ) from error
+    for row in csv_rows(path, "sizes and releases of models", needs=("model",)):
+        model, when = row["model"], row.get("released")
+        if size := row.get("size"):
+            about["sizes"][model] = number_of(size, f"{path}: size of {model}")
+        if when:
+            try:
+                about["released"][model] = datetime.fromisoformat(when).timestamp()
+            except ValueError as error:
+                raise LogError(f"{path}: released of {model} is no date: {error}") from error
     return about
 
 

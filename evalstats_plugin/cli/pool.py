@@ -24,6 +24,7 @@ from evalstats_plugin.cli.shell.running import (
     Run,
     check_top,
     csv_rows,
+    number_of,
     on_logs,
     progress_on_work,
     top,
@@ -200,15 +201,8 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
     for line, row in enumerate(rows, 2):
         for covariate, by_name in table.items():
-            by_name[row[kind]] = _number(row[covariate], f"{path}, line {line}, {covariate!r}")
+            by_name[row[kind]] = number_of(row[covariate], f"{path}, line {line}, {covariate!r}:")
     return kind, table
-
-
-def _number(text: str | None, where: str) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        raise LogError(f"{where}: {text!r} is not a number") from None
 
 
 @dataclass(frozen=True, kw_only=True)
