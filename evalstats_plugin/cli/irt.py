@@ -483,7 +483,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     fitted = asked.fit(matrix, run.output)
     if ordered:
         steps = fitted.items(matrix)
-        run.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
+        run.output.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
         return
     results: Abilities | FactorAbilities
     if asked.is_factor:
@@ -495,7 +495,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     shown = replace(_noted(results, notes), rows=())
     if run.output.form == "csv":
         shown = Results(shown.items, shown.notes)
-    run.show(
+    run.output.show(
         shown, asked.how(results.fit), report.FACTOR_ITEMS if asked.is_factor else report.ITEMS
     )
 
@@ -523,7 +523,7 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
         features = _with_texts_of_logs(features, fitted, responses, run.plugins)
     predicted = predict_items(fitted, features, confidence_level=asked.confidence_level)
     predicted = _noted(predicted, (*responses.notes, *fitted.notes))
-    run.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
+    run.output.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
 @click.command(
@@ -604,7 +604,7 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.show(_noted(results, notes), how, report.DIFFERENCES)
+    run.output.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
 @click.command(
@@ -651,7 +651,7 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
             device=asked.device,
         )
     how = {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed}
-    run.show(_noted(results, notes), how, report.HELD_OUT)
+    run.output.show(_noted(results, notes), how, report.HELD_OUT)
 
 
 @click.command(cls=Command)
@@ -671,7 +671,7 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
         results = choose_model(
             matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
         )
-    run.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
+    run.output.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
 
 
 def saved_fit(path: str) -> IRTFit:
@@ -763,7 +763,9 @@ def _show_models(
         _show_abilities(run, estimated, asked, notes)
         return
     several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
-    run.show(_noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS)
+    run.output.show(
+        _noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS
+    )
 
 
 def _show_uncertainty(
@@ -784,7 +786,7 @@ def _show_uncertainty(
             device=asked.device,
         )
     how = asked.how(results.fit, "confidence_level")
-    run.show(_noted(results, notes), how, report.UNCERTAINTY)
+    run.output.show(_noted(results, notes), how, report.UNCERTAINTY)
 
 
 def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequence[str]) -> None:
@@ -794,7 +796,7 @@ def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequ
     results = _noted(results, notes)
     shown = report.one_table(results) if run.output.form == "csv" else results
     how = asked.how(results.fit, "baseline", "confidence_level")
-    run.show(shown, how, report.ABILITIES)
+    run.output.show(shown, how, report.ABILITIES)
 
 
 def _noted(results: Any, notes: Sequence[str]) -> Any:

@@ -136,7 +136,7 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.show(results, how, hierarchical.HIERARCHICAL)
+    run.output.show(results, how, hierarchical.HIERARCHICAL)
 
 
 def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
@@ -247,4 +247,4 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     notes = tuple(dict.fromkeys((*capability_set.notes, *responses.notes)))
     capability_set = replace(capability_set, notes=notes)
     how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
-    run.show(capability_set, how, hierarchical.capabilities_view(questions))
+    run.output.show(capability_set, how, hierarchical.capabilities_view(questions))

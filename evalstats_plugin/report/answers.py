@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -31,6 +32,9 @@ from evalstats_plugin.report.text import (
     short_metric,
     task_and_metric,
 )
+
+if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.gating import GateRow
 
 MARKS = {"better": "▲", "worse": "▼", "unclear": ""}
 """What is beside a difference that is beyond chance."""
@@ -131,7 +135,8 @@ def questions(rows: Sequence[Comparison]) -> list[Question]:
         elif kind == "tasks" and last is not None:
             alike.setdefault(last, []).extend(own)
         else:
-            last = key if kind != "task" or several else "others" if _has_whole(asked) else "tasks"
+            together = "others" if asked.keys() - {"others", "tasks"} else "tasks"
+            last = key if kind != "task" or several else together
             asked.setdefault(last, []).append(key)
 
     def inside(key: Cell) -> Iterator[Cell]:
@@ -146,10 +151,6 @@ def questions(rows: Sequence[Comparison]) -> list[Question]:
         )
         for name, keys in asked.items()
     ]
-
-
-def _has_whole(asked: Iterable[object]) -> bool:
-    return any(key not in {"others", "tasks"} for key in asked)
 
 
 def _whole(row: Comparison, cells: Iterable[Cell]) -> Cell | None:
@@ -356,7 +357,7 @@ def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
     return said
 
 
-def size(row: Comparison, value: float | None) -> str:
+def size(row: Comparison | GateRow, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
     text = number(value)
     positive = value is not None and value > ROUNDING

@@ -739,16 +739,6 @@ class Run:
         check_alone("by", others)
         return self.read(by=by)
 
-    def show(
-        self,
-        results: Results[Any],
-        how: Mapping[str, object],
-        view: View,
-        usual: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        """Print results, as `Output.show` does."""
-        self.output.show(results, how, view, usual)
-
 
 def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading) -> Decorator:
     """Give a command the options of output and reading, and a `Run` as its first argument.

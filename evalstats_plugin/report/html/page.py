@@ -214,7 +214,11 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "n": f"{row.n_contests:,.6g}",
                     "may_lead": row.rank_low == 1,
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
-                    "reach": _reach(row),
+                    # On an axis of 120 units: where the bar of the ranks begins, and its width.
+                    "reach": [
+                        round(120 / row.n_players * n, 1)
+                        for n in (row.rank_low - 1, row.rank_high - row.rank_low + 1)
+                    ],
                     "sort": (row.mean, row.prob_best, row.n_contests),
                     "categories": [
                         (ranks_of_category, ranks_of_category.partition("–")[0] or "NaN")
@@ -230,12 +234,6 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
             "about": {name: "–" if value is None else str(value) for name, value in about.items()},
         },
     )
-
-
-def _reach(row: RankedPlayer) -> tuple[float, float]:
-    """Return where the bar of a player's ranks begins on an axis of 120 units, and its width."""
-    unit = 120 / row.n_players
-    return round((row.rank_low - 1) * unit, 1), round(unit * (row.rank_high - row.rank_low + 1), 1)
 
 
 def _along(value: float | None, low: float, high: float) -> float | None:
