@@ -295,18 +295,22 @@ class IrtOptions:
             raise SelectionError(
                 "--zero bank and --bank FILE need each other: pass both or neither"
             )
-        if self.item_model in ORDERED_MODELS:
-            self._check_ordered()
-        if self.set:
-            self._check_settings()
+        chosen = self.is_factor or "estimated" in self.guessing or self.item_model in ORDERED_MODELS
+        if self.set and self.estimator == "auto" and not chosen:
+            raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
         if self.over is not None and self.bootstrap is None:
             raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
-        for name in ("baseline", "bootstrap", "uncertainty"):
-            if self.is_factor and getattr(self, name) not in (None, ()):
-                raise SelectionError(
-                    f"--{name} needs one ability of each model, and a factor model has several: "
-                    "leave it out, or choose another item model"
-                )
+        without, why = (), ""
+        if self.is_factor:
+            without = ("baseline", "bootstrap", "uncertainty")
+            why = "needs one ability of each model, and a factor model has several"
+        elif self.item_model in ORDERED_MODELS:
+            without = ("bootstrap", "uncertainty", "guessing", "bank")
+            why = f"is not of item model {self.item_model}, which is of ordered scores"
+        for name in without:
+            if getattr(self, name) not in (None, (), ""):
+                msg = f"--{name} {why}: leave it out, or choose another item model"
+                raise SelectionError(msg)
         if self.uncertainty and self.recipes != "all":
             from evalstats_plugin.irt.bootstrap import check_recipes
 
@@ -317,20 +321,6 @@ class IrtOptions:
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
         # A file that is no fit is refused before logs are read.
         self._zero()
-
-    def _check_ordered(self) -> None:
-        """Refuse what fits of ordered scores have not."""
-        for name in ("bootstrap", "uncertainty", "guessing", "bank"):
-            if getattr(self, name) not in (None, (), ""):
-                raise SelectionError(
-                    f"--{name} is not of item model {self.item_model}, which is of ordered scores: "
-                    "leave it out, or choose another item model"
-                )
-
-    def _check_settings(self) -> None:
-        chosen = self.is_factor or "estimated" in self.guessing or self.item_model in ORDERED_MODELS
-        if self.estimator == "auto" and not chosen:
-            raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
 
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""

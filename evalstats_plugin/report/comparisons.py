@@ -192,7 +192,7 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     """Return tables of models and tasks, side by side as far as they fit, with possible ranks."""
     one_metric = len({own[0].metric for own in ranks}) == 1
     columns = {
-        own[0].task if one_metric else task_and_metric.of(own[0]): {row.model: row for row in own}
+        own[0].task if one_metric else task_and_metric(own[0]): {row.model: row for row in own}
         for own in ranks
     }
     # A task may have fewer models than another: shares of them can be compared.
@@ -236,7 +236,7 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
         own = list(rows)
         sentences = [line for line in (intervals_line(own), order_line(own)) if line]
         if sentences:
-            said = f"{task_and_metric.of(own[0])}: {' '.join(sentences)}"
+            said = f"{task_and_metric(own[0])}: {' '.join(sentences)}"
             orders += [markdown_text(said), ""]
     lines = Table("", results.rows, columns).markdown()
     said = report_text.markdown_notes(results)

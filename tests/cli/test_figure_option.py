@@ -129,8 +129,11 @@ def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--figure", "forst", "-o", "x.png"), "no figure is called 'forst'; did you mean forest"),
-        (("--figure", "matrix", "-o", "x.png"), "there are forest, variance-parts"),
-        (("--figure", "trace", "-o", "x.png"), "shows one adaptive test"),
+        (("--figure", "matrix", "-o", "x.png"), "choose forest, variance-parts"),
+        (
+            ("--figure", "trace", "-o", "x.png"),
+            "(an adaptive test, item by item) is of other results",
+        ),
         (("--figure", "forest"), "say where it goes with -o forest.png"),
         (("-o", "x.png"), "name it with --figure: forest, variance-parts"),
         (("--figure", "x.png"), "name a figure too: --figure forest -o x.png"),

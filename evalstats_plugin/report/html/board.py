@@ -24,7 +24,7 @@ from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
 from evalstats_plugin.report.answers import table_answer
-from evalstats_plugin.report.html.parts import n_without_score
+from evalstats_plugin.report.html.parts import HeldItems, n_without_score
 from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import interval_text, number, percent, places, short_metric
 from evalstats_plugin.runtime.untrusted import visible
@@ -387,17 +387,18 @@ class Finding(NamedTuple):
     left_out: int
 
 
-def suspects(held: Sequence[tuple[ItemAnswers, NDArray[np.int64]]]) -> list[Finding]:
+def suspects(held: Sequence[HeldItems]) -> list[Finding]:
     """Return what to look at first: items that nobody gets right, then those against the rest."""
     wrong: list[tuple[float, Finding]] = []
     against: list[tuple[float, Suspect]] = []
     n_tested = 0
-    for k, (answers, kept) in enumerate(held):
+    for k, items in enumerate(held):
+        answers = items.answers
         flags = np.array(answers.flags)
         mine = np.flatnonzero(flags == item_flags.ALL_WRONG)
         rest = answers.item_means[flags != item_flags.ALL_WRONG]
         n_tested += int((~np.isnan(answers.rest_correlation)).sum())
-        where = {j: place for place, j in enumerate(kept.tolist())}
+        where = {j: place for place, j in enumerate(items.places.tolist())}
 
         on_page = [int(j) for j in mine if int(j) in where]
         if len(mine):

@@ -123,9 +123,7 @@ def _contents(page: Page) -> dict[str, Any]:
         and (metrics is None or (task_answers.task, task_answers.metric) in metrics)
     ]
     held, items_left = held_items(answers)
-    findings = boards.suspects(
-        [(task_answers.answers, task_answers.places) for task_answers in held]
-    )
+    findings = boards.suspects(held)
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
     settings = settings_of(page.responses)

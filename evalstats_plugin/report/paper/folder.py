@@ -259,7 +259,8 @@ def number_macros(shown: Evaluation) -> str:
             numbers.append((f"{first}{models[model]}{tasks[key]}", values, about))
     for row in shown.differences:
         column = column_of(row)
-        values = dict(zip(("", "CI"), shown.signed(row), strict=True))
+        difference, limits = shown.signed(row)
+        values = {"": difference, "CI": limits}
         about = f"{column_name(column)}, {row.model_b} minus {row.model_a}: {row.verdict}"
         numbers.append(
             (f"diff{models[row.model_b]}{models[row.model_a]}{tasks[column]}", values, about)
