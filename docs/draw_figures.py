@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,26 @@ from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.comparisons.planning.power import power_curve
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.rows import abilities
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.report.figures import FIGURES, draw
-from evalstats_plugin.report.figures.canvas import FAINT, axes_or_new, save, series, styled
+from evalstats_plugin.report.figures import canvas, draw
+from evalstats_plugin.report.figures.canvas import (
+    FAINT,
+    INK,
+    SERIES,
+    axes_or_new,
+    save,
+    series,
+    styled,
+)
 from evalstats_plugin.scores import variance_parts
 
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent / "figures"
 DATA = ROOT / "fixtures" / "data"
 NO_CLT = DATA / "no_clt"
+MOST_METHODS = 2 * len(SERIES)
 
 
 def aime() -> ResponseMatrix:
@@ -96,11 +107,9 @@ def results() -> dict[str, Any]:
     hard, few, many = aime(), typewriter(), drawn()
     fit = fit_irt(many, "2pl", rng=0)
     pairs, ranking = compare(few, rng=0), rank(votes(16), model="bradley-terry", rng=0)
-    study = json.loads((ROOT / "fixtures" / "validation" / "intervals.json").read_text())
     rules = ("design", "information", "random")
     return {
         "forest": intervals(hard, rng=0),
-        "shrinkage": pool(drawn(6, 45), rng=0),
         "matrix": pairs,
         "differences": compare(few, baseline=few.models[0], rng=0),
         "ranks": ranking,
@@ -111,8 +120,81 @@ def results() -> dict[str, Any]:
         "power": power_curve(few, difference=0.2),
         "trace": session(),
         "accuracy": simulate(bank(), (5, 10, 25, 50), rules, n_models=100, rng=0),
-        "coverage": study["binary"],
     }
+
+
+@styled
+def plot_coverage(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    by: str = "method",
+    across: str = "n",
+    level: float = 0.95,
+) -> Any:
+    """Draw the coverage of each interval method in a validation study.
+
+    Marks are means over all settings with the same `across`. Thin lines go from the least to the
+    greatest coverage of these settings, and down to ``least``, the worst over all true values, if
+    a study has it.
+
+    Parameters
+    ----------
+    rows
+        Rows of a study (``fixtures/validation/*.json``), each with a ``coverage``.
+    by, across
+        Entries of a row that name its method and its place on the x axis.
+    level
+        Nominal level: the dotted line.
+
+    Raises
+    ------
+    DesignError
+        Rows without these entries, too many methods, or Matplotlib is not installed.
+    """
+    complete = [row for row in rows if {by, across, "coverage"} <= row.keys()]
+    if not complete:
+        raise DesignError(f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'")
+    methods = list(dict.fromkeys(str(row[by]) for row in complete))
+    if len(methods) > MOST_METHODS:
+        msg = f"a figure has room for {MOST_METHODS} methods, not {len(methods)}: choose rows"
+        raise DesignError(msg)
+    places = sorted({row[across] for row in complete}, key=lambda x: (isinstance(x, str), x))
+    names = [canvas.shown(name, 40) for name in methods]
+    size = (max(4.4, 0.13 * len(methods) * len(places) + 1.4), max(3.4, 0.19 * len(names) + 0.8))
+    axes: Any = axes_or_new(None, size[0] + canvas.width_of(names) + 0.4, size[1])
+    for k, (method, name) in enumerate(zip(methods, names, strict=True)):
+        own = [row for row in complete if str(row[by]) == method]
+        shift = 0.7 * ((k + 0.5) / len(methods) - 0.5)
+        by_place = [[row for row in own if row[across] == place] for place in places]
+        _draw_coverage(axes, by_place, k, name=name, shift=shift)
+    axes.axhline(level, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
+    for border in np.arange(0.5, len(places) - 1):
+        axes.axvline(border, color=canvas.GRID, linewidth=0.6, alpha=0.5, zorder=1)
+    axes.set_xticks(range(len(places)), [f"{place}" for place in places])
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    canvas.percent_axis(axes.yaxis)
+    axes.set_xlabel(across, parse_math=False)
+    axes.set_ylabel("intervals that held the truth")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=by, alignment="left")
+    return axes
+
+
+def _draw_coverage(
+    axes: Any, by_place: Sequence[Sequence[Mapping[str, Any]]], k: int, *, name: str, shift: float
+) -> None:
+    """Draw series k: the rows of one method by place."""
+    color, marker, _, filling = series(k)
+    means: list[tuple[float, float]] = []
+    for i, own in enumerate(by_place):
+        covered = [row["coverage"] for row in own if row["coverage"] is not None]
+        if not covered:
+            continue
+        least = [row["least"] for row in own if row.get("least") is not None]
+        means.append((i + shift, float(np.mean(covered))))
+        axes.vlines(i + shift, min(covered + least), max(covered), color=color, linewidth=1.0)
+    axes.plot(*zip(*means, strict=True), linestyle="", marker=marker, markersize=5, color=color,
+              markerfacecolor=filling, label=name, zorder=3)  # fmt: skip
 
 
 @styled
@@ -141,8 +223,10 @@ def calibration() -> Any:
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
-    found = results()
-    for name in FIGURES:
-        axes: Any = draw(name, found[name])
+    for name, result in results().items():
+        axes: Any = draw(name, result)
         save(axes.figure, HERE / f"{name}.png")
+    save(draw("forest", pool(drawn(6, 45), rng=0)).figure, HERE / "pooled.png")
+    study = json.loads((ROOT / "fixtures" / "validation" / "intervals.json").read_text())
+    save(plot_coverage(study["binary"]).figure, HERE / "coverage.png")
     save(calibration().figure, HERE / "calibration.png")

@@ -157,13 +157,13 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
         view = comparisons.comparisons_view(
             all_pairs=asked.all_pairs, details=asked.details, explain=asked.explain
         )
-        run.show(results, about, view, usual)
+        run.output.show(results, about, view, usual)
         return
     from evalstats_plugin.logs.texts import compare_items
 
     most = None if run.output.form in ("json", "csv") else _MOST_ITEMS
     items = compare_items(every, *two, most=most, plugins=run.plugins)
-    run.show(items, about, comparisons.items_view(results, explain=asked.explain), usual)
+    run.output.show(items, about, comparisons.items_view(results, explain=asked.explain), usual)
 
 
 def _show_slices(
@@ -189,7 +189,7 @@ def _show_slices(
         rng=intervals.seed,
     )  # fmt: skip
     about = {**_about(asked, intervals), "by": by, "family": "slices of a task"}
-    run.show(results, about, COMPARED_SLICES, _about(CompareOptions(), Intervals()))
+    run.output.show(results, about, COMPARED_SLICES, _about(CompareOptions(), Intervals()))
 
 
 def _about(asked: CompareOptions, intervals: Intervals) -> dict[str, object]:

@@ -276,7 +276,7 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
         )
     # Of a log that was left out (exit code 1 elsewhere), the decision says that it is missing.
     with suppress(click.exceptions.Exit):
-        run.show(results, how, view)
+        run.output.show(results, how, view)
     raise click.exceptions.Exit(EXIT_CODES[results.decision])
 
 

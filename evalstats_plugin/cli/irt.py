@@ -31,13 +31,13 @@ from evalstats_plugin.cli.shell.running import (
     Run,
     csv_rows,
     named,
+    number_of,
     on_logs,
     progress_on_work,
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
 from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
-from evalstats_plugin.runtime.files import number_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -295,18 +295,22 @@ class IrtOptions:
             raise SelectionError(
                 "--zero bank and --bank FILE need each other: pass both or neither"
             )
-        if self.item_model in ORDERED_MODELS:
-            self._check_ordered()
-        if self.set:
-            self._check_settings()
+        chosen = self.is_factor or "estimated" in self.guessing or self.item_model in ORDERED_MODELS
+        if self.set and self.estimator == "auto" and not chosen:
+            raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
         if self.over is not None and self.bootstrap is None:
             raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
-        for name in ("baseline", "bootstrap", "uncertainty"):
-            if self.is_factor and getattr(self, name) not in (None, ()):
-                raise SelectionError(
-                    f"--{name} needs one ability of each model, and a factor model has several: "
-                    "leave it out, or choose another item model"
-                )
+        without, why = (), ""
+        if self.is_factor:
+            without = ("baseline", "bootstrap", "uncertainty")
+            why = "needs one ability of each model, and a factor model has several"
+        elif self.item_model in ORDERED_MODELS:
+            without = ("bootstrap", "uncertainty", "guessing", "bank")
+            why = f"is not of item model {self.item_model}, which is of ordered scores"
+        for name in without:
+            if getattr(self, name) not in (None, (), ""):
+                msg = f"--{name} {why}: leave it out, or choose another item model"
+                raise SelectionError(msg)
         if self.uncertainty and self.recipes != "all":
             from evalstats_plugin.irt.bootstrap import check_recipes
 
@@ -317,20 +321,6 @@ class IrtOptions:
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
         # A file that is no fit is refused before logs are read.
         self._zero()
-
-    def _check_ordered(self) -> None:
-        """Refuse what fits of ordered scores have not."""
-        for name in ("bootstrap", "uncertainty", "guessing", "bank"):
-            if getattr(self, name) not in (None, (), ""):
-                raise SelectionError(
-                    f"--{name} is not of item model {self.item_model}, which is of ordered scores: "
-                    "leave it out, or choose another item model"
-                )
-
-    def _check_settings(self) -> None:
-        chosen = self.is_factor or "estimated" in self.guessing or self.item_model in ORDERED_MODELS
-        if self.estimator == "auto" and not chosen:
-            raise SelectionError("--set needs to know the estimator: pass --estimator NAME too")
 
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
@@ -483,7 +473,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     fitted = asked.fit(matrix, run.output)
     if ordered:
         steps = fitted.items(matrix)
-        run.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
+        run.output.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
         return
     results: Abilities | FactorAbilities
     if asked.is_factor:
@@ -495,7 +485,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     shown = replace(_noted(results, notes), rows=())
     if run.output.form == "csv":
         shown = Results(shown.items, shown.notes)
-    run.show(
+    run.output.show(
         shown, asked.how(results.fit), report.FACTOR_ITEMS if asked.is_factor else report.ITEMS
     )
 
@@ -523,7 +513,7 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
         features = _with_texts_of_logs(features, fitted, responses, run.plugins)
     predicted = predict_items(fitted, features, confidence_level=asked.confidence_level)
     predicted = _noted(predicted, (*responses.notes, *fitted.notes))
-    run.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
+    run.output.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
 @click.command(
@@ -604,7 +594,7 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.show(_noted(results, notes), how, report.DIFFERENCES)
+    run.output.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
 @click.command(
@@ -651,7 +641,7 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
             device=asked.device,
         )
     how = {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed}
-    run.show(_noted(results, notes), how, report.HELD_OUT)
+    run.output.show(_noted(results, notes), how, report.HELD_OUT)
 
 
 @click.command(cls=Command)
@@ -671,7 +661,7 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
         results = choose_model(
             matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
         )
-    run.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
+    run.output.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
 
 
 def saved_fit(path: str) -> IRTFit:
@@ -697,20 +687,16 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     """
     from datetime import datetime
 
-    rows = csv_rows(path, "sizes and releases of models")
     about: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
-    try:
-        for row in rows:
-            if row.get("size"):
-                about["sizes"][row["model"]] = number_in(row["size"])
-            if row.get("released"):
-                about["released"][row["model"]] = datetime.fromisoformat(
-                    row["released"]
-                ).timestamp()
-    except (KeyError, ValueError) as error:
-        raise LogError(
-            f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
-        ) from error
+    for row in csv_rows(path, "sizes and releases of models", needs=("model",)):
+        model, when = row["model"], row.get("released")
+        if size := row.get("size"):
+            about["sizes"][model] = number_of(size, f"{path}: size of {model}")
+        if when:
+            try:
+                about["released"][model] = datetime.fromisoformat(when).timestamp()
+            except ValueError as error:
+                raise LogError(f"{path}: released of {model} is no date: {error}") from error
     return about
 
 
@@ -767,7 +753,9 @@ def _show_models(
         _show_abilities(run, estimated, asked, notes)
         return
     several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
-    run.show(_noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS)
+    run.output.show(
+        _noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS
+    )
 
 
 def _show_uncertainty(
@@ -788,7 +776,7 @@ def _show_uncertainty(
             device=asked.device,
         )
     how = asked.how(results.fit, "confidence_level")
-    run.show(_noted(results, notes), how, report.UNCERTAINTY)
+    run.output.show(_noted(results, notes), how, report.UNCERTAINTY)
 
 
 def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequence[str]) -> None:
@@ -798,7 +786,7 @@ def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequ
     results = _noted(results, notes)
     shown = report.one_table(results) if run.output.form == "csv" else results
     how = asked.how(results.fit, "baseline", "confidence_level")
-    run.show(shown, how, report.ABILITIES)
+    run.output.show(shown, how, report.ABILITIES)
 
 
 def _noted(results: Any, notes: Sequence[str]) -> Any:

@@ -126,7 +126,7 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
         "confidence_level": intervals.confidence_level,
         "seed": intervals.seed,
     }
-    run.show(results, how, judged_view(explain=asked.explain), {"items": "new", "seed": 0})
+    run.output.show(results, how, judged_view(explain=asked.explain), {"items": "new", "seed": 0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> No
     )
     if draw.to is not None:
         write_bytes(Path(draw.to), _as_csv(chosen).encode())
-    run.show(chosen, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
+    run.output.show(chosen, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
 
 
 def _as_csv(labels: Results[NextLabel]) -> str:

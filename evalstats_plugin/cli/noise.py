@@ -42,4 +42,4 @@ def noise(run: Run, *, asked: NoiseOptions) -> None:
     reading = replace(run.reading, runs="all")
     responses = replace(run, reading=reading).read(repeats=True)
     results = of_runs(responses, judges=asked.judge, confidence_level=asked.confidence_level)
-    run.show(results, {"confidence_level": asked.confidence_level}, NOISE)
+    run.output.show(results, {"confidence_level": asked.confidence_level}, NOISE)

@@ -24,6 +24,7 @@ from evalstats_plugin.cli.shell.running import (
     Run,
     check_top,
     csv_rows,
+    number_of,
     on_logs,
     progress_on_work,
     top,
@@ -135,7 +136,7 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.show(results, how, hierarchical.HIERARCHICAL)
+    run.output.show(results, how, hierarchical.HIERARCHICAL)
 
 
 def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
@@ -200,15 +201,8 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
     for line, row in enumerate(rows, 2):
         for covariate, by_name in table.items():
-            by_name[row[kind]] = _number(row[covariate], f"{path}, line {line}, {covariate!r}")
+            by_name[row[kind]] = number_of(row[covariate], f"{path}, line {line}, {covariate!r}:")
     return kind, table
-
-
-def _number(text: str | None, where: str) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        raise LogError(f"{where}: {text!r} is not a number") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,4 +247,4 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     notes = tuple(dict.fromkeys((*capability_set.notes, *responses.notes)))
     capability_set = replace(capability_set, notes=notes)
     how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
-    run.show(capability_set, how, hierarchical.capabilities_view(questions))
+    run.output.show(capability_set, how, hierarchical.capabilities_view(questions))

@@ -188,7 +188,7 @@ def power(run: Run, *, asked: PowerOptions) -> None:
     run.output.draw({
         "power": lambda: power_curve(pilot, **planned), "variance parts": lambda: results
     })  # fmt: skip
-    run.show(results, asked.how(), comparisons.POWER)
+    run.output.show(results, asked.how(), comparisons.POWER)
 
 
 def _check_not_assumed(asked: PowerOptions) -> None:

@@ -138,7 +138,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     )
     if page is not None:
         _write_page(run, responses, results, intervals, page, asked.baseline, judged=corrections)
-    run.show(results, intervals.how(), text.INTERVALS)
+    run.output.show(results, intervals.how(), text.INTERVALS)
 
 
 def _show_slices(
@@ -167,7 +167,7 @@ def _show_slices(
     if page is not None:
         scored = intervals.of(responses, run.plugins)
         _write_page(run, responses, scored, intervals, page, asked.baseline, results.rows)
-    run.show(results, {"by": by, **intervals.how()}, SLICES)
+    run.output.show(results, {"by": by, **intervals.how()}, SLICES)
 
 
 def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
@@ -180,7 +180,7 @@ def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: I
         confidence_level=intervals.confidence_level,
         intervals=_at_level(run, intervals),
     )
-    run.show(results, intervals.how(), COSTS)
+    run.output.show(results, intervals.how(), COSTS)
 
 
 def _of_scores_alone(run: Run, asked: ReportOptions, labelled: Labelled) -> dict[str, object]:
@@ -373,5 +373,5 @@ def check(run: Run) -> None:
 
     only = run.reading
     findings = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)
-    run.show(findings, {}, FINDINGS)
+    run.output.show(findings, {}, FINDINGS)
     raise click.exceptions.Exit(1 if findings.rows else 0)

@@ -121,7 +121,7 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
         cite=asked.bib is not None,
     )
     by_field = {"by": asked.by} if asked.by else {}
-    run.show(results, {**by_field, "weights": asked.weights, **how}, view)
+    run.output.show(results, {**by_field, "weights": asked.weights, **how}, view)
 
 
 def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:

@@ -8,9 +8,11 @@ from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from evalstats_plugin.comparisons.design import Request, comparison_stream
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
-from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
+from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet
 from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, in_overall
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
@@ -139,6 +141,23 @@ class ScoreTable(Results[TableCell]):
         worst_first = bool(first) and first[0].higher_is_better is False
         ranked.sort(key=lambda c: c.estimate or 0.0, reverse=not worst_first)
         return tuple(dict.fromkeys([c.model for c in ranked] + [c.model for c in self.rows]))
+
+    def against(self, model: str) -> list[Comparison]:
+        """Return the differences of the other models from one, column by column.
+
+        Every other column is part of the overall score, where there is one.
+        """
+        columns = {(pairs.kind, pairs.task): pairs for pairs in self.pairs}
+        has_overall = "overall" in (kind for kind, _ in self.by_column)
+        differences: list[Comparison] = []
+        for key, cells in self.by_column.items():
+            pairs = columns.get(key)
+            if pairs is None or model not in pairs.models:
+                continue
+            part_of = OVERALL if has_overall and key[0] != "overall" else ""
+            rows = _differences(pairs, cells, model, part_of)
+            differences += (rows[name] for name in self.models if name in rows)
+        return differences
 
     def to_latex(
         self, *, percent: bool = False, digits: int | None = None, plus_minus: bool = False
@@ -304,6 +323,29 @@ def table(
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, by or ""
     )
+
+
+def _differences(
+    pairs: ColumnPairs, cells: Mapping[str, TableCell], model: str, part_of: str
+) -> dict[str, Comparison]:
+    """Return the differences of the other models of a column from one, by model."""
+    place = pairs.models.index(model)
+    rows: dict[str, Comparison] = {}
+    for i in np.flatnonzero((pairs.a == place) | (pairs.b == place)).tolist():
+        sign = 1 if pairs.a[i] == place else -1
+        cell = cells[pairs.models[int(pairs.b[i] if sign > 0 else pairs.a[i])]]
+        difference = float(sign * pairs.difference[i])
+        low, high = (float(sign * x) for x in (pairs.low[i], pairs.high[i])[::sign])
+        if not np.isfinite((difference, low, high)).all():
+            continue
+        rows[cell.model] = Comparison(
+            model_a=model, model_b=cell.model, task=cell.task, metric=cell.metric, kind=cell.kind,
+            part_of=part_of, n_items=int(pairs.n_items[i]), difference=difference, low=low,
+            high=high, p_value=None, p_adjusted=float(pairs.p_adjusted[i]), prob_better=None,
+            score_a=cells[model].estimate, score_b=cell.estimate, method="", notes=cell.notes,
+            confidence_level=cell.confidence_level, higher_is_better=cell.higher_is_better,
+        )  # fmt: skip
+    return rows
 
 
 def _pair_bytes(responses: Sequence[Responses]) -> int:

@@ -223,6 +223,7 @@ def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
         high=shown.high[:n],
         low_single=table.estimates.low[:n],
         high_single=table.estimates.high[:n],
+        p_adjusted=shown.p_values[:n],
         verdict=ahead.astype(np.int64),
     )
 

@@ -157,6 +157,8 @@ class ColumnPairs:
     """Shape (P,): limits of the pair alone, for one chosen before the scores were seen; NaN where
     they were not computed."""
     high_single: FloatArray
+    p_adjusted: FloatArray
+    """Shape (P,): p-values that belong to `low` and `high`."""
     verdict: IntArray
     """Shape (P,): 1 where b is better than a beyond chance, -1 where it is worse, else 0."""
 

@@ -26,6 +26,7 @@ from evalstats_plugin.report.text import (
     Page,
     gather,
     interval_text,
+    interval_title,
     marks_column,
     note_numbers,
     page_view,
@@ -70,9 +71,9 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
     marks = _marks(results, most)
     tables: list[Table] = []
     if results.rows:
-        level = percent(results.rows[0].confidence_level)
+        title = interval_title(results.rows)
         columns = (
-            *(_MODEL, Column("Ability", "estimate", signed), Column(f"{level} interval", _limits)),
+            *(_MODEL, Column("Ability", "estimate", signed), Column(title, _limits)),
             *(Column("Std. error", "std_error", plain), Column("Score", "score", share)),
             *(_count("Items", "n_items"), marks_column(marks)),
         )
@@ -94,11 +95,10 @@ def _count(title: str, name: str) -> Column:
 
 
 def _compared(rows: Sequence[Comparison]) -> Table:
-    level = percent(rows[0].confidence_level)
     columns = (
         Column("Model", "model_b", least=10),
         Column("More able by", "difference", signed),
-        Column(f"{level} interval", _limits),
+        Column(interval_title(rows), _limits),
         Column("p, adj.", "p_adjusted", p_value),
         Column("P(more able)", "prob_better", probability),
         Column("Verdict", lambda row: _VERDICTS[row.verdict]),
@@ -308,11 +308,10 @@ def _factor_fit_line(fit: Mapping[str, Any]) -> str:
 
 
 def _new_items(results: NewItems) -> Page:
-    level = percent(results.rows[0].confidence_level)
     columns = (
         *([_TASK] if any(row.task for row in results.rows) else []),
         *(_ITEM, Column("Difficulty", "difficulty", fixed(2))),
-        Column(f"{level} interval", lambda row: interval_text(row, fixed(2)), right=True),
+        Column(interval_title(results.rows), lambda row: interval_text(row, fixed(2)), right=True),
         Column("Expected score", "score", share),
     )
     legend = (
@@ -431,10 +430,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
-    level = percent(results.rows[0].confidence_level) if results.rows else ""
     columns = (
         *(_ITEM, _TASK, Column("Log odds", "log_odds", signed)),
-        *(Column(f"{level} interval", _limits), Column("p, adj.", "p_adjusted", p_value)),
+        Column(interval_title(results.rows), _limits),
+        Column("p, adj.", "p_adjusted", p_value),
         Column("Size", lambda row: "–" if row.log_odds is None else _SIZES[row.size], right=True),
         Column("Verdict", _harder, right=True),
     )

@@ -20,10 +20,11 @@ from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
     Page,
     interval_text,
+    interval_title,
+    limits_text,
     marks_column,
     number,
     page_view,
-    percent,
     signed,
 )
 
@@ -112,14 +113,14 @@ def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
 
 
 def _test_columns(rows: Sequence[AdaptiveTest], score: str) -> Sequence[Column]:
-    level = f"{percent(rows[0].confidence_level if rows else 0.95)} interval"
+    level = interval_title(rows)
     logged = any(row.observed is not None for row in rows)
     return (
         Column("Asked", lambda row: f"{row.n_items}/{row.n_in_bank}", right=True),
         Column("Ability", "ability", signed),
         Column(level, lambda row: interval_text(row, signed)),
         Column(score, "full_score", number),
-        Column(level, lambda r: f"[{number(r.full_score_low)}, {number(r.full_score_high)}]"),
+        Column(level, lambda r: limits_text(r.full_score_low, r.full_score_high)),
         *([Column("Log", "observed", number)] if logged else []),
     )
 
@@ -157,7 +158,7 @@ _ACCURACY = (
     *(Column("n", "n_items", fixed(0)), Column("Ability", "ability_rmse", fixed(3))),
     Column("Held", "ability_coverage", _in_percent),
     *(Column("Rank", "rank_correlation", fixed(3)), Column("Score", "score_mae", fixed(4))),
-    Column("", lambda r: f"[{r.score_mae_low:.4f}, {r.score_mae_high:.4f}]", right=True),
+    Column("", lambda r: limits_text(r.score_mae_low, r.score_mae_high, fixed(4)), right=True),
     Column("Width", "score_width", fixed(3)),
     Column("Held", "score_coverage", _in_percent),
 )

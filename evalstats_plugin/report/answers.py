@@ -1,7 +1,7 @@
 """The answer of a comparison: who is better, in a sentence, and one table for each question.
 
 * `questions`: the rows of a comparison by what they answer: over all tasks, a group, or a metric
-* `answer`: the first question's answer in sentences
+* `answer`: the first question's answer in sentences; `table_answer`: that of a table of scores
 * `answer_tables`: of each question its sentences and its table, for the terminal
 """
 
@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
 from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
@@ -30,6 +32,9 @@ from evalstats_plugin.report.text import (
     short_metric,
     task_and_metric,
 )
+
+if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.gating import GateRow
 
 MARKS = {"better": "▲", "worse": "▼", "unclear": ""}
 """What is beside a difference that is beyond chance."""
@@ -88,11 +93,15 @@ class Question:
         if not self.head:
             return f"on {counted(len(self.cells), 'task')}"
         row = self.head[0]
-        name = row.task.replace("all ", "these ", 1) if row.kind == "overall" else row.task
         sizes = {row.n_items for row in self.head}
         metric = "" if row.kind == "overall" or not row.metric else f" {short_metric(row.metric)}"
         means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
-        told = [means[-1].removesuffix(f" of {row.task.removeprefix('all ')}")] if means else []
+        name = row.task
+        if row.kind == "overall":
+            # A table calls its columns one name, and its notes have their number.
+            of = means[-1].rpartition(" of ")[2] if name == OVERALL else name.removeprefix("all ")
+            name = f"these {of}"
+        told = [means[-1].removesuffix(f" of {name.removeprefix('these ')}")] if means else []
         told += [counted(sizes.pop(), "item")] if len(sizes) == 1 else []
         return f"on {name}{metric}" + (f" ({', '.join(told)})" if told else "")
 
@@ -126,7 +135,8 @@ def questions(rows: Sequence[Comparison]) -> list[Question]:
         elif kind == "tasks" and last is not None:
             alike.setdefault(last, []).extend(own)
         else:
-            last = key if kind != "task" or several else "others" if _has_whole(asked) else "tasks"
+            together = "others" if asked.keys() - {"others", "tasks"} else "tasks"
+            last = key if kind != "task" or several else together
             asked.setdefault(last, []).append(key)
 
     def inside(key: Cell) -> Iterator[Cell]:
@@ -141,10 +151,6 @@ def questions(rows: Sequence[Comparison]) -> list[Question]:
         )
         for name, keys in asked.items()
     ]
-
-
-def _has_whole(asked: Iterable[object]) -> bool:
-    return any(key not in {"others", "tasks"} for key in asked)
 
 
 def _whole(row: Comparison, cells: Iterable[Cell]) -> Cell | None:
@@ -174,6 +180,24 @@ def answer(rows: Sequence[Comparison]) -> list[str]:
     """Return the answer to the first question in sentences; none where nothing was compared."""
     asked = questions(rows)
     return sentences(asked[0], short_names(_models(rows))) if asked else []
+
+
+def table_answer(table: ScoreTable) -> list[str]:
+    """Return who leads a table of scores, in the sentences of a comparison of every two models.
+
+    None where no models were compared by one score.
+    """
+    (kind, _), cells = next(iter(table.by_column.items()))
+    if len(table.models) < 2 or (kind != "overall" and len(table.by_column) > 1):
+        return []
+    names, two = short_names(table.models), len(table.models) == 2
+    asked = questions(table.against(table.models[1 if two else 0]))
+    if not asked:
+        return []
+    if two:
+        return sentences(asked[0], names)
+    ranked = [cells[model] for model in table.models if model in cells]
+    return [*_leader(asked[0], ranked, names), *_other_way(asked[0], names)]
 
 
 def _models(rows: Sequence[Comparison]) -> list[str]:
@@ -301,16 +325,22 @@ def _of_all(question: Question, names: Mapping[str, str]) -> list[str]:
         clear = sum(row.verdict != "unclear" for row in question.head)
         n = counted(len(question.head), "pair")
         return [f"{clear} of {n} of models are apart beyond chance {question.where}."]
-    leader, n = ranks[0], len(ranks)
+    return _leader(question, ranks, names)
+
+
+def _leader(
+    question: Question, ranks: Sequence[RankSet] | Sequence[TableCell], names: Mapping[str, str]
+) -> list[str]:
+    leader, n, where = ranks[0], len(ranks), question.where
     name = names[leader.model]
     if leader.worst_rank == 1:
-        return [f"{name} is better than each of the other {n - 1} models {question.where}."]
+        return [f"{name} is better than each of the other {n - 1} models {where}."]
     if all(place.best_rank == 1 and place.worst_rank == n for place in ranks):
-        return [f"No two of the {n} models can be told apart {question.where}."]
-    alike = [names[place.model] for place in ranks[1:] if set(place.letters) & set(leader.letters)]
-    return [
-        f"{name} is ahead {question.where}; {few(alike, MOST_NAMED)} cannot be told apart from it."
-    ]
+        return [f"No two of the {n} models can be told apart {where}."]
+    unclear = [_pair(row) for row in question.head if row.verdict == "unclear"]
+    same = {model for pair in unclear if leader.model in pair for model in pair}
+    alike = [names[place.model] for place in ranks[1:] if place.model in same]
+    return [f"{name} is ahead {where}; {few(alike, MOST_NAMED)} cannot be told apart from it."]
 
 
 def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
@@ -327,7 +357,7 @@ def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
     return said
 
 
-def size(row: Comparison, value: float | None) -> str:
+def size(row: Comparison | GateRow, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
     text = number(value)
     positive = value is not None and value > ROUNDING

@@ -45,9 +45,10 @@ from evalstats_plugin.report.answers import (
 )
 from evalstats_plugin.report.tables import Column, Table, elided, fixed, side_by_side
 from evalstats_plugin.report.text import (
-    Noted,
+    METRIC,
     Page,
     View,
+    interval_title,
     number,
     page_view,
     percent,
@@ -223,10 +224,9 @@ def _rank_legend(results: Comparisons) -> str:
 
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
-    level = results.rows[0].confidence_level if results.rows else 0.95
     columns = (
-        *(_TASK, _METRIC, *_PAIR, _N, _DIFFERENCE),
-        Column(f"{percent(level)} interval", limits, right=True),
+        *(_TASK, METRIC, *_PAIR, _N, _DIFFERENCE),
+        Column(interval_title(results.rows), limits, right=True),
         *(Column("p, adjusted", "p_adjusted", p_value), _PROBABILITY),
         *(Column("Verdict", "verdict"), Column("Method", "method")),
         report_text.marks_column(report_text.note_numbers(results.rows)),
@@ -364,11 +364,7 @@ def _items_legend(results: ItemComparisons) -> str:
     )
 
 
-def _metric(row: Noted) -> str:
-    return report_text.short_metric(row.metric)
-
-
-_TASK, _METRIC = Column("Task", "task"), Column("Metric", _metric)
+_TASK = Column("Task", "task")
 _MODEL, _AGAINST = Column("Model", "model_b", least=8), Column("Against", "model_a", least=8)
 _PAIR = (_MODEL, _AGAINST)
 _N = Column("n", "n_items", right=True)
@@ -388,7 +384,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
         *(_PAIR if len(baselines) > 1 else [_MODEL]),
         *([_N] if len(sizes) > 1 else []),
         replace(_DIFFERENCE, title=measure),
-        Column(f"{percent(first.confidence_level)} interval", limits),
+        Column(interval_title(rows), limits),
         *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
         Column("Verdict", "verdict", style=lambda row: _STYLES.get(row.verdict, "dim")),
         report_text.marks_column(marks),
@@ -632,7 +628,7 @@ def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document
     if document:
         named = (
             Column("Task", lambda own: own[0].task),
-            Column("Metric", lambda own: _metric(own[0])),
+            Column("Metric", lambda own: METRIC.of(own[0])),
         )
         return Table("", answers, [*named, *columns])
     return Table(title, answers, columns)
@@ -689,7 +685,7 @@ def _parts_table(
     parts: Sequence[VariancePart], marks: Mapping[str, int], *, document: bool
 ) -> Table:
     columns = (
-        *((_TASK, _METRIC) if document else ()),
+        *((_TASK, METRIC) if document else ()),
         Column("Model", "model", least=8),
         Column("n", report_text.items, right=True),
         Column("Within", "share_within", fixed(0, scale=100, unit=" %")),

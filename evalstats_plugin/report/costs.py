@@ -8,13 +8,15 @@ from functools import partial
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.report.tables import Column, Table
 from evalstats_plugin.report.text import (
+    METRIC,
     Page,
+    interval_title,
+    limits_text,
     marks_column,
     note_lines,
     note_numbers,
     number,
     page_view,
-    percent,
     short_metric,
 )
 from evalstats_plugin.scores.costs import CostRow
@@ -40,13 +42,12 @@ def _limits(limits: tuple[float | None, float | None]) -> str:
 
 
 def _score(row: CostRow) -> str:
-    if row.score_low is None or row.score_high is None:
-        return number(row.score)
-    return f"{number(row.score)} [{number(row.score_low)}, {number(row.score_high)}]"
+    limits = limits_text(row.score_low, row.score_high)
+    return f"{number(row.score)}{f' {limits}' * (limits != '–')}"
 
 
 def _columns(rows: Sequence[CostRow]) -> list[Column]:
-    interval = f"{percent(rows[0].confidence_level) if rows else ''} interval"
+    interval = interval_title(rows)
     return [
         Column("Cost", "cost", least=8),
         Column("n", "n_items", str),
@@ -60,8 +61,7 @@ def _columns(rows: Sequence[CostRow]) -> list[Column]:
 def _page(results: Results[CostRow], *, document: bool = False) -> Page:
     columns = [*_columns(results.rows), marks_column(note_numbers(results.rows))]
     if document:
-        metric = Column("Metric", lambda row: short_metric(row.metric))
-        named = [Column("Model", "model"), Column("Task", "task"), metric, Column("Score", _score)]
+        named = [Column("Model", "model"), Column("Task", "task"), METRIC, Column("Score", _score)]
         tables = [Table("", results.rows, [*named, *columns])]
     else:
         by_score = grouped(results.rows, lambda row: (row.model, row.task, row.metric))

@@ -20,11 +20,13 @@ from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, 
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.answers import size
 from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.report.text import (
-    ROUNDING,
+    METRIC,
     View,
     interval_text,
+    interval_title,
     number,
     percent,
     print_all,
@@ -101,28 +103,22 @@ def _that_pass(rows: Sequence[GateRow]) -> str:
 
 def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
     needs = any(row.items_needed for row in rows)
-    limits = f"{percent(rows[0].confidence_level)} interval"
     needed = Column(
         "Items needed", lambda r: f"{r.items_needed:,}" if r.items_needed else "", right=True
     )
     return [
         Column("Task", "name", least=8),
         Column("n", "n_items", str),
-        Column("Difference", lambda row: _signed(row, row.difference), right=True),
-        Column(limits, _limits),
+        Column("Difference", lambda row: size(row, row.difference), right=True),
+        Column(interval_title(rows), _limits),
         Column("Decision", "decision", style=lambda row: _STYLES[row.decision]),
         *([needed] if needs else []),
         report_text.marks_column(marks),
     ]
 
 
-def _signed(row: GateRow, value: float | None) -> str:
-    sign = "+" if row.effect == "difference" and (value or 0) > ROUNDING else ""
-    return f"{sign}{number(value)}"
-
-
 def _limits(row: GateRow) -> str:
-    return interval_text(row, partial(_signed, row))
+    return interval_text(row, partial(size, row))
 
 
 def gate_markdown(
@@ -158,8 +154,7 @@ def gate_markdown(
 def _markdown_table(rows: Sequence[GateRow], marks: Mapping[str, int]) -> str:
     task, *others = _columns(rows, marks)
     model = Column("Candidate", "model", least=8)
-    metric = Column("Metric", lambda row: short_metric(row.metric))
-    return "\n".join(Table("", rows, [model, task, metric, *others]).markdown())
+    return "\n".join(Table("", rows, [model, task, METRIC, *others]).markdown())
 
 
 def address_of(link: str, log: str, item: str) -> str:
@@ -356,7 +351,7 @@ def _of_row(row: GateRow) -> str:
     if row.low is None or row.high is None:
         return f"{name} ({row.notes[-1]})"
     needed = f", about {row.items_needed:,} items would decide" if row.items_needed else ""
-    return f"{name} {_signed(row, row.difference)} {_limits(row)}{needed}"
+    return f"{name} {size(row, row.difference)} {_limits(row)}{needed}"
 
 
 def _legend(results: Gate) -> list[str]:

@@ -119,10 +119,21 @@ def _page(results: HierarchicalReport) -> Page:
     legend = [_SCORES]
     if results.contrasts:
         pairs = [_ahead(results, row) for row in _pairs(results)]
-        tables.append(Table(_pairs_title(results), pairs, _pair_columns(level)))
+        columns = (
+            Column("Models", lambda row: f"{row.model_b} – {row.model_a}", least=10),
+            *(Column("By", "difference", _in_points), _interval(level, _in_points)),
+            Column("P(ahead)", "prob_better", sampled_probability),
+            Column("on a task", "prob_better_on_a_task", sampled_probability),
+        )
+        tables.append(Table(_pairs_title(results), pairs, columns))
         legend.append(_PAIRS)
     if results.effects:
-        tables.append(Table("Covariates", results.effects, _effect_columns(level)))
+        columns = (
+            *(Column("Covariate", "covariate", least=10), Column("Of", "of")),
+            *(Column("Effect", "estimate", signed), _interval(level, signed)),
+            Column("P(> 0)", "prob_positive", sampled_probability),
+        )
+        tables.append(Table("Covariates", results.effects, columns))
         legend.append(_EFFECTS)
     if results.evidence:
         tables.append(Table("Which model the answers speak for", results.evidence, _EVIDENCES))
@@ -181,15 +192,6 @@ def _ahead(results: HierarchicalReport, row: Contrast) -> Contrast:
     )  # fmt: skip
 
 
-def _pair_columns(level: str) -> Sequence[Column]:
-    return (
-        Column("Models", lambda row: f"{row.model_b} – {row.model_a}", least=10),
-        *(Column("By", "difference", _in_points), _interval(level, _in_points)),
-        Column("P(ahead)", "prob_better", sampled_probability),
-        Column("on a task", "prob_better_on_a_task", sampled_probability),
-    )
-
-
 def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
     order = [row.model for row in results.rows if row.task is None]
     if results.baseline is not None:
@@ -200,14 +202,6 @@ def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
     place = {name: i for i, name in enumerate(order)}
     return sorted(
         by_pair.values(), key=lambda row: sorted((place[row.model_a], place[row.model_b]))
-    )
-
-
-def _effect_columns(level: str) -> Sequence[Column]:
-    return (
-        *(Column("Covariate", "covariate", least=10), Column("Of", "of")),
-        *(Column("Effect", "estimate", signed), _interval(level, signed)),
-        Column("P(> 0)", "prob_positive", sampled_probability),
     )
 
 

@@ -105,7 +105,7 @@ def _scores(
             ),
             Column("Judged", lambda row: text.number(row.judged)[:6], right=True),
             Column("Corrected", "estimate", text.number),
-            Column(f"{text.percent(own[0].confidence_level)} interval", text.interval_text),
+            Column(text.interval_title(own), text.interval_text),
             Column("λ", "weight", fixed(2)),
             Column("Worth", lambda r: "–" if r.worth is None else f"×{r.worth:.2f}", right=True),
             Column(f"+{n_more}" if narrow else f"{n_more} more", _half_width, right=True),
@@ -122,9 +122,8 @@ def _half_width(row: CorrectedScore) -> str:
 
 
 def _limits(estimate: float | None, low: float | None, high: float | None) -> str:
-    if estimate is None or low is None or high is None:
-        return "–"
-    return f"{estimate:z.2f} [{low:z.2f}, {high:z.2f}]"
+    limits = text.limits_text(low, high, fixed(2))
+    return "–" if estimate is None or limits == "–" else f"{estimate:z.2f} {limits}"
 
 
 def _agreements(rows: Sequence[JudgeAgreement], names: Mapping[str, str]) -> list[Table]:

@@ -9,6 +9,7 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
 from evalstats_plugin.report.tables import Column, Table
 from evalstats_plugin.report.text import (
+    METRIC,
     Page,
     marks_column,
     note_lines,
@@ -16,7 +17,6 @@ from evalstats_plugin.report.text import (
     number,
     page_view,
     percent,
-    short_metric,
     task_and_metric,
 )
 from evalstats_plugin.scores.noise import NoiseRow
@@ -92,8 +92,7 @@ def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
     judged = any(row.share_judges is not None for row in results)
     columns = (*_OF_ANSWERS, *(_OF_JUDGES if judged else ()), *_OF_ERRORS, marks)
     if document:
-        metric = Column("Metric", lambda row: short_metric(row.metric))
-        named = (model, Column("Task", "task", least=8), metric)
+        named = (model, Column("Task", "task", least=8), METRIC)
         tables = [Table("", results.rows, [*named, *columns])]
     else:
         by_task = grouped(results.rows, task_and_metric)

@@ -17,7 +17,15 @@ from evalstats_plugin.report.comparisons import (
     sampled_probability,
 )
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.report.text import Page, interval_text, page_view, percent, places, sampled
+from evalstats_plugin.report.text import (
+    Page,
+    interval_text,
+    interval_title,
+    page_view,
+    percent,
+    places,
+    sampled,
+)
 
 LEADERBOARD_SCHEMA = "evalstats-plugin leaderboard 1"
 """Name and version of the fields of `leaderboard_json`."""
@@ -159,7 +167,6 @@ def _table(results: Ranking) -> Table:
     about = f", {contests:g} comparisons" if contests is not None else ""
     rows = results.rows
     method = f", {rows[0].method}" if rows else ""
-    level = percent(rows[0].confidence_level) if rows else "95 %"
     columns = (
         Column("Player", "player", least=6),
         Column(
@@ -167,7 +174,7 @@ def _table(results: Ranking) -> Table:
             lambda row: rating(row.mean, row.scale),
             right=True,
         ),
-        Column(f"{level} interval", limits),
+        Column(interval_title(rows), limits),
         Column("Rank", "expected_rank", fixed(1)),
         Column("Ranks", ranks),
         Column("P(best)", "prob_best", _probabilities_of(results)),

@@ -407,13 +407,9 @@ def _width(cell: RenderableType) -> int:
     return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
 
 
-def _widest_text(column: RichColumn) -> int:
-    return max(map(_width, (column.header, *column.cells)))
-
-
 def _widest_cell(column: RichColumn) -> int:
     # An empty column takes a character, too.
-    return max(column.min_width or 1, _widest_text(column))
+    return max(column.min_width or 1, *map(_width, (column.header, *column.cells)))
 
 
 class _Line:

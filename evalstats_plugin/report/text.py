@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -187,11 +187,29 @@ class Limited(Protocol):
     def high(self) -> float | None: ...  # noqa: D102
 
 
+def limits_text(
+    low: float | None, high: float | None, write: Callable[[float | None], str] = number
+) -> str:
+    """Format two limits; a dash where one is missing.
+
+    >>> limits_text(0.25, 0.5), limits_text(None, 0.5)
+    ('[0.2500, 0.5000]', '–')
+    """
+    return "–" if low is None or high is None else f"[{write(low)}, {write(high)}]"
+
+
 def interval_text(row: Limited, write: Callable[[float | None], str] = number) -> str:
-    """Format an interval; a dash for none."""
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{write(row.low)}, {write(row.high)}]"
+    """Format the interval of a row; a dash for none."""
+    return limits_text(row.low, row.high, write)
+
+
+def interval_title(rows: Sequence[Any]) -> str:
+    """Return the title of a column of intervals, which are all of one level: 95 % interval."""
+    return f"{percent(rows[0].confidence_level if rows else 0.95)} interval"
+
+
+METRIC = Column("Metric", lambda row: short_metric(row.metric))
+"""The metric of a row in a table of several, without lm-eval's default filter."""
 
 
 def clusters(row: ScoreInterval) -> str:
@@ -241,7 +259,7 @@ def shown_table(results: Results[Any]) -> Table:
         if stem != name and f"{stem}high" in names and name != "rank_low":
             title = f"{stem.replace('_', ' ').capitalize()}{percent(first.confidence_level)} "
             limits = attrgetter(name, f"{stem}high")
-            columns.append(Column(f"{title}interval", limits, _limits, right=False))
+            columns.append(Column(f"{title}interval", limits, _both, right=False))
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
             title = _TITLES.get(name, name.replace("_", " ").capitalize())
             if name.endswith("_std_error") and name.removesuffix("_std_error") in names:
@@ -254,8 +272,8 @@ def shown_table(results: Results[Any]) -> Table:
     return Table("", rows, columns, notes)
 
 
-def _limits(pair: tuple[float | None, float | None]) -> str:
-    return "–" if None in pair else f"[{number(pair[0])}, {number(pair[1])}]"
+def _both(limits: tuple[float | None, float | None]) -> str:
+    return limits_text(*limits)
 
 
 def shown_value(name: str, value: Any) -> str:
@@ -404,14 +422,14 @@ def _scores_of(model: str, rows: Sequence[ScoreInterval], marks: Mapping[str, in
         )
         previous = place
         if row.naive_low is not None and row.naive_high is not None:
-            limits, by = _limits((row.naive_low, row.naive_high)), clusters(row)
+            limits, by = limits_text(row.naive_low, row.naive_high), clusters(row)
             lines.append(_ScoreLine("", "naive", limits, by.replace(", ", "\n"), style="dim"))
     columns = [
         Column("Task", "task", least=10, style=lambda line: line.task_style),
         Column("Metric", "metric", least=8),
         Column("n", "n", right=True),
         Column("Estimate", "estimate", right=True),
-        Column(f"{percent(rows[0].confidence_level)} interval", "interval"),
+        Column(interval_title(rows), "interval"),
         Column("Method", "method", least=9),
         Column("", "marks", style=lambda _: "dim"),
     ]
@@ -420,14 +438,13 @@ def _scores_of(model: str, rows: Sequence[ScoreInterval], marks: Mapping[str, in
 
 def _scores_document(results: Intervals) -> Page:
     """Return one table of all models."""
-    level = results.rows[0].confidence_level if results.rows else 0.95
     columns = [
         Column("Model", "model", least=10),
         Column("Task", lambda row: "· " * row.depth + row.task, least=10),
-        Column("Metric", lambda row: short_metric(row.metric), least=10),
+        replace(METRIC, least=10),
         Column("n", items, right=True),
         Column("Estimate", "estimate", number),
-        Column(f"{percent(level)} interval", interval_text),
+        Column(interval_title(results.rows), interval_text),
         Column("Method", "method"),
         marks_column(note_numbers(results.rows)),
     ]
@@ -500,7 +517,7 @@ def _slices(results: Results[SliceScore]) -> Page:
             Column(own[0].by, "slice", least=10),
             Column("n", items, right=True),
             Column("Estimate", "estimate", number),
-            Column(f"{percent(own[0].confidence_level)} interval", interval_text),
+            Column(interval_title(own), interval_text),
             Column("p worse", "p_worse", partial(shown_value, "p_worse")),
             marks_column(marks),
         ]

@@ -50,7 +50,7 @@ def _ran(*arguments: str | Path) -> Result:
 
 COMMANDS = {
     "report": ("forest", "variance-parts"),
-    "pool --method per-task": ("forest", "shrinkage"),
+    "pool --method per-task": ("forest",),
     "compare --task easy": ("matrix", "differences", "ranks"),
     "irt fit --item-model rasch": ("forest", "ability-score"),
     "irt items --item-model rasch": ("curves", "information", "wright", "observed", "item-fit"),
@@ -84,10 +84,10 @@ def test_every_figure_of_a_command_is_written_beside_its_table(
 
 
 def test_help_lists_the_figures_there_are() -> None:
-    """Each command its own; all of the table but two are of some command."""
+    """Each command its own; all of the table but one are of some command."""
     given = {
         "report": "forest, variance-parts",
-        "pool": "forest, shrinkage",
+        "pool": "forest",
         "compare": "matrix, differences, ranks",
         "irt fit": "forest, ability-score",
         "irt items": "curves, information, wright, observed, item-fit",
@@ -102,7 +102,7 @@ def test_help_lists_the_figures_there_are() -> None:
 
         assert f"DrawintoFILE:{names.replace(' ', '')}." in "".join(said.split()), command
     everywhere = {name for names in given.values() for name in names.split(", ")}
-    assert {"coverage", "trace"} == set(FIGURES) - everywhere
+    assert {"trace"} == set(FIGURES) - everywhere
 
 
 def test_rank_stats_draws_what_was_compared(answers: Path, tmp_path: Path) -> None:
@@ -129,8 +129,11 @@ def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--figure", "forst", "-o", "x.png"), "no figure is called 'forst'; did you mean forest"),
-        (("--figure", "matrix", "-o", "x.png"), "there are forest, variance-parts"),
-        (("--figure", "shrinkage", "-o", "x.png"), "shows a hierarchical model"),
+        (("--figure", "matrix", "-o", "x.png"), "choose forest, variance-parts"),
+        (
+            ("--figure", "trace", "-o", "x.png"),
+            "(an adaptive test, item by item) is of other results",
+        ),
         (("--figure", "forest"), "say where it goes with -o forest.png"),
         (("-o", "x.png"), "name it with --figure: forest, variance-parts"),
         (("--figure", "x.png"), "name a figure too: --figure forest -o x.png"),

@@ -115,7 +115,10 @@ def test_a_table_says_how_large_models_are_and_when_they_were_released(
     table.write_text("model,size\nbase-0,large\n")
 
     assert [row["mask"] for row in rows] == ["shifted-size", "temporal"]
-    assert "needs the column model" in run("holdout", logs, *masks, "--about", table).output
+    assert (
+        "size of base-0 'large' is not a number"
+        in run("holdout", logs, *masks, "--about", table).output
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ def test_new_items_are_predicted_from_questions_of_the_logs_and_from_numbers(
     assert all(r["low"] < r["difficulty"] < r["high"] for r in by_number["results"])
     assert "Learnt from 60 items" in table.output
     assert max(map(len, table.stdout.splitlines())) <= 80
-    assert "column steps is not of numbers" in run("new-items", *few, "--features", wrong).output
+    assert "steps 'many' is not a number" in run("new-items", *few, "--features", wrong).output
     assert run("new-items", *few, "--features", wrong).exit_code == 2
 
 

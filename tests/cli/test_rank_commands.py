@@ -486,7 +486,7 @@ def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:
         (("stats", "a.json"), "no comparisons: give at least one"),
         (("stats", "none.csv"), "none.csv"),
         (("stats", "self.csv"), "with itself"),
-        (("stats", "votes.csv", "--columns", "winner"), "does not name parts and columns"),
+        (("stats", "votes.csv", "--columns", "winner"), "does not name a part and its column"),
         (("stats", "votes.csv", "--estimator", "magic"), "no estimator of thurstone"),
         (("sample", "latin.csv", "o.jsonl"), "UTF-8"),
         (("judge", "drinks.txt"), "there is no judge: pass --command"),

@@ -300,3 +300,27 @@ def test_the_legend_counts_the_pairs_of_models(n_models: int, expected: str) -> 
     table = es.table([r for r in _tasks(1) if r.model in models], rng=0)
 
     assert expected in table.to_markdown()
+
+
+def test_differences_from_a_model_have_the_verdicts_of_all_pairs() -> None:
+    """Signs, limits and verdicts of every pair, whichever of the two stands first."""
+    rng = np.random.default_rng(1)
+    scores = (rng.random((4, 240)) < np.array([[0.2], [0.5], [0.55], [0.9]])) * 1.0
+    matrix = es.ResponseMatrix.from_array(scores, tasks=["x"] * 120 + ["y"] * 120)
+    shown = es.table(matrix, rng=0)
+    rows = {
+        (row.kind, row.task, row.model_a, row.model_b): row
+        for model in shown.models
+        for row in shown.against(model)
+    }
+
+    for pairs in shown.pairs:
+        models = [pairs.models[i] for i in pairs.a], [pairs.models[i] for i in pairs.b]
+        for i, (a, b) in enumerate(zip(*models, strict=True)):
+            forward = rows[pairs.kind, pairs.task, a, b]
+            back = rows[pairs.kind, pairs.task, b, a]
+            verdict = {1: "better", 0: "unclear", -1: "worse"}[int(pairs.verdict[i])]
+            assert (forward.difference, forward.low) == (pairs.difference[i], pairs.low[i])
+            assert (back.difference, back.high) == (-pairs.difference[i], -pairs.low[i])
+            assert forward.verdict == verdict
+    assert len(rows) == 3 * 4 * 3

@@ -34,9 +34,7 @@ from evalstats_plugin.report.figures.comparisons import (
     plot_ranks,
 )
 from evalstats_plugin.report.figures.scores import (
-    plot_coverage,
     plot_forest,
-    plot_shrinkage,
     plot_variance_parts,
 )
 from evalstats_plugin.scores import variance_parts
@@ -123,26 +121,6 @@ def test_an_arrow_leads_from_each_score_to_its_estimate() -> None:
     }
 
     assert {(round(r.score, 9), round(r.estimate, 9)) for r in fit if r.score is not None} == found
-
-
-def test_shrinkage_has_lines_from_scores_to_estimates() -> None:
-    """And a diamond for every model over all tasks."""
-    scores = np.random.default_rng(1).integers(0, 2, (3, 24)).astype(float)
-    scores[0, :8] = np.nan
-    matrix = ResponseMatrix.from_array(scores, tasks=np.repeat(["a", "b", "c"], 8).tolist())
-    fit = pool(matrix, "per-task", rng=0)
-    axes = plot_shrinkage(fit)
-    drawn = [c.get_offsets()[:, 0].tolist() for c in axes.collections if len(c.get_offsets())]
-    points = [found for found in drawn if found != [0.0]]
-    expected: list[list[float | None]] = []
-    for model in [row.model for row in fit if row.task is None]:
-        own = [row for row in fit if row.model == model and row.task and row.score is not None]
-        whole = next(row for row in fit if row.model == model and row.task is None)
-        expected += [[r.score for r in own], [r.estimate for r in own], [whole.estimate]]
-
-    assert [pytest.approx(found) for found in expected] == points
-    shapes = {(h.get_marker(), h.get_markerfacecolor()) for h in axes.get_legend().legend_handles}
-    assert 3 == len(shapes)
 
 
 def test_the_matrix_says_who_is_better_and_marks_what_is_beyond_chance() -> None:
@@ -403,24 +381,6 @@ def test_accuracy_has_a_line_for_every_rule() -> None:
     assert [[0.1, 0.025], [0.2, 0.05]] == [pytest.approx(list(x.get_ydata())) for x in axes.lines]
     with pytest.raises(SelectionError, match="did you mean score_mae"):
         plot_accuracy(Results(tuple(rows)), measure="score_ma")
-
-
-def test_coverage_is_the_mean_over_settings_with_the_worst() -> None:
-    """By method, from few to many."""
-    rows = [
-        {"n": 10, "method": "a", "coverage": 0.9, "least": 0.5},
-        {"n": 10, "method": "a", "coverage": 0.94, "least": 0.7},
-        {"n": 100, "method": "a", "coverage": 0.95},
-        {"n": 10, "method": "b", "coverage": 0.99},
-    ]
-    axes = plot_coverage(rows)
-
-    assert [pytest.approx(0.92), pytest.approx(0.95)] == [y for _, y in _points(axes, "o")]
-    assert [pytest.approx(0.99)] == [y for _, y in _points(axes, "s")]
-    ends = [path.vertices[:, 1].tolist() for c in axes.collections for path in c.get_paths()]
-    assert [0.5, 0.94] in ends
-    with pytest.raises(DesignError, match="none of the 4 rows has 'method', 'clusters'"):
-        plot_coverage(rows, across="clusters")
 
 
 def test_labels_move_no_more_than_they_must() -> None:

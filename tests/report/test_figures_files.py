@@ -97,7 +97,7 @@ def test_figures_are_found_by_name_and_kind() -> None:
     """What does not fit says what does."""
     assert ["matrix", "differences", "ranks"] == list(figures_of("comparisons"))
     assert "forest" == named("forest", ("abilities", "fit")).name
-    with pytest.raises(SelectionError, match=r"'matrix' shows comparisons .*there are forest, cur"):
+    with pytest.raises(SelectionError, match=r"'matrix' .*is of other results: choose forest, cur"):
         named("matrix", ("abilities", "fit"))
     with pytest.raises(SelectionError, match="no figure is called 'forst'; did you mean forest"):
         named("forst", ("abilities",))

@@ -28,7 +28,7 @@ from evalstats_plugin.report.figures.comparisons import (
     plot_power,
     plot_ranks,
 )
-from evalstats_plugin.report.figures.scores import plot_forest, plot_shrinkage, plot_variance_parts
+from evalstats_plugin.report.figures.scores import plot_forest, plot_variance_parts
 from evalstats_plugin.scores import variance_parts
 
 pytest.importorskip("matplotlib")
@@ -99,7 +99,6 @@ OF_MODELS: dict[str, Callable[[int], Any]] = {
     "forest of abilities": lambda n: plot_forest(_abilities(n)),
     "forest of a ranking": lambda n: plot_forest(_ranking(n)),
     "forest with arrows": lambda n: plot_forest(_hierarchical(n)),
-    "shrinkage": lambda n: plot_shrinkage(_hierarchical(n)),
     "matrix": lambda n: plot_comparison_matrix(comparisons(n, missing=n > 2)),
     "matrix of a ranking": lambda n: plot_comparison_matrix(_ranking(n)),
     "differences": lambda n: plot_differences(comparisons(n, missing=True) if n < 9 else _some(n)),
@@ -113,7 +112,7 @@ OF_MODELS: dict[str, Callable[[int], Any]] = {
 
 SIZES = (2, 8, 40)
 WHOLE = (
-    "forest", "forest with arrows", "shrinkage", "matrix", "differences", "ranks of a ranking",
+    "forest", "forest with arrows", "matrix", "differences", "ranks of a ranking",
     "variance parts", "wright",
 )  # fmt: skip
 """Looked at in all sizes; the others are built of the same parts."""

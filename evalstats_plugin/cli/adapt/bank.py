@@ -23,6 +23,7 @@ from evalstats_plugin.cli.shell.running import (
     Output,
     Run,
     csv_rows,
+    number_of,
     on_logs,
     output,
     progress_on_work,
@@ -182,25 +183,14 @@ def _save(
 
 def _costs(path: str, matrix: Any) -> list[float]:
     """Read what each item of the matrix costs."""
-    rows = csv_rows(path, "costs")
-    if not rows or not {"item", "cost"} <= set(rows[0]):
-        column_names = few(list(rows[0])) if rows else "none"
-        msg = (
-            f"{path} has the columns {column_names}: it needs item, cost and, for several tasks, "
-            "task"
-        )
-        raise SelectionError(msg)
-    cost_of: dict[tuple[str, str], float] = {}
-    for line, row in enumerate(rows, 2):
-        try:
-            cost_of[row.get("task") or "", row["item"]] = float(row["cost"])
-        except (TypeError, ValueError):
-            msg = f"{path}, line {line}: the cost {row['cost']!r} is not a number"
-            raise SelectionError(msg) from None
+    cost_of = {
+        (row.get("task") or "", row["item"]): number_of(row["cost"], f"{path}, line {line}: cost")
+        for line, row in enumerate(csv_rows(path, "costs", needs=("item", "cost")), 2)
+    }
     keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
     costs = [cost_of.get(key, cost_of.get(("", key[1]), -1.0)) for key in keys]
     missing = [" / ".join(key) for key, cost in zip(keys, costs, strict=True) if not cost >= 0]
     if missing:
-        items = "1 item" if len(missing) == 1 else f"{counted(len(missing), 'item')}"
+        items = counted(len(missing), "item")
         raise SelectionError(f"{path} has no cost of 0 or above for {items}: {few(missing, 3)}")
     return costs

@@ -104,4 +104,4 @@ def replay(run: Run, *, asked: Planning) -> None:
         results = ask_again(bank, responses.responses, plan)
     run.output.draw({"tests": lambda: results})
     results = replace(results, notes=(*responses.notes, *results.notes))
-    run.show(results, asked.how(results.rows[0].rule), adaptive.TESTS)
+    run.output.show(results, asked.how(results.rows[0].rule), adaptive.TESTS)

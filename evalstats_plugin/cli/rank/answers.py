@@ -11,7 +11,6 @@ import click
 
 from evalstats_plugin.cli.rank.options import (
     Choosing,
-    answers,
     judge_name,
     opened,
     prior_sd,
@@ -179,7 +178,7 @@ def record(file: str, *, asked: Answer) -> None:
         done = _undone(session)
     else:
         _add(session, pair, outcome, asked.first)
-        done = f"{answers(session)} in {file}"
+        done = f"{counted(len(session.given), 'answer')} in {file}"
     tell([done], quiet=asked.quiet)
 
 
@@ -198,7 +197,7 @@ def _undone(session: Session) -> str:
     if answer is None:
         raise SelectionError(f"{session.path} holds no answer of this judge to undo")
     names = " and ".join(session.names[place] for place in (answer.first, answer.second))
-    return f"undone: {names}; {answers(session)} in {session.path}"
+    return f"undone: {names}; {counted(len(session.given), 'answer')} in {session.path}"
 
 
 @dataclass(frozen=True, kw_only=True)

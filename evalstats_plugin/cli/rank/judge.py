@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.rank.options import Judging, answers, tell
+from evalstats_plugin.cli.rank.options import Judging, tell
 from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
-from evalstats_plugin.errors import PluginError, SelectionError, install_hint
+from evalstats_plugin.errors import PluginError, SelectionError, counted, install_hint
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def judge(items: str, *, asked: PairJudgingOptions) -> None:
 
 
 def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
-    lines = [f"{judged.n_answers} more, {answers(session)} in {session.path}"]
+    lines = [f"{judged.n_answers} more, {counted(len(session.given), 'answer')} in {session.path}"]
     if judged.agreement is not None:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")
     if judged.tokens or judged.cost:
@@ -151,7 +151,7 @@ def compare(items: str, *, asked: Compared) -> None:
     JudgingApp(session, item_set, goal=goal, seed=asked.seed).run()
     if session.given:
         lines = [
-            f"{answers(session)} in {session.path}; the ranking in numbers:",
+            f"{counted(len(session.given), 'answer')} in {session.path}; the ranking in numbers:",
             f"  evalstats-plugin rank stats {session.path}",
         ]
         tell(lines, quiet=asked.quiet)

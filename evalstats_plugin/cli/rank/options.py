@@ -135,9 +135,3 @@ def tell(lines: Sequence[str], *, quiet: bool) -> None:
     if not quiet:
         for text in lines:
             echo(text, err=True)
-
-
-def answers(session: Session) -> str:
-    """Return how many answers there are."""
-    n = len(session.given)
-    return f"{n} answer{'' if n == 1 else 's'}"

@@ -17,9 +17,11 @@ from evalstats_plugin.cli.shell.options import (
     POSITIVE,
     READ,
     Command,
+    Parsed,
     file,
     level,
     overwrite,
+    parse_columns,
     quiet,
     seed,
     takes,
@@ -49,8 +51,8 @@ _model = under("Model")
 def _columns() -> Any:
     return under(READ)(
         "Column names of the file, such as first=left,second=right,winner=choice.",
-        metavar="PART=COLUMN,...",
-    )
+        metavar="PART=COLUMN,...", type=Parsed(parse_columns),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,7 @@ class Rating:
 class Stats(Rating):
     """The same, and what is read."""
 
-    columns: str | None = _columns()
+    columns: tuple[tuple[str, str], ...] | None = _columns()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,7 +360,7 @@ class Infer:
     """The prior, and the columns of what is read."""
 
     prior_sd: float | None = prior_sd()
-    columns: str | None = _columns()
+    columns: tuple[tuple[str, str], ...] | None = _columns()
 
 
 @click.command("infer-sun", cls=Command)
@@ -395,7 +397,7 @@ def _read(
     from evalstats_plugin.ranking.contests.files import merge
 
     variance = variance_of(asked.prior_sd)
-    names = {**(parse_columns(asked.columns) or {}), **(more or {})} or None
+    names = {**dict(asked.columns or ()), **(more or {})} or None
     read = [_contests(file, names, plugins) for file in files]
     priors = list(dict.fromkeys(prior for _, prior in read if prior is not None))
     if len(priors) > 1 and variance is None:
@@ -425,14 +427,3 @@ def _contests(
     if stream is not None:
         return read_contests(stream, columns=columns), None
     return reading.read_contests(file, columns=columns, plugins=plugins), None
-
-
-def parse_columns(text: str | None) -> Mapping[str, str] | None:
-    """Read ``PART=COLUMN,...``."""
-    if text is None:
-        return None
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(part and equals and column for part, equals, column in pairs):
-        msg = f"--columns {text!r} does not name parts and columns: write it like winner=choice"
-        raise SelectionError(msg)
-    return {part.strip(): column.strip() for part, _, column in pairs}

@@ -47,36 +47,19 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
-
-
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
-
-
 Family = Literal["auto", "task", "group", "run"]
-
-
-DESIGNS = ("paired", "unpaired", "tasks", "sequential")
-"""Names of `evalstats_plugin.comparisons.compare`, which costs NumPy to import; a test compares."""
-
-
-CORRECTIONS = ("simultaneous", "stepdown", "bh", "none")
-"""Values of `evalstats_plugin.comparisons.design.Correction`; a test compares."""
-
-
 Estimand = Literal["items", "clusters"]
-
 ClustersAre = Literal["random", "fixed"]
-
 Missing = Literal["drop", "bounds", "zero"]
-
-ESTIMANDS, CLUSTERS, MISSING = map(get_args, (Estimand, ClustersAre, Missing))
-"""Values of `evalstats_plugin.scores.intervals`, which costs SciPy to import; a test compares."""
+DESIGNS, CORRECTIONS, FAMILIES, ESTIMANDS, CLUSTERS, MISSING = map(
+    get_args, (Design, Correction, Family, Estimand, ClustersAre, Missing)
+)
+"""Values of `comparisons.compare`, `comparisons.design` and `scores.intervals`, which cost NumPy
+and SciPy to import; a test compares."""
 
 OF_ONE_SCORE = ("prior", "population", "estimand", "clusters")
 """Fields of `Intervals` that only the intervals of scores have."""
-
-FAMILIES = ("auto", "task", "group", "run")
-"""Values of `evalstats_plugin.comparisons.design.Family`; a test compares."""
 
 
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]

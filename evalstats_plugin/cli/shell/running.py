@@ -208,13 +208,18 @@ def named(asked: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
     return models_like(patterns, model_names)
 
 
-def csv_rows(path: str, what: str) -> list[dict[str, str]]:
+def csv_rows(path: str, what: str, *, needs: Sequence[str] = ()) -> list[dict[str, str]]:
     """Read a CSV file with a header; cells that a line lacks are empty.
+
+    Parameters
+    ----------
+    needs
+        Columns that it must have.
 
     Raises
     ------
     LogError
-        It cannot be read as text, or a line has more cells than the header.
+        It cannot be read as text, lacks a column, or a line has more cells than the header.
     """
     reader = csv.DictReader(text_of(path, what).splitlines(), restval="")
     rows: list[dict[str, str]] = []
@@ -223,7 +228,18 @@ def csv_rows(path: str, what: str) -> list[dict[str, str]]:
             msg = f"{path}, line {reader.line_num}, has more cells than the header: quote commas"
             raise LogError(msg)
         rows.append(row)
+    if not set(needs) <= set(reader.fieldnames or () if rows else ()):
+        has = ", ".join(reader.fieldnames or ()) or "none"
+        raise LogError(f"{path} has the columns {has}: it needs {' and '.join(needs)}, and rows")
     return rows
+
+
+def number_of(cell: str, where: str) -> float:
+    """Return the number that a cell of a file holds; raise `LogError` with the place otherwise."""
+    try:
+        return number_in(cell)
+    except ValueError:
+        raise LogError(f"{where} {cell!r} is not a number") from None
 
 
 def read_features(path: str) -> pd.DataFrame:
@@ -232,21 +248,13 @@ def read_features(path: str) -> pd.DataFrame:
     Raises
     ------
     LogError
-        There is no such file, it has no rows, or no column item.
+        There is no such file, it has no rows, no column item, or another cell than a number.
     """
     import pandas as pd
 
-    rows = csv_rows(path, "features of items")
-    if not rows or "item" not in rows[0]:
-        column_names = ", ".join(rows[0]) if rows else "none"
-        raise LogError(f"{path} has the columns {column_names}: it needs the column item")
-    features = pd.DataFrame(rows)
+    features = pd.DataFrame(csv_rows(path, "features of items", needs=("item",)))
     for name in features.columns.difference(["item", "task", "text"]):
-        try:
-            features[name] = features[name].map(number_in)
-        except ValueError:
-            msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
-            raise LogError(msg) from None
+        features[name] = [number_of(cell, f"{path}: {name}") for cell in features[name]]
     return features
 
 
@@ -434,13 +442,10 @@ def read_labels(path: str) -> list[Label]:
 
 
 def _number(value: Any, what: str) -> float:
-    if isinstance(value, str) and value.strip().lower() in WORDS:
-        return WORDS[value.strip().lower()]
-    try:
-        return number_in(value) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        msg = f"{what} {value!r} is not a number: leave it empty if there is none"
-        raise LogError(msg) from None
+    if isinstance(value, int | float):
+        return float(value)
+    text = str(value).strip()
+    return WORDS[text.lower()] if text.lower() in WORDS else number_of(text, what)
 
 
 def _label_rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -733,16 +738,6 @@ class Run:
         """
         check_alone("by", others)
         return self.read(by=by)
-
-    def show(
-        self,
-        results: Results[Any],
-        how: Mapping[str, object],
-        view: View,
-        usual: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        """Print results, as `Output.show` does."""
-        self.output.show(results, how, view, usual)
 
 
 def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading) -> Decorator:

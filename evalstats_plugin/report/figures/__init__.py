@@ -25,25 +25,6 @@ if TYPE_CHECKING:
 _DOTS_IN_NOTEBOOKS = 80
 """Dots per inch."""
 
-_WORDS = {
-    "abilities": "abilities",
-    "comparisons": "comparisons of models",
-    "fit": "an item response model",
-    "hierarchical": "a hierarchical model",
-    "intervals": "scores with intervals",
-    "items": "items of an item response model",
-    "power": "power",
-    "rank sets": "rank sets",
-    "ranking": "a ranking by comparisons",
-    "simulation": "simulated adaptive tests",
-    "study": "a validation study",
-    "tests": "adaptive tests",
-    "trace": "one adaptive test",
-    "values": "values of rows",
-    "variance parts": "variance parts",
-}
-"""Names of the kinds of results in messages."""
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -63,8 +44,6 @@ FIGURES = {
         ("forest", "estimates with intervals, models under tasks",
          "scores:plot_forest", ("intervals", "abilities", "ranking", "hierarchical", "tests",
                                  "values")),
-        ("shrinkage", "scores as observed and where they are pulled",
-         "scores:plot_shrinkage", ("hierarchical",)),
         ("matrix", "of every two models, how probable it is that one is better",
          "comparisons:plot_comparison_matrix", ("comparisons", "ranking")),
         ("differences", "differences of models with intervals, 0 marked",
@@ -91,8 +70,6 @@ FIGURES = {
          "adaptive:plot_trace", ("trace",)),
         ("accuracy", "error of adaptive tests by number of items",
          "adaptive:plot_accuracy", ("simulation",)),
-        ("coverage", "how often intervals held the truth, by method",
-         "scores:plot_coverage", ("study",)),
     )
 }  # fmt: skip
 """All figures by name."""
@@ -116,9 +93,8 @@ def named(name: str, kinds: Sequence[str]) -> Figure:
         return here[name]
     shown = ", ".join(here)
     if name in FIGURES:
-        takes = " or ".join(_WORDS[kind] for kind in FIGURES[name].takes)
-        msg = f"figure {name!r} shows {takes}, which there is not here: there are {shown}"
-        raise SelectionError(msg)
+        summary = FIGURES[name].summary
+        raise SelectionError(f"figure {name!r} ({summary}) is of other results: choose {shown}")
     raise SelectionError(no_such("figure", name, here, shown))
 
 

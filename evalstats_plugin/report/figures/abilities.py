@@ -265,7 +265,9 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     height = max(3.4, sum(lines) * canvas.LINE * 1.1)
     axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names) * bool(names), height + 0.9)
     _draw_item_fit(axes, infit, outfit, flagged)
-    _name_items(axes, infit[named], outfit[named], names, np.array(lines) * canvas.LINE / height)
+    low, high = np.log(axes.get_ylim())
+    wanted, room = (np.log(outfit[named]) - low) / (high - low), np.array(lines) * canvas.LINE
+    _name_beside(axes, infit[named], outfit[named], names, wanted, room / height)
     hidden = len(items) - len(fitted)
     more = f"; {hidden:,} have neither" if hidden else ""
     clipped = int(((infit <= _LEAST) | (outfit <= _LEAST)).sum())
@@ -296,12 +298,6 @@ def _draw_item_fit(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
         setter(low / 1.08, high * 1.08)
     axes.set_xlabel(f"infit (dashed: {NOISY:g})")
     axes.set_ylabel("outfit")
-
-
-def _name_items(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> None:
-    """Name the worst items in a column at the right."""
-    low, high = np.log(axes.get_ylim())
-    _name_beside(axes, infit, outfit, names, (np.log(outfit) - low) / (high - low), room)
 
 
 def _name_beside(

@@ -1,17 +1,13 @@
-"""Figures of scores: forest plots, variance parts, coverage of intervals, and shrinkage.
+"""Figures of scores: forest plots and variance parts.
 
 * `plot_forest`: estimates with intervals; `marks_of` turns results of all kinds into rows
 * `plot_variance_parts`: variance between items and within them
-* `plot_coverage`: coverage of interval methods in a validation study
-* `plot_shrinkage`: observed scores and estimates of a hierarchical model
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import DesignError, few
@@ -22,7 +18,6 @@ from evalstats_plugin.report.figures.canvas import (
     INK,
     ORANGE,
     PAPER,
-    SERIES,
     Rows,
     frame,
 )
@@ -32,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from evalstats_plugin.comparisons.rows import PowerRows
-    from evalstats_plugin.hierarchical.fit import HierarchicalFit
-    from evalstats_plugin.hierarchical.rows import Performance
     from evalstats_plugin.scores.rows import VariancePart, VarianceParts
 
 
@@ -45,17 +38,6 @@ _LIFT = 0.3
 
 _VARIANCE_PLOT, _VARIANCE_NUMBERS = 3.6, 2.9
 """Inches for the bars, and for the numbers beside them."""
-
-MOST_METHODS = 2 * len(SERIES)
-MOST_MODELS = 200
-_BAND = 0.8
-"""Share of the distance between models that a model's bar and lines take."""
-
-_WIDTH = 5.0
-_PER_MODEL, _PER_TASK = 0.2, 0.05
-"""Inches."""
-
-_MANY_TASKS = 30
 
 
 @canvas.styled
@@ -397,158 +379,3 @@ def _add_variance_legend(axes: Any, rows: Rows) -> None:
     between = Patch(facecolor=BLUE, label="between items")
     within = Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", linewidth=0, label="within items")
     rows.legend(axes, [between, within])
-
-
-@canvas.styled
-def plot_coverage(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    by: str = "method",
-    across: str = "n",
-    level: float = 0.95,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the coverage of each interval method in a validation study.
-
-    Marks are means over all settings with the same `across`. Thin lines go from the least to the
-    greatest coverage of these settings, and down to ``least``, the worst over all true values, if
-    a study has it.
-
-    Parameters
-    ----------
-    rows
-        Rows of a study (``fixtures/validation/*.json``), each with a ``coverage``.
-    by, across
-        Entries of a row that name its method and its place on the x axis.
-    level
-        Nominal level: the dotted line.
-
-    Raises
-    ------
-    DesignError
-        Rows without these entries, too many methods, or Matplotlib is not installed.
-    """
-    complete = [row for row in rows if {by, across, "coverage"} <= row.keys()]
-    if not complete:
-        raise DesignError(f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'")
-    methods = list(dict.fromkeys(str(row[by]) for row in complete))
-    if len(methods) > MOST_METHODS:
-        msg = f"a figure has room for {MOST_METHODS} methods, not {len(methods)}: choose rows"
-        raise DesignError(msg)
-    places = sorted({row[across] for row in complete}, key=lambda x: (isinstance(x, str), x))
-    names = [canvas.shown(name, 40) for name in methods]
-    size = (max(4.4, 0.13 * len(methods) * len(places) + 1.4), max(3.4, 0.19 * len(names) + 0.8))
-    axes: Any = canvas.axes_or_new(ax, size[0] + canvas.width_of(names) + 0.4, size[1])
-    for k, (method, name) in enumerate(zip(methods, names, strict=True)):
-        own = [row for row in complete if str(row[by]) == method]
-        shift = 0.7 * ((k + 0.5) / len(methods) - 0.5)
-        by_place = [[row for row in own if row[across] == place] for place in places]
-        _draw_coverage(axes, by_place, k, name=name, shift=shift)
-    axes.axhline(level, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
-    for border in np.arange(0.5, len(places) - 1):
-        axes.axvline(border, color=canvas.GRID, linewidth=0.6, alpha=0.5, zorder=1)
-    axes.set_xticks(range(len(places)), [f"{place}" for place in places])
-    axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.tick_params(axis="x", length=0)
-    canvas.percent_axis(axes.yaxis)
-    axes.set_xlabel(across, parse_math=False)
-    axes.set_ylabel("intervals that held the truth")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=by, alignment="left")
-    return axes
-
-
-def _draw_coverage(
-    axes: Any, by_place: Sequence[Sequence[Mapping[str, Any]]], k: int, *, name: str, shift: float
-) -> None:
-    """Draw series k: the rows of one method by place."""
-    color, marker, _, filling = canvas.series(k)
-    means: list[tuple[float, float]] = []
-    for i, own in enumerate(by_place):
-        covered = [row["coverage"] for row in own if row["coverage"] is not None]
-        if not covered:
-            continue
-        least = [row["least"] for row in own if row.get("least") is not None]
-        means.append((i + shift, float(np.mean(covered))))
-        axes.vlines(i + shift, min(covered + least), max(covered), color=color, linewidth=1.0)
-    axes.plot(*zip(*means, strict=True), linestyle="", marker=marker, markersize=5, color=color,
-              markerfacecolor=filling, label=name, zorder=3)  # fmt: skip
-
-
-@canvas.styled
-def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
-    """Draw observed scores and estimates of a hierarchical model, the best models first.
-
-    Each model has a line for each of its tasks, from the observed score to the estimate, and a bar
-    over all tasks.
-
-    Parameters
-    ----------
-    ax
-        Axes to draw into; by default those of a new figure of fitting size.
-
-    Raises
-    ------
-    DesignError
-        Too many models for one figure, or Matplotlib is not installed.
-    """
-    rows = [row for row in fit if row.task is None]
-    if len(rows) > MOST_MODELS:
-        msg = f"this figure has room for {MOST_MODELS} models, not {len(rows)}: choose some"
-        raise DesignError(msg)
-    names = [canvas.shown(row.model) for row in rows]
-    lines = max(name.count("\n") for name in names) + 1
-    step = max(_PER_MODEL + _PER_TASK * min(len(fit.tasks), _MANY_TASKS), canvas.LINE * lines)
-    # The added height is for the axis, its label and the legend.
-    axes: Any = canvas.axes_or_new(ax, _WIDTH + canvas.width_of(names), 1.2 + step * len(rows))
-    for place, row in enumerate(rows):
-        own = [x for x in fit if x.model == row.model and x.task is not None]
-        _draw_tasks(axes, place, own)
-        _draw_model(axes, place, row)
-    axes.set_yticks(np.arange(len(rows)), names, fontsize=canvas.SMALL, parse_math=False,
-                    linespacing=1.0)  # fmt: skip
-    axes.set_ylim(len(rows) - 0.1, -0.4)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel(f"share of right answers ({short_metric(fit.counts.metric)})", parse_math=False)
-    axes.grid(axis="x")
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    _add_shrinkage_legend(axes, percent(fit.confidence_level))
-    return axes
-
-
-def _draw_tasks(axes: Any, place: int, rows: list[Performance]) -> None:
-    """Draw lines from observed scores to estimates under the bar, in the order of the tasks."""
-    step = _BAND / (len(rows) + 1)
-    observed = [
-        (place + i * step, row.score, row.estimate)
-        for i, row in enumerate(rows, 1)
-        if row.score is not None
-    ]
-    if not observed:
-        return
-    at, scores, estimates = zip(*observed, strict=True)
-    axes.hlines(at, scores, estimates, color=FAINT, linewidth=0.8, zorder=2)
-    axes.scatter(scores, at, s=12, facecolors=PAPER, edgecolors=FAINT, linewidths=0.8, zorder=3)
-    axes.scatter(estimates, at, s=8, color=INK, linewidths=0, zorder=4)
-
-
-def _draw_model(axes: Any, place: int, row: Performance) -> None:
-    axes.hlines(place, row.low, row.high, color=BLUE, linewidth=2.2, zorder=5)
-    axes.scatter([row.estimate], [place], s=30, marker="D", color=BLUE, edgecolors=PAPER,
-                 linewidths=0.6, zorder=6)  # fmt: skip
-
-
-def _add_shrinkage_legend(axes: Any, level: str) -> None:
-    from matplotlib.lines import Line2D
-
-    def mark(label: str, **style: Any) -> Line2D:
-        return Line2D([], [], label=label, **style)
-
-    handles = [
-        mark("observed, one task", color=FAINT, marker="o", markerfacecolor=PAPER, markersize=4,
-             linewidth=0.8),
-        mark("estimate, one task", color=INK, marker="o", markersize=3, linewidth=0),
-        mark(f"all tasks, {level} interval", color=BLUE, marker="D", markersize=5, linewidth=2.2),
-    ]  # fmt: skip
-    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3,
-                handletextpad=0.4, columnspacing=1.2)  # fmt: skip

@@ -1,7 +1,7 @@
 """The page's answer: sentences on who leads and what to distrust, and the numbers behind them.
 
 * `Board`: models and columns in the order of the page, and each column's pairs
-* `headline`: who leads, who cannot be told apart, who is next, on how many tasks
+* `headline`: who leads, and who cannot be told apart from it
 * `distrust`: settings that differ, missing items, suspects, items that tell nobody apart, single
   draws
 * `suspects`: items to look at, each with its reason
@@ -17,14 +17,14 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
-from evalstats_plugin.report.html.parts import n_without_score
+from evalstats_plugin.report.answers import table_answer
+from evalstats_plugin.report.html.parts import HeldItems, n_without_score
 from evalstats_plugin.report.settings import Setting
 from evalstats_plugin.report.text import interval_text, number, percent, places, short_metric
 from evalstats_plugin.runtime.untrusted import visible
@@ -95,23 +95,12 @@ class Shown:
         cells = [c for c in self.cells if c]
         return [x for c in cells for x in (c.low, c.high, c.estimate) if x is not None]
 
-    def pair(self, first: int, second: int) -> Pair | None:
-        """Set a model against another, by their places on the page."""
-        if self.pairs is None or self.pairs.n_items[first, second] <= 0:
-            return None
-        return Pair(
-            *(float(self.pairs.numbers[x][first, second]) for x in ("difference", "low", "high")),
-            verdict=int(self.pairs.verdict[first, second]),
-            n_items=int(self.pairs.n_items[first, second]),
-        )
-
-    def number(self, value: float | None, *, signed: bool = False) -> str:
+    def number(self, value: float | None) -> str:
         """Write a score: of 100 with one decimal, other scales with three digits."""
         if value is None:
             return "–"
         text = f"{100 * value:.1f}" if self.is_share else f"{value:.3g}"
-        text = text.replace("-", "\N{MINUS SIGN}")
-        return f"+{text}" if signed and value > 0 else text
+        return text.replace("-", "\N{MINUS SIGN}")
 
     def limits(self, low: float, high: float) -> str:
         """Write limits."""
@@ -136,16 +125,6 @@ class Shown:
             "best": each("best_rank"), "worst": each("worst_rank"), "items": each("n_items"),
             "first": [int(bool(x)) for x in each("may_be_first")], "letters": letters,
         }  # fmt: skip
-
-
-class Pair(NamedTuple):
-    """The first model set against the second."""
-
-    difference: float
-    low: float
-    high: float
-    verdict: int
-    n_items: int
 
 
 class Heat(NamedTuple):
@@ -351,10 +330,6 @@ def _heat(column: Shown, cell: TableCell | None, scale: tuple[float, float]) -> 
     return Heat(text, min(int(5 * share), 4), first=bool(cell.may_be_first), title=title)
 
 
-def _bold(name: str) -> Markup:
-    return Markup("<b>{}</b>").format(visible(name))
-
-
 def _names(names: Sequence[str], most: int = 4) -> str:
     """List names; of more than `most`, count the rest."""
     shown = [visible(name) for name in names[:most]]
@@ -364,109 +339,26 @@ def _names(names: Sequence[str], most: int = 4) -> str:
     return f"{', '.join(before)} and {last}" if before else last
 
 
-def headline(board: Board) -> tuple[str, list[str]]:
-    """Return the first sentence, in which names may be bold, and those that follow it."""
-    lead = board.lead
-    # Those without the overall score come last.
-    ranked = [(m, c) for m, c in zip(board.models, lead.cells, strict=True) if c is not None]
-    models = [m for m, c in ranked if c.estimate is not None]
-    n = len(models)
-    top = lead.cells[0]
+def headline(board: Board) -> list[str]:
+    """Return the page's first sentence, as `compare` says it, and those that follow it."""
+    if said := table_answer(board.table):
+        return said
+    lead, top = board.lead, board.lead.cells[0]
+    n = sum(cell is not None and cell.estimate is not None for cell in lead.cells)
     if not board.has_overall or top is None or top.estimate is None:
-        return (
+        return [
             f"{counted(len(board.models), 'model')} on {counted(len(board.tasks), 'task')}: their "
             "scores are on different scales, so no overall score is made."
-        ), []
+        ]
     of = " of 100" if lead.is_share else ""
-    score = f"{lead.number(top.estimate)}{of}"
-    if n == 1 or not board.table.is_ranked:
-        limits = lead.limits(top.low or 0.0, top.high or 0.0)
-        said = Markup("{} scores {} ({}).")
+    score = f"{lead.number(top.estimate)}{of} ({lead.limits(top.low or 0.0, top.high or 0.0)})"
+    if n == 1:
         why = "With one model there is nothing to compare."
-        if n > 1:
-            said = Markup("{} has the highest score, {} ({}); models were not compared.")
-            why = "No two models have scores of the same items: see Method."
-        return said.format(_bold(models[0]), score, limits), [why]
-    against = [lead.pair(0, k) for k in range(1, n)]
-    alike = [models[k] for k, p in enumerate(against, 1) if p is None or not p.verdict]
-    first = [m for m, c in ranked if c.may_be_first]
-    more = _by_task(board)
-    if n == 2 and against[0] is not None:
-        return _of_two(board, models, against[0]), more
-    if not alike:
-        every = f"each of the {counted(n - 1, 'other model')}" if n > 2 else visible(models[1])
-        said = Markup("{} leads with {}, and it is better than {} beyond chance.").format(
-            _bold(models[0]), score, every
-        )
-        return said, [_next(board), *more]
-    if len(first) == n:
-        return f"No order can be told: all {counted(n, 'model')} may be the best.", more
-    said = Markup("{} has the highest score, {}; {} cannot be told apart from it.").format(
-        _bold(models[0]), score, _names(alike)
-    )
-    if len(first) == 1:
-        more.insert(0, f"By all pairs at once only {first[0]} may be the best.")
-    elif first:
-        more.insert(0, f"{_names(first)} may be the best of all {n:,}.")
-    return said, more
-
-
-def _of_two(board: Board, models: Sequence[str], pair: Pair) -> str:
-    lead = board.lead
-    d = lead.number(abs(pair.difference))
-    points = "points" if lead.is_share else ""
-    low, high = (pair.low, pair.high) if pair.difference >= 0 else (-pair.high, -pair.low)
-    limits = f"limits {lead.number(low)} to {lead.number(high, signed=low < 0)}"
-    said = Markup("{} and {} cannot be told apart: the first is {} {} ahead, {}.")
-    if pair.verdict:
-        said = Markup("{} is better than {} by {} {} ({}).")
-    return said.format(_bold(models[0]), _bold(models[1]), d, points, limits)
-
-
-def _next(board: Board) -> str:
-    lead, models = board.lead, board.models
-    pair, cell = lead.pair(0, 1), lead.cells[1]
-    if pair is None or cell is None:
-        return ""
-    alike = [
-        model
-        for k, model in enumerate(models)
-        if k > 1 and lead.cells[k] and ((p := lead.pair(1, k)) is None or not p.verdict)
-    ]
-    shared = " on the items both have" if pair.n_items < cell.n_items or _uneven(lead) else ""
-    d, points = lead.number(abs(pair.difference)), " points" if lead.is_share else ""
-    low, high = sorted((abs(pair.low), abs(pair.high)))
-    rest = ", and better than the rest beyond chance."
-    if alike:
-        rest = f"; it cannot be told apart from {_names(alike)}."
-    said = Markup("{} ({}) is next, {}{} behind{} ({}){}")
-    return said.format(
-        _bold(models[1]), lead.number(cell.estimate), d, points, shared, lead.limits(low, high),
-        rest,
-    )  # fmt: skip
-
-
-def _uneven(column: Shown) -> bool:
-    return len({c.n_items for c in column.cells if c}) > 1
-
-
-def _by_task(board: Board) -> list[str]:
-    """Return on how many tasks the first model is clearly better than the second."""
-    tasks = board.tasks
-    compared = [p for p in (task.pair(0, 1) for task in tasks) if p is not None]
-    if len(tasks) < 2 or not compared:
-        return []
-    better, worse = (sum(p.verdict == sign for p in compared) for sign in (1, -1))
-    first, second = board.models[:2]
-    unclear = len(compared) - better - worse
-    if not better and not worse:
-        n = counted(len(compared), "task")
-        return [f"Task by task the items cannot tell {first} and {second} apart on any of {n}."]
-    return [
-        f"Task by task: on {better} of {counted(len(tasks), 'task')} {first} is clearly better "
-        f"than {second}, on {worse or 'none'} clearly worse, and on {unclear} the items cannot "
-        "tell."
-    ]
+        return [f"{top.model} scores {score}.", why]
+    if first := [cell.model for cell in lead.cells if cell and cell.may_be_first]:
+        return [f"{top.model} has the highest score, {score}; {_names(first)} may be the best."]
+    why = "No two models have scores of the same items: see Method."
+    return [f"{top.model} has the highest score, {score}; models were not compared.", why]
 
 
 def _others(n: int) -> str:
@@ -495,17 +387,18 @@ class Finding(NamedTuple):
     left_out: int
 
 
-def suspects(held: Sequence[tuple[ItemAnswers, NDArray[np.int64]]]) -> list[Finding]:
+def suspects(held: Sequence[HeldItems]) -> list[Finding]:
     """Return what to look at first: items that nobody gets right, then those against the rest."""
     wrong: list[tuple[float, Finding]] = []
     against: list[tuple[float, Suspect]] = []
     n_tested = 0
-    for k, (answers, kept) in enumerate(held):
+    for k, items in enumerate(held):
+        answers = items.answers
         flags = np.array(answers.flags)
         mine = np.flatnonzero(flags == item_flags.ALL_WRONG)
         rest = answers.item_means[flags != item_flags.ALL_WRONG]
         n_tested += int((~np.isnan(answers.rest_correlation)).sum())
-        where = {j: place for place, j in enumerate(kept.tolist())}
+        where = {j: place for place, j in enumerate(items.places.tolist())}
 
         on_page = [int(j) for j in mine if int(j) in where]
         if len(mine):

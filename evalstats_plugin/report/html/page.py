@@ -123,9 +123,7 @@ def _contents(page: Page) -> dict[str, Any]:
         and (metrics is None or (task_answers.task, task_answers.metric) in metrics)
     ]
     held, items_left = held_items(answers)
-    findings = boards.suspects(
-        [(task_answers.answers, task_answers.places) for task_answers in held]
-    )
+    findings = boards.suspects(held)
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
     settings = settings_of(page.responses)
@@ -151,7 +149,7 @@ def _contents(page: Page) -> dict[str, Any]:
                 "the first one; `evalstats-plugin compare` has every two."
             )
         data["baseline"] = models.index(page.baseline) if page.baseline in models else 0
-        first, more = boards.headline(board)
+        first, *more = boards.headline(board)
         lines, lines_left = board.lines()
         if lines_left:
             left.append(f"The leaderboard leaves out the last {counted(lines_left, 'model')}.")
@@ -214,7 +212,11 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "n": f"{row.n_contests:,.6g}",
                     "may_lead": row.rank_low == 1,
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
-                    "reach": _reach(row),
+                    # On an axis of 120 units: where the bar of the ranks begins, and its width.
+                    "reach": [
+                        round(120 / row.n_players * n, 1)
+                        for n in (row.rank_low - 1, row.rank_high - row.rank_low + 1)
+                    ],
                     "sort": (row.mean, row.prob_best, row.n_contests),
                     "categories": [
                         (ranks_of_category, ranks_of_category.partition("–")[0] or "NaN")
@@ -230,12 +232,6 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
             "about": {name: "–" if value is None else str(value) for name, value in about.items()},
         },
     )
-
-
-def _reach(row: RankedPlayer) -> tuple[float, float]:
-    """Return where the bar of a player's ranks begins on an axis of 120 units, and its width."""
-    unit = 120 / row.n_players
-    return round((row.rank_low - 1) * unit, 1), round(unit * (row.rank_high - row.rank_low + 1), 1)
 
 
 def _along(value: float | None, low: float, high: float) -> float | None:

@@ -220,7 +220,7 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
 
     def limits(low: float | None, high: float | None) -> str:
-        return "" if low is None else f"[{number(low)}, {number(high)}]"
+        return text.limits_text(low, high) if low is not None else ""
 
     columns = [
         Column(title="Model", values=[row.model for row in rows], heads=True),

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,10 @@ from evalstats_plugin.report import leaderboard
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.comparisons import plot_ranks
 from evalstats_plugin.report.figures.scores import plot_forest
+from evalstats_plugin.report.leaderboard import column_name
 from evalstats_plugin.report.paper.methods import (
     Evaluation,
+    column_of,
     methods_latex,
     methods_markdown,
     sources,
@@ -202,25 +203,23 @@ def comparison_latex(shown: Evaluation) -> str:
     """
     differences = shown.differences[:MOST_MODELS]
     two = len(shown.table.models) == 2
-    one_column = len({row.column for row in differences}) == 1
-    reference, first = latex_text(shown.reference), differences[0]
+    columns = [column_name(column_of(row)) for row in differences]
+    one_column = len(set(columns)) == 1
+    reference = latex_text(shown.reference)
+    names, what = columns, f"Differences from {reference}"
     if two:
-        names = [row.column for row in differences]
-        what = f"{latex_text(first.model)} minus {reference}"
+        what = f"{latex_text(differences[0].model_b)} minus {reference}"
     else:
-        names = [row.model if one_column else f"{row.column}: {row.model}" for row in differences]
-        what = f"Differences from {reference}"
+        named = zip(columns, differences, strict=True)
+        names = [row.model_b if one_column else f"{name}: {row.model_b}" for name, row in named]
     body = [
-        latex_row(
-            [latex_text(name), str(row.n_items), f"{shown.signed(row.key, row.difference)} "
-             f"[{shown.signed(row.key, row.low)}, {shown.signed(row.key, row.high)}]", row.verdict]
-        )
+        latex_row([latex_text(name), str(row.n_items), " ".join(shown.signed(row)), row.verdict])
         for name, row in zip(elided(names, 2 * _LONGEST_NAME), differences, strict=True)
-    ]  # fmt: skip
+    ]
     level = leaderboard.latex_percent(shown.table.confidence_level)
     pairs, _ = pairs_at_once(len(shown.table.models))
     best = "" if shown.baseline else ", the model with the highest score"
-    of = f" ({latex_text(first.column)})" if one_column and not two else ""
+    of = f" ({latex_text(columns[0])})" if one_column and not two else ""
     hidden = len(shown.differences) - len(differences)
     more = f" {hidden} more are not shown." if hidden else ""
     caption = (
@@ -259,14 +258,12 @@ def number_macros(shown: Evaluation) -> str:
             about = f"{cell.task}, {cell.metric}, {model}"
             numbers.append((f"{first}{models[model]}{tasks[key]}", values, about))
     for row in shown.differences:
-        write_signed = partial(shown.signed, row.key)
-        values = {
-            "": write_signed(row.difference),
-            "CI": f"[{write_signed(row.low)}, {write_signed(row.high)}]",
-        }
-        about = f"{row.column}, {row.model} minus {row.against}: {row.verdict}"
+        column = column_of(row)
+        difference, limits = shown.signed(row)
+        values = {"": difference, "CI": limits}
+        about = f"{column_name(column)}, {row.model_b} minus {row.model_a}: {row.verdict}"
         numbers.append(
-            (f"diff{models[row.model]}{models[row.against]}{tasks[row.key]}", values, about)
+            (f"diff{models[row.model_b]}{models[row.model_a]}{tasks[column]}", values, about)
         )
     lines = ["% Every number of table.tex and compare.tex, for the text. CI: limits; N: items."]
     names = _distinct([name for name, _, _ in numbers])

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, TableCell
+from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
@@ -46,20 +47,6 @@ _OF_GROUPS = "the same for a weighted mean of tasks"
 
 _OUR_DERIVATION = "; docs/explanation/methods.md"
 """In a method's source, what readers of a paper do not have."""
-
-
-class Difference(NamedTuple):
-    """Difference of a model from the one that it is compared with, in one column."""
-
-    key: ColumnKey
-    column: str
-    model: str
-    against: str
-    n_items: int
-    difference: float
-    low: float
-    high: float
-    verdict: Literal["better", "worse", "unclear"]
 
 
 @dataclass(frozen=True)
@@ -110,40 +97,30 @@ class Evaluation:
         )
 
     @cached_property
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[Comparison]:
         """Differences from the reference: of two models in every column, of more in the first.
 
         Where there is no overall score, of all models in every column.
         """
         every = len(self.table.models) == 2 or self.layout.lead is None
-        keys = list(self.table.by_column) if every else [self.first_key]
-        return [row for key in keys for row in self._in_column(key)]
+        rows = self.table.against(self.reference)
+        return [row for row in rows if every or column_of(row) == self.first_key]
 
-    def _in_column(self, key: ColumnKey) -> Iterator[Difference]:
-        pairs = next((p for p in self.table.pairs if (p.kind, p.task) == key), None)
-        if pairs is None or self.reference not in pairs.models:
-            return
-        reference = pairs.models.index(self.reference)
-        of: dict[str, Difference] = {}
-        for i in np.flatnonzero((pairs.a == reference) | (pairs.b == reference)).tolist():
-            sign = 1 if pairs.a[i] == reference else -1
-            model = pairs.models[int(pairs.b[i] if sign > 0 else pairs.a[i])]
-            difference = float(sign * pairs.difference[i])
-            low, high = (float(sign * x) for x in (pairs.low[i], pairs.high[i])[::sign])
-            if not np.isfinite((difference, low, high)).all():
-                continue
-            verdict = ("worse", "unclear", "better")[1 + sign * int(pairs.verdict[i])]
-            of[model] = Difference(
-                key, column_name(key), model, self.reference, int(pairs.n_items[i]), difference,
-                low, high, verdict,  # pyright: ignore[reportArgumentType] - one of these three
-            )  # fmt: skip
-        yield from (of[model] for model in self.table.models if model in of)
+    def signed(self, row: Comparison) -> tuple[str, str]:
+        """Write a difference and its limits for LaTeX, with the decimals of its column."""
+        write = self.layout.format(column_of(row))
 
-    def signed(self, key: ColumnKey, value: float) -> str:
-        """Write a difference for LaTeX, with its sign and the decimals of its column."""
-        text = self.layout.format(key)(abs(value))
-        sign = "" if not float(text) else "$-$" if value < 0 else "+"
-        return sign + text
+        def signed(value: float | None) -> str:
+            text = write(abs(value or 0.0))
+            sign = "" if not float(text) else "$-$" if (value or 0.0) < 0 else "+"
+            return sign + text
+
+        return signed(row.difference), f"[{signed(row.low)}, {signed(row.high)}]"
+
+
+def column_of(row: Comparison) -> ColumnKey:
+    """Return the column of the table that a difference is in."""
+    return row.kind, row.task  # pyright: ignore[reportReturnType] - of a table's columns
 
 
 class _Markup(NamedTuple):
@@ -311,12 +288,13 @@ def _of_miller(shown: Evaluation) -> Iterator[Answer]:
         f"{counted(n_answers, 'answer')} to each item",
     )
     asks = "models compared question by question, with limits"
-    rows = [row for row in shown.differences if row.key == shown.first_key]
+    rows = [row for row in shown.differences if column_of(row) == shown.first_key]
     if not rows:
         yield Answer(source, asks, "no", "there is one model, or no item in common")
         return
     yield Answer(source, asks, "yes", "compare.tex")
-    half = shown.layout.format(shown.first_key)(median((row.high - row.low) / 2 for row in rows))
+    widths = [(row.high or 0.0) - (row.low or 0.0) for row in rows]
+    half = shown.layout.format(shown.first_key)(median(widths) / 2)
     yield Answer(
         source,
         "which differences the evaluation can show",
