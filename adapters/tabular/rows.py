@@ -79,12 +79,12 @@ def fill(
     """
     items, places = unique_in_order(table.parts["item"].codes[rows])
     epoch = _epochs(table, rows, places)
-    _refuse_twice(group, table, rows, repeated_rows(places, epoch))
-    of_items = _OfItems(group, table, rows, places)
-    clusters, about_clusters = of_items.clusters()
-    bounds = of_items.bounds()
+    _refuse_repeated(group, table, rows, repeated_rows(places, epoch))
+    properties = _ItemProperties(group, table, rows, places)
+    clusters, about_clusters = properties.clusters()
+    bounds = properties.bounds()
     _check_bounds(group, table, rows, scores, bounds)
-    higher_is_better, aggregation = of_items.direction(), of_items.same("aggregation")
+    higher_is_better, aggregation = properties.direction(), properties.same("aggregation")
     measure = Measure(
         task=group.task,
         metric=group.metric,
@@ -97,11 +97,11 @@ def fill(
         source=source,
         item_ids=ids[items],
         scores=score_matrix(places, epoch, scores[rows]),
-        weights=of_items.numbers("weight"),
+        weights=properties.numbers("weight"),
         clusters=clusters,
-        tags=None if group.setting else of_items.clusters("tags")[0],
+        tags=None if group.setting else properties.clusters("tags")[0],
         settings=((table.layout.columns["tags"], group.setting),) if group.setting else (),
-        item_hashes=of_items.hashes(),
+        item_hashes=properties.hashes(),
         notes=(*table.notes, *about_clusters),
     )
 
@@ -174,8 +174,8 @@ def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:
     return number_epochs(places) if table.layout.by_order else np.zeros_like(places)
 
 
-def _refuse_twice(
-    r: Group, table: Rows, rows: IntArray, twice: tuple[int, int, int] | None
+def _refuse_repeated(
+    group: Group, table: Rows, rows: IntArray, twice: tuple[int, int, int] | None
 ) -> None:
     if twice is None:
         return
@@ -191,15 +191,15 @@ def _refuse_twice(
     lacking = [note for note in table.notes if note.startswith(NO_COLUMN)]
     cure += "".join(f"; {note}" for note in lacking)
     raise DesignError(
-        f"{table.where}: rows {first + 1} and {second + 1} are both of model {r.model!r}, task "
-        f"{r.task!r}, item {item.values[item.codes[first]]!r}"
+        f"{table.where}: rows {first + 1} and {second + 1} are both of model {group.model!r}, task "
+        f"{group.task!r}, item {item.values[item.codes[first]]!r}"
         f"{', and one epoch' if numbered else ''} "
         f"({twice[2]} {'row' if twice[2] == 1 else 'rows'} too many). {cure}."
     )
 
 
 def _check_bounds(
-    r: Group, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
+    group: Group, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
 ) -> None:
     if bounds is None:
         return
@@ -207,17 +207,17 @@ def _check_bounds(
     if len(outside):
         row = rows[outside[0]]
         raise DesignError(
-            f"{table.where}: score {scores[row]:g} in {at_rows(rows[outside])} (model {r.model!r}, "
-            f"task {r.task!r}) is out of the bounds {bounds[0]:g} to {bounds[1]:g} that the table "
-            "gives. Correct the scores or the bounds."
+            f"{table.where}: score {scores[row]:g} in {at_rows(rows[outside])} (model "
+            f"{group.model!r}, task {group.task!r}) is out of the bounds {bounds[0]:g} to "
+            f"{bounds[1]:g} that the table gives. Correct the scores or the bounds."
         )
 
 
-class _OfItems:
+class _ItemProperties:
     """Properties of the items in some rows, and properties shared by all of the rows."""
 
-    def __init__(self, r: Group, table: Rows, rows: IntArray, places: IntArray) -> None:
-        self.r = r
+    def __init__(self, group: Group, table: Rows, rows: IntArray, places: IntArray) -> None:
+        self.group = group
         self.table = table
         self.rows = rows
         self.places = places
@@ -234,8 +234,8 @@ class _OfItems:
             item = self.table.parts["item"]
             raise DesignError(
                 f"{self.table.where}: item {item.values[item.codes[row]]!r} of task "
-                f"{self.r.task!r} has another {part} in {at_rows(self.rows[differ])} than before. "
-                "Write the same in all its rows."
+                f"{self.group.task!r} has another {part} in {at_rows(self.rows[differ])} than "
+                "before. Write the same in all its rows."
             )
         return mine
 
@@ -280,8 +280,9 @@ class _OfItems:
         if len(codes) > 1:
             shown = ", ".join(column.values[k] if k >= 0 else "nothing" for k in codes[:3])
             raise DesignError(
-                f"{self.table.where}: {part} is {shown} in rows of model {self.r.model!r}, task "
-                f"{self.r.task!r} and metric {self.r.metric!r}. Write the same in all of them."
+                f"{self.table.where}: {part} is {shown} in rows of model {self.group.model!r}, "
+                f"task {self.group.task!r} and metric {self.group.metric!r}. Write the same in all "
+                "of them."
             )
         return column.values[codes[0]] if codes[0] >= 0 else None
 

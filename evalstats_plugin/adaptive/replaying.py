@@ -20,7 +20,8 @@ from evalstats_plugin.adaptive.simulation import rank_correlation
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.runtime.workers import parallel_map, report_progress
+from evalstats_plugin.runtime.progress import report_progress
+from evalstats_plugin.runtime.workers import parallel_map
 
 _SAME = (
     "n_items", "n_in_bank", "ability", "low", "high", "std_error", "cost", "rule",

@@ -348,12 +348,12 @@ def project(
     chance in the answers not seen, and misfit.
     """
     state = laplace(belief) if state is None else state
-    rest, directions = rest_of(belief), belief.items.directions
-    p = rest * curves_of(belief, state)
+    open_items, directions = unasked(belief), belief.items.directions
+    p = open_items * curves_of(belief, state)
     asked = shares.weights[belief.places]
     seen = np.einsum("sn,snt->st", belief.scores, asked)
     estimate = seen + p @ shares.weights
-    changes = (rest * expected(belief, state).scale)[:, None] * directions.T
+    changes = (open_items * expected(belief, state).scale)[:, None] * directions.T
     # Derivatives of the scores in (θ, f), shape (S, 1 + T, D).
     slopes = np.swapaxes(changes @ shares.weights, 1, 2)
     from_ability = ((slopes @ state.covariance) * slopes).sum(axis=-1)
@@ -380,11 +380,11 @@ class Predictions(NamedTuple):
 def predictions(belief: Belief, shares: Shares, state: State, full: FullScore) -> Predictions:
     """Expected scores of items by the bank's curves, moved so that their mean is the full score."""
     curves = curves_of(belief, state)
-    variances = rest_of(belief) * belief.items.dispersion * curves * (1 - curves)
+    variances = unasked(belief) * belief.items.dispersion * curves * (1 - curves)
     np.put_along_axis(curves, belief.places, belief.scores, axis=1)
-    left = rest_of(belief) @ shares.weights[:, :1]
+    weight = unasked(belief) @ shares.weights[:, :1]
     off = full.estimate[:, :1] - curves @ shares.weights[:, :1]
-    scores = curves + rest_of(belief) * off / np.maximum(left, 1e-12)
+    scores = curves + unasked(belief) * off / np.maximum(weight, 1e-12)
     common = np.sqrt(np.maximum(full.std_error**2 - variances @ shares.squares, 0.0))
     return Predictions(scores, variances, common)
 
@@ -408,8 +408,8 @@ def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> 
     return respond(belief.items, state.mean[:, :1], shift, spread)
 
 
-def rest_of(belief: Belief) -> FloatArray:
+def unasked(belief: Belief) -> FloatArray:
     """1 for items that have not been asked, else 0: shape (S, M)."""
-    rest = np.ones((len(belief.places), len(belief.items.discrimination)))
-    np.put_along_axis(rest, belief.places, 0.0, axis=1)
-    return rest
+    is_unasked = np.ones((len(belief.places), len(belief.items.discrimination)))
+    np.put_along_axis(is_unasked, belief.places, 0.0, axis=1)
+    return is_unasked

@@ -39,7 +39,8 @@ from evalstats_plugin.adaptive.selection import (
 )
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.runtime.workers import parallel_map, report_progress
+from evalstats_plugin.runtime.progress import report_progress
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream

@@ -797,7 +797,7 @@ def _noted(results: Any, notes: Sequence[str]) -> Any:
 @contextmanager
 def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[None, None, None]:
     """Show what is worked on, and how far it is, where someone looks on."""
-    from evalstats_plugin.runtime.workers import listening
+    from evalstats_plugin.runtime.progress import listening
 
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     with progress_on_work(f"{what} {size}", quiet=output.quiet) as on_step, listening(on_step):

@@ -142,7 +142,7 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
 def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
     from evalstats_plugin.hierarchical.data import eval_counts
     from evalstats_plugin.hierarchical.fitting import pool
-    from evalstats_plugin.runtime.workers import listening
+    from evalstats_plugin.runtime.progress import listening
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
     counts = eval_counts(responses, asked.by, asked.top)
@@ -233,7 +233,7 @@ def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
     from evalstats_plugin.logs.texts import questions_of
     from evalstats_plugin.report import hierarchical
     from evalstats_plugin.runtime.lazy import need_torch
-    from evalstats_plugin.runtime.workers import listening
+    from evalstats_plugin.runtime.progress import listening
 
     need_torch("capabilities")
     responses = run.read()

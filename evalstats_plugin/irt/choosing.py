@@ -32,7 +32,7 @@ from evalstats_plugin.irt.methods import (
 from evalstats_plugin.irt.model.data import MOST_LEVELS
 from evalstats_plugin.irt.suspects import q3
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.runtime.workers import report_progress
+from evalstats_plugin.runtime.progress import report_progress
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.clustered import cluster_moments
 

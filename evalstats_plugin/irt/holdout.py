@@ -32,7 +32,8 @@ from evalstats_plugin.irt.methods import (
     OrderedOptions,
 )
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.runtime.workers import parallel_map, report_progress
+from evalstats_plugin.runtime.progress import report_progress
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.streams import child, stream
 

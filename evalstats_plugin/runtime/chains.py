@@ -57,7 +57,7 @@ def run_chains(
     >>> list(run_chains(0, lambda x, k: x + 1, ChainLength(draws=3, warm_up=10)))
     [11, 12, 13]
     """
-    from evalstats_plugin.runtime.workers import with_progress
+    from evalstats_plugin.runtime.progress import with_progress
 
     for k in with_progress("warm-up draw", range(-length.warm_up, 0)):
         state = sweep(state, k)

@@ -1,9 +1,8 @@
-"""Parallel maps over processes of this machine or of a Dask cluster; progress and memory of work.
+"""Parallel maps over processes of this machine or of a Dask cluster.
 
 Inside `workers`, `parallel_map` hands independent pieces of work to other processes. Results come
 in the order of the pieces. Each piece is computed by one thread, because sums by several threads
-differ in their last digits: results are the same wherever they are computed. `report_progress`
-calls the listener of `listening`.
+differ in their last digits: results are the same wherever they are computed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError, install_hint
 from evalstats_plugin.runtime.writing import scratch_folder
@@ -52,8 +51,6 @@ _ANSWER_TIMEOUT = 8.0
 
 _WORKER_TIMEOUT = 10
 """Seconds to wait for the first worker of a cluster."""
-
-_LISTENER: ContextVar[Listener | None] = ContextVar("evalstats_irt_progress", default=None)
 
 
 @contextmanager
@@ -413,51 +410,3 @@ def _libraries(_n_modules: int) -> Any:
         return import_module("threadpoolctl").ThreadpoolController()
     except ImportError:
         return None
-
-
-@contextmanager
-def listening(listener: Listener | None) -> Generator[None, None, None]:
-    """Report the progress of computations inside this block, in this thread, to the listener."""
-    before = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(before)
-
-
-def report_progress(stage: str, done: int, total: int | None = None) -> None:
-    """Report progress to the registered listener, if any.
-
-    >>> reports = []
-    >>> with listening(reports.append):
-    ...     report_progress("step", 3)
-    >>> report_progress("step", 4)
-    >>> reports
-    [Progress(stage='step', done=3, total=None)]
-    """
-    listener = _LISTENER.get()
-    if listener is not None:
-        listener(Progress(stage, done, total))
-
-
-def with_progress(stage: str, steps: range) -> Iterator[int]:
-    """Yield the steps one by one, and report each.
-
-    The reported total is the number of steps: an upper bound where a loop may end before.
-    """
-    for place, step in enumerate(steps, 1):
-        report_progress(stage, place, len(steps))
-        yield step
-
-
-class Progress(NamedTuple):
-    """State of a computation."""
-
-    stage: str
-    """Kind of step, such as ``"step"`` or ``"draw"``."""
-    done: int
-    total: int | None
-    """None where unknown, as for steps until convergence."""
-
-
-Listener = Callable[[Progress], None]

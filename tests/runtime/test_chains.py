@@ -5,7 +5,7 @@ import pytest
 
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
-from evalstats_plugin.runtime.workers import listening
+from evalstats_plugin.runtime.progress import listening
 
 LENGTH = ChainLength(draws=3, warm_up=2)
 

@@ -13,7 +13,7 @@ from evalstats_plugin.irt.methods import (
     ViOptions,
 )
 from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.runtime.workers import Progress, listening, report_progress
+from evalstats_plugin.runtime.progress import Progress, listening, report_progress
 
 MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
 

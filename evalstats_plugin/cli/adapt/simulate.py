@@ -65,7 +65,7 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.simulation import simulate as run_simulation
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.workers import listening
+    from evalstats_plugin.runtime.progress import listening
 
     bank = ItemBank.load(asked.bank)
     how = {"misspecified": asked.misspecified, "confidence_level": asked.confidence_level}
@@ -95,7 +95,7 @@ def replay(run: Run, *, asked: Planning) -> None:
     """
     from evalstats_plugin.adaptive.replaying import replay as ask_again
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.workers import listening
+    from evalstats_plugin.runtime.progress import listening
 
     plan = asked.plan()
     bank = plan.load()

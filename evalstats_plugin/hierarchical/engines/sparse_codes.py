@@ -18,7 +18,7 @@ from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimens
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.workers import report_progress
+from evalstats_plugin.runtime.progress import report_progress
 
 _LINALG: Any = torch.linalg
 """Its functions have no type stubs."""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from evalstats_plugin.irt.model.arrays import on_host
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.progress import report_progress
 from evalstats_plugin.runtime.torch import linalg
-from evalstats_plugin.runtime.workers import report_progress
 
 Step = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From a point to the next point and the objective (a scalar tensor) at the first."""

@@ -31,7 +31,8 @@ from evalstats_plugin.irt.estimators.items_integrated import (
 from evalstats_plugin.irt.model.arrays import Array, array_of, as_array, cast, namespace
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.scale import Curves, link_through_items
-from evalstats_plugin.runtime.workers import parallel_map, report_progress
+from evalstats_plugin.runtime.progress import report_progress
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 Over = Literal["items", "models", "parametric"]

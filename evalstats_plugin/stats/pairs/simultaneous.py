@@ -352,7 +352,7 @@ class _Leads:
         spread = spread + self._far**2
         varies = (spread > 0) & ~np.isnan(pairs.deviate)
         inverse = np.where(varies, 1 / np.sqrt(np.where(varies, spread, 1.0)), 0.0)
-        # Beside the largest pair, single precision holds nothing of a smaller one: it does not vary.
+        # Single precision holds nothing of a pair so small beside the largest: it does not vary.
         self._inverse = np.minimum(inverse, 1e38).astype(np.float32)
         self.maxima, self.signed = self._largest(n, n_draws)
 

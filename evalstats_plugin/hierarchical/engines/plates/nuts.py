@@ -36,7 +36,7 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
 )
 from evalstats_plugin.hierarchical.engines.plates.results import Moments, PlatedFit
 from evalstats_plugin.runtime.chains import convergence
-from evalstats_plugin.runtime.workers import with_progress
+from evalstats_plugin.runtime.progress import with_progress
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.streams import stream
 
