@@ -1,7 +1,11 @@
-"""Ten models of the Stan user's guide in four languages, and how many lines each takes."""
+"""Ten models of the Stan user's guide in four languages: lines of each, and speed of two samplers.
+
+`benchmarks/nuts_peers.py` times them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -53,6 +57,26 @@ def ten_models() -> str:
         escaped = formula.replace("|", "\\|")
         rows.append(f"| {name} | {f'`{escaped}`' if formula else '–'} | {numbers} |")
     rows.append(f"| all | | {' | '.join(str(x) for x in totals.values())} |")
+    return "\n".join(rows)
+
+
+def sampled() -> dict[str, dict[str, float]]:
+    """Return each model's effective draws for a CPU second: "plated", and the faster "NumPyro"."""
+    path = ROOT / "benchmarks" / "results" / "nuts_peers.json"
+    speeds: dict[str, dict[str, float]] = {}
+    for row in json.loads(path.read_text())["runs"]:
+        of_model = speeds.setdefault(row["job"], {})
+        name = "NumPyro" if row["program"].startswith("NumPyro") else "plated"
+        of_model[name] = max(of_model.get(name, 0.0), row["ess_per_second"])
+    return speeds
+
+
+def ten_sampled() -> str:
+    """Return the table of speeds."""
+    rows = ["| model | plated | NumPyro | ratio |", "|---|--:|--:|--:|"]
+    for name, speed in sampled().items():
+        plated, theirs = speed["plated"], speed["NumPyro"]
+        rows.append(f"| {name} | {plated:,.0f} | {theirs:,.0f} | {plated / theirs:.1f} |")
     return "\n".join(rows)
 
 

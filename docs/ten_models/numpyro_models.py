@@ -1,4 +1,4 @@
-"""The same ten models for NumPyro, which is not run here; their data are given by name."""
+"""The same ten models for NumPyro, run by `benchmarks.nuts_peers`; data are given by name."""
 
 import jax.numpy as jnp
 import numpyro.distributions as dist

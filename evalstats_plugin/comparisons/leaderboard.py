@@ -101,6 +101,8 @@ class ScoreTable(Results[TableCell]):
     """Every two models of each column, with what their ranks come from."""
     in_overall: tuple[ColumnKey, ...] = ()
     """The columns that the overall score is of."""
+    overall_tasks: str = ""
+    """Their tasks in words, such as "all 13 tasks"; "" without an overall score."""
     by: str = ""
     """Field of the items whose slices are the columns, in place of tasks."""
 
@@ -148,15 +150,14 @@ class ScoreTable(Results[TableCell]):
         Every other column is part of the overall score, where there is one.
         """
         columns = {(pairs.kind, pairs.task): pairs for pairs in self.pairs}
-        has_overall = "overall" in (kind for kind, _ in self.by_column)
         differences: list[Comparison] = []
         for key, cells in self.by_column.items():
             pairs = columns.get(key)
             if pairs is None or model not in pairs.models:
                 continue
-            part_of = OVERALL if has_overall and key[0] != "overall" else ""
-            rows = _differences(pairs, cells, model, part_of)
-            differences += (rows[name] for name in self.models if name in rows)
+            rows = _differences(pairs, cells, model)
+            whole: Any = {"task" if key[0] == "overall" else "part_of": self.overall_tasks}
+            differences += (replace(rows[name], **whole) for name in self.models if name in rows)
         return differences
 
     def to_latex(
@@ -277,7 +278,7 @@ def table(
         )
         scored = [replace(row, confidence_level=confidence_level) for row in rows_of_slices]
     shown = _Columns.of(cells, scored, subtasks, _listed(columns))
-    joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights], OVERALL)
+    joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights])
     if not are_apart:
         joint, why = [], ["no overall score: slices have items in common"]
     seed = rng if isinstance(rng, int) else None
@@ -320,13 +321,16 @@ def table(
     rows = [replace(cell, task=OVERALL) if cell.kind == "overall" else cell for cell in rows]
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
     of_overall = tuple(dict.fromkeys(column_of(r.task, shown.inside) for r in joint))
+    in_words = joint[0].groups[0].name if joint else ""
+    in_words = in_words.replace(" tasks", " slices") if by else in_words
     return ScoreTable(
-        tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, by or ""
-    )
+        tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, in_words,
+        by or "",
+    )  # fmt: skip
 
 
 def _differences(
-    pairs: ColumnPairs, cells: Mapping[str, TableCell], model: str, part_of: str
+    pairs: ColumnPairs, cells: Mapping[str, TableCell], model: str
 ) -> dict[str, Comparison]:
     """Return the differences of the other models of a column from one, by model."""
     place = pairs.models.index(model)
@@ -340,7 +344,7 @@ def _differences(
             continue
         rows[cell.model] = Comparison(
             model_a=model, model_b=cell.model, task=cell.task, metric=cell.metric, kind=cell.kind,
-            part_of=part_of, n_items=int(pairs.n_items[i]), difference=difference, low=low,
+            n_items=int(pairs.n_items[i]), difference=difference, low=low,
             high=high, p_value=None, p_adjusted=float(pairs.p_adjusted[i]), prob_better=None,
             score_a=cells[model].estimate, score_b=cell.estimate, method="", notes=cell.notes,
             confidence_level=cell.confidence_level, higher_is_better=cell.higher_is_better,

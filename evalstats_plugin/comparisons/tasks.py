@@ -195,7 +195,6 @@ def in_overall(
     cells: Sequence[Cell],
     inside: Mapping[str, tuple[Group, ...]],
     weighting: Weighting,
-    name: str = "",
 ) -> tuple[list[Responses], list[str]]:
     """Return the responses of the overall score, as parts of one group; why others are not in it.
 
@@ -207,8 +206,6 @@ def in_overall(
         By task that counts with the outermost group around it, the groups around it.
     weighting
         Of the tasks.
-    name
-        Of the group; how many tasks it has where left out.
     """
     every = [c.responses for c in cells]
     spans = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
@@ -227,9 +224,8 @@ def in_overall(
     tasks = dict.fromkeys(r.task for r in every if column[r.task] not in odd)
     if len({column[task] for task in tasks} if weighting == "parts" else tasks) < 2:
         return [], []
-    if not name:
-        n_tasks, n_all = len(tasks), len({r.task for r in every})
-        name = f"all {n_tasks} tasks" if n_tasks == n_all else f"{n_tasks} of {n_all} tasks"
+    n_tasks, n_all = len(tasks), len({r.task for r in every})
+    name = f"all {n_tasks} tasks" if n_tasks == n_all else f"{n_tasks} of {n_all} tasks"
     while any(g.name == name for r in every for g in r.groups):
         name += " of all"
     group = Group(name, 0, weighting, len(tasks), logged=0.0)

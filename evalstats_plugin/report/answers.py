@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
@@ -98,9 +98,7 @@ class Question:
         means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
         name = row.task
         if row.kind == "overall":
-            # A table calls its columns one name, and its notes have their number.
-            of = means[-1].rpartition(" of ")[2] if name == OVERALL else name.removeprefix("all ")
-            name = f"these {of}"
+            name = f"these {name.removeprefix('all ')}"
         told = [means[-1].removesuffix(f" of {name.removeprefix('these ')}")] if means else []
         told += [counted(sizes.pop(), "item")] if len(sizes) == 1 else []
         return f"on {name}{metric}" + (f" ({', '.join(told)})" if told else "")

@@ -309,7 +309,7 @@ def test_differences_from_a_model_have_the_verdicts_of_all_pairs() -> None:
     matrix = es.ResponseMatrix.from_array(scores, tasks=["x"] * 120 + ["y"] * 120)
     shown = es.table(matrix, rng=0)
     rows = {
-        (row.kind, row.task, row.model_a, row.model_b): row
+        (row.kind, row.task.replace("all 2 tasks", "overall"), row.model_a, row.model_b): row
         for model in shown.models
         for row in shown.against(model)
     }

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evalstats_plugin.comparisons.leaderboard import ColumnKey, ScoreTable, TableCell
+from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import grouped
@@ -120,6 +120,8 @@ class Evaluation:
 
 def column_of(row: Comparison) -> ColumnKey:
     """Return the column of the table that a difference is in."""
+    if row.kind == "overall":
+        return "overall", OVERALL
     return row.kind, row.task  # pyright: ignore[reportReturnType] - of a table's columns
 
 
