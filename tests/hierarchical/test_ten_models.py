@@ -73,8 +73,10 @@ def test_lines_are_counted_without_blank_ones_and_comments():
 
 
 def test_more_effective_draws_for_a_second_than_numpyro():
-    """Of every model without latents of finitely many values."""
+    """Of every model without latents of finitely many values but one, which the page names."""
     speeds = sampled()
+    ratios = {name: speed["plated"] / speed["NumPyro"] for name, speed in speeds.items()}
 
     assert set(speeds) == set(CASES) - {"Finite mixture", "Change point"}
-    assert all(speed["plated"] > speed["NumPyro"] for speed in speeds.values())
+    assert ratios.pop("Correlated effects of groups") > 0.75
+    assert min(ratios.values()) > 1.5

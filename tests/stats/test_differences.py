@@ -232,13 +232,14 @@ class TestFigures:
         assert (2000, 0, 0) == (row["tables"], row["below_own"], row["contradictions"])
 
     def test_planned_power_is_reached(self) -> None:
-        """Of eight kinds of comparisons; two miss .03, by .005, which is the pilot's error."""
+        """Of eight kinds, 20 designs of each; most of the worst plan for more epochs."""
+        kinds = [r["kind"] for r in STUDY["power"]]
         errors = np.array([abs(r["promised"] - r["reached"]) for r in STUDY["power"]])
 
-        assert len({r["kind"] for r in STUDY["power"]}) == 8
-        assert len(errors) >= 30
-        assert (errors > 0.03).sum() <= 2
-        assert errors.max() <= 0.04
+        assert [20] * 8 == [kinds.count(kind) for kind in dict.fromkeys(kinds)]
+        assert errors.mean() <= 0.01
+        assert (errors > 0.03).sum() <= 8
+        assert errors.max() <= 0.05
 
     def test_all_pairs_at_once(self) -> None:
         """Standard errors of .013."""

@@ -95,7 +95,7 @@ def worst_cells(cells, count=10):
     ]  # fmt: skip
 
 
-def planned(designs=40):
+def planned(designs=160):
     """Power that a large pilot promises, and that is reached, of every kind of comparison."""
     return [promised_and_reached(seed) for seed in range(designs)]
 
