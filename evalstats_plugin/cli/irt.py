@@ -696,7 +696,7 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
             try:
                 about["released"][model] = datetime.fromisoformat(when).timestamp()
             except ValueError as error:
-                raise LogError(f"{path}: released of {model} is no date: {error}") from error
+                raise LogError(f"{path}: released of {model} is not a date: {error}") from error
     return about
 
 

@@ -1,4 +1,4 @@
-"""Progress of long work: computations report it, and whoever shows it listens.
+"""Progress of long work: computations report it to a listener, which shows it.
 
 `report_progress` and `with_progress` call the listener of the enclosing `listening`, if any.
 """

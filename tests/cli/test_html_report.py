@@ -50,8 +50,8 @@ def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path
     assert done.stderr.replace("\n", "") == f"written: {place}"
     text = _text(place)
     for said in (
-        f"evalstats-plugin {__version__}", "lm_eval 0.4.13", "90 %", "0.7500", "25.0 points",
-        "logs/m/results_", "simultaneous", "cannot be told apart",
+        f"evalstats-plugin {__version__}", "lm_eval 0.4.13", "90 %", "0.7500",
+        "a difference of +0.2500", "logs/m/results_", "simultaneous", "cannot be told apart",
     ):  # fmt: skip
         assert said in text
     assert "Seed 3" in " ".join(text.split())
