@@ -17,7 +17,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
@@ -35,6 +34,7 @@ from evalstats_plugin.report.text import (
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.gating import GateRow
+    from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 
 MARKS = {"better": "▲", "worse": "▼", "unclear": ""}
 """What is beside a difference that is beyond chance."""
