@@ -58,7 +58,7 @@ def test_a_cluster_without_workers_or_with_other_versions_is_refused(
 ):
     monkeypatch.setattr(runtime_workers, "_WORKER_TIMEOUT", 0.2)
     with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster,
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as cluster,
         pytest.raises(DesignError, match="has no workers: start some"),
     ):
         workers(scheduler=cluster.scheduler_address).__enter__()

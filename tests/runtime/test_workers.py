@@ -48,7 +48,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
     alone = simulated()
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
         ) as cluster,
         workers(scheduler=cluster.scheduler_address),
     ):
@@ -89,7 +89,7 @@ def test_pieces_whose_function_was_lost_are_repeated_while_the_cluster_answers(
     monkeypatch.setattr(runtime_workers.DaskWorkers, "sent", losing)
     with (
         distributed.LocalCluster(
-            n_workers=2, processes=False, dashboard_address=None, protocol="tcp://"
+            n_workers=2, processes=False, dashboard_address=":0", protocol="tcp://"
         ) as cluster,
         workers(scheduler=cluster.scheduler_address),
     ):
@@ -102,7 +102,7 @@ def test_a_lost_cluster_is_reported(monkeypatch: pytest.MonkeyPatch):
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=1, processes=False, dashboard_address=None, protocol="tcp://"
+            n_workers=1, processes=False, dashboard_address=":0", protocol="tcp://"
         ) as cluster,
         workers(scheduler=cluster.scheduler_address),
     ):
