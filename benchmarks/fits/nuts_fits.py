@@ -7,7 +7,6 @@ starts; tracing and compiling count.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,9 @@ from typing import Any
 import clock
 import numpy as np
 
-PAGES = Path(__file__).parents[2] / "docs" / "ten_models"
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
-
-def code(file: str, model: str) -> tuple[str, str]:
-    """Return the imports of a page, and the code of one model."""
-    parts = re.split(r"^# (.+)\n", (PAGES / file).read_text(), flags=re.MULTILINE)
-    return parts[0], parts[parts.index(model) + 1]
+from parts.ten_models import imports, sections
 
 
 def plated(model: str, data: dict[str, Any]) -> Any:
@@ -31,9 +26,9 @@ def plated(model: str, data: dict[str, Any]) -> Any:
     from evalstats_plugin.hierarchical import infer
 
     torch.set_num_threads(1)
-    imports, text = code("plated.py", model)
+    text = sections("plated")[model]
     scope: dict[str, Any] = {"data": data}
-    exec(imports, scope)  # noqa: S102 - the page's code is what is timed
+    exec(imports("plated"), scope)  # noqa: S102 - the page's code is what is timed
     scope["infer"] = lambda m, d, *_: infer(m, d, "nuts", rng=0, device="cpu")
 
     def run() -> dict[str, Any]:
@@ -51,9 +46,9 @@ def numpyro(model: str, data: dict[str, Any], *, vectorized: bool) -> Any:
     from numpyro.infer import MCMC
 
     jax.config.update("jax_enable_x64", True)  # noqa: FBT003 - the only way to say it
-    imports, text = code("numpyro_models.py", model)
+    text = sections("NumPyro")[model]
     scope: dict[str, Any] = {"data": data}
-    exec(imports, scope)  # noqa: S102
+    exec(imports("NumPyro"), scope)  # noqa: S102
     how = "vectorized" if vectorized else "sequential"
     scope["MCMC"] = lambda *a, **k: MCMC(*a, **k, chain_method=how, progress_bar=False)
 

@@ -38,6 +38,11 @@ def sections(language: str) -> dict[str, str]:
     return {name: code.strip() for name, code in found.items() if not name.endswith(".")}
 
 
+def imports(language: str) -> str:
+    """Return what stands before the first model."""
+    return re.split(r"^# .+\n", (FOLDER / FILES[language]).read_text(), flags=re.MULTILINE)[0]
+
+
 def lines(code: str) -> int:
     """Count lines that are neither blank nor a comment."""
     return sum(bool(x.strip()) and not x.lstrip().startswith("#") for x in code.splitlines())

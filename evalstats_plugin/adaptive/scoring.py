@@ -348,12 +348,12 @@ def project(
     chance in the answers not seen, and misfit.
     """
     state = laplace(belief) if state is None else state
-    open_items, directions = unasked(belief), belief.items.directions
-    p = open_items * curves_of(belief, state)
+    is_unasked, directions = unasked(belief), belief.items.directions
+    p = is_unasked * curves_of(belief, state)
     asked = shares.weights[belief.places]
     seen = np.einsum("sn,snt->st", belief.scores, asked)
     estimate = seen + p @ shares.weights
-    changes = (open_items * expected(belief, state).scale)[:, None] * directions.T
+    changes = (is_unasked * expected(belief, state).scale)[:, None] * directions.T
     # Derivatives of the scores in (θ, f), shape (S, 1 + T, D).
     slopes = np.swapaxes(changes @ shares.weights, 1, 2)
     from_ability = ((slopes @ state.covariance) * slopes).sum(axis=-1)
@@ -379,12 +379,12 @@ class Predictions(NamedTuple):
 
 def predictions(belief: Belief, shares: Shares, state: State, full: FullScore) -> Predictions:
     """Expected scores of items by the bank's curves, moved so that their mean is the full score."""
-    curves = curves_of(belief, state)
-    variances = unasked(belief) * belief.items.dispersion * curves * (1 - curves)
+    curves, is_unasked = curves_of(belief, state), unasked(belief)
+    variances = is_unasked * belief.items.dispersion * curves * (1 - curves)
     np.put_along_axis(curves, belief.places, belief.scores, axis=1)
-    weight = unasked(belief) @ shares.weights[:, :1]
+    weight = is_unasked @ shares.weights[:, :1]
     off = full.estimate[:, :1] - curves @ shares.weights[:, :1]
-    scores = curves + unasked(belief) * off / np.maximum(weight, 1e-12)
+    scores = curves + is_unasked * off / np.maximum(weight, 1e-12)
     common = np.sqrt(np.maximum(full.std_error**2 - variances @ shares.squares, 0.0))
     return Predictions(scores, variances, common)
 

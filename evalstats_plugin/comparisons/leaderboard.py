@@ -322,7 +322,6 @@ def table(
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
     of_overall = tuple(dict.fromkeys(column_of(r.task, shown.inside) for r in joint))
     in_words = joint[0].groups[0].name if joint else ""
-    in_words = in_words.replace(" tasks", " slices") if by else in_words
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, in_words,
         by or "",

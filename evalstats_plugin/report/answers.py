@@ -96,10 +96,8 @@ class Question:
         sizes = {row.n_items for row in self.head}
         metric = "" if row.kind == "overall" or not row.metric else f" {short_metric(row.metric)}"
         means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
-        name = row.task
-        if row.kind == "overall":
-            name = f"these {name.removeprefix('all ')}"
-        told = [means[-1].removesuffix(f" of {name.removeprefix('these ')}")] if means else []
+        name = row.task.replace("all ", "these ", 1) if row.kind == "overall" else row.task
+        told = [means[-1].removesuffix(f" of {row.task.removeprefix('all ')}")] if means else []
         told += [counted(sizes.pop(), "item")] if len(sizes) == 1 else []
         return f"on {name}{metric}" + (f" ({', '.join(told)})" if told else "")
 

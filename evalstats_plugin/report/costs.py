@@ -42,8 +42,9 @@ def _limits(limits: tuple[float | None, float | None]) -> str:
 
 
 def _score(row: CostRow) -> str:
-    limits = limits_text(row.score_low, row.score_high)
-    return f"{number(row.score)}{f' {limits}' * (limits != '–')}"
+    if row.score_low is None or row.score_high is None:
+        return number(row.score)
+    return f"{number(row.score)} {limits_text(row.score_low, row.score_high)}"
 
 
 def _columns(rows: Sequence[CostRow]) -> list[Column]:

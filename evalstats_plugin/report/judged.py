@@ -122,8 +122,9 @@ def _half_width(row: CorrectedScore) -> str:
 
 
 def _limits(estimate: float | None, low: float | None, high: float | None) -> str:
-    limits = text.limits_text(low, high, fixed(2))
-    return "–" if estimate is None or limits == "–" else f"{estimate:z.2f} {limits}"
+    if estimate is None or low is None or high is None:
+        return "–"
+    return f"{estimate:z.2f} {text.limits_text(low, high, fixed(2))}"
 
 
 def _agreements(rows: Sequence[JudgeAgreement], names: Mapping[str, str]) -> list[Table]:

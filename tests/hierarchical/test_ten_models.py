@@ -4,7 +4,7 @@ import ast
 
 import numpy as np
 import pytest
-from parts.ten_models import FILES, FOLDER, FORMULAS, lines, sampled, sections, ten_models
+from parts.ten_models import FILES, FOLDER, FORMULAS, imports, lines, sampled, sections, ten_models
 from ten_models.data import CASES
 
 pytestmark = pytest.mark.needs("torch")
@@ -28,9 +28,8 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
         assert method in ("qem", "nuts")
         return infer(model, data, "qem", n_particles=many, steps=15, rng=0)
 
-    source = (FOLDER / FILES["plated"]).read_text()
     scope = {"data": data}
-    exec(source[: source.index("# Linear")], scope)  # noqa: S102 - imports of the page
+    exec(imports("plated"), scope)  # noqa: S102 - imports of the page
     scope["infer"] = short
     exec(sections("plated")[name], scope)  # noqa: S102 - the page's code is what is tested
     for latent, value in truth.items():

@@ -228,7 +228,7 @@ def csv_rows(path: str, what: str, *, needs: Sequence[str] = ()) -> list[dict[st
             msg = f"{path}, line {reader.line_num}, has more cells than the header: quote commas"
             raise LogError(msg)
         rows.append(row)
-    if not set(needs) <= set(reader.fieldnames or () if rows else ()):
+    if needs and not (rows and set(needs) <= rows[0].keys()):
         has = ", ".join(reader.fieldnames or ()) or "none"
         raise LogError(f"{path} has the columns {has}: it needs {' and '.join(needs)}, and rows")
     return rows
