@@ -28,7 +28,6 @@ MOST_VALUES = 24
 WORDS = {"notes", "method", "text", "summary", "source", "provenance", "device", "version",
          "software", "reason", "why", "measure", "population", "prior", "seconds"}  # fmt: skip
 """Fields that hold words, which may be put better without any number changing."""
-REFUSALS = (EvalStatsError, ValueError)
 
 Run = Callable[[], Any]
 
@@ -38,9 +37,10 @@ def figures_of(run: Run | Mapping[str, Run]) -> Any:
     if isinstance(run, Mapping):
         return {name: figures_of(each) for name, each in run.items()}
     try:
-        return plain(run())
-    except REFUSALS as error:
+        result = run()
+    except EvalStatsError as error:
         return f"refused: {type(error).__name__}"
+    return plain(result)
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - a kind of value each
@@ -85,7 +85,9 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _size(value: Any) -> int:
+def _size(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return plain(value)
     return len(value) if isinstance(value, tuple | list) else int(bool(value))
 
 

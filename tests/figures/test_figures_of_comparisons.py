@@ -145,6 +145,12 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         ("missing", {"items": ("plain",)}),
         ("epochs", {"items": ("t",), "of epochs": ("unpaired", "miller")}),
     )},
+    "plans with other numbers of epochs": {
+        f"{kind} {n_epochs}": partial(
+            es.power, evaluation(kind, n_models=2, n_items=24), difference=0.12, n_items=60,
+            n_epochs=n_epochs)
+        for kind in ("epochs", "clusters") for n_epochs in (1, 2, 5)
+    },
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from evalstats_plugin.irt import (
     FactorOptions,
     JmlOptions,
     MapOptions,
+    McmcOptions,
     MmlItemsOptions,
     MmlOptions,
     OrderedOptions,
@@ -37,7 +38,7 @@ def answers(n_models: int, n_items: int, *, levels: int = 1, missing: float = 0.
     return es.ResponseMatrix.from_array(scores)
 
 
-SMALL, LONG, MANY = (6, 24), (8, 60), (60, 8)
+SMALL, LONG, MANY, WIDE = (6, 24), (8, 60), (60, 8), (40, 830)
 
 
 def _fit(
@@ -95,6 +96,23 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "nodes": _of(MANY, "2pl", "mml", MmlOptions(prior="weak", nodes=21)),
         "missing": _of(MANY, "2pl", "mml", MmlOptions(prior="weak"), missing=0.2),
         "dispersion": _of(MANY, "rasch", "mml", MmlOptions(dispersion=1.5), levels=3),
+    },
+    "several sizes": {
+        "rasch of many items": _of(WIDE, "rasch", "mml-items"),
+        "2pl of many items": _of(WIDE, "2pl", "mml-items"),
+        "partial credit": _of(SMALL, "2pl", "mml-items", levels=4),
+        "partial credit of a rasch": _of(LONG, "rasch", "mml-items", levels=3, missing=0.1),
+        "many models": _of(MANY, "2pl", "mml-items", missing=0.1),
+        "mml of a long test": _of(WIDE, "2pl", "mml", MmlOptions(prior="weak")),
+        "mml of credit": _of(MANY, "2pl", "mml", MmlOptions(prior="estimated"), levels=3),
+        "1pl of a long test": _of(LONG, "1pl", "mml", MmlOptions(prior="weak", std_errors=True)),
+        "4pl": _of(MANY, "4pl", "mml", MmlOptions(prior="weak", std_errors=True)),
+        "common 3pl": _of(MANY, "3pl", "mml", MmlOptions(
+            prior="estimated", common_asymptotes=True, std_errors=True)),
+    },
+    "chains": {
+        f"{model} {size}": _of(size, model, "mcmc", McmcOptions(draws=20, warm_up=20, chains=2))
+        for model in ("rasch", "2pl") for size in (SMALL, MANY)
     },
     "joint": {
         **{f"map {slopes}": _of(SMALL, "2pl", "map", MapOptions(discrimination=slopes))

@@ -1,18 +1,23 @@
-"""Figures of reading: every log here by every adapter that knows it, and what is made of it."""
+"""Figures of reading: every log here, and drawn evaluations in the form of every harness."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from figures import Run, changed, table_of
+from evaluations import SCALES, Evaluation, Group, Task, fill
+from figures import Run, changed, plain, table_of
+from written_logs import LOGS as WRITTEN_LOGS
+from written_tables import TABLES
 
 import evalstats_plugin as es
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, Selection
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 OTHER = {"path", "measure", "source", "provenance", "groups", "beside", "unreduced", "predicted"}
@@ -35,15 +40,75 @@ def _read(*paths: Path, **options: Any) -> dict[str, Any]:
     return table_of([_told(each) for each in es.read(*paths, **options)])
 
 
+def _task(name: str, scales: str, n_items: int = 9, **more: Any) -> Task:
+    return Task(name, n_items, tuple(SCALES[each] for each in scales.split()), **more)
+
+
+EVALUATIONS: Mapping[str, Evaluation] = {
+    "plain": Evaluation(("m", "org/n"), (_task("t", "right share"), _task("u", "grade", 5))),
+    "missing": fill(
+        Evaluation(("m", "n"), (_task("t", "percent"), _task("u", "error loss"))), missing=0.2),
+    "epochs": Evaluation(("m",), (_task("t", "right"),), n_epochs=3,
+                         reducers=("max", "pass_at_2")),
+    "clusters": Evaluation(("m", "n"), (
+        _task("t", "right margin", clusters=(0, 0, 0, 1, 1, 2, 3, 3, 3)),), by_cluster=True),
+    "cut": Evaluation(("m", "n"), (_task("t", "right tenths", n_planned=20), _task(
+        "u", "right", 12, n_cut=3))),
+    "groups": Evaluation(("m", "n"), tuple(
+        _task(name, "right", 5 + k) for k, name in enumerate("tuv")),
+                         (Group("all", ("part", "v"), weighted=True),
+                          Group("part", ("t", "u"), weighted=False))),
+}  # fmt: skip
+
+
+def _of_written(write: Callable[[Evaluation, Path], None], e: Evaluation) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        write(e if e.scores else fill(e), Path(folder))
+        told = _read(Path(folder))
+    # When it was written, which its name has too.
+    return {name: column for name, column in told.items() if name not in {"run", "log"}}
+
+
+def _annotated(*logs: str, **options: Any) -> Any:
+    """What is written into copies of logs: the block of numbers of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = es.annotate(*(LOGS / log for log in logs), output=folder, **options)
+        told = [json.loads(p.read_text("utf-8")) for p in sorted(written) if p.suffix == ".json"]
+        return [plain(_block(each)) for each in told]
+
+
+def _block(log: Mapping[str, Any]) -> Any:
+    about = log.get("metadata") or log.get("eval", {}).get("metadata") or log
+    return {
+        k: v
+        for k, v in about.get("evalstats", {}).items()
+        if k != "answer" and not k.endswith("version")
+    }
+
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     f"{harness.name} {version.name}": {
         run.name: partial(_read, run) for run in sorted(version.iterdir())
     }
     for harness in sorted(LOGS.iterdir()) for version in sorted(harness.iterdir())
+} | {
+    f"written as {form}": {
+        name: partial(_of_written, rendering.write, e)
+        for name, e in EVALUATIONS.items() if rendering.holds(e)
+    } for form, rendering in {**WRITTEN_LOGS, **TABLES}.items()
+} | {
+    "annotated": {
+        "intervals": partial(_annotated, "lm_eval/0.4.13/out"),
+        "compared": partial(_annotated, "lm_eval/0.4.13/out", compare=True, at_k=("pass@1",)),
+        "Inspect": partial(_annotated, "inspect_ai/0.3.285/json", items="columns"),
+        "a baseline": partial(_annotated, "inspect_ai/0.3.285/json", compare=True, rescore=True),
+        "fitted": partial(_annotated, "lm_eval/0.4.13/out", fits=("irt", "pool"),
+                          selection=Selection(tasks=("es_mc", "es_bin"))),
+    },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_every_figure_is_what_it_was(run: str) -> None:
     """With the names of those that are not."""
-    assert changed("reading", run, RUNS[run]) == []
+    assert changed("reading", run, RUNS[run], rel=1e-5) == []
