@@ -111,3 +111,15 @@ def test_units_of_scores_do_not_matter(unit: float) -> None:
         np.testing.assert_allclose(found, unit * pilots._with_more_epochs(a, other, 5), rtol=1e-9)
     assert pilots._without_noise(np.array([0.3]), 0.1).tolist() == [0.3]
     assert pilots._without_noise(np.full(4, 0.3), 0.1) == pytest.approx(0.3)
+
+
+def test_half_a_cluster_is_rounded_the_same_way_on_every_processor() -> None:
+    """90 items in clusters of 4 are 23 of these, not 22 where the last bit is lower."""
+    sums = np.random.default_rng(0).integers(-3, 4, 30) * 1.0
+    powers = {
+        pilots.Planned([pilots.Population(sums, np.full(30, size), widened=1.1)]).power(
+            90, 0.2, tail=0.025
+        )
+        for size in np.nextafter(4.0, [0.0, 4.0, 9.0])
+    }
+    assert len(powers) == 1

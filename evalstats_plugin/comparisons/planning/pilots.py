@@ -223,7 +223,8 @@ class Planned:
         moved = [
             _Drawn.of(*population.moved(population.mean + lead)) for population in self._populations
         ]
-        n_units = [max(round(n * population.units_per_item), 1) for population in moved]
+        # 22.5 units are 23, whichever way the last bit is rounded.
+        n_units = [max(int(n * each.units_per_item + 0.5 + 1e-9), 1) for each in moved]
         n_samples = int(np.clip(DRAWN / sum(n_units), FEWEST_SAMPLES, N_SAMPLES))
         rng = _stream("comparisons")
         parts = [
