@@ -15,10 +15,10 @@ from evalstats_plugin.cli.shell.options import (
     DESIGNS,
     OF_ONE_SCORE,
     OUTPUT,
-    Command,
     Correction,
     Intervals,
     Name,
+    command,
     correction,
     file,
     paths,
@@ -113,12 +113,9 @@ class AnnotateOptions:
                 raise SelectionError(f"--strip and --{name} do not go together: pass one of them")
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --output annotated": "Copies of the logs with intervals",
-        "logs/ --output compared --baseline llama": "With comparisons, too",
-    },
+@command(
+    ("logs/ --output annotated", "Copies of the logs with intervals"),
+    ("logs/ --output compared --baseline llama", "With comparisons, too"),
 )
 @paths
 @takes("asked", AnnotateOptions)
@@ -226,12 +223,9 @@ class Exported:
     )
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ -o scores.csv": "Every item's score, as a table",
-        "logs/ -o scores.parquet --to parquet": "For large logs",
-    },
+@command(
+    ("logs/ -o scores.csv", "Every item's score, as a table"),
+    ("logs/ -o scores.parquet --to parquet", "For large logs"),
 )
 @paths
 @takes("asked", Exported)

@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
-import click
-
 from evalstats_plugin.cli.shell.options import (
     DESIGNS,
     INTERVALS,
     OF_ONE_SCORE,
     OUTPUT,
-    Command,
     Correction,
     Design,
     Family,
     Intervals,
     Name,
+    command,
     correction,
     family,
     takes,
@@ -93,12 +91,9 @@ class CompareOptions:
     explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --models llama,qwen": "Is one of two models better",
-        "logs/ --baseline llama --format markdown": "Each model beside a baseline, for a page",
-    },
+@command(
+    ("logs/ --models llama,qwen", "Is one of two models better"),
+    ("logs/ --baseline llama --format markdown", "Each model beside a baseline, for a page"),
 )
 @takes("asked", CompareOptions)
 @takes("intervals", Intervals, without=OF_ONE_SCORE)

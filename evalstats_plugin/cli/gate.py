@@ -27,6 +27,7 @@ from evalstats_plugin.cli.shell.options import (
     Intervals,
     Parsed,
     checked,
+    command,
     file,
     options_of,
     takes,
@@ -204,12 +205,10 @@ class GateOptions:
     )  # fmt: skip
 
 
-@click.command(
+@command(
+    ("logs/ --baseline llama --margin 0.02", "May qwen replace llama"),
+    ("logs/ --baseline llama --margin 0.02 --format markdown", "As a comment for a pull request"),
     cls=Deciding,
-    examples={
-        "logs/ --baseline llama --margin 0.02": "May qwen replace llama",
-        "logs/ --baseline llama --margin 0.02 --format markdown": "As a comment for a pull request",
-    },
 )
 @takes("asked", GateOptions)
 @takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))

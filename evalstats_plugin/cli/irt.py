@@ -13,11 +13,11 @@ import click
 from evalstats_plugin.cli.shell.options import (
     INTERVALS,
     POSITIVE,
-    Command,
     LazyGroup,
     Name,
     Parsed,
     baseline,
+    command,
     device,
     file,
     level,
@@ -395,12 +395,9 @@ _bank = {
 """Settings of --bank where it is the zero alone."""
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Abilities of models",
-        "logs/ --metric acc --save bank.parquet": "With the items kept, for models to come",
-    },
+@command(
+    ("logs/ --metric acc", "Abilities of models"),
+    ("logs/ --metric acc --save bank.parquet", "With the items kept, for models to come"),
 )
 @takes(
     "asked",
@@ -445,12 +442,9 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     _show_abilities(run, results, asked, notes)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Suspicious items first",
-        "logs/ --metric acc --format csv": "Every item, for a program",
-    },
+@command(
+    ("logs/ --metric acc", "Suspicious items first"),
+    ("logs/ --metric acc --format csv", "Every item, for a program"),
 )
 @takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), item_model=_any_model, bank=_bank)
 @on_logs("items", "fit")
@@ -490,7 +484,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     )
 
 
-@click.command(cls=Command, name="new-items")
+@command(name="new-items")
 @takes("asked", IrtOptions, only=("features", *_FITTED, "confidence_level"),
        item_model=_one_ability, bank=_bank)  # fmt: skip
 @on_logs()
@@ -516,12 +510,9 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc --bank bank.parquet": "Later models on the scale of a saved fit",
-        "logs/ --metric acc --bank bank.parquet --format csv": "For a program",
-    },
+@command(
+    ("logs/ --metric acc --bank bank.parquet", "Later models on the scale of a saved fit"),
+    ("logs/ --metric acc --bank bank.parquet --format csv", "For a program"),
 )
 @takes("asked", IrtOptions, only=("bank", "device", "confidence_level", "baseline"))
 @on_logs("abilities")
@@ -547,7 +538,7 @@ def score(run: Run, *, asked: IrtOptions) -> None:
     _show_models(run, scored, matrix, asked, notes)
 
 
-@click.command(cls=Command)
+@command()
 @takes(
     "asked",
     IrtOptions,
@@ -571,7 +562,7 @@ def link(run: Run, *, asked: IrtOptions) -> None:
     _show_models(run, linked, matrix, asked, notes)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", IrtOptions, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
        bank=_bank)  # fmt: skip
 @on_logs()
@@ -597,12 +588,9 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "How well answers are predicted",
-        "logs/ --metric acc --format json": "For a program",
-    },
+@command(
+    ("logs/ --metric acc", "How well answers are predicted"),
+    ("logs/ --metric acc --format json", "For a program"),
 )
 @takes(
     "asked",
@@ -644,7 +632,7 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(_noted(results, notes), how, report.HELD_OUT)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", IrtOptions, only=("candidate", "draws", "device"))
 @on_logs()
 def choose(run: Run, *, asked: IrtOptions) -> None:

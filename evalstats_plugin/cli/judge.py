@@ -15,10 +15,10 @@ from evalstats_plugin.cli.shell.options import (
     OF_ONE_SCORE,
     OUTPUT,
     POSITIVE,
-    Command,
     Intervals,
     LazyGroup,
     Name,
+    command,
     file,
     takes,
     under,
@@ -87,7 +87,7 @@ class JudgeOptions:
     explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
-@click.command(cls=Command)
+@command()
 @takes("source", Labelled, judge={"required": True})
 @takes("asked", JudgeOptions)
 @takes("intervals", Intervals, without=("method", "missing", *OF_ONE_SCORE))
@@ -144,7 +144,7 @@ class Draw:
     )
 
 
-@click.command(cls=Command)
+@command()
 @takes("source", Labelled, judge={"required": True})
 @takes("draw", Draw)
 @takes("intervals", Intervals, only=("limits", "seed"))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import click
-
-from evalstats_plugin.cli.shell.options import Command, level, takes, under
+from evalstats_plugin.cli.shell.options import command, level, takes, under
 from evalstats_plugin.cli.shell.running import Run, on_logs
 
 
@@ -21,12 +19,9 @@ class NoiseOptions:
     confidence_level: float = level()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "Repeated runs, or runs with several epochs, of any models",
-        "logs/ --task gsm8k --metric acc": "One task under one metric",
-    },
+@command(
+    ("logs/", "Repeated runs, or runs with several epochs, of any models"),
+    ("logs/ --task gsm8k --metric acc", "One task under one metric"),
 )
 @takes("asked", NoiseOptions)
 @on_logs()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import get_completion_class
 
-from evalstats_plugin.cli.shell.options import OUTPUT, Command, form, takes, under
+from evalstats_plugin.cli.shell.options import OUTPUT, command, form, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
@@ -38,12 +38,9 @@ class PluginsOptions:
     form: str = form()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "": "What is installed",
-        "--methods": "Interval methods by name",
-    },
+@command(
+    ("", "What is installed"),
+    ("--methods", "Interval methods by name"),
 )
 @takes("asked", PluginsOptions)
 def plugins(*, asked: PluginsOptions) -> None:

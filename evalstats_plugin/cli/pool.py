@@ -10,9 +10,9 @@ import click
 
 from evalstats_plugin.cli.shell.options import (
     POSITIVE,
-    Command,
     Name,
     baseline,
+    command,
     device,
     level,
     seed,
@@ -102,12 +102,9 @@ class PoolOptions:
         return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Scores that borrow from each other",
-        "logs/ --metric acc --baseline llama": "Differences from one model",
-    },
+@command(
+    ("logs/ --metric acc", "Scores that borrow from each other"),
+    ("logs/ --metric acc --baseline llama", "Differences from one model"),
 )
 @takes("asked", PoolOptions)
 @on_logs("hierarchical")
@@ -218,7 +215,7 @@ class CapabilityOptions:
     seed: int = seed()
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", CapabilityOptions)
 @on_logs()
 def capabilities(run: Run, *, asked: CapabilityOptions) -> None:

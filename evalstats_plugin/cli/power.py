@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from evalstats_plugin.cli.shell.options import (
-    Command,
     Name,
     Parsed,
+    command,
     level,
     parse_pair,
     takes,
@@ -147,12 +147,9 @@ class PowerOptions:
         )
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "--difference 0.03 --discordance 0.2": "Items that find a difference of .03",
-        "logs/ --task gsm8k --metric acc --difference 0.03": "For models like earlier ones",
-    },
+@command(
+    ("--difference 0.03 --discordance 0.2", "Items that find a difference of .03"),
+    ("logs/ --task gsm8k --metric acc --difference 0.03", "For models like earlier ones"),
 )
 @takes("asked", PowerOptions)
 @on_logs(

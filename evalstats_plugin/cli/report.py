@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
+from evalstats_plugin.cli.shell.options import Intervals, baseline, command, file, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Reading,
@@ -80,12 +80,9 @@ class ReportOptions:
     baseline: str | None = baseline("Model that the page compares the others with where it opens.")
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "Every score with its interval",
-        "logs/ --html report.html": "A page for browsers",
-    },
+@command(
+    ("logs/", "Every score with its interval"),
+    ("logs/ --html report.html", "A page for browsers"),
 )
 @takes("intervals", Intervals)
 @takes("asked", ReportOptions)
@@ -353,12 +350,9 @@ def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     }
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "What is wrong, before the numbers are believed",
-        "logs/ --format json": "The same for a program",
-    },
+@command(
+    ("logs/", "What is wrong, before the numbers are believed"),
+    ("logs/ --format json", "The same for a program"),
 )
 @on_logs(reading=takes("reading", Reading, only=("task", "metric")))
 def check(run: Run) -> None:

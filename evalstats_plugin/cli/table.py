@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from evalstats_plugin.cli.shell.options import (
-    Command,
     Intervals,
     baseline,
+    command,
     file,
     paths,
     quiet,
@@ -72,12 +72,9 @@ class TableOptions:
     bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "Models by tasks, with ranks",
-        "logs/ --format latex": "For a paper",
-    },
+@command(
+    ("logs/", "Models by tasks, with ranks"),
+    ("logs/ --format latex", "For a paper"),
 )
 @takes("asked", TableOptions)
 @takes("labelled", Labelled)
@@ -158,12 +155,9 @@ class Folder:
     quiet: bool = quiet()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ -o paper": "Everything that a paper needs",
-        "logs/ -o paper-llama --baseline llama": "Differences from one model",
-    },
+@command(
+    ("logs/ -o paper", "Everything that a paper needs"),
+    ("logs/ -o paper-llama --baseline llama", "Differences from one model"),
 )
 @paths
 @takes("asked", TableOptions, without=("plus_minus", "bib", "by", "top"))

@@ -17,7 +17,7 @@ from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of, std
 from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined
 from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
-from evalstats_plugin.cli.shell.options import OUTPUT, Command, file, paths, takes, under
+from evalstats_plugin.cli.shell.options import OUTPUT, command, file, paths, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
@@ -93,7 +93,7 @@ class RescoreOptions:
     )
 
 
-@click.command(cls=Command)
+@command()
 @paths
 @takes("asked", RescoreOptions)
 @click.pass_context

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 
 from evalstats_plugin.cli.shell.options import (
-    Command,
     Name,
     Parsed,
+    command,
     file,
     parse_dimensions,
     seed,
@@ -97,7 +97,7 @@ class Merging(Target):
     )  # fmt: skip
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", BankOptions)
 @on_logs()
 def bank(run: Run, *, asked: BankOptions) -> None:
@@ -146,7 +146,7 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
     }
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("first", metavar="BANK", type=click.Path())
 @click.argument("second", metavar="BANK", type=click.Path())
 @takes("asked", Merging)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import click
-
 from evalstats_plugin.cli.adapt.options import RULES, Planning, bank
 from evalstats_plugin.cli.shell.options import (
-    Command,
     Name,
     Parsed,
+    command,
     level,
     seed,
     takes,
@@ -53,7 +51,7 @@ class SimulateOptions:
     seed: int = seed()
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", SimulateOptions)
 @output("simulation")
 def simulate(*, asked: SimulateOptions, output: Output) -> None:
@@ -83,7 +81,7 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     output.show(results, about, adaptive.ACCURACY)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", Planning)
 @on_logs("tests")
 def replay(run: Run, *, asked: Planning) -> None:

@@ -17,7 +17,7 @@ from evalstats_plugin.cli.rank.options import (
     tell,
     variance_of,
 )
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, file, form, quiet, takes, under
+from evalstats_plugin.cli.shell.options import POSITIVE, command, file, form, quiet, takes, under
 from evalstats_plugin.cli.shell.running import command_of
 from evalstats_plugin.errors import SelectionError, counted
 from evalstats_plugin.runtime import VERSION
@@ -46,7 +46,7 @@ class Next(Choosing):
     quiet: bool = quiet()
 
 
-@click.command("next", cls=Command)
+@command(name="next")
 @click.argument("file", metavar="FILE", type=click.Path())
 @takes("asked", Next)
 @click.pass_context
@@ -154,7 +154,7 @@ class Answer:
         return (self.tie, 0.5) if self.tie is not None else (self.skip, None)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @takes("asked", Answer)
 def record(file: str, *, asked: Answer) -> None:
@@ -208,7 +208,7 @@ class Merging:
     quiet: bool = quiet()
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("files", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @takes("asked", Merging)
 def merge(files: tuple[str, ...], *, asked: Merging) -> None:

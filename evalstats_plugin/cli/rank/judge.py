@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.rank.options import Judging, tell
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
+from evalstats_plugin.cli.shell.options import POSITIVE, Parsed, command, quiet, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import PluginError, SelectionError, counted, install_hint
 from evalstats_plugin.runtime.untrusted import echo
@@ -90,7 +90,7 @@ class Compared(Judging):
     quiet: bool = quiet()
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", PairJudgingOptions)
 def judge(items: str, *, asked: PairJudgingOptions) -> None:
@@ -132,7 +132,7 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
     return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", Compared)
 def compare(items: str, *, asked: Compared) -> None:

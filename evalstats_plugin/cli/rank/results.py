@@ -16,8 +16,8 @@ from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     POSITIVE,
     READ,
-    Command,
     Parsed,
+    command,
     file,
     level,
     overwrite,
@@ -181,12 +181,9 @@ class Sample(Stats):
     quiet: bool = quiet()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "votes.csv": "Ratings, with the ranks that are open",
-        "votes.csv --format csv": "For a program",
-    },
+@command(
+    ("votes.csv", "Ratings, with the ranks that are open"),
+    ("votes.csv --format csv", "For a program"),
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
@@ -204,12 +201,9 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "votes.csv --html arena.html": "An arena's page",
-        "votes.csv --format markdown": "For a README",
-    },
+@command(
+    ("votes.csv --html arena.html", "An arena's page"),
+    ("votes.csv --format markdown", "For a README"),
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Board)
@@ -276,12 +270,9 @@ def _number(text: str) -> float:
         raise SelectionError(msg) from None
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Models by who does better on each item",
-        "logs/ --metric acc --format latex": "For a paper",
-    },
+@command(
+    ("logs/ --metric acc", "Models by who does better on each item"),
+    ("logs/ --metric acc --format latex", "For a paper"),
 )
 @takes("asked", Rating)
 @on_logs("ranking")
@@ -299,7 +290,7 @@ def models(run: Run, *, asked: Rating) -> None:
     asked.show(asked.rank(contests, variance, quiet=run.output.quiet), run.output)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.argument("output", metavar="[OUT.jsonl]", default="-", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale"))
@@ -312,7 +303,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
     _sample(file, output, asked, asked.draws)
 
 
-@click.command("raw-sample", cls=Command)
+@command(name="raw-sample")
 @click.argument("draws", metavar="N", type=POSITIVE)
 @click.argument("output", metavar="OUT.jsonl", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale", "draws"))
@@ -363,7 +354,7 @@ class Infer:
     columns: tuple[tuple[str, str], ...] | None = _columns()
 
 
-@click.command("infer-sun", cls=Command)
+@command(name="infer-sun")
 @click.argument("file", metavar="[FILE]", default="-", type=click.Path())
 @takes("asked", Infer)
 def infer_sun(file: str, *, asked: Infer) -> None:

@@ -7,7 +7,7 @@ are records too; the type of a field decides the type of its option::
     class ReportOptions:
         derive: tuple[str, ...] = under("More scores")("Also report …", metavar="METRIC")
 
-    @click.command(cls=Command)
+    @command()
     @paths
     @takes("asked", ReportOptions)
     @takes("reading", Reading)
@@ -276,6 +276,21 @@ _HELP_ALL = click.Option(
 
 class Deciding(Command):
     """A command that takes no option from files: others may have written those of a project."""
+
+
+def command(
+    *examples: tuple[str, str], name: str | None = None, cls: type[Command] = Command
+) -> Callable[[Callable[..., Any]], Command]:
+    """Return a decorator that makes a command of a function, and ends its help with examples.
+
+    Parameters
+    ----------
+    examples
+        Arguments as one types them, and what they are for.
+    name
+        That of the function by default.
+    """
+    return click.command(name, cls=cls, examples=dict(examples))
 
 
 class Name(click.Choice[str]):
