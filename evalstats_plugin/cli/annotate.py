@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    CORRECTIONS,
-    DESIGNS,
-    OF_ONE_SCORE,
-    OUTPUT,
-    Correction,
-    Intervals,
-    Name,
-    command,
-    correction,
-    file,
-    paths,
-    quiet,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import OUTPUT, Name, command, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Output,
@@ -35,6 +21,7 @@ from evalstats_plugin.cli.shell.running import (
     reading,
     show_written,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.untrusted import echo
@@ -53,9 +40,9 @@ _every_eval_ever = under("Every Eval Ever")
 class AnnotateOptions:
     """What is written, and where."""
 
-    output: str | None = file("Folder for annotated copies.", "-o", metavar="FOLDER")
+    output: str | None = shared.file("Folder for annotated copies.", "-o", metavar="FOLDER")
     in_place: bool = under(OUTPUT)("Annotate the results files themselves.", default=False)
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
     rescore: bool = _written(
         "Replace logged values that disagree with their items; the old values are kept in the "
         "evalstats block.",
@@ -64,13 +51,13 @@ class AnnotateOptions:
     compare: Literal["no", "paired", "unpaired", "tasks", "sequential"] = _written(
         "Comparisons of each log's model with the baseline: paired, unpaired, tasks or sequential, "
         "as in `compare`.",
-        default="no", type=Name("design", ("no", *DESIGNS)), metavar="DESIGN",
+        default="no", type=Name("design", ("no", *shared.DESIGNS)), metavar="DESIGN",
     )  # fmt: skip
     baseline: str | None = _written(
         "Model to compare with; alone it means --compare paired.  [default: the first]",
         metavar="MODEL",
     )
-    correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
+    correction: shared.Correction = shared.correction(_WHAT)  # noqa: RUF009 - a field
     items: Literal["no", "metadata", "columns"] = _written(
         "Item statistics, into each sample's metadata, or also as columns (Inspect).",
         default="no", type=click.Choice(["no", "metadata", "columns"]),
@@ -97,7 +84,7 @@ class AnnotateOptions:
         if self.compare != "no" or self.baseline is not None:
             design = "paired" if self.compare == "no" else self.compare
             return {"design": design, "correction": self.correction}
-        if self.correction != CORRECTIONS[0]:
+        if self.correction != shared.CORRECTIONS[0]:
             msg = f"--correction {self.correction} is for comparisons: pass --compare paired too"
             raise SelectionError(msg)
         return False
@@ -121,7 +108,7 @@ class AnnotateOptions:
 @takes("asked", AnnotateOptions)
 @takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
 @takes("labelled", Labelled)
-@takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
+@takes("intervals", Intervals, without=(*shared.OF_ONE_SCORE, "missing"))
 def annotate(
     paths: tuple[str, ...],
     *,
@@ -198,8 +185,8 @@ def annotate(
 class Exported:
     """What is written, and where."""
 
-    output: str = file("File to write; for every-eval-ever a folder.", "-o", required=True)
-    quiet: bool = quiet()
+    output: str = shared.file("File to write; for every-eval-ever a folder.", "-o", required=True)
+    quiet: bool = shared.quiet()
     to: str | None = _written(
         "csv, tsv, jsonl, py-irt, parquet, every-eval-ever, or a format of a plugin.  [default: by "
         "the ending of the output]",

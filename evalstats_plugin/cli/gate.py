@@ -20,20 +20,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
-    OF_ONE_SCORE,
     OUTPUT,
     Deciding,
-    Intervals,
     Parsed,
     checked,
     command,
-    file,
     options_of,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, by, check_top, named, on_logs, top
+from evalstats_plugin.cli.shell.running import Run, check_top, named, on_logs
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.files import plain_bytes
 
@@ -192,10 +191,10 @@ class GateOptions:
         "Items of a task that must have been compared, or it does not pass; may be repeated.",
         default=(), multiple=True, metavar="TASK=N", type=Parsed(parse_items),
     )  # fmt: skip
-    by: str | None = by("What is decided")
-    top: int | None = top("What is decided")
-    junit: str | None = file("Also write JUnit XML, which CI systems show.")
-    badge: str | None = file(
+    by: str | None = shared.by("What is decided")
+    top: int | None = shared.top("What is decided")
+    junit: str | None = shared.file("Also write JUnit XML, which CI systems show.")
+    badge: str | None = shared.file(
         "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
     )
     link: str | None = under(OUTPUT)(
@@ -211,7 +210,7 @@ class GateOptions:
     cls=Deciding,
 )
 @takes("asked", GateOptions)
-@takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
+@takes("intervals", Intervals, without=(*shared.OF_ONE_SCORE, "missing"))
 @on_logs()
 @click.pass_context
 def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Intervals) -> None:

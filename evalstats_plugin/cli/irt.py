@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
     INTERVALS,
     POSITIVE,
     LazyGroup,
     Name,
     Parsed,
-    baseline,
     command,
-    device,
-    file,
-    level,
+    offers,
     parse_dimensions,
-    seed,
     takes,
     under,
 )
@@ -61,31 +58,29 @@ LARGE = 5_000_000
 LONG = 30.0
 """Seconds from which on the time is printed as well."""
 
-_SUMMARIES = {
-    "fit": "Estimate the abilities of models.",
-    "items": "Show the items, suspicious ones first.",
-    "new-items": "Predict the difficulty of items that no model answered, from their texts.",
-    "score": "Score models on the fixed items of a saved fit.",
-    "link": "Fit, and put the abilities on the scale of a saved fit.",
-    "capabilities": "Find what items need beyond one ability, and which models have it.",
-    "dif": "Find items that are harder for some models than for others of equal ability.",
-    "holdout": "Predict answers that the fit did not see.",
-    "choose": "Compare item models, and say which to take.",
+COMMANDS = {
+    **offers(
+        "irt",
+        fit="Estimate the abilities of models.",
+        items="Show the items, suspicious ones first.",
+        new_items="Predict the difficulty of items that no model answered, from their texts.",
+        score="Score models on the fixed items of a saved fit.",
+        link="Fit, and put the abilities on the scale of a saved fit.",
+    ),
+    **offers(
+        "pool",
+        capabilities="Find what items need beyond one ability, and which models have it.",
+    ),
+    **offers(
+        "irt",
+        dif="Find items that are harder for some models than for others of equal ability.",
+        holdout="Predict answers that the fit did not see.",
+        choose="Compare item models, and say which to take.",
+    ),
 }
 
-_MODULES = {"capabilities": "evalstats_plugin.cli.pool"}
 
-
-@click.group(
-    cls=LazyGroup,
-    sections={
-        "Commands": {
-            name: (f"{_MODULES.get(name, __name__)}:{name.replace('-', '_')}", text)
-            for name, text in _SUMMARIES.items()
-        }
-    },
-    no_args_is_help=True,
-)
+@click.group(cls=LazyGroup, sections={"Commands": COMMANDS}, no_args_is_help=True)
 def irt() -> None:
     """Item response theory: abilities of models and difficulties of items on one scale.
 
@@ -238,7 +233,7 @@ class IrtOptions:
         "them.",
         type=Parsed(parse_settings), metavar="NAME=VALUE,...",
     )  # fmt: skip
-    confidence_level: float = level()
+    confidence_level: float = shared.level()
     bootstrap: int | None = under(INTERVALS)(
         "Number of bootstrap refits that the intervals come from, in place of the fit's own "
         "standard errors.",
@@ -255,10 +250,12 @@ class IrtOptions:
         "mcmc, … and those of --over; may be repeated.",
         default=(), metavar="NAME,...",
     )  # fmt: skip
-    device: str = device()
-    seed: int = seed()
-    baseline: str | None = baseline()
-    save: str | None = file("Save the fit, for `irt score` and `irt link`.", metavar="FILE.parquet")
+    device: str = shared.device()
+    seed: int = shared.seed()
+    baseline: str | None = shared.baseline()
+    save: str | None = shared.file(
+        "Save the fit, for `irt score` and `irt link`.", metavar="FILE.parquet"
+    )
 
     @property
     def is_factor(self) -> bool:

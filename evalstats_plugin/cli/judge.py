@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
-    OF_ONE_SCORE,
     OUTPUT,
     POSITIVE,
-    Intervals,
     LazyGroup,
     Name,
     command,
-    file,
+    offers,
     takes,
     under,
 )
 from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
+from evalstats_plugin.cli.shell.shared import Intervals
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.judged import NextLabel
@@ -39,13 +39,11 @@ POPULATIONS = ("new", "these")
 LENGTH = "length"
 
 SECTIONS = {
-    "Judges": {
-        "score": (
-            f"{__name__}:score",
-            "Correct a judge's scores, and differences of models, by human labels (the default).",
-        ),
-        "label": (f"{__name__}:label", "Draw the answers that people should label next."),
-    }
+    "Judges": offers(
+        "judge",
+        score="Correct a judge's scores, and differences of models, by human labels (the default).",
+        label="Draw the answers that people should label next.",
+    )
 }
 
 
@@ -90,7 +88,7 @@ class JudgeOptions:
 @command()
 @takes("source", Labelled, judge={"required": True})
 @takes("asked", JudgeOptions)
-@takes("intervals", Intervals, without=("method", "missing", *OF_ONE_SCORE))
+@takes("intervals", Intervals, without=("method", "missing", *shared.OF_ONE_SCORE))
 @on_logs("intervals")
 def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Intervals) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
@@ -137,7 +135,7 @@ class Draw:
         "How many labels to ask for next, of all models together.",
         default=50, type=POSITIVE, metavar="N",
     )  # fmt: skip
-    to: str | None = file(
+    to: str | None = shared.file(
         "File for the labels there are and the answers to label next (CSV): fill in the column "
         "score, and pass it to --labels.",
         metavar="FILE.csv",

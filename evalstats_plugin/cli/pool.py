@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    POSITIVE,
-    Name,
-    baseline,
-    command,
-    device,
-    level,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import POSITIVE, Name, command, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,
     Run,
@@ -27,7 +18,6 @@ from evalstats_plugin.cli.shell.running import (
     number_of,
     on_logs,
     progress_on_work,
-    top,
 )
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.hierarchical.methods import (
@@ -90,10 +80,10 @@ class PoolOptions:
         "Slices of each task in place of tasks, by this field of its items, such as language or "
         "n_words:4 (quartiles of a number): small slices borrow from the others.", metavar="FIELD",
     )  # fmt: skip
-    top: int | None = top("Model")
-    confidence_level: float = level()
-    seed: int = seed()
-    baseline: str | None = baseline()
+    top: int | None = shared.top("Model")
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
+    baseline: str | None = shared.baseline()
 
     def length(self) -> HierarchicalOptions:
         """Return the length of Markov chains."""
@@ -211,8 +201,8 @@ class CapabilityOptions:
         f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
         type=POSITIVE, metavar="K",
     )  # fmt: skip
-    device: str = device()
-    seed: int = seed()
+    device: str = shared.device()
+    seed: int = shared.seed()
 
 
 @command()

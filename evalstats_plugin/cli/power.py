@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Name,
-    Parsed,
-    command,
-    level,
-    parse_pair,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, parse_pair, takes, under
 from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
@@ -102,7 +95,7 @@ class PowerOptions:
         "smaller.",
         metavar="M",
     )
-    confidence_level: float = level()
+    confidence_level: float = shared.level()
     discordance: float | None = _assumed(
         "Share of items that exactly one of two models gets right.", metavar="SHARE"
     )

@@ -12,29 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Intervals,
-    baseline,
-    command,
-    file,
-    paths,
-    quiet,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import command, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Output,
     Reading,
     Run,
-    by,
     check_top,
     on_logs,
     progress_on_work,
     reading,
     show_written,
-    top,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.writing import may_overwrite
 
@@ -58,8 +49,8 @@ class TableOptions:
         "Leave out these models; names may hold * and ?; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
-    by: str | None = by("What the table shows")
-    top: int | None = top("What the table shows")
+    by: str | None = shared.by("What the table shows")
+    top: int | None = shared.top("What the table shows")
     percent: bool = _shown("Show scores of 100 instead of 1.", default=False)
     digits: int | None = _shown(
         "Decimals; as many as the limits support where left out.",
@@ -69,7 +60,7 @@ class TableOptions:
         "In LaTeX: half the width of the interval after ±, not its limits in brackets.",
         default=False,
     )
-    bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
+    bib: str | None = shared.file("Also write what the LaTeX caption cites, as BibTeX.")
 
 
 @command(
@@ -149,10 +140,12 @@ def _of_table(
 class Folder:
     """Where the paper's files go, and which model the others are compared with."""
 
-    baseline: str | None = baseline("Compare the others with this model instead of the best.")
-    folder: str = file("Folder to write; made where it does not exist.", "-o", "--output",
-                       metavar="DIR", required=True)  # fmt: skip
-    quiet: bool = quiet()
+    baseline: str | None = shared.baseline(
+        "Compare the others with this model instead of the best."
+    )
+    folder: str = shared.file("Folder to write; made where it does not exist.", "-o", "--output",
+                              metavar="DIR", required=True)  # fmt: skip
+    quiet: bool = shared.quiet()
 
 
 @command(

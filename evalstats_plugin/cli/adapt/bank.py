@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Name,
-    Parsed,
-    command,
-    file,
-    parse_dimensions,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, parse_dimensions, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,
     Run,
@@ -44,7 +36,9 @@ _written = under("Bank")
 class Target:
     """The bank that is written."""
 
-    file: str = file("File to write.", "--output", "-o", required=True, metavar="FILE.parquet")
+    file: str = shared.file(
+        "File to write.", "--output", "-o", required=True, metavar="FILE.parquet"
+    )
 
     def place(self) -> Path:
         """Return the file's path; a bad one is refused before the work."""
@@ -75,7 +69,7 @@ class BankOptions(Target):
         "tasks, task.",
         type=click.Path(), metavar="CSV",
     )  # fmt: skip
-    seed: int = seed()
+    seed: int = shared.seed()
 
     def fitted_model(self) -> str:
         """Return the item model with what the options imply."""

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from evalstats_plugin.cli.adapt.options import RULES, Planning, bank
-from evalstats_plugin.cli.shell.options import (
-    Name,
-    Parsed,
-    command,
-    level,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, takes, under
 from evalstats_plugin.cli.shell.running import Output, Run, on_logs, output, progress_on_work
 from evalstats_plugin.errors import SelectionError
 
@@ -47,8 +40,8 @@ class SimulateOptions:
         "Calibration error of the items as a multiple of their standard errors: 0 none, 2 twice.",
         default=1.0, metavar="F",
     )  # fmt: skip
-    confidence_level: float = level()
-    seed: int = seed()
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
 
 
 @command()

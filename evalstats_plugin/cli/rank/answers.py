@@ -17,7 +17,8 @@ from evalstats_plugin.cli.rank.options import (
     tell,
     variance_of,
 )
-from evalstats_plugin.cli.shell.options import POSITIVE, command, file, form, quiet, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import POSITIVE, command, takes, under
 from evalstats_plugin.cli.shell.running import command_of
 from evalstats_plugin.errors import SelectionError, counted
 from evalstats_plugin.runtime import VERSION
@@ -42,8 +43,8 @@ class Next(Choosing):
     pairs: int = under("How pairs are chosen")(
         "Number of pairs.", "-k", default=5, type=POSITIVE, metavar="N"
     )
-    form: str = form(default="json")
-    quiet: bool = quiet()
+    form: str = shared.form(default="json")
+    quiet: bool = shared.quiet()
 
 
 @command(name="next")
@@ -134,7 +135,7 @@ class Answer:
     items: str | None = _items()
     judge: str | None = judge_name()
     prior_sd: float | None = prior_sd()
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
     def pair(self) -> tuple[tuple[str, str] | None, float | None]:
         """Return the two items and the outcome for the first of them; no items to undo."""
@@ -204,8 +205,8 @@ def _undone(session: Session) -> str:
 class Merging:
     """Where merged answers go."""
 
-    output: str = file("File to write.", "-o", required=True)
-    quiet: bool = quiet()
+    output: str = shared.file("File to write.", "-o", required=True)
+    quiet: bool = shared.quiet()
 
 
 @command()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.rank.options import Judging, tell
-from evalstats_plugin.cli.shell.options import POSITIVE, Parsed, command, quiet, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import POSITIVE, Parsed, command, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import PluginError, SelectionError, counted, install_hint
 from evalstats_plugin.runtime.untrusted import echo
@@ -59,7 +60,7 @@ class PairJudgingOptions(Judging):
         "Number of questions asked at the same time.",
         default=1, type=POSITIVE, metavar="N",
     )  # fmt: skip
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
     def asking(self, plugins: Plugins) -> tuple[Judge, str]:
         """Return who answers, and a name for them."""
@@ -87,7 +88,7 @@ class PairJudgingOptions(Judging):
 class Compared(Judging):
     """What is compared, and what is printed."""
 
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
 
 @command()

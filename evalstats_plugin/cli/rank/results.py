@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from evalstats_plugin.cli.rank.options import opened, prior_sd, tell, variance_of
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     POSITIVE,
     READ,
     Parsed,
     command,
-    file,
-    level,
     overwrite,
     parse_columns,
-    quiet,
-    seed,
     takes,
     under,
 )
@@ -74,8 +71,8 @@ class Rating:
         metavar="NAME",
     )
     prior_sd: float | None = prior_sd()
-    confidence_level: float = level()
-    seed: int = seed()
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
     scale: Literal["model", "elo"] = under(OUTPUT)(
         "elo: mean 1000; 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="model", type=click.Choice(["model", "elo"]),
@@ -157,7 +154,7 @@ class Board(Stats):
         "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
         metavar="MODEL[=RATING]",
     )
-    html: str | None = file(
+    html: str | None = shared.file(
         "Also write a page for browsers, and its numbers beside it (.leaderboard.json)."
     )
     method: Literal["bradley-terry", "thurstone"] = _model(
@@ -178,7 +175,7 @@ class Sample(Stats):
     draws: int = under(OUTPUT)(
         "Number of draws (lines) to write.", "-n", default=10_000, type=POSITIVE, metavar="N"
     )
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
 
 @command(
