@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -34,6 +34,7 @@ from evalstats_plugin.cli.shell.running import (
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
+from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES
 from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
 
 if TYPE_CHECKING:
@@ -58,26 +59,18 @@ LARGE = 5_000_000
 LONG = 30.0
 """Seconds from which on the time is printed as well."""
 
-COMMANDS = {
-    **offers(
-        "irt",
-        fit="Estimate the abilities of models.",
-        items="Show the items, suspicious ones first.",
-        new_items="Predict the difficulty of items that no model answered, from their texts.",
-        score="Score models on the fixed items of a saved fit.",
-        link="Fit, and put the abilities on the scale of a saved fit.",
-    ),
-    **offers(
-        "pool",
-        capabilities="Find what items need beyond one ability, and which models have it.",
-    ),
-    **offers(
-        "irt",
-        dif="Find items that are harder for some models than for others of equal ability.",
-        holdout="Predict answers that the fit did not see.",
-        choose="Compare item models, and say which to take.",
-    ),
-}
+COMMANDS = offers(
+    "irt",
+    fit="Estimate the abilities of models.",
+    items="Show the items, suspicious ones first.",
+    new_items="Predict the difficulty of items that no model answered, from their texts.",
+    score="Score models on the fixed items of a saved fit.",
+    link="Fit, and put the abilities on the scale of a saved fit.",
+    capabilities="Find what items need beyond one ability, and which models have it.",
+    dif="Find items that are harder for some models than for others of equal ability.",
+    holdout="Predict answers that the fit did not see.",
+    choose="Compare item models, and say which to take.",
+)
 
 
 @click.group(cls=LazyGroup, sections={"Commands": COMMANDS}, no_args_is_help=True)
@@ -322,11 +315,7 @@ class IrtOptions:
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
-        from evalstats_plugin.irt.methods import (
-            FactorOptions,
-            MmlItemsOptions,
-            OrderedOptions,
-        )
+        from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions, OrderedOptions
 
         record: type[FitOptions] | None = None
         more: dict[str, Any] = {}
@@ -390,6 +379,14 @@ _bank = {
     "required": False,
 }
 """Settings of --bank where it is the zero alone."""
+
+_capabilities = {
+    "help": "Number of capabilities, at most: those that the answers do not support stay empty.  "
+    f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
+    "type": POSITIVE,
+    "metavar": "K",
+}
+"""Settings of --dimensions where these are capabilities."""
 
 
 @command(
@@ -649,6 +646,34 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
 
 
+@command()
+@takes("asked", IrtOptions, only=("dimensions", "device", "seed"), dimensions=_capabilities)
+@on_logs()
+def capabilities(run: Run, *, asked: IrtOptions) -> None:
+    """Find capabilities: what some items need beyond one ability, and which models have it.
+
+    A sparse factor model: each item needs few capabilities. It is compared with a plain
+    hierarchical model by answers that neither has seen, and says so if that predicts as well. PATHS
+    are results files, folders or patterns.
+    """
+    from evalstats_plugin.hierarchical.capabilities import find_capabilities
+    from evalstats_plugin.irt.answers import ability_matrix
+    from evalstats_plugin.logs.texts import questions_of
+    from evalstats_plugin.report import hierarchical
+    from evalstats_plugin.runtime.lazy import need_torch
+
+    need_torch("capabilities")
+    responses = run.read()
+    matrix = ability_matrix(responses)
+    questions = questions_of(responses, run.plugins)
+    with _work_on(matrix, "fitting", run.output):
+        most = cast("int | None", asked.dimensions)
+        capability_set = find_capabilities(matrix, most, rng=asked.seed, device=asked.device)
+    how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
+    shown = _noted(capability_set, responses.notes)
+    run.output.show(shown, how, hierarchical.capabilities_view(questions))
+
+
 def saved_fit(path: str) -> IRTFit:
     """Read a saved fit of one ability.
 
@@ -779,14 +804,10 @@ def _noted(results: Any, notes: Sequence[str]) -> Any:
     return replace(results, notes=tuple(dict.fromkeys((*results.notes, *notes))))
 
 
-@contextmanager
-def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[None, None, None]:
+def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> AbstractContextManager[object]:
     """Show what is worked on, and how far it is, where someone looks on."""
-    from evalstats_plugin.runtime.progress import listening
-
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    with progress_on_work(f"{what} {size}", quiet=output.quiet) as on_step, listening(on_step):
-        yield
+    return progress_on_work(f"{what} {size}", quiet=output.quiet)
 
 
 def _tell_cost(matrix: ResponseMatrix, asked: IrtOptions, output: Output) -> None:

@@ -56,11 +56,10 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.simulation import simulate as run_simulation
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.progress import listening
 
     bank = ItemBank.load(asked.bank)
     how = {"misspecified": asked.misspecified, "confidence_level": asked.confidence_level}
-    with progress_on_work("simulating", quiet=output.quiet) as on_step, listening(on_step):
+    with progress_on_work("simulating", quiet=output.quiet):
         results = run_simulation(
             bank,
             asked.items,
@@ -86,12 +85,11 @@ def replay(run: Run, *, asked: Planning) -> None:
     """
     from evalstats_plugin.adaptive.replaying import replay as ask_again
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.progress import listening
 
     plan = asked.plan()
     bank = plan.load()
     responses = run.read()
-    with progress_on_work("asking", quiet=run.output.quiet) as on_step, listening(on_step):
+    with progress_on_work("asking", quiet=run.output.quiet):
         results = ask_again(bank, responses.responses, plan)
     run.output.draw({"tests": lambda: results})
     results = replace(results, notes=(*responses.notes, *results.notes))

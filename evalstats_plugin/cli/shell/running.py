@@ -767,7 +767,7 @@ def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
 
 @contextmanager
 def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None, None]:
-    """Show on standard error that work goes on, and for how long it has.
+    """Show on standard error that work goes on, for how long it has, and what it reports.
 
     Gives a callback for how far it is: a name of what is done, how much, and of how much.
     """
@@ -776,6 +776,7 @@ def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from evalstats_plugin.runtime.progress import listening
     from evalstats_plugin.runtime.untrusted import terminal
 
     name = TextColumn("{task.description}", markup=False)
@@ -788,4 +789,5 @@ def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None
             of = "" if total is None else f" of {total:,}"
             progress.update(line, description=f"{what}: {stage} {done:,}{of}")
 
-        yield on_step
+        with listening(on_step):
+            yield on_step
