@@ -43,7 +43,7 @@ from evalstats_plugin.report.answers import (
     size,
     sized_limits,
 )
-from evalstats_plugin.report.tables import Column, Table, elided, fixed, side_by_side
+from evalstats_plugin.report.tables import Column, Table, elided, fixed
 from evalstats_plugin.report.text import (
     METRIC,
     Page,
@@ -200,11 +200,9 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     for row in (row for own in ranks for row in own):
         shares.setdefault(row.model, []).append((row.best_rank + row.worst_rank) / row.n_models)
     models = sorted(shares, key=lambda model: sum(shares[model]) / len(shares[model]))
-    names = ("Model", elided(models, 30))
-    cells = [
-        (title, [_places(own.get(model)) for model in models]) for title, own in columns.items()
-    ]
-    return side_by_side(cells, names=names, width=width, longest_title=16)[0]
+    of_tasks = [Column(title, own.get, _places, below=True) for title, own in columns.items()]
+    table = Table("", models, [Column("Model", str, least=30), *of_tasks])
+    return table.terminal_tables(width, longest_title=16)[0]
 
 
 def _places(row: RankSet | None) -> str:
