@@ -24,7 +24,7 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printable, terminal
@@ -335,6 +335,19 @@ class Page(NamedTuple):
     """A sentence that stands before the tables."""
 
 
+def tables_of(
+    rows: Sequence[Any],
+    name: Callable[[Any], str],
+    columns: Sequence[Column],
+    *,
+    whole: Sequence[Column] | None = None,
+) -> list[Table]:
+    """Return a table for each name of rows; or one of all, whose columns are `whole`."""
+    if whole is not None:
+        return [Table("", rows, whole)]
+    return [Table(title, own, columns) for title, own in grouped(rows, name).items()]
+
+
 def page_view(
     page: Callable[[Any], Page],
     *,
@@ -508,21 +521,15 @@ def worst_slices(rows: Iterable[SliceScore]) -> list[dict[str, str]]:
 
 def _slices(results: Results[SliceScore]) -> Page:
     marks = note_numbers(results.rows)
-    tables: list[Table] = []
-    for (model, task, metric), rows in groupby(
-        results.rows, key=lambda row: (row.model, row.task, row.metric)
-    ):
-        own = list(rows)
-        columns = [
-            Column(own[0].by, "slice", least=10),
-            Column("n", items, right=True),
-            Column("Estimate", "estimate", number),
-            Column(interval_title(own), interval_text),
-            Column("p worse", "p_worse", partial(shown_value, "p_worse")),
-            marks_column(marks),
-        ]
-        title = f"{model}: {task} {short_metric(metric)}"
-        tables.append(Table(title, own, columns))
+    columns = [
+        Column(results[0].by, "slice", least=10),
+        Column("n", items, right=True),
+        Column("Estimate", "estimate", number),
+        Column(interval_title(results.rows), interval_text),
+        Column("p worse", "p_worse", partial(shown_value, "p_worse")),
+        marks_column(marks),
+    ]
+    tables = tables_of(results.rows, lambda r: f"{r.model}: {task_and_metric(r)}", columns)
     said = "\n".join(slice_sentences(results.rows))
     return Page(tables, [slice_legend(results.rows)], note_lines(results), said)
 
