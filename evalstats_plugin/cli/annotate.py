@@ -17,6 +17,7 @@ from evalstats_plugin.cli.shell.running import (
     Output,
     Reading,
     Run,
+    check_alone,
     loaded_plugins,
     reading,
     show_written,
@@ -95,9 +96,7 @@ class AnnotateOptions:
             "rescore": self.rescore, "compare": self.compare != "no", "baseline": self.baseline,
             "fit": self.fit, "items": self.items != "no", "at-k": self.at_k,
         }  # fmt: skip
-        for name, value in given.items():
-            if value:
-                raise SelectionError(f"--strip and --{name} do not go together: pass one of them")
+        check_alone("strip", given)
 
 
 @command(

@@ -122,15 +122,13 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
         responses,
         design=asked.design,
         baseline=asked.baseline,
-        confidence_level=intervals.confidence_level,
         method=method,
         correction=asked.correction,
         family=asked.family,
-        measure=intervals.measures(responses),
         prior=asked.prior,
         probabilities=asked.probabilities,
         missing=intervals.missing,
-        rng=intervals.seed,
+        **intervals.given(responses),
     )
     run.output.draw({"comparisons": lambda: results})
     about, usual = _about(asked, intervals), _about(CompareOptions(), Intervals())

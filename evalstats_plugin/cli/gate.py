@@ -243,13 +243,11 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
         baseline=asked.baseline,
         margin=asked.margin,
         non_inferior=asked.non_inferior,
-        confidence_level=intervals.confidence_level,
         method=method,
-        measure=intervals.measures(responses),
         items=dict(asked.items),
         by=asked.by,
         top=asked.top,
-        rng=intervals.seed,
+        **intervals.given(responses),
     )
     how: dict[str, object] = {
         "baseline": asked.baseline,

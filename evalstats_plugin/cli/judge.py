@@ -112,10 +112,8 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
         labels=labels,
         baseline=asked.baseline,
         population=asked.items,
-        confidence_level=intervals.confidence_level,
         features=_features(run, responses, source, asked.feature, labels),
-        measure=intervals.measures(responses, HUMAN),
-        rng=intervals.seed,
+        **intervals.given(responses, HUMAN),
     )
     run.output.draw({"intervals": lambda: results})
     how = {

@@ -225,16 +225,12 @@ def _with_control_variate(
     from evalstats_plugin.scores.control_variate import control_variate
     from evalstats_plugin.scores.methods import INTERVALS
 
-    for name in ("population", "prior", "estimand", "clusters", "missing"):
-        if getattr(asked, name) != Intervals.__dataclass_fields__[name].default:
-            msg = f"--control-variate and --{name} do not go together: pass one of them"
-            raise SelectionError(msg)
+    names = ("population", "prior", "estimand", "clusters", "missing")
+    usual = Intervals()
+    others = {name: getattr(asked, name) != getattr(usual, name) for name in names}
+    check_alone("control-variate", others)
     return control_variate(
-        responses,
-        confidence_level=asked.confidence_level,
-        method=asked.chosen(plugins, INTERVALS),
-        measure=asked.measures(responses),
-        rng=asked.seed,
+        responses, method=asked.chosen(plugins, INTERVALS), **asked.given(responses)
     )
 
 
@@ -310,14 +306,7 @@ def _table(
         ]
     alone = len({r.model for r in responses}) < 2
     try:
-        board = leaderboard.table(
-            responses,
-            metric=metric,
-            subtasks=None,
-            confidence_level=asked.confidence_level,
-            measure=asked.measures(responses),
-            rng=asked.seed,
-        )
+        board = leaderboard.table(responses, metric=metric, subtasks=None, **asked.given(responses))
     except DesignError as error:
         return None, [f"models were not compared: {error}"]
     return board, ["models were not compared: there is only one"] if alone else []

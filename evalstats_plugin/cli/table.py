@@ -130,9 +130,7 @@ def _of_table(
         "columns": [name for name in reading.task if not {"*", "?"} & set(name)],
         "subtasks": asked.subtasks,
         "weights": asked.weights,
-        "confidence_level": intervals.confidence_level,
-        "measure": intervals.measures(responses),
-        "rng": intervals.seed,
+        **intervals.given(responses),
     }
 
 

@@ -201,6 +201,14 @@ class Intervals:
         given = [Measure(metric=name, scale=Scale(*limits)) for name, limits in self.limits]
         return [own for own in given if any(own.is_of("", metric) for metric in metrics)]
 
+    def given(self, responses: ResponseSet | ResponseStore, *more: str) -> dict[str, Any]:
+        """Return the level, scales and seed, as functions take them; `more` as of `measures`."""
+        return {
+            "confidence_level": self.confidence_level,
+            "measure": self.measures(responses, *more),
+            "rng": self.seed,
+        }
+
     def how(self) -> dict[str, object]:
         """Return what is printed with results."""
         return {
@@ -229,13 +237,11 @@ class Intervals:
 
         return intervals(
             responses,
-            confidence_level=self.confidence_level,
             method=self.chosen(plugins, OF_SCORES),
             prior=self.prior,
-            measure=self.measures(responses),
             population=self.population,
             estimand=self.estimand,
             clusters=self.clusters,
             missing=self.missing,
-            rng=self.seed,
+            **self.given(responses),
         )
