@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -114,6 +114,20 @@ def parse_settings(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _two_numbers(text: str) -> tuple[float, float]:
+    first, second = map(float, text.split(":"))
+    return first, second
+
+
+_READ: Sequence[tuple[str, Callable[[str], Any], str]] = (
+    ("tuple", _two_numbers, "two numbers such as -1.1:0.5"),
+    ("float", float, "a number"),
+    ("int", int, "a whole number"),
+    ("bool", lambda text: ("false", "true").index(text) == 1, "true or false"),
+)
+"""What is in the type of a field, how its value is read, and what that is in words."""
+
+
 def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of options of an estimator, by the types of its record's fields.
 
@@ -127,24 +141,14 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
     settings: dict[str, Any] = {}
     for name, text in texts.items():
         check_known(f"option of {record.__name__}", name, kinds)
-        kind, wanted = kinds[name], "a number"
+        kind = kinds[name]
+        reads = ((read, wanted) for part, read, wanted in _READ if part in kind)
+        read, wanted = next(reads, (str, ""))
+        if text == "none" and "float" in kind:
+            settings[name] = None
+            continue
         try:
-            if text == "none" and "float" in kind:
-                settings[name] = None
-            elif "tuple" in kind:
-                wanted = "two numbers such as -1.1:0.5"
-                first, second = map(float, text.split(":"))
-                settings[name] = first, second
-            elif "float" in kind and not ("Literal" in kind and text == "auto"):
-                settings[name] = float(text)
-            elif "int" in kind and not ("Literal" in kind and text == "auto"):
-                wanted = "a whole number"
-                settings[name] = int(text)
-            elif "bool" in kind:
-                wanted = "true or false"
-                settings[name] = ("false", "true").index(text) == 1
-            else:
-                settings[name] = text
+            settings[name] = text if text == "auto" and "Literal" in kind else read(text)
         except ValueError:
             raise SelectionError(f"--set {name}={text}: {text!r} is not {wanted}") from None
     return settings
