@@ -598,17 +598,13 @@ _OF_FINDINGS = (
 )
 
 
-def _findings(results: Findings) -> Page:
-    tables = [
-        Table(f"{name}: {PROBLEMS[name]}", list(findings), _OF_FINDINGS)
-        for name, findings in groupby(results, lambda finding: finding.problem)
-    ]
-    return Page(tables, [_verdict(results)])
+def _problem(finding: Finding) -> str:
+    return f"{finding.problem}: {PROBLEMS[finding.problem]}"
 
 
-def _findings_document(results: Findings) -> Page:
-    columns = (Column("Problem", "problem"), *_OF_FINDINGS)
-    return Page([Table("", results.rows, columns)] if results.rows else [], [_verdict(results)])
+def _findings(results: Findings, *, document: bool = False) -> Page:
+    whole = (Column("Problem", "problem"), *_OF_FINDINGS) if document and results.rows else None
+    return Page(tables_of(results.rows, _problem, _OF_FINDINGS, whole=whole), [_verdict(results)])
 
 
 def _verdict(results: Findings) -> str:
@@ -616,4 +612,4 @@ def _verdict(results: Findings) -> str:
     return f"{n} finding{'' if n == 1 else 's'}." if n else "Nothing found that is wrong."
 
 
-FINDINGS = page_view(_findings, document=_findings_document)
+FINDINGS = page_view(_findings, document=partial(_findings, document=True))
