@@ -83,7 +83,8 @@ def _tests_document(results: AdaptiveTests) -> Page:
 
 def _with_accuracy(results: AdaptiveTests, tables: Sequence[Table], said: Sequence[str]) -> Page:
     """Return the page of tests, and where it is known how right they were."""
-    legend = [*said, _legend(results.rows)]
+    log = "" if all(row.observed is None for row in results.rows) else _LOG
+    legend = [*said, TESTS_LEGEND.format(log=log)]
     if results.accuracy is not None:
         tables = [*tables, Table("How right the tests were", [results.accuracy], _REPLAYED)]
         legend.append(REPLAY_LEGEND)
@@ -99,11 +100,6 @@ def _said(row: AdaptiveTest) -> list[str]:
         shown = ", ".join(f"{k}: {level}" for k, level in enumerate(each, 1))
         lines.append(f"{row.model}: abilities {shown} (standard errors)")
     return lines
-
-
-def _legend(rows: Sequence[AdaptiveTest]) -> str:
-    log = "" if all(row.observed is None for row in rows) else _LOG
-    return TESTS_LEGEND.format(log=log)
 
 
 def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:

@@ -259,7 +259,9 @@ def shown_table(results: Results[Any]) -> Table:
         if stem != name and f"{stem}high" in names and name != "rank_low":
             title = f"{stem.replace('_', ' ').capitalize()}{percent(first.confidence_level)} "
             limits = attrgetter(name, f"{stem}high")
-            columns.append(Column(f"{title}interval", limits, _both, right=False))
+            columns.append(
+                Column(f"{title}interval", limits, lambda x: limits_text(*x), right=False)
+            )
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
             title = _TITLES.get(name, name.replace("_", " ").capitalize())
             if name.endswith("_std_error") and name.removesuffix("_std_error") in names:
@@ -270,10 +272,6 @@ def shown_table(results: Results[Any]) -> Table:
             write = partial(shown_value, name)
             columns.append(Column(title, name, write, 10 if is_name else None, is_number))
     return Table("", rows, columns, notes)
-
-
-def _both(limits: tuple[float | None, float | None]) -> str:
-    return limits_text(*limits)
 
 
 def shown_value(name: str, value: Any) -> str:

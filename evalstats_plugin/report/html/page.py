@@ -131,7 +131,7 @@ def _contents(page: Page) -> dict[str, Any]:
     tables |= {"settings": settings_table(settings)} if settings else {}
     tables |= {"every-slice": slices_table(page.slices)} if page.slices else {}
     tables |= {"every-judged": judged_table(page.judged)} if page.judged else {}
-    about_rows, common = _notes(page)
+    common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
         "models": distinct(models),
@@ -174,8 +174,8 @@ def _contents(page: Page) -> dict[str, Any]:
         "tables": tables,
         "slices": text.slice_sentences(page.slices),
         "slice_legend": text.slice_legend(page.slices),
-        "about_rows": about_rows,
-        "common": common,
+        "about_rows": text.footnotes(rows),
+        "common": list(dict.fromkeys(common)),
         "made": page.about,
         "data": data,
         "version": VERSION,
@@ -294,9 +294,3 @@ def _policy(css: str, script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _notes(page: Page) -> tuple[list[str], list[str]]:
-    """Return each note once with the rows it is about, and the notes on all results."""
-    common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
-    return text.footnotes(page.intervals.rows), list(dict.fromkeys(common))
