@@ -9,48 +9,48 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import LazyGroup, Sections
+from evalstats_plugin.cli.shell.options import LazyGroup, Sections, offers
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import echo_message, escape_on, printable
 
-
-def _own(module: str = "", /, **summaries: str) -> dict[str, tuple[str, str]]:
-    """Return commands of a module, or each of the module of its name."""
-    return {name: (f"{__name__}.{module or name}:{name}", text) for name, text in summaries.items()}
-
-
 SECTIONS: Sections = {
-    "Check logs": _own("report", check="Check logs before you believe their numbers."),
-    "Confidence intervals": _own(
-        report="Report every score with a confidence interval.",
-        pool="Pool models and tasks in a hierarchical model: scores borrow from each other.",
-        noise="Say by how much two runs of one model differ, and what would help.",
-        judge="Estimate human scores from a judge on all items and human labels on a few.",
-    ),
-    "Comparisons": _own(
+    "Check logs": offers("report", check="Check logs before you believe their numbers."),
+    "Confidence intervals": {
+        **offers(
+            report="Report every score with a confidence interval.",
+            pool="Pool models and tasks in a hierarchical model: scores borrow from each other.",
+        ),
+        **offers(
+            "report", noise="Say by how much two runs of one model differ, and what would help."
+        ),
+        **offers(
+            judge="Estimate human scores from a judge on all items and human labels on a few."
+        ),
+    },
+    "Comparisons": offers(
         table="Show models and tasks in one table, for people and papers (LaTeX).",
         compare="Compare models on the same items (paired).",
         gate="Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.",
         rank="Rank models or items from pairwise comparisons.",
         power="Plan a comparison: power, items and epochs for a difference.",
     ),
-    "Item response theory": _own(
+    "Item response theory": offers(
         irt="Fit item response models: abilities of models, difficulties of items.",
         adapt="Test adaptively: ask a model only the most informative items.",
     ),
     "Output": {
-        **_own(
+        **offers(
             "table",
             paper="Write a folder for a paper: tables, figures, methods and numbers (LaTeX).",
         ),
-        **_own(
+        **offers(
             "annotate",
             annotate="Write intervals and comparisons into the harness's own results files.",
             export="Export item scores as CSV, Parquet or Every Eval Ever.",
         ),
     },
-    "Installation": _own(
+    "Installation": offers(
         "plugins",
         plugins="List the installed adapters and methods.",
         completion="Print the script for completion in the shell.",
@@ -72,8 +72,8 @@ class _Main(LazyGroup):
         except EvalStatsError as error:
             echo_message("error", error)
             ctx.exit(2)
-        offers = {c.name: (c.function, c.summary) for c in added}
-        return {**SECTIONS, "From plugins": offers} if offers else SECTIONS
+        theirs = {c.name: (c.function, c.summary) for c in added}
+        return {**SECTIONS, "From plugins": theirs} if theirs else SECTIONS
 
     def main(self, *args: Any, **settings: Any) -> Any:
         escape_on(sys.stdout, sys.stderr)

@@ -10,31 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    CORRECTIONS,
-    DESIGNS,
-    OF_ONE_SCORE,
-    OUTPUT,
-    Command,
-    Correction,
-    Intervals,
-    Name,
-    correction,
-    file,
-    paths,
-    quiet,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import OUTPUT, Name, command, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Output,
     Reading,
     Run,
+    check_alone,
     loaded_plugins,
     reading,
     show_written,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.untrusted import echo
@@ -53,9 +41,9 @@ _every_eval_ever = under("Every Eval Ever")
 class AnnotateOptions:
     """What is written, and where."""
 
-    output: str | None = file("Folder for annotated copies.", "-o", metavar="FOLDER")
+    output: str | None = shared.file("Folder for annotated copies.", "-o", metavar="FOLDER")
     in_place: bool = under(OUTPUT)("Annotate the results files themselves.", default=False)
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
     rescore: bool = _written(
         "Replace logged values that disagree with their items; the old values are kept in the "
         "evalstats block.",
@@ -64,13 +52,13 @@ class AnnotateOptions:
     compare: Literal["no", "paired", "unpaired", "tasks", "sequential"] = _written(
         "Comparisons of each log's model with the baseline: paired, unpaired, tasks or sequential, "
         "as in `compare`.",
-        default="no", type=Name("design", ("no", *DESIGNS)), metavar="DESIGN",
+        default="no", type=Name("design", ("no", *shared.DESIGNS)), metavar="DESIGN",
     )  # fmt: skip
     baseline: str | None = _written(
         "Model to compare with; alone it means --compare paired.  [default: the first]",
         metavar="MODEL",
     )
-    correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
+    correction: shared.Correction = shared.correction(_WHAT)  # noqa: RUF009 - a field
     items: Literal["no", "metadata", "columns"] = _written(
         "Item statistics, into each sample's metadata, or also as columns (Inspect).",
         default="no", type=click.Choice(["no", "metadata", "columns"]),
@@ -97,7 +85,7 @@ class AnnotateOptions:
         if self.compare != "no" or self.baseline is not None:
             design = "paired" if self.compare == "no" else self.compare
             return {"design": design, "correction": self.correction}
-        if self.correction != CORRECTIONS[0]:
+        if self.correction != shared.CORRECTIONS[0]:
             msg = f"--correction {self.correction} is for comparisons: pass --compare paired too"
             raise SelectionError(msg)
         return False
@@ -108,23 +96,18 @@ class AnnotateOptions:
             "rescore": self.rescore, "compare": self.compare != "no", "baseline": self.baseline,
             "fit": self.fit, "items": self.items != "no", "at-k": self.at_k,
         }  # fmt: skip
-        for name, value in given.items():
-            if value:
-                raise SelectionError(f"--strip and --{name} do not go together: pass one of them")
+        check_alone("strip", given)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --output annotated": "Copies of the logs with intervals",
-        "logs/ --output compared --baseline llama": "With comparisons, too",
-    },
+@command(
+    ("logs/ --output annotated", "Copies of the logs with intervals"),
+    ("logs/ --output compared --baseline llama", "With comparisons, too"),
 )
 @paths
 @takes("asked", AnnotateOptions)
 @takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
 @takes("labelled", Labelled)
-@takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
+@takes("intervals", Intervals, without=(*shared.OF_ONE_SCORE, "missing"))
 def annotate(
     paths: tuple[str, ...],
     *,
@@ -201,8 +184,8 @@ def annotate(
 class Exported:
     """What is written, and where."""
 
-    output: str = file("File to write; for every-eval-ever a folder.", "-o", required=True)
-    quiet: bool = quiet()
+    output: str = shared.file("File to write; for every-eval-ever a folder.", "-o", required=True)
+    quiet: bool = shared.quiet()
     to: str | None = _written(
         "csv, tsv, jsonl, py-irt, parquet, every-eval-ever, or a format of a plugin.  [default: by "
         "the ending of the output]",
@@ -226,12 +209,9 @@ class Exported:
     )
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ -o scores.csv": "Every item's score, as a table",
-        "logs/ -o scores.parquet --to parquet": "For large logs",
-    },
+@command(
+    ("logs/ -o scores.csv", "Every item's score, as a table"),
+    ("logs/ -o scores.parquet --to parquet", "For large logs"),
 )
 @paths
 @takes("asked", Exported)

@@ -7,25 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
-import click
-
-from evalstats_plugin.cli.shell.options import (
-    DESIGNS,
-    INTERVALS,
-    OF_ONE_SCORE,
-    OUTPUT,
-    Command,
-    Correction,
-    Design,
-    Family,
-    Intervals,
-    Name,
-    correction,
-    family,
-    takes,
-    under,
-)
-from evalstats_plugin.cli.shell.running import Run, by, check_top, named, on_logs, top
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import INTERVALS, OUTPUT, Name, command, takes, under
+from evalstats_plugin.cli.shell.running import Run, check_top, named, on_logs
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError, few, no_such
 
 if TYPE_CHECKING:
@@ -50,14 +35,14 @@ class CompareOptions:
         "each task.",
         metavar="MODEL",
     )
-    design: Design = _compared(  # noqa: RUF009 - a field
+    design: shared.Design = _compared(  # noqa: RUF009 - a field
         "paired: on the same items; unpaired: items as independent samples of each model; tasks: "
         "over all tasks of a metric, on these and on tasks like these; sequential: valid however "
         "often you look and whenever you stop.",
-        default="paired", type=Name("design", DESIGNS), metavar="NAME",
+        default="paired", type=Name("design", shared.DESIGNS), metavar="NAME",
     )  # fmt: skip
-    correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
-    family: Family = family(_WHAT)  # noqa: RUF009 - a field
+    correction: shared.Correction = shared.correction(_WHAT)  # noqa: RUF009 - a field
+    family: shared.Family = shared.family(_WHAT)  # noqa: RUF009 - a field
     probabilities: Probabilities = under(INTERVALS)(  # noqa: RUF009 - a field
         "P(better) of each pair alone, or shrunk over all pairs of a table: of nearly equal models "
         "the one that looks better is in part the luckier.",
@@ -73,8 +58,8 @@ class CompareOptions:
         "cons@4 (the most frequent answer of 4 is right) and the like; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
-    by: str | None = by(_WHAT)
-    top: int | None = top(_WHAT)
+    by: str | None = shared.by(_WHAT)
+    top: int | None = shared.top(_WHAT)
     items: bool = _compared(
         "Also show the items on which two models differ: won, lost, with question, target and both "
         "answers where the logs have them. Name the two with --models or --baseline.",
@@ -93,15 +78,12 @@ class CompareOptions:
     explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --models llama,qwen": "Is one of two models better",
-        "logs/ --baseline llama --format markdown": "Each model beside a baseline, for a page",
-    },
+@command(
+    ("logs/ --models llama,qwen", "Is one of two models better"),
+    ("logs/ --baseline llama --format markdown", "Each model beside a baseline, for a page"),
 )
 @takes("asked", CompareOptions)
-@takes("intervals", Intervals, without=OF_ONE_SCORE)
+@takes("intervals", Intervals, without=shared.OF_ONE_SCORE)
 @on_logs("comparisons")
 def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     """Compare models on the same items (paired), or by another design.
@@ -140,15 +122,13 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
         responses,
         design=asked.design,
         baseline=asked.baseline,
-        confidence_level=intervals.confidence_level,
         method=method,
         correction=asked.correction,
         family=asked.family,
-        measure=intervals.measures(responses),
         prior=asked.prior,
         probabilities=asked.probabilities,
         missing=intervals.missing,
-        rng=intervals.seed,
+        **intervals.given(responses),
     )
     run.output.draw({"comparisons": lambda: results})
     about, usual = _about(asked, intervals), _about(CompareOptions(), Intervals())

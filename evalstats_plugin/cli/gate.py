@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
-    OF_ONE_SCORE,
     OUTPUT,
     Deciding,
-    Intervals,
     Parsed,
     checked,
-    file,
+    command,
     options_of,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Run, by, check_top, named, on_logs, top
+from evalstats_plugin.cli.shell.running import Run, check_top, named, on_logs
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.files import plain_bytes
 
@@ -191,10 +191,10 @@ class GateOptions:
         "Items of a task that must have been compared, or it does not pass; may be repeated.",
         default=(), multiple=True, metavar="TASK=N", type=Parsed(parse_items),
     )  # fmt: skip
-    by: str | None = by("What is decided")
-    top: int | None = top("What is decided")
-    junit: str | None = file("Also write JUnit XML, which CI systems show.")
-    badge: str | None = file(
+    by: str | None = shared.by("What is decided")
+    top: int | None = shared.top("What is decided")
+    junit: str | None = shared.file("Also write JUnit XML, which CI systems show.")
+    badge: str | None = shared.file(
         "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
     )
     link: str | None = under(OUTPUT)(
@@ -204,15 +204,13 @@ class GateOptions:
     )  # fmt: skip
 
 
-@click.command(
+@command(
+    ("logs/ --baseline llama --margin 0.02", "May qwen replace llama"),
+    ("logs/ --baseline llama --margin 0.02 --format markdown", "As a comment for a pull request"),
     cls=Deciding,
-    examples={
-        "logs/ --baseline llama --margin 0.02": "May qwen replace llama",
-        "logs/ --baseline llama --margin 0.02 --format markdown": "As a comment for a pull request",
-    },
 )
 @takes("asked", GateOptions)
-@takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
+@takes("intervals", Intervals, without=(*shared.OF_ONE_SCORE, "missing"))
 @on_logs()
 @click.pass_context
 def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Intervals) -> None:
@@ -245,13 +243,11 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
         baseline=asked.baseline,
         margin=asked.margin,
         non_inferior=asked.non_inferior,
-        confidence_level=intervals.confidence_level,
         method=method,
-        measure=intervals.measures(responses),
         items=dict(asked.items),
         by=asked.by,
         top=asked.top,
-        rng=intervals.seed,
+        **intervals.given(responses),
     )
     how: dict[str, object] = {
         "baseline": asked.baseline,

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
     INTERVALS,
     POSITIVE,
-    Command,
     LazyGroup,
     Name,
     Parsed,
-    baseline,
-    device,
-    file,
-    level,
+    command,
+    offers,
     parse_dimensions,
-    seed,
     takes,
     under,
 )
@@ -37,6 +34,7 @@ from evalstats_plugin.cli.shell.running import (
     read_features,
 )
 from evalstats_plugin.errors import LogError, SelectionError, check_known
+from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES
 from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
 
 if TYPE_CHECKING:
@@ -61,31 +59,21 @@ LARGE = 5_000_000
 LONG = 30.0
 """Seconds from which on the time is printed as well."""
 
-_SUMMARIES = {
-    "fit": "Estimate the abilities of models.",
-    "items": "Show the items, suspicious ones first.",
-    "new-items": "Predict the difficulty of items that no model answered, from their texts.",
-    "score": "Score models on the fixed items of a saved fit.",
-    "link": "Fit, and put the abilities on the scale of a saved fit.",
-    "capabilities": "Find what items need beyond one ability, and which models have it.",
-    "dif": "Find items that are harder for some models than for others of equal ability.",
-    "holdout": "Predict answers that the fit did not see.",
-    "choose": "Compare item models, and say which to take.",
-}
-
-_MODULES = {"capabilities": "evalstats_plugin.cli.pool"}
-
-
-@click.group(
-    cls=LazyGroup,
-    sections={
-        "Commands": {
-            name: (f"{_MODULES.get(name, __name__)}:{name.replace('-', '_')}", text)
-            for name, text in _SUMMARIES.items()
-        }
-    },
-    no_args_is_help=True,
+COMMANDS = offers(
+    "irt",
+    fit="Estimate the abilities of models.",
+    items="Show the items, suspicious ones first.",
+    new_items="Predict the difficulty of items that no model answered, from their texts.",
+    score="Score models on the fixed items of a saved fit.",
+    link="Fit, and put the abilities on the scale of a saved fit.",
+    capabilities="Find what items need beyond one ability, and which models have it.",
+    dif="Find items that are harder for some models than for others of equal ability.",
+    holdout="Predict answers that the fit did not see.",
+    choose="Compare item models, and say which to take.",
 )
+
+
+@click.group(cls=LazyGroup, sections={"Commands": COMMANDS}, no_args_is_help=True)
 def irt() -> None:
     """Item response theory: abilities of models and difficulties of items on one scale.
 
@@ -126,6 +114,20 @@ def parse_settings(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _two_numbers(text: str) -> tuple[float, float]:
+    first, second = map(float, text.split(":"))
+    return first, second
+
+
+_READ: Sequence[tuple[str, Callable[[str], Any], str]] = (
+    ("tuple", _two_numbers, "two numbers such as -1.1:0.5"),
+    ("float", float, "a number"),
+    ("int", int, "a whole number"),
+    ("bool", lambda text: ("false", "true").index(text) == 1, "true or false"),
+)
+"""What is in the type of a field, how its value is read, and what that is in words."""
+
+
 def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of options of an estimator, by the types of its record's fields.
 
@@ -139,24 +141,14 @@ def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str,
     settings: dict[str, Any] = {}
     for name, text in texts.items():
         check_known(f"option of {record.__name__}", name, kinds)
-        kind, wanted = kinds[name], "a number"
+        kind = kinds[name]
+        reads = ((read, wanted) for part, read, wanted in _READ if part in kind)
+        read, wanted = next(reads, (str, ""))
+        if text == "none" and "float" in kind:
+            settings[name] = None
+            continue
         try:
-            if text == "none" and "float" in kind:
-                settings[name] = None
-            elif "tuple" in kind:
-                wanted = "two numbers such as -1.1:0.5"
-                first, second = map(float, text.split(":"))
-                settings[name] = first, second
-            elif "float" in kind and not ("Literal" in kind and text == "auto"):
-                settings[name] = float(text)
-            elif "int" in kind and not ("Literal" in kind and text == "auto"):
-                wanted = "a whole number"
-                settings[name] = int(text)
-            elif "bool" in kind:
-                wanted = "true or false"
-                settings[name] = ("false", "true").index(text) == 1
-            else:
-                settings[name] = text
+            settings[name] = text if text == "auto" and "Literal" in kind else read(text)
         except ValueError:
             raise SelectionError(f"--set {name}={text}: {text!r} is not {wanted}") from None
     return settings
@@ -238,7 +230,7 @@ class IrtOptions:
         "them.",
         type=Parsed(parse_settings), metavar="NAME=VALUE,...",
     )  # fmt: skip
-    confidence_level: float = level()
+    confidence_level: float = shared.level()
     bootstrap: int | None = under(INTERVALS)(
         "Number of bootstrap refits that the intervals come from, in place of the fit's own "
         "standard errors.",
@@ -255,10 +247,12 @@ class IrtOptions:
         "mcmc, … and those of --over; may be repeated.",
         default=(), metavar="NAME,...",
     )  # fmt: skip
-    device: str = device()
-    seed: int = seed()
-    baseline: str | None = baseline()
-    save: str | None = file("Save the fit, for `irt score` and `irt link`.", metavar="FILE.parquet")
+    device: str = shared.device()
+    seed: int = shared.seed()
+    baseline: str | None = shared.baseline()
+    save: str | None = shared.file(
+        "Save the fit, for `irt score` and `irt link`.", metavar="FILE.parquet"
+    )
 
     @property
     def is_factor(self) -> bool:
@@ -325,11 +319,7 @@ class IrtOptions:
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
-        from evalstats_plugin.irt.methods import (
-            FactorOptions,
-            MmlItemsOptions,
-            OrderedOptions,
-        )
+        from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions, OrderedOptions
 
         record: type[FitOptions] | None = None
         more: dict[str, Any] = {}
@@ -394,13 +384,18 @@ _bank = {
 }
 """Settings of --bank where it is the zero alone."""
 
+_capabilities = {
+    "help": "Number of capabilities, at most: those that the answers do not support stay empty.  "
+    f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
+    "type": POSITIVE,
+    "metavar": "K",
+}
+"""Settings of --dimensions where these are capabilities."""
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Abilities of models",
-        "logs/ --metric acc --save bank.parquet": "With the items kept, for models to come",
-    },
+
+@command(
+    ("logs/ --metric acc", "Abilities of models"),
+    ("logs/ --metric acc --save bank.parquet", "With the items kept, for models to come"),
 )
 @takes(
     "asked",
@@ -445,12 +440,9 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     _show_abilities(run, results, asked, notes)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Suspicious items first",
-        "logs/ --metric acc --format csv": "Every item, for a program",
-    },
+@command(
+    ("logs/ --metric acc", "Suspicious items first"),
+    ("logs/ --metric acc --format csv", "Every item, for a program"),
 )
 @takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), item_model=_any_model, bank=_bank)
 @on_logs("items", "fit")
@@ -490,7 +482,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     )
 
 
-@click.command(cls=Command, name="new-items")
+@command(name="new-items")
 @takes("asked", IrtOptions, only=("features", *_FITTED, "confidence_level"),
        item_model=_one_ability, bank=_bank)  # fmt: skip
 @on_logs()
@@ -516,12 +508,9 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc --bank bank.parquet": "Later models on the scale of a saved fit",
-        "logs/ --metric acc --bank bank.parquet --format csv": "For a program",
-    },
+@command(
+    ("logs/ --metric acc --bank bank.parquet", "Later models on the scale of a saved fit"),
+    ("logs/ --metric acc --bank bank.parquet --format csv", "For a program"),
 )
 @takes("asked", IrtOptions, only=("bank", "device", "confidence_level", "baseline"))
 @on_logs("abilities")
@@ -547,7 +536,7 @@ def score(run: Run, *, asked: IrtOptions) -> None:
     _show_models(run, scored, matrix, asked, notes)
 
 
-@click.command(cls=Command)
+@command()
 @takes(
     "asked",
     IrtOptions,
@@ -571,7 +560,7 @@ def link(run: Run, *, asked: IrtOptions) -> None:
     _show_models(run, linked, matrix, asked, notes)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", IrtOptions, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
        bank=_bank)  # fmt: skip
 @on_logs()
@@ -597,12 +586,9 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(_noted(results, notes), how, report.DIFFERENCES)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "How well answers are predicted",
-        "logs/ --metric acc --format json": "For a program",
-    },
+@command(
+    ("logs/ --metric acc", "How well answers are predicted"),
+    ("logs/ --metric acc --format json", "For a program"),
 )
 @takes(
     "asked",
@@ -644,7 +630,7 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
     run.output.show(_noted(results, notes), how, report.HELD_OUT)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", IrtOptions, only=("candidate", "draws", "device"))
 @on_logs()
 def choose(run: Run, *, asked: IrtOptions) -> None:
@@ -662,6 +648,34 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
             matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
         )
     run.output.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
+
+
+@command()
+@takes("asked", IrtOptions, only=("dimensions", "device", "seed"), dimensions=_capabilities)
+@on_logs()
+def capabilities(run: Run, *, asked: IrtOptions) -> None:
+    """Find capabilities: what some items need beyond one ability, and which models have it.
+
+    A sparse factor model: each item needs few capabilities. It is compared with a plain
+    hierarchical model by answers that neither has seen, and says so if that predicts as well. PATHS
+    are results files, folders or patterns.
+    """
+    from evalstats_plugin.hierarchical.capabilities import find_capabilities
+    from evalstats_plugin.irt.answers import ability_matrix
+    from evalstats_plugin.logs.texts import questions_of
+    from evalstats_plugin.report import hierarchical
+    from evalstats_plugin.runtime.lazy import need_torch
+
+    need_torch("capabilities")
+    responses = run.read()
+    matrix = ability_matrix(responses)
+    questions = questions_of(responses, run.plugins)
+    with _work_on(matrix, "fitting", run.output):
+        most = cast("int | None", asked.dimensions)
+        capability_set = find_capabilities(matrix, most, rng=asked.seed, device=asked.device)
+    how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
+    shown = _noted(capability_set, responses.notes)
+    run.output.show(shown, how, hierarchical.capabilities_view(questions))
 
 
 def saved_fit(path: str) -> IRTFit:
@@ -794,14 +808,10 @@ def _noted(results: Any, notes: Sequence[str]) -> Any:
     return replace(results, notes=tuple(dict.fromkeys((*results.notes, *notes))))
 
 
-@contextmanager
-def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[None, None, None]:
+def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> AbstractContextManager[object]:
     """Show what is worked on, and how far it is, where someone looks on."""
-    from evalstats_plugin.runtime.progress import listening
-
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    with progress_on_work(f"{what} {size}", quiet=output.quiet) as on_step, listening(on_step):
-        yield
+    return progress_on_work(f"{what} {size}", quiet=output.quiet)
 
 
 def _tell_cost(matrix: ResponseMatrix, asked: IrtOptions, output: Output) -> None:

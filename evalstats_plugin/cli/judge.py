@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
-    OF_ONE_SCORE,
     OUTPUT,
     POSITIVE,
-    Command,
-    Intervals,
     LazyGroup,
     Name,
-    file,
+    command,
+    offers,
     takes,
     under,
 )
 from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
+from evalstats_plugin.cli.shell.shared import Intervals
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.judged import NextLabel
@@ -39,13 +39,11 @@ POPULATIONS = ("new", "these")
 LENGTH = "length"
 
 SECTIONS = {
-    "Judges": {
-        "score": (
-            f"{__name__}:score",
-            "Correct a judge's scores, and differences of models, by human labels (the default).",
-        ),
-        "label": (f"{__name__}:label", "Draw the answers that people should label next."),
-    }
+    "Judges": offers(
+        "judge",
+        score="Correct a judge's scores, and differences of models, by human labels (the default).",
+        label="Draw the answers that people should label next.",
+    )
 }
 
 
@@ -87,10 +85,10 @@ class JudgeOptions:
     explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
-@click.command(cls=Command)
+@command()
 @takes("source", Labelled, judge={"required": True})
 @takes("asked", JudgeOptions)
-@takes("intervals", Intervals, without=("method", "missing", *OF_ONE_SCORE))
+@takes("intervals", Intervals, without=("method", "missing", *shared.OF_ONE_SCORE))
 @on_logs("intervals")
 def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Intervals) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
@@ -114,10 +112,8 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
         labels=labels,
         baseline=asked.baseline,
         population=asked.items,
-        confidence_level=intervals.confidence_level,
         features=_features(run, responses, source, asked.feature, labels),
-        measure=intervals.measures(responses, HUMAN),
-        rng=intervals.seed,
+        **intervals.given(responses, HUMAN),
     )
     run.output.draw({"intervals": lambda: results})
     how = {
@@ -137,14 +133,14 @@ class Draw:
         "How many labels to ask for next, of all models together.",
         default=50, type=POSITIVE, metavar="N",
     )  # fmt: skip
-    to: str | None = file(
+    to: str | None = shared.file(
         "File for the labels there are and the answers to label next (CSV): fill in the column "
         "score, and pass it to --labels.",
         metavar="FILE.csv",
     )
 
 
-@click.command(cls=Command)
+@command()
 @takes("source", Labelled, judge={"required": True})
 @takes("draw", Draw)
 @takes("intervals", Intervals, only=("limits", "seed"))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import get_completion_class
 
-from evalstats_plugin.cli.shell.options import OUTPUT, Command, form, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import OUTPUT, command, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
@@ -35,15 +36,12 @@ class PluginsOptions:
 
     methods: bool = under(OUTPUT)("List the statistical methods.", default=False)
     metrics: bool = under(OUTPUT)("List what is known of metrics by name.", default=False)
-    form: str = form()
+    form: str = shared.form()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "": "What is installed",
-        "--methods": "Interval methods by name",
-    },
+@command(
+    ("", "What is installed"),
+    ("--methods", "Interval methods by name"),
 )
 @takes("asked", PluginsOptions)
 def plugins(*, asked: PluginsOptions) -> None:

@@ -1,24 +1,15 @@
-"""``evalstats-plugin pool`` and ``irt capabilities``: scores, and items, share what they have."""
+"""``evalstats-plugin pool``: scores borrow from each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    POSITIVE,
-    Command,
-    Name,
-    baseline,
-    device,
-    level,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, command, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,
     Run,
@@ -27,15 +18,9 @@ from evalstats_plugin.cli.shell.running import (
     number_of,
     on_logs,
     progress_on_work,
-    top,
 )
 from evalstats_plugin.errors import DesignError, LogError
-from evalstats_plugin.hierarchical.methods import (
-    FAMILIES,
-    HIERARCHICAL_MODELS,
-    INFERENCES,
-    MOST_CAPABILITIES,
-)
+from evalstats_plugin.hierarchical.methods import FAMILIES, HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
@@ -90,10 +75,10 @@ class PoolOptions:
         "Slices of each task in place of tasks, by this field of its items, such as language or "
         "n_words:4 (quartiles of a number): small slices borrow from the others.", metavar="FIELD",
     )  # fmt: skip
-    top: int | None = top("Model")
-    confidence_level: float = level()
-    seed: int = seed()
-    baseline: str | None = baseline()
+    top: int | None = shared.top("Model")
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
+    baseline: str | None = shared.baseline()
 
     def length(self) -> HierarchicalOptions:
         """Return the length of Markov chains."""
@@ -102,12 +87,9 @@ class PoolOptions:
         return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Scores that borrow from each other",
-        "logs/ --metric acc --baseline llama": "Differences from one model",
-    },
+@command(
+    ("logs/ --metric acc", "Scores that borrow from each other"),
+    ("logs/ --metric acc --baseline llama", "Differences from one model"),
 )
 @takes("asked", PoolOptions)
 @on_logs("hierarchical")
@@ -142,13 +124,12 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
 def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
     from evalstats_plugin.hierarchical.data import eval_counts
     from evalstats_plugin.hierarchical.fitting import pool
-    from evalstats_plugin.runtime.progress import listening
 
     covariates = read_covariates(asked.covariates) if asked.covariates else None
     counts = eval_counts(responses, asked.by, asked.top)
     if asked.formula is None:
         _tell_cost(counts, asked, output)
-    with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):
+    with progress_on_work("fitting", quiet=output.quiet):
         return pool(
             counts,
             asked.method,
@@ -203,48 +184,3 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
         for covariate, by_name in table.items():
             by_name[row[kind]] = number_of(row[covariate], f"{path}, line {line}, {covariate!r}:")
     return kind, table
-
-
-@dataclass(frozen=True, kw_only=True)
-class CapabilityOptions:
-    """What capabilities are looked for, and how."""
-
-    dimensions: int | None = _model(
-        "Number of capabilities, at most: those that the answers do not support stay empty.  "
-        f"[default: half the number of models, at most {MOST_CAPABILITIES}]",
-        type=POSITIVE, metavar="K",
-    )  # fmt: skip
-    device: str = device()
-    seed: int = seed()
-
-
-@click.command(cls=Command)
-@takes("asked", CapabilityOptions)
-@on_logs()
-def capabilities(run: Run, *, asked: CapabilityOptions) -> None:
-    """Find capabilities: what some items need beyond one ability, and which models have it.
-
-    A sparse factor model: each item needs few capabilities. It is compared with a plain
-    hierarchical model by answers that neither has seen, and says so if that predicts as well. PATHS
-    are results files, folders or patterns.
-    """
-    from evalstats_plugin.hierarchical.capabilities import find_capabilities
-    from evalstats_plugin.irt.answers import ability_matrix
-    from evalstats_plugin.logs.texts import questions_of
-    from evalstats_plugin.report import hierarchical
-    from evalstats_plugin.runtime.lazy import need_torch
-    from evalstats_plugin.runtime.progress import listening
-
-    need_torch("capabilities")
-    responses = run.read()
-    matrix = ability_matrix(responses)
-    questions = questions_of(responses, run.plugins)
-    size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    with progress_on_work(f"fitting {size}", quiet=run.output.quiet) as on_step, listening(on_step):
-        capability_set = find_capabilities(
-            matrix, asked.dimensions, rng=asked.seed, device=asked.device
-        )
-    notes = tuple(dict.fromkeys((*capability_set.notes, *responses.notes)))
-    capability_set = replace(capability_set, notes=notes)
-    how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
-    run.output.show(capability_set, how, hierarchical.capabilities_view(questions))

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Command,
-    Name,
-    Parsed,
-    level,
-    parse_pair,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, parse_pair, takes, under
 from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
@@ -102,7 +95,7 @@ class PowerOptions:
         "smaller.",
         metavar="M",
     )
-    confidence_level: float = level()
+    confidence_level: float = shared.level()
     discordance: float | None = _assumed(
         "Share of items that exactly one of two models gets right.", metavar="SHARE"
     )
@@ -147,12 +140,9 @@ class PowerOptions:
         )
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "--difference 0.03 --discordance 0.2": "Items that find a difference of .03",
-        "logs/ --task gsm8k --metric acc --difference 0.03": "For models like earlier ones",
-    },
+@command(
+    ("--difference 0.03 --discordance 0.2", "Items that find a difference of .03"),
+    ("logs/ --task gsm8k --metric acc --difference 0.03", "For models like earlier ones"),
 )
 @takes("asked", PowerOptions)
 @on_logs(

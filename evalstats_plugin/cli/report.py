@@ -1,4 +1,4 @@
-"""``evalstats-plugin check`` and ``report``: findings, scores with intervals, and the page."""
+"""``evalstats-plugin check``, ``report`` and ``noise``: findings, scores, and how far they move."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Intervals, baseline, file, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import command, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Reading,
     Run,
-    by,
     check_alone,
     check_top,
     on_logs,
-    top,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
@@ -71,21 +71,20 @@ class ReportOptions:
         "each right answer.",
         default=False,
     )  # fmt: skip
-    by: str | None = by("More scores")
-    top: int | None = top("More scores")
-    html: str | None = file(
+    by: str | None = shared.by("More scores")
+    top: int | None = shared.top("More scores")
+    html: str | None = shared.file(
         "Also write a page for browsers, one file: who leads, what to distrust, a leaderboard, any "
         "two models, tasks, items."
     )
-    baseline: str | None = baseline("Model that the page compares the others with where it opens.")
+    baseline: str | None = shared.baseline(
+        "Model that the page compares the others with where it opens."
+    )
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "Every score with its interval",
-        "logs/ --html report.html": "A page for browsers",
-    },
+@command(
+    ("logs/", "Every score with its interval"),
+    ("logs/ --html report.html", "A page for browsers"),
 )
 @takes("intervals", Intervals)
 @takes("asked", ReportOptions)
@@ -226,16 +225,12 @@ def _with_control_variate(
     from evalstats_plugin.scores.control_variate import control_variate
     from evalstats_plugin.scores.methods import INTERVALS
 
-    for name in ("population", "prior", "estimand", "clusters", "missing"):
-        if getattr(asked, name) != Intervals.__dataclass_fields__[name].default:
-            msg = f"--control-variate and --{name} do not go together: pass one of them"
-            raise SelectionError(msg)
+    names = ("population", "prior", "estimand", "clusters", "missing")
+    usual = Intervals()
+    others = {name: getattr(asked, name) != getattr(usual, name) for name in names}
+    check_alone("control-variate", others)
     return control_variate(
-        responses,
-        confidence_level=asked.confidence_level,
-        method=asked.chosen(plugins, INTERVALS),
-        measure=asked.measures(responses),
-        rng=asked.seed,
+        responses, method=asked.chosen(plugins, INTERVALS), **asked.given(responses)
     )
 
 
@@ -311,14 +306,7 @@ def _table(
         ]
     alone = len({r.model for r in responses}) < 2
     try:
-        board = leaderboard.table(
-            responses,
-            metric=metric,
-            subtasks=None,
-            confidence_level=asked.confidence_level,
-            measure=asked.measures(responses),
-            rng=asked.seed,
-        )
+        board = leaderboard.table(responses, metric=metric, subtasks=None, **asked.given(responses))
     except DesignError as error:
         return None, [f"models were not compared: {error}"]
     return board, ["models were not compared: there is only one"] if alone else []
@@ -353,12 +341,9 @@ def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     }
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "What is wrong, before the numbers are believed",
-        "logs/ --format json": "The same for a program",
-    },
+@command(
+    ("logs/", "What is wrong, before the numbers are believed"),
+    ("logs/ --format json", "The same for a program"),
 )
 @on_logs(reading=takes("reading", Reading, only=("task", "metric")))
 def check(run: Run) -> None:
@@ -375,3 +360,35 @@ def check(run: Run) -> None:
     findings = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)
     run.output.show(findings, {}, FINDINGS)
     raise click.exceptions.Exit(1 if findings.rows else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseOptions:
+    """Whose scores, and how sure the least difference is."""
+
+    judge: tuple[str, ...] = under("Judges")(
+        "Metric of a judge who scored the same answers as another; give two or more: their mean is "
+        "the score, and what they differ by a part of its noise.", default=(), metavar="METRIC",
+    )  # fmt: skip
+    confidence_level: float = shared.level()
+
+
+@command(
+    ("logs/", "Repeated runs, or runs with several epochs, of any models"),
+    ("logs/ --task gsm8k --metric acc", "One task under one metric"),
+)
+@takes("asked", NoiseOptions)
+@on_logs()
+def noise(run: Run, *, asked: NoiseOptions) -> None:
+    """Say by how much two runs of the same model differ, and what would help.
+
+    PATHS hold logs with several epochs, or several runs of one model on one task, all of which are
+    used. The variance of an answer is taken apart into items, repeats in one run, runs and judges.
+    """
+    from evalstats_plugin.report.noise import NOISE
+    from evalstats_plugin.scores.noise import noise as of_runs
+
+    reading = replace(run.reading, runs="all")
+    responses = replace(run, reading=reading).read(repeats=True)
+    results = of_runs(responses, judges=asked.judge, confidence_level=asked.confidence_level)
+    run.output.show(results, {"confidence_level": asked.confidence_level}, NOISE)

@@ -12,29 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Command,
-    Intervals,
-    baseline,
-    file,
-    paths,
-    quiet,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import command, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Output,
     Reading,
     Run,
-    by,
     check_top,
     on_logs,
     progress_on_work,
     reading,
     show_written,
-    top,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.writing import may_overwrite
 
@@ -58,8 +49,8 @@ class TableOptions:
         "Leave out these models; names may hold * and ?; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
-    by: str | None = by("What the table shows")
-    top: int | None = top("What the table shows")
+    by: str | None = shared.by("What the table shows")
+    top: int | None = shared.top("What the table shows")
     percent: bool = _shown("Show scores of 100 instead of 1.", default=False)
     digits: int | None = _shown(
         "Decimals; as many as the limits support where left out.",
@@ -69,15 +60,12 @@ class TableOptions:
         "In LaTeX: half the width of the interval after ±, not its limits in brackets.",
         default=False,
     )
-    bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
+    bib: str | None = shared.file("Also write what the LaTeX caption cites, as BibTeX.")
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/": "Models by tasks, with ranks",
-        "logs/ --format latex": "For a paper",
-    },
+@command(
+    ("logs/", "Models by tasks, with ranks"),
+    ("logs/ --format latex", "For a paper"),
 )
 @takes("asked", TableOptions)
 @takes("labelled", Labelled)
@@ -142,9 +130,7 @@ def _of_table(
         "columns": [name for name in reading.task if not {"*", "?"} & set(name)],
         "subtasks": asked.subtasks,
         "weights": asked.weights,
-        "confidence_level": intervals.confidence_level,
-        "measure": intervals.measures(responses),
-        "rng": intervals.seed,
+        **intervals.given(responses),
     }
 
 
@@ -152,18 +138,17 @@ def _of_table(
 class Folder:
     """Where the paper's files go, and which model the others are compared with."""
 
-    baseline: str | None = baseline("Compare the others with this model instead of the best.")
-    folder: str = file("Folder to write; made where it does not exist.", "-o", "--output",
-                       metavar="DIR", required=True)  # fmt: skip
-    quiet: bool = quiet()
+    baseline: str | None = shared.baseline(
+        "Compare the others with this model instead of the best."
+    )
+    folder: str = shared.file("Folder to write; made where it does not exist.", "-o", "--output",
+                              metavar="DIR", required=True)  # fmt: skip
+    quiet: bool = shared.quiet()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ -o paper": "Everything that a paper needs",
-        "logs/ -o paper-llama --baseline llama": "Differences from one model",
-    },
+@command(
+    ("logs/ -o paper", "Everything that a paper needs"),
+    ("logs/ -o paper-llama --baseline llama", "Differences from one model"),
 )
 @paths
 @takes("asked", TableOptions, without=("plus_minus", "bib", "by", "top"))

@@ -68,7 +68,7 @@ _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 
 def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
-    marks = _marks(results, most)
+    marks = note_numbers([*results.rows, *results.items[:most]])
     tables: list[Table] = []
     if results.rows:
         title = interval_title(results.rows)
@@ -210,11 +210,6 @@ def _limits(row: Ability | Comparison | ItemDifference) -> str:
 
 def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
     return len({item.task for item in items}) > 1
-
-
-def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:
-    """Footnote number of each note on a model or item shown."""
-    return note_numbers([*results.rows, *results.items[:most_items]])
 
 
 def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:

@@ -65,14 +65,10 @@ def _tests(results: AdaptiveTests) -> Page:
     marks = report_text.note_numbers(results.rows)
     groups = groupby(results.rows, key=lambda row: row.task)
     tables = [_table(list(rows), marks) for _, rows in groups]
-    said = [_legend(results.rows)]
-    if results.accuracy is not None:
-        tables.append(Table("How right the tests were", [results.accuracy], _REPLAYED))
-        said.append(REPLAY_LEGEND)
     stops: list[str] = []
     if len(results.rows) <= _MOST_REASONS:
         stops = [line for row in results.rows for line in _said(row)]
-    return Page(tables, [*stops, *said], report_text.note_lines(results))
+    return _with_accuracy(results, tables, stops)
 
 
 def _tests_document(results: AdaptiveTests) -> Page:
@@ -82,11 +78,17 @@ def _tests_document(results: AdaptiveTests) -> Page:
         Column("Stopped", "stopped", least=0),
         marks_column(report_text.note_numbers(results.rows)),
     )
-    tables, said = [Table("", results.rows, columns)], [_legend(results.rows)]
+    return _with_accuracy(results, [Table("", results.rows, columns)], [])
+
+
+def _with_accuracy(results: AdaptiveTests, tables: Sequence[Table], said: Sequence[str]) -> Page:
+    """Return the page of tests, and where it is known how right they were."""
+    log = "" if all(row.observed is None for row in results.rows) else _LOG
+    legend = [*said, TESTS_LEGEND.format(log=log)]
     if results.accuracy is not None:
-        tables.append(Table("How right the tests were", [results.accuracy], _REPLAYED))
-        said.append(REPLAY_LEGEND)
-    return Page(tables, said, report_text.note_lines(results))
+        tables = [*tables, Table("How right the tests were", [results.accuracy], _REPLAYED)]
+        legend.append(REPLAY_LEGEND)
+    return Page(tables, legend, report_text.note_lines(results))
 
 
 def _said(row: AdaptiveTest) -> list[str]:
@@ -98,11 +100,6 @@ def _said(row: AdaptiveTest) -> list[str]:
         shown = ", ".join(f"{k}: {level}" for k, level in enumerate(each, 1))
         lines.append(f"{row.model}: abilities {shown} (standard errors)")
     return lines
-
-
-def _legend(rows: Sequence[AdaptiveTest]) -> str:
-    log = "" if all(row.observed is None for row in rows) else _LOG
-    return TESTS_LEGEND.format(log=log)
 
 
 def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:

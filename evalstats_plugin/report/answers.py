@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report.tables import elided, of_columns, side_by_side
+from evalstats_plugin.report.tables import Column, Table, elided
 from evalstats_plugin.report.text import (
     ROUNDING,
     number,
@@ -458,29 +458,23 @@ def _one_metric(question: Question) -> bool:
 
 def _table_of_pair(
     question: Question, names: Mapping[str, str], marks: Mapping[str, int], width: int
-) -> Table:
+) -> RichTable:
     """Return what one pair of models is compared on, row by row."""
     rows = question.rows
-    one_metric = _one_metric(question)
-    labels = [_label(question, row, one_metric=one_metric) for row in rows]
     scored = all(row.score_a is not None and row.score_b is not None for row in rows)
-    models = [names[name] for name in question.pairs[0]]
-    difference = rows[0].effect.capitalize()
-    cells = [("n", [f"{row.n_items:,}" if row.n_items else "–" for row in rows])]
-    if scored:
-        a, b = elided(models, max(8, width // 7))
-        cells.append((a, [number(row.score_a) for row in rows]))
-        cells.append((b, [number(row.score_b) for row in rows]))
-    cells += [
-        (f"{difference} [limits]", list(map(sized_limits, rows))),
-        ("p", [p_value(row.p_adjusted) for row in rows]),
-        ("", [_mark(row, marks) for row in rows]),
+    a, b = elided([names[name] for name in question.pairs[0]], max(8, width // 7))
+    columns = [
+        Column("n", lambda row: f"{row.n_items:,}" if row.n_items else "–", right=True),
+        *([Column(a, "score_a", number), Column(b, "score_b", number)] if scored else []),
+        Column(f"{rows[0].effect.capitalize()} [limits]", sized_limits),
+        Column("p", "p_adjusted", p_value),
+        Column("", partial(_mark, marks=marks)),
     ]
-    taken = sum(2 + max(len(title), *map(len, column)) for title, column in cells)
-    labels = elided(labels, max(_LEAST, width - taken - 1))
-    columns = [("Task", labels), *cells]
-    right = [title not in ("Task", "", f"{difference} [limits]") for title, _ in columns]
-    return of_columns(columns, right, ["bold" * (row.kind != "task") for row in rows])
+    taken = sum(2 + max(len(c.title), *(len(c.cell(row)) for row in rows)) for c in columns)
+    label = partial(_label, question, one_metric=_one_metric(question))
+    task = Column("Task", label, least=max(_LEAST, width - taken - 1))
+    table = Table("", rows, [task, *columns], style=lambda row: "bold" * (row.kind != "task"))
+    return table.terminal_tables(width)[0][0]
 
 
 def _mark(row: Comparison, marks: Mapping[str, int]) -> str:
@@ -516,20 +510,19 @@ def _tables_of_pairs(
 
 def _rank_table(
     question: Question, ranks: Sequence[RankSet], names: Mapping[str, str], width: int
-) -> Table:
+) -> RichTable:
     scores: dict[str, float | None] = {}
     for row in question.head:
         scores.setdefault(row.model_a, row.score_a)
         scores.setdefault(row.model_b, row.score_b)
     scored = all(score is not None for score in scores.values())
-    shown = elided([names[rank_set.model] for rank_set in ranks], max(_LEAST, width // 2))
     columns = [
-        ("Rank", [places(rank_set.best_rank, rank_set.worst_rank) for rank_set in ranks]),
-        ("Model", shown),
-        *([("Score", [number(scores[rank_set.model]) for rank_set in ranks])] if scored else []),
-        ("Ties", [rank_set.letters for rank_set in ranks]),
+        Column("Rank", lambda own: places(own.best_rank, own.worst_rank), right=True),
+        Column("Model", lambda own: names[own.model], least=max(_LEAST, width // 2)),
+        *([Column("Score", lambda own: scores[own.model], number)] if scored else []),
+        Column("Ties", "letters"),
     ]
-    return of_columns(columns, [title in ("Rank", "Score") for title, _ in columns])
+    return Table("", ranks, columns).terminal_tables(width)[0][0]
 
 
 def _pair_tables(
@@ -538,31 +531,30 @@ def _pair_tables(
     names: Mapping[str, str],
     marks: Mapping[str, int],
     width: int,
-) -> list[Table]:
+) -> list[RichTable]:
     """Return pairs by rows: the whole with its limits, then the difference on each part."""
-    of_cell = {cell: {_pair(row): row for row in rows} for cell, rows in question.cells.items()}
     against = not _baseline(question.pairs)
     longest = max(12, width // (5 if against else 3))
-    columns = [("Model", elided([names[b] for _, b in pairs], longest))]
-    lines = columns[0]
+    columns = [Column("Model", lambda pair: names[pair[1]], least=longest)]
     if against:
-        columns.append(("Against", elided([names[a] for a, _ in pairs], longest)))
-        both = [f"{b} – {a}" for b, a in zip(columns[0][1], columns[1][1], strict=True)]
-        lines = ("Model – against", both)
+        columns.append(Column("Against", lambda pair: names[pair[0]], least=longest))
     one_metric = _one_metric(question)
-    parts: list[tuple[str, list[str]]] = []
-    for cell, rows in of_cell.items():
-        label = _label(question, next(iter(rows.values())), one_metric=one_metric).strip()
-        if cell == next(iter(of_cell)):
-            shown = [rows.get(pair) for pair in pairs]
-            columns += [
-                (f"{label} [limits]", ["–" if r is None else sized_limits(r) for r in shown]),
-                ("p", [p_value(r and r.p_adjusted) for r in shown]),
-                ("", ["" if r is None else _mark(r, marks) for r in shown]),
-            ]
-        else:
-            parts.append((label, [_part(rows.get(pair), marks) for pair in pairs]))
-    return side_by_side(parts, names=lines, first=columns, width=width, longest_title=14)[0]
+    (label, whole), *parts = [
+        (_label(question, rows[0], one_metric=one_metric).strip(), {_pair(r): r for r in rows}.get)
+        for rows in question.cells.values()
+    ]
+
+    def shown(pair: _Pair) -> str:
+        row = whole(pair)
+        return "–" if row is None else sized_limits(row)
+
+    columns += [
+        Column(f"{label} [limits]", shown),
+        Column("p", whole, lambda row: p_value(row and row.p_adjusted), right=False),
+        Column("", whole, lambda row: _mark(row, marks) if row else "", right=False),
+        *(Column(title, own, partial(_part, marks=marks), below=True) for title, own in parts),
+    ]
+    return Table("", pairs, columns).terminal_tables(width)[0]
 
 
 def _part(row: Comparison | None, marks: Mapping[str, int]) -> str:

@@ -43,7 +43,7 @@ from evalstats_plugin.report.answers import (
     size,
     sized_limits,
 )
-from evalstats_plugin.report.tables import Column, Table, elided, fixed, side_by_side
+from evalstats_plugin.report.tables import Column, Table, elided, fixed
 from evalstats_plugin.report.text import (
     METRIC,
     Page,
@@ -200,11 +200,9 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
     for row in (row for own in ranks for row in own):
         shares.setdefault(row.model, []).append((row.best_rank + row.worst_rank) / row.n_models)
     models = sorted(shares, key=lambda model: sum(shares[model]) / len(shares[model]))
-    names = ("Model", elided(models, 30))
-    cells = [
-        (title, [_places(own.get(model)) for model in models]) for title, own in columns.items()
-    ]
-    return side_by_side(cells, names=names, width=width, longest_title=16)[0]
+    of_tasks = [Column(title, own.get, _places, below=True) for title, own in columns.items()]
+    table = Table("", models, [Column("Model", str, least=30), *of_tasks])
+    return table.terminal_tables(width, longest_title=16)[0]
 
 
 def _places(row: RankSet | None) -> str:
@@ -502,9 +500,9 @@ def _power(results: PowerRows, *, document: bool = False) -> Page:
         groups = [list(rows)] if document else by_task.values()
         tables = [_power_table(own, marks, document=document) for own in groups]
     if results.parts:
-        by_metric = grouped(results.parts, task_and_metric)
-        groups = [list(results.parts)] if document else by_metric.values()
-        tables += [_parts_table(own, marks, document=document) for own in groups]
+        columns = (*_PARTS, report_text.marks_column(marks))
+        whole = (_TASK, METRIC, *columns) if document else None
+        tables += report_text.tables_of(results.parts, _what_more_buys, columns, whole=whole)
         legend.append(PARTS_LEGEND)
     # Without tasks the notes are part of the sentences.
     tabled = (*rows, *results.parts) if any(row.task for row in rows) else ()
@@ -681,21 +679,18 @@ def _answer(value: float | None, quantity: str) -> str:
     return f"{value:,}" if quantity.startswith("n_") else number(value)
 
 
-def _parts_table(
-    parts: Sequence[VariancePart], marks: Mapping[str, int], *, document: bool
-) -> Table:
-    columns = (
-        *((_TASK, METRIC) if document else ()),
-        Column("Model", "model", least=8),
-        Column("n", report_text.items, right=True),
-        Column("Within", "share_within", fixed(0, scale=100, unit=" %")),
-        Column("Std. error", "std_error", number),
-        Column("epochs ×2", "std_error_more_epochs", number),
-        Column("items ×2", "std_error_more_items", number),
-        report_text.marks_column(marks),
-    )
-    title = "" if document else f"{task_and_metric(parts[0])}, what more would buy"
-    return Table(title, parts, columns)
+_PARTS = (
+    Column("Model", "model", least=8),
+    Column("n", report_text.items, right=True),
+    Column("Within", "share_within", fixed(0, scale=100, unit=" %")),
+    Column("Std. error", "std_error", number),
+    Column("epochs ×2", "std_error_more_epochs", number),
+    Column("items ×2", "std_error_more_items", number),
+)
+
+
+def _what_more_buys(part: VariancePart) -> str:
+    return f"{task_and_metric(part)}, what more would buy"
 
 
 def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) -> str:
@@ -792,10 +787,7 @@ def _compared_slices(results: Results[SliceComparison]) -> Page:
         Column("inter.", "p_interaction", p_value),
         report_text.marks_column(marks),
     ]
-    tables = [
-        Table(title, list(rows), columns)
-        for title, rows in groupby(results.rows, key=task_and_metric)
-    ]
+    tables = report_text.tables_of(results.rows, task_and_metric, columns)
     said = "\n".join(rankings) or slice_differences(results)
     return Page(tables, [legend], notes, said)
 

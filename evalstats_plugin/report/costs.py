@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from evalstats_plugin.data.results import Results, grouped
-from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.report.tables import Column
 from evalstats_plugin.report.text import (
     METRIC,
     Page,
@@ -17,7 +17,8 @@ from evalstats_plugin.report.text import (
     note_numbers,
     number,
     page_view,
-    short_metric,
+    tables_of,
+    task_and_metric,
 )
 from evalstats_plugin.scores.costs import CostRow
 
@@ -47,6 +48,10 @@ def _score(row: CostRow) -> str:
     return f"{number(row.score)} {limits_text(row.score_low, row.score_high)}"
 
 
+def _name(row: CostRow) -> str:
+    return f"{row.model}: {task_and_metric(row)} {_score(row)}"
+
+
 def _columns(rows: Sequence[CostRow]) -> list[Column]:
     interval = interval_title(rows)
     return [
@@ -61,15 +66,9 @@ def _columns(rows: Sequence[CostRow]) -> list[Column]:
 
 def _page(results: Results[CostRow], *, document: bool = False) -> Page:
     columns = [*_columns(results.rows), marks_column(note_numbers(results.rows))]
-    if document:
-        named = [Column("Model", "model"), Column("Task", "task"), METRIC, Column("Score", _score)]
-        tables = [Table("", results.rows, [*named, *columns])]
-    else:
-        by_score = grouped(results.rows, lambda row: (row.model, row.task, row.metric))
-        tables = [
-            Table(f"{model}: {task} {short_metric(metric)} {_score(rows[0])}", rows, columns)
-            for (model, task, metric), rows in by_score.items()
-        ]
+    named = [Column("Model", "model"), Column("Task", "task"), METRIC, Column("Score", _score)]
+    whole = [*named, *columns] if document else None
+    tables = tables_of(results.rows, _name, columns, whole=whole)
     return Page(tables, [LEGEND], note_lines(results))
 
 

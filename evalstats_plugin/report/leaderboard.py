@@ -148,7 +148,8 @@ def print_table(
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
     closing = [more + _short_legend(layout), heading]
-    print_all(tables, _notes(results), closing, file=file, width=width)
+    said = [f"* {note}" for note in results.notes]
+    print_all(tables, said, closing, file=file, width=width)
 
 
 def _shown(layout: Layout) -> Table:
@@ -179,10 +180,6 @@ def _estimate(cell: TableCell | None, write: Callable[[float | None], str]) -> s
 
 def _may_be_first(cell: TableCell | None) -> bool:
     return cell is not None and cell.estimate is not None and bool(cell.may_be_first)
-
-
-def _notes(results: ScoreTable) -> list[str]:
-    return [f"* {note}" for note in results.notes]
 
 
 def _short_legend(layout: Layout) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
-from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.report.tables import Column
 from evalstats_plugin.report.text import (
     METRIC,
     Page,
@@ -17,6 +17,7 @@ from evalstats_plugin.report.text import (
     number,
     page_view,
     percent,
+    tables_of,
     task_and_metric,
 )
 from evalstats_plugin.scores.noise import NoiseRow
@@ -91,12 +92,8 @@ def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
     model, marks = Column("Model", "model", least=8), marks_column(note_numbers(results.rows))
     judged = any(row.share_judges is not None for row in results)
     columns = (*_OF_ANSWERS, *(_OF_JUDGES if judged else ()), *_OF_ERRORS, marks)
-    if document:
-        named = (model, Column("Task", "task", least=8), METRIC)
-        tables = [Table("", results.rows, [*named, *columns])]
-    else:
-        by_task = grouped(results.rows, task_and_metric)
-        tables = [Table(name, rows, [model, *columns]) for name, rows in by_task.items()]
+    whole = [model, Column("Task", "task", least=8), METRIC, *columns] if document else None
+    tables = tables_of(results.rows, task_and_metric, [model, *columns], whole=whole)
     level = results.rows[0].confidence_level if results.rows else 0.95
     legend = LEGEND.format(beyond=f"{100 * (1 - level):.3g}")
     if judged:

@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
-from evalstats_plugin.report.comparisons import (
-    probability,
-    sampled_p_value,
-    sampled_probability,
-)
+from evalstats_plugin.report.comparisons import probability, sampled_p_value, sampled_probability
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.report.text import (
     Page,

@@ -3,7 +3,7 @@
 * `Table`, `Column`: written for the terminal, Markdown, LaTeX, HTML, CSV and pandas
 * `fixed`: writes numbers with so many decimals, and a unit
 * `elided`: names without their middles where there is little room
-* `of_columns`, `side_by_side`: layouts of a terminal; `markdown_table`, `latex_row`: of documents
+* `markdown_table`, `latex_row`: tables of documents, row by row
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from io import StringIO
-from itertools import zip_longest
+from itertools import chain, repeat
 from operator import attrgetter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -153,26 +153,65 @@ class Table:
         return table
 
     def terminal_tables(
-        self, width: int, *, longest_title: int, most_lines: float = math.inf
+        self, width: int, *, longest_title: int = 14, most_lines: float = math.inf
     ) -> tuple[list[RichTable], int]:
-        """Return tables of the first columns and of those below, and how many are left out."""
-        titles = [*self.titles]
-        cells = [
-            elided(list(map(c.cell, self.rows)), c.least)
-            if c.least
-            else list(map(self._marked(c), self.rows))
-            for c in self.columns
-        ]
-        both = list(zip(titles, cells, self.columns, strict=True))
-        names = next((title, cell) for title, cell, c in both if c.least)
-        return side_by_side(
-            [(title, cell) for title, cell, c in both if c.below],
-            names=names,
-            first=[(title, cell) for title, cell, c in both if not c.below],
-            width=width,
-            longest_title=longest_title,
-            most_lines=most_lines,
-        )
+        """Lay out columns beside the names of their rows; those that do not fit go below.
+
+        Names are the columns whose middles may be left out; later tables begin with them.
+
+        Parameters
+        ----------
+        width
+            Characters of a line.
+        longest_title
+            Characters of the title of a column that may go below; longer ones are shortened.
+        most_lines
+            Rows of all tables together; what would need more is left out.
+
+        Returns
+        -------
+        tables, hidden
+            The tables, and how many columns are left out.
+        """
+        first = [self._laid(column) for column in self.columns if not column.below]
+        below = [self._laid(column) for column in self.columns if column.below]
+        shown = [self._laid(column) for column in self.columns if column.least]
+        names = shown[0]
+        if len(shown) > 1:
+            title = " – ".join([names.title, *(own.title.lower() for own in shown[1:])])
+            cells = list(map(" – ".join, zip(*(own.cells for own in shown), strict=True)))
+            names = _Laid(title, cells, is_right=False)
+        blocks: list[list[_Laid]] = [[]]
+        left = width - _widest(*first) + _GAP
+        titles = elided([own.title for own in below], longest_title)
+        for own in (own._replace(title=t) for own, t in zip(below, titles, strict=True)):
+            wide = _widest(own)
+            if left < wide and (blocks[-1] or len(blocks) == 1):
+                blocks.append([])
+                left = width - _widest(names) + _GAP
+            blocks[-1].append(own)
+            left -= wide
+        if len(blocks) * len(self.rows) > most_lines:
+            del blocks[1:]
+        leads = chain([first], repeat([names]))
+        tables = [self._abreast([*lead, *own]) for lead, own in zip(leads, blocks, strict=False)]
+        return tables, len(below) - sum(map(len, blocks))
+
+    def _laid(self, column: Column) -> _Laid:
+        cells = list(map(self._marked(column), self.rows))
+        shown = elided(cells, column.least) if column.least else cells
+        return _Laid(column.title, shown, column.is_right)
+
+    def _abreast(self, columns: Sequence[_Laid]) -> RichTable:
+        """Return a table of columns that are not wrapped."""
+        table = titled("")
+        for own in columns:
+            head = Text(printable(own.title))
+            table.add_column(head, justify="right" if own.is_right else "left", no_wrap=True)
+        for row, *cells in zip(self.rows, *(own.cells for own in columns), strict=True):
+            table.add_row(*cells, style=self.style(row))
+        table.padding = (0, _GAP - 1, 0, 0)
+        return table
 
     @staticmethod
     def _marked(column: Column) -> Callable[[Any], str]:
@@ -318,82 +357,21 @@ def _cut(name: str, longest: int, end: int) -> str:
     return f"{name[: longest - 1 - end]}…{name[len(name) - end :]}"
 
 
-Titled = tuple[str, Sequence[str]]
-"""The title of a column and its cells."""
+class _Laid(NamedTuple):
+    """A column as it is laid out on the terminal."""
+
+    title: str
+    cells: Sequence[str]
+    is_right: bool
 
 
 _GAP = 2
 """Between columns: the padding, and one that the box of a table adds."""
 
 
-def side_by_side(
-    columns: Sequence[Titled],
-    *,
-    names: Titled,
-    first: Sequence[Titled] = (),
-    width: int,
-    longest_title: int,
-    most_lines: float = math.inf,
-) -> tuple[list[RichTable], int]:
-    """Lay out columns beside the names of their rows; those that do not fit go below.
-
-    Parameters
-    ----------
-    columns
-        Those that are aligned right and may go below.
-    names
-        The column that every table begins with.
-    first
-        What the first table has around the names instead, ranks for example.
-    width
-        Characters of a line.
-    longest_title
-        Characters of a title; longer ones are shortened in the middle.
-    most_lines
-        Rows of all tables together; what would need more is left out.
-
-    Returns
-    -------
-    tables, hidden
-        The tables, and how many columns are left out.
-    """
-    blocks: list[tuple[Sequence[Titled], list[Titled]]] = [(first or [names], [])]
-    left = width - _widest(*blocks[0][0]) + _GAP
-    titles = elided([title for title, _ in columns], longest_title)
-    for title, (_, cells) in zip(titles, columns, strict=True):
-        column = (title, cells)
-        wide = _widest(column)
-        if left < wide and (blocks[-1][1] or len(blocks) == 1):
-            blocks.append(([names], []))
-            left = width - _widest(names) + _GAP
-        blocks[-1][1].append(column)
-        left -= wide
-    if len(blocks) * len(names[1]) > most_lines:
-        del blocks[1:]
-    tables: list[RichTable] = []
-    for lead, block in blocks:
-        right = [title == "Rank" for title, _ in lead] + [True] * len(block)
-        tables.append(of_columns([*lead, *block], right))
-    return tables, len(columns) - sum(len(block) for _, block in blocks)
-
-
-def of_columns(
-    columns: Sequence[Titled], right: Sequence[bool], styles: Sequence[str] = ()
-) -> RichTable:
-    """Return a table of columns that are not wrapped; `styles` are of its rows."""
-    table = titled("")
-    for (title, _), is_right in zip(columns, right, strict=True):
-        head = Text(printable(title))
-        table.add_column(head, justify="right" if is_right else "left", no_wrap=True)
-    for row, style in zip_longest(zip(*(cells for _, cells in columns), strict=True), styles):
-        table.add_row(*row, style=style)
-    table.padding = (0, _GAP - 1, 0, 0)
-    return table
-
-
-def _widest(*columns: Titled) -> int:
+def _widest(*columns: _Laid) -> int:
     """Return the characters that columns need, each with the gap after it."""
-    return sum(max(map(cell_len, (title, *cells))) + _GAP for title, cells in columns)
+    return sum(max(map(cell_len, (own.title, *own.cells))) + _GAP for own in columns)
 
 
 def _text(cell: RenderableType) -> Text:

@@ -24,7 +24,7 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printable, terminal
@@ -259,7 +259,9 @@ def shown_table(results: Results[Any]) -> Table:
         if stem != name and f"{stem}high" in names and name != "rank_low":
             title = f"{stem.replace('_', ' ').capitalize()}{percent(first.confidence_level)} "
             limits = attrgetter(name, f"{stem}high")
-            columns.append(Column(f"{title}interval", limits, _both, right=False))
+            columns.append(
+                Column(f"{title}interval", limits, lambda x: limits_text(*x), right=False)
+            )
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
             title = _TITLES.get(name, name.replace("_", " ").capitalize())
             if name.endswith("_std_error") and name.removesuffix("_std_error") in names:
@@ -270,10 +272,6 @@ def shown_table(results: Results[Any]) -> Table:
             write = partial(shown_value, name)
             columns.append(Column(title, name, write, 10 if is_name else None, is_number))
     return Table("", rows, columns, notes)
-
-
-def _both(limits: tuple[float | None, float | None]) -> str:
-    return limits_text(*limits)
 
 
 def shown_value(name: str, value: Any) -> str:
@@ -333,6 +331,19 @@ class Page(NamedTuple):
     """Notes with a mark before each; those of the results, unless given."""
     answer: str = ""
     """A sentence that stands before the tables."""
+
+
+def tables_of(
+    rows: Sequence[Any],
+    name: Callable[[Any], str],
+    columns: Sequence[Column],
+    *,
+    whole: Sequence[Column] | None = None,
+) -> list[Table]:
+    """Return a table for each name of rows; or one of all, whose columns are `whole`."""
+    if whole is not None:
+        return [Table("", rows, whole)]
+    return [Table(title, own, columns) for title, own in grouped(rows, name).items()]
 
 
 def page_view(
@@ -508,21 +519,15 @@ def worst_slices(rows: Iterable[SliceScore]) -> list[dict[str, str]]:
 
 def _slices(results: Results[SliceScore]) -> Page:
     marks = note_numbers(results.rows)
-    tables: list[Table] = []
-    for (model, task, metric), rows in groupby(
-        results.rows, key=lambda row: (row.model, row.task, row.metric)
-    ):
-        own = list(rows)
-        columns = [
-            Column(own[0].by, "slice", least=10),
-            Column("n", items, right=True),
-            Column("Estimate", "estimate", number),
-            Column(interval_title(own), interval_text),
-            Column("p worse", "p_worse", partial(shown_value, "p_worse")),
-            marks_column(marks),
-        ]
-        title = f"{model}: {task} {short_metric(metric)}"
-        tables.append(Table(title, own, columns))
+    columns = [
+        Column(results[0].by, "slice", least=10),
+        Column("n", items, right=True),
+        Column("Estimate", "estimate", number),
+        Column(interval_title(results.rows), interval_text),
+        Column("p worse", "p_worse", partial(shown_value, "p_worse")),
+        marks_column(marks),
+    ]
+    tables = tables_of(results.rows, lambda r: f"{r.model}: {task_and_metric(r)}", columns)
     said = "\n".join(slice_sentences(results.rows))
     return Page(tables, [slice_legend(results.rows)], note_lines(results), said)
 
@@ -591,17 +596,13 @@ _OF_FINDINGS = (
 )
 
 
-def _findings(results: Findings) -> Page:
-    tables = [
-        Table(f"{name}: {PROBLEMS[name]}", list(findings), _OF_FINDINGS)
-        for name, findings in groupby(results, lambda finding: finding.problem)
-    ]
-    return Page(tables, [_verdict(results)])
+def _problem(finding: Finding) -> str:
+    return f"{finding.problem}: {PROBLEMS[finding.problem]}"
 
 
-def _findings_document(results: Findings) -> Page:
-    columns = (Column("Problem", "problem"), *_OF_FINDINGS)
-    return Page([Table("", results.rows, columns)] if results.rows else [], [_verdict(results)])
+def _findings(results: Findings, *, document: bool = False) -> Page:
+    whole = (Column("Problem", "problem"), *_OF_FINDINGS) if document and results.rows else None
+    return Page(tables_of(results.rows, _problem, _OF_FINDINGS, whole=whole), [_verdict(results)])
 
 
 def _verdict(results: Findings) -> str:
@@ -609,4 +610,4 @@ def _verdict(results: Findings) -> str:
     return f"{n} finding{'' if n == 1 else 's'}." if n else "Nothing found that is wrong."
 
 
-FINDINGS = page_view(_findings, document=_findings_document)
+FINDINGS = page_view(_findings, document=partial(_findings, document=True))

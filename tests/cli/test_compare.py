@@ -14,7 +14,7 @@ from typing import get_args
 
 import pytest
 
-from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.comparisons.compare import DESIGNS
 from evalstats_plugin.comparisons.design import Correction
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
@@ -271,11 +271,11 @@ def test_details_print_the_published_table() -> None:
 
 def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     """`Correction` is not imported there, to keep --help light."""
-    assert get_args(Correction) == options.CORRECTIONS == get_args(options.Correction)
-    assert tuple(DESIGNS) == options.DESIGNS == get_args(options.Design)
-    assert get_args(Estimand) == options.ESTIMANDS == get_args(options.Estimand)
-    assert get_args(ClustersAre) == options.CLUSTERS == get_args(options.ClustersAre)
-    assert get_args(Missing) == options.MISSING == get_args(options.Missing)
+    assert get_args(Correction) == shared.CORRECTIONS == get_args(shared.Correction)
+    assert tuple(DESIGNS) == shared.DESIGNS == get_args(shared.Design)
+    assert get_args(Estimand) == shared.ESTIMANDS == get_args(shared.Estimand)
+    assert get_args(ClustersAre) == shared.CLUSTERS == get_args(shared.ClustersAre)
+    assert get_args(Missing) == shared.MISSING == get_args(shared.Missing)
 
 
 def test_the_bootstrap_is_there_to_compare_with(run: Run) -> None:

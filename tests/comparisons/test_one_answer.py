@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalstats_plugin import Measure, ResponseMatrix, compare
-from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.comparisons import rank_sets
 from evalstats_plugin.comparisons.design import Correction, Family, Probabilities
 from evalstats_plugin.comparisons.ranks import ranks_of
@@ -192,8 +192,8 @@ def test_step_down_finds_what_single_step_finds_and_its_limits_end_at_0() -> Non
 @pytest.mark.parametrize(
     ("name", "values", "names"),
     [
-        ("correction", Correction, options.CORRECTIONS),
-        ("family", Family, options.FAMILIES),
+        ("correction", Correction, shared.CORRECTIONS),
+        ("family", Family, shared.FAMILIES),
     ],
 )
 def test_the_command_has_the_defaults_of_the_function(

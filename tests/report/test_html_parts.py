@@ -14,19 +14,20 @@ from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report.html.page import environment
 from evalstats_plugin.report.html.parts import (
     ALPHABET,
-    Column,
-    Table,
+    PageColumn,
     codes,
     held_items,
     items_data,
     natural,
     packed,
     packing,
+    page_table,
     scores_table,
     shortened,
     table_data,
     texts_data,
 )
+from evalstats_plugin.report.tables import Table
 from evalstats_plugin.report.text import number
 from evalstats_plugin.scores.items import item_answers
 from evalstats_plugin.scores.rows import Intervals
@@ -44,9 +45,9 @@ def _html(table: Table) -> str:
 def test_texts_and_attributes_are_escaped_and_cleaned() -> None:
     """Whatever is not said to be HTML is text, without control characters."""
     name = 'x < "y" & \x1b\u202e'
-    columns = [Column(title=name, hint=name, values=[name], heads=True)]
+    columns = [PageColumn(name, str, hint=name, heads=True)]
     found = _Parts()
-    html = _html(Table(name="t", caption=name, columns=columns))
+    html = _html(page_table(name, [name], columns))
     found.feed(html)
 
     assert html.count("x &lt; &#34;y&#34; &amp; \ufffd\ufffd") == 5
@@ -140,7 +141,7 @@ def test_bars_lie_where_the_numbers_say() -> None:
     found = intervals(matrix)
     column = next(c for c in scores_table(found, {}).columns if c.kind == "interval")
     known = [x for row in found for x in (row.low, row.high)]
-    assert column.axes == [(min(known), max(known))]
+    assert {(min(known), max(known))} == {column.axis(row) for row in found}
     whole = replace(found.rows[0], low=0.2, high=0.4, estimate=0.3)
     text = _html(scores_table(Intervals((whole,)), {}))
     assert '<rect class="reach" x="20.0" y="4" width="20.0" height="5">' in text
@@ -149,13 +150,13 @@ def test_bars_lie_where_the_numbers_say() -> None:
 def test_a_column_without_anything_to_say_is_left_out() -> None:
     """Such as epochs, where items were taken once; one that names the rows stays."""
     columns = [
-        Column(title="Model", values=["", ""], heads=True),
-        Column(title="Epochs", kind="count", values=[None, None]),
-        Column(title="Items", kind="count", values=[0, None]),
+        PageColumn("Model", lambda _: "", heads=True),
+        PageColumn("Epochs", lambda _: None, kind="count"),
+        PageColumn("Items", lambda row: row, kind="count"),
     ]
 
-    table = Table(name="x", caption="X", columns=columns)
-    assert [c["title"] for c in table_data(table)["columns"]] == ["Model", "Items"]
+    table = page_table("X", [0, None], columns)
+    assert [c["title"] for c in table_data("x", table)["columns"]] == ["Model", "Items"]
 
 
 class _Parts(HTMLParser):

@@ -13,7 +13,7 @@ import click
 
 from evalstats_plugin.adapters.inspect_ai.adaptive import found_in
 from evalstats_plugin.cli.adapt import options
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, takes, under
+from evalstats_plugin.cli.shell.options import POSITIVE, command, takes, under
 from evalstats_plugin.cli.shell.running import Output, output
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.untrusted import echo
@@ -55,7 +55,7 @@ class InspectOptions(options.Planning):
     )
 
 
-@click.command("inspect", cls=Command)
+@command(name="inspect")
 @click.argument("task", metavar="TASK")
 @takes("asked", InspectOptions)
 @output("trace")

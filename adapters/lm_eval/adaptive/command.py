@@ -11,7 +11,7 @@ import click
 from evalstats_plugin.adapters.lm_eval.layout import load_results
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, quiet_harness
 from evalstats_plugin.cli.adapt import options
-from evalstats_plugin.cli.shell.options import Command, takes, under
+from evalstats_plugin.cli.shell.options import command, takes, under
 from evalstats_plugin.cli.shell.running import Output, output
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.files import LogFile
@@ -94,7 +94,7 @@ class LmEvalOptions(options.Planning):
     )  # fmt: skip
 
 
-@click.command("lm-eval", cls=Command)
+@command(name="lm-eval")
 @takes("asked", LmEvalOptions)
 @output("trace")
 def lm_eval(*, asked: LmEvalOptions, output: Output) -> None:

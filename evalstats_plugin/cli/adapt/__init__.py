@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import click
 
-from evalstats_plugin.cli.shell.options import LazyGroup, Sections
+from evalstats_plugin.cli.shell.options import LazyGroup, Sections, offers
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.runtime.untrusted import echo_message
 
-_HERE = "evalstats_plugin.cli.adapt"
-
 COMMANDS = {
-    "bank": (f"{_HERE}.bank:bank", "Make an item bank from logs of many models."),
-    "merge": (f"{_HERE}.bank:merge", "Merge two item banks on one scale."),
-    "run": (f"{_HERE}:run", "Test a model adaptively in its harness."),
-    "replay": (f"{_HERE}.simulate:replay", "Simulate adaptive tests on recorded answers."),
-    "simulate": (
-        f"{_HERE}.simulate:simulate",
-        "Simulate models: error by number of items and selection rule.",
+    **offers(
+        "adapt.bank",
+        bank="Make an item bank from logs of many models.",
+        merge="Merge two item banks on one scale.",
+    ),
+    **offers("adapt", run="Test a model adaptively in its harness."),
+    **offers(
+        "adapt.simulate",
+        replay="Simulate adaptive tests on recorded answers.",
+        simulate="Simulate models: error by number of items and selection rule.",
     ),
 }
 """Function and summary of each command."""

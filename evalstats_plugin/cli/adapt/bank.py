@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    Command,
-    Name,
-    Parsed,
-    file,
-    parse_dimensions,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.irt import IrtOptions
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import command, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,
     Run,
@@ -29,7 +22,6 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
 )
 from evalstats_plugin.errors import SelectionError, counted, few
-from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
@@ -44,7 +36,9 @@ _written = under("Bank")
 class Target:
     """The bank that is written."""
 
-    file: str = file("File to write.", "--output", "-o", required=True, metavar="FILE.parquet")
+    file: str = shared.file(
+        "File to write.", "--output", "-o", required=True, metavar="FILE.parquet"
+    )
 
     def place(self) -> Path:
         """Return the file's path; a bad one is refused before the work."""
@@ -55,36 +49,13 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class BankOptions(Target):
-    """How a bank is made."""
+    """The bank that is written, and what its items cost."""
 
-    item_model: str | None = _written(
-        f"How items differ: {', '.join(ITEM_MODELS)}, as in `irt fit`.  [default: 2pl]",
-        type=Name("item model", ITEM_MODELS), metavar="NAME",
-    )  # fmt: skip
-    estimator: str = _written(
-        "How it is fitted, as in `irt fit`.",
-        default="auto", type=Name("estimator", ("auto", *ESTIMATORS)), metavar="NAME",
-    )  # fmt: skip
-    dimensions: int | Literal["auto"] | None = _written(
-        "Number of abilities of each model (item model factor), as in `irt fit`; auto: the number "
-        "that predicts held-out answers best.",
-        type=Parsed(parse_dimensions), metavar="K|auto",
-    )  # fmt: skip
     cost: str | None = _written(
         "CSV file with the columns item, cost (for example tokens per item) and, with several "
         "tasks, task.",
         type=click.Path(), metavar="CSV",
     )  # fmt: skip
-    seed: int = seed()
-
-    def fitted_model(self) -> str:
-        """Return the item model with what the options imply."""
-        if self.dimensions is None:
-            return self.item_model or "2pl"
-        if self.item_model not in (None, "factor"):
-            msg = f"item model {self.item_model} has one ability per model: leave --dimensions out"
-            raise SelectionError(f"{msg}, or pass --item-model factor")
-        return "factor"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +68,11 @@ class Merging(Target):
     )  # fmt: skip
 
 
-@click.command(cls=Command)
-@takes("asked", BankOptions)
+@command()
+@takes("written", BankOptions)
+@takes("asked", IrtOptions, only=("item_model", "estimator", "dimensions", "seed"))
 @on_logs()
-def bank(run: Run, *, asked: BankOptions) -> None:
+def bank(run: Run, *, written: BankOptions, asked: IrtOptions) -> None:
     """Make an item bank from logs of many models.
 
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items
@@ -108,30 +80,20 @@ def bank(run: Run, *, asked: BankOptions) -> None:
     """
     from evalstats_plugin.adaptive.calibrate import item_bank
     from evalstats_plugin.irt.answers import ability_matrix
-    from evalstats_plugin.irt.fitting import fit_irt
-    from evalstats_plugin.irt.methods import FactorOptions
 
-    file, item_model = asked.place(), asked.fitted_model()
+    asked.check()
+    file = written.place()
     responses = run.read()
     matrix = ability_matrix(responses)
-    costs = None if asked.cost is None else _costs(asked.cost, matrix)
+    costs = None if written.cost is None else _costs(written.cost, matrix)
     models, items = counted(len(matrix.models), "model"), counted(len(matrix.item_ids), "item")
     run.output.tell(f"calibrating {items} on {models}")
+    # A test stops at an error in units of how far models spread.
+    fit = cast("IRTFit | FactorFit", replace(asked, zero="models").fit(matrix, run.output))
     with progress_on_work("calibrating", quiet=run.output.quiet):
-        options = FactorOptions(dimensions=asked.dimensions or "auto")
-        fitted = fit_irt(
-            matrix,
-            item_model,
-            asked.estimator,
-            rng=asked.seed,
-            # A test stops at an error in units of how far models spread.
-            zero="models",
-            options=options if item_model == "factor" else None,
-        )
-        fit = cast("IRTFit | FactorFit", fitted)
         origin = _origin(responses)
         made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
-    how = {"item_model": item_model, "estimator": fit.estimator, "seed": asked.seed}
+    how = {"item_model": asked.fitted_model, "estimator": fit.estimator, "seed": asked.seed}
     _save(made, file, run.output, how, responses.notes)
 
 
@@ -146,7 +108,7 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
     }
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("first", metavar="BANK", type=click.Path())
 @click.argument("second", metavar="BANK", type=click.Path())
 @takes("asked", Merging)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import Name, level, seed, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, under
 from evalstats_plugin.cli.shell.running import Output, progress_on_work
 from evalstats_plugin.errors import counted
 from evalstats_plugin.runtime.untrusted import echo
@@ -105,8 +106,8 @@ class Planning:
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
     )
-    confidence_level: float = level()
-    seed: int = seed()
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
 
     def plan(self, *, batch: int = 1, state: Path | None = None) -> Plan:
         """Make the plan that the options ask for; `batch` is the command's own default."""

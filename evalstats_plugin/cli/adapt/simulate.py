@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import click
-
 from evalstats_plugin.cli.adapt.options import RULES, Planning, bank
-from evalstats_plugin.cli.shell.options import (
-    Command,
-    Name,
-    Parsed,
-    level,
-    seed,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, takes, under
 from evalstats_plugin.cli.shell.running import Output, Run, on_logs, output, progress_on_work
 from evalstats_plugin.errors import SelectionError
 
@@ -49,11 +40,11 @@ class SimulateOptions:
         "Calibration error of the items as a multiple of their standard errors: 0 none, 2 twice.",
         default=1.0, metavar="F",
     )  # fmt: skip
-    confidence_level: float = level()
-    seed: int = seed()
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", SimulateOptions)
 @output("simulation")
 def simulate(*, asked: SimulateOptions, output: Output) -> None:
@@ -65,11 +56,10 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.simulation import simulate as run_simulation
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.progress import listening
 
     bank = ItemBank.load(asked.bank)
     how = {"misspecified": asked.misspecified, "confidence_level": asked.confidence_level}
-    with progress_on_work("simulating", quiet=output.quiet) as on_step, listening(on_step):
+    with progress_on_work("simulating", quiet=output.quiet):
         results = run_simulation(
             bank,
             asked.items,
@@ -83,7 +73,7 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     output.show(results, about, adaptive.ACCURACY)
 
 
-@click.command(cls=Command)
+@command()
 @takes("asked", Planning)
 @on_logs("tests")
 def replay(run: Run, *, asked: Planning) -> None:
@@ -95,12 +85,11 @@ def replay(run: Run, *, asked: Planning) -> None:
     """
     from evalstats_plugin.adaptive.replaying import replay as ask_again
     from evalstats_plugin.report import adaptive
-    from evalstats_plugin.runtime.progress import listening
 
     plan = asked.plan()
     bank = plan.load()
     responses = run.read()
-    with progress_on_work("asking", quiet=run.output.quiet) as on_step, listening(on_step):
+    with progress_on_work("asking", quiet=run.output.quiet):
         results = ask_again(bank, responses.responses, plan)
     run.output.draw({"tests": lambda: results})
     results = replace(results, notes=(*responses.notes, *results.notes))

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import click
 
-from evalstats_plugin.cli.shell.options import LazyGroup
-
-
-def _in(module: str, **summaries: str) -> dict[str, tuple[str, str]]:
-    return {name: (f"{__name__}.{module}:{name}", text) for name, text in summaries.items()}
-
+from evalstats_plugin.cli.shell.options import LazyGroup, offers
 
 SECTIONS = {
-    "Ranking": {
-        **_in(
-            "results",
-            models="Rank models from the logs of a harness.",
-            stats="Rank models or items from files of pairwise comparisons.",
-            leaderboard="Rank models by votes, as an arena does; a page.",
-            sample="Draw ratings from the posterior, one JSON list per line.",
-        ),
-        "raw-sample": (
-            f"{__name__}.results:raw_sample",
-            "Draw, with Fullrank's order of arguments.",
-        ),
-        "infer-sun": (
-            f"{__name__}.results:infer_sun",
-            "Print the parameters of the skew-normal posterior as JSON.",
-        ),
-    },
+    "Ranking": offers(
+        "rank.results",
+        models="Rank models from the logs of a harness.",
+        stats="Rank models or items from files of pairwise comparisons.",
+        leaderboard="Rank models by votes, as an arena does; a page.",
+        sample="Draw ratings from the posterior, one JSON list per line.",
+        raw_sample="Draw, with Fullrank's order of arguments.",
+        infer_sun="Print the parameters of the skew-normal posterior as JSON.",
+    ),
     "Making comparisons": {
-        **_in(
-            "judge",
+        **offers(
+            "rank.judge",
             compare="Compare pairs of items yourself in the terminal.",
             judge="Let a model or a program compare pairs of items.",
         ),
         "next": (f"{__name__}.answers:next_pairs", "Print the most informative pairs to ask next."),
-        **_in(
-            "answers",
+        **offers(
+            "rank.answers",
             record="Add an answer to a file, or remove the last one.",
             merge="Merge the answers of several judges into one file.",
         ),

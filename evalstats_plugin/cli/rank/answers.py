@@ -17,7 +17,8 @@ from evalstats_plugin.cli.rank.options import (
     tell,
     variance_of,
 )
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, file, form, quiet, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import POSITIVE, command, takes, under
 from evalstats_plugin.cli.shell.running import command_of
 from evalstats_plugin.errors import SelectionError, counted
 from evalstats_plugin.runtime import VERSION
@@ -42,11 +43,11 @@ class Next(Choosing):
     pairs: int = under("How pairs are chosen")(
         "Number of pairs.", "-k", default=5, type=POSITIVE, metavar="N"
     )
-    form: str = form(default="json")
-    quiet: bool = quiet()
+    form: str = shared.form(default="json")
+    quiet: bool = shared.quiet()
 
 
-@click.command("next", cls=Command)
+@command(name="next")
 @click.argument("file", metavar="FILE", type=click.Path())
 @takes("asked", Next)
 @click.pass_context
@@ -134,7 +135,7 @@ class Answer:
     items: str | None = _items()
     judge: str | None = judge_name()
     prior_sd: float | None = prior_sd()
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
     def pair(self) -> tuple[tuple[str, str] | None, float | None]:
         """Return the two items and the outcome for the first of them; no items to undo."""
@@ -154,7 +155,7 @@ class Answer:
         return (self.tie, 0.5) if self.tie is not None else (self.skip, None)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @takes("asked", Answer)
 def record(file: str, *, asked: Answer) -> None:
@@ -204,11 +205,11 @@ def _undone(session: Session) -> str:
 class Merging:
     """Where merged answers go."""
 
-    output: str = file("File to write.", "-o", required=True)
-    quiet: bool = quiet()
+    output: str = shared.file("File to write.", "-o", required=True)
+    quiet: bool = shared.quiet()
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("files", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @takes("asked", Merging)
 def merge(files: tuple[str, ...], *, asked: Merging) -> None:

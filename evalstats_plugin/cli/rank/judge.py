@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.rank.options import Judging, tell
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
+from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.options import POSITIVE, Parsed, command, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
 from evalstats_plugin.errors import PluginError, SelectionError, counted, install_hint
 from evalstats_plugin.runtime.untrusted import echo
@@ -59,7 +60,7 @@ class PairJudgingOptions(Judging):
         "Number of questions asked at the same time.",
         default=1, type=POSITIVE, metavar="N",
     )  # fmt: skip
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
     def asking(self, plugins: Plugins) -> tuple[Judge, str]:
         """Return who answers, and a name for them."""
@@ -87,10 +88,10 @@ class PairJudgingOptions(Judging):
 class Compared(Judging):
     """What is compared, and what is printed."""
 
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", PairJudgingOptions)
 def judge(items: str, *, asked: PairJudgingOptions) -> None:
@@ -132,7 +133,7 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
     return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", Compared)
 def compare(items: str, *, asked: Compared) -> None:

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from evalstats_plugin.cli.rank.options import opened, prior_sd, tell, variance_of
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     POSITIVE,
     READ,
-    Command,
     Parsed,
-    file,
-    level,
+    command,
     overwrite,
     parse_columns,
-    quiet,
-    seed,
     takes,
     under,
 )
@@ -74,8 +71,8 @@ class Rating:
         metavar="NAME",
     )
     prior_sd: float | None = prior_sd()
-    confidence_level: float = level()
-    seed: int = seed()
+    confidence_level: float = shared.level()
+    seed: int = shared.seed()
     scale: Literal["model", "elo"] = under(OUTPUT)(
         "elo: mean 1000; 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="model", type=click.Choice(["model", "elo"]),
@@ -157,7 +154,7 @@ class Board(Stats):
         "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
         metavar="MODEL[=RATING]",
     )
-    html: str | None = file(
+    html: str | None = shared.file(
         "Also write a page for browsers, and its numbers beside it (.leaderboard.json)."
     )
     method: Literal["bradley-terry", "thurstone"] = _model(
@@ -178,15 +175,12 @@ class Sample(Stats):
     draws: int = under(OUTPUT)(
         "Number of draws (lines) to write.", "-n", default=10_000, type=POSITIVE, metavar="N"
     )
-    quiet: bool = quiet()
+    quiet: bool = shared.quiet()
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "votes.csv": "Ratings, with the ranks that are open",
-        "votes.csv --format csv": "For a program",
-    },
+@command(
+    ("votes.csv", "Ratings, with the ranks that are open"),
+    ("votes.csv --format csv", "For a program"),
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
@@ -204,12 +198,9 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "votes.csv --html arena.html": "An arena's page",
-        "votes.csv --format markdown": "For a README",
-    },
+@command(
+    ("votes.csv --html arena.html", "An arena's page"),
+    ("votes.csv --format markdown", "For a README"),
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Board)
@@ -276,12 +267,9 @@ def _number(text: str) -> float:
         raise SelectionError(msg) from None
 
 
-@click.command(
-    cls=Command,
-    examples={
-        "logs/ --metric acc": "Models by who does better on each item",
-        "logs/ --metric acc --format latex": "For a paper",
-    },
+@command(
+    ("logs/ --metric acc", "Models by who does better on each item"),
+    ("logs/ --metric acc --format latex", "For a paper"),
 )
 @takes("asked", Rating)
 @on_logs("ranking")
@@ -299,7 +287,7 @@ def models(run: Run, *, asked: Rating) -> None:
     asked.show(asked.rank(contests, variance, quiet=run.output.quiet), run.output)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.argument("output", metavar="[OUT.jsonl]", default="-", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale"))
@@ -312,7 +300,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
     _sample(file, output, asked, asked.draws)
 
 
-@click.command("raw-sample", cls=Command)
+@command(name="raw-sample")
 @click.argument("draws", metavar="N", type=POSITIVE)
 @click.argument("output", metavar="OUT.jsonl", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale", "draws"))
@@ -363,7 +351,7 @@ class Infer:
     columns: tuple[tuple[str, str], ...] | None = _columns()
 
 
-@click.command("infer-sun", cls=Command)
+@command(name="infer-sun")
 @click.argument("file", metavar="[FILE]", default="-", type=click.Path())
 @takes("asked", Infer)
 def infer_sun(file: str, *, asked: Infer) -> None:

@@ -7,7 +7,7 @@ are records too; the type of a field decides the type of its option::
     class ReportOptions:
         derive: tuple[str, ...] = under("More scores")("Also report …", metavar="METRIC")
 
-    @click.command(cls=Command)
+    @command()
     @paths
     @takes("asked", ReportOptions)
     @takes("reading", Reading)
@@ -21,12 +21,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from difflib import get_close_matches
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,31 +35,10 @@ from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known,
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 if TYPE_CHECKING:
-    from evalstats_plugin.data.measure import Measure
-    from evalstats_plugin.data.methods import Method
-    from evalstats_plugin.data.runs import ResponseSet
-    from evalstats_plugin.data.store import ResponseStore
-    from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.scores import rows
+    pass
 
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-Design = Literal["paired", "unpaired", "tasks", "sequential"]
-Correction = Literal["simultaneous", "stepdown", "bh", "none"]
-Family = Literal["auto", "task", "group", "run"]
-Estimand = Literal["items", "clusters"]
-ClustersAre = Literal["random", "fixed"]
-Missing = Literal["drop", "bounds", "zero"]
-DESIGNS, CORRECTIONS, FAMILIES, ESTIMANDS, CLUSTERS, MISSING = map(
-    get_args, (Design, Correction, Family, Estimand, ClustersAre, Missing)
-)
-"""Values of `comparisons.compare`, `comparisons.design` and `scores.intervals`, which cost NumPy
-and SciPy to import; a test compares."""
-
-OF_ONE_SCORE = ("prior", "population", "estimand", "clusters")
-"""Fields of `Intervals` that only the intervals of scores have."""
 
 
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]
@@ -131,6 +110,17 @@ OF_PROJECTS = frozenset((
     "warm-up", "wide",
 ))  # fmt: skip
 """Options that a project's file may set: what is read, computed and shown."""
+
+
+def offers(module: str = "", /, **summaries: str) -> dict[str, tuple[str, str]]:
+    """Return commands of a module of ours, or each of the module of its name, with summaries.
+
+    A command has the name of its function, with hyphens.
+    """
+    return {
+        name.replace("_", "-"): (f"evalstats_plugin.cli.{module or name}:{name}", text)
+        for name, text in summaries.items()
+    }
 
 
 class LazyGroup(click.Group):
@@ -278,6 +268,21 @@ class Deciding(Command):
     """A command that takes no option from files: others may have written those of a project."""
 
 
+def command(
+    *examples: tuple[str, str], name: str | None = None, cls: type[Command] = Command
+) -> Callable[[Callable[..., Any]], Command]:
+    """Return a decorator that makes a command of a function, and ends its help with examples.
+
+    Parameters
+    ----------
+    examples
+        Arguments as one types them, and what they are for.
+    name
+        That of the function by default.
+    """
+    return click.command(name, cls=cls, examples=dict(examples))
+
+
 class Name(click.Choice[str]):
     """One of some names, completed in shells and corrected in messages."""
 
@@ -385,37 +390,6 @@ class Decorator(Protocol):
         ...
 
 
-_analysis, _out = under(INTERVALS), under(OUTPUT)
-
-
-def level() -> Any:
-    """Return the field of the confidence level."""
-    return _analysis(
-        "Confidence level of the intervals, between 0 and 1.", "-c", default=0.95, metavar="LEVEL"
-    )
-
-
-def seed() -> Any:
-    """Return the field of the random seed."""
-    return _analysis("Random seed.", default=0, type=click.IntRange(min=0), metavar="N")
-
-
-def quiet() -> Any:
-    """Return the field of whether only results are printed."""
-    return _out("Print only the results: no progress, no messages.", "-q", default=False)
-
-
-def form(*more: str, default: str = "table") -> Any:
-    """Return the field of the form that results are printed in."""
-    forms = click.Choice(["table", "json", "csv", "markdown", *more])
-    return _out("Form of the results.", "--format", default=default, type=forms)
-
-
-def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:
-    """Return the field of a file that is written; its command also gets ``--overwrite``."""
-    return _out(text, *names, metavar=metavar, type=click.Path(), writes=True, **settings)
-
-
 def overwrite(function: FunctionT) -> FunctionT:
     """Add ``--overwrite``: without it the command replaces no file that it did not read."""
     return click.option(
@@ -428,36 +402,6 @@ def _overwriting(ctx: click.Context, _option: click.Parameter, allowed: bool) ->
     from evalstats_plugin.runtime.writing import overwriting
 
     ctx.with_resource(overwriting(allowed=allowed))
-
-
-def baseline(text: str = "Show the differences from this model.") -> Any:
-    """Return the field of the model that others are compared with."""
-    return _out(text, metavar="MODEL")
-
-
-def device() -> Any:
-    """Return the field of where to compute."""
-    where = click.Choice(["auto", "cpu", "cuda"])
-    return _analysis("Where to compute; auto: on CUDA if there is one.", default="auto", type=where)
-
-
-def correction(heading: str) -> Any:
-    """Return the field of how several comparisons are allowed for."""
-    return under(heading)(
-        "How many pairs are allowed for. simultaneous: intervals and p-values that hold for all at "
-        "once and agree; stepdown: finds a little more, by p-values; bh: screens many pairs for a "
-        "small share of false findings; none: each pair alone.",
-        default=CORRECTIONS[0], type=Name("correction", CORRECTIONS), metavar="NAME",
-    )  # fmt: skip
-
-
-def family(heading: str) -> Any:
-    """Return the option that says which comparisons are corrected together."""
-    return under(heading)(
-        "What is corrected together. task: the pairs of a task; group: a group of the harness with "
-        "its tasks; run: all tasks of a metric; auto: groups, and all tasks that are in none.",
-        default=FAMILIES[0], type=Name("family", FAMILIES), metavar="NAME",
-    )  # fmt: skip
 
 
 def parse_dimensions(text: str) -> int | str:
@@ -491,19 +435,6 @@ def parse_pair(
     return first, second
 
 
-def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
-    """Read ``METRIC=LOW,HIGH``."""
-    metric, equals, numbers = text.rpartition("=")
-    example = f"--bounds {metric or 'rougeL'}=0,100"
-    pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
-    if pair is None or pair[0] >= pair[1]:
-        raise SelectionError(
-            f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
-            "--bounds rougeL=0,100"
-        )
-    return metric, pair
-
-
 def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     """Read ``PART=COLUMN,...``: pairs of a part and its column."""
     pairs = [pair.partition("=") for pair in text.split(",")]
@@ -515,108 +446,6 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
                 "their name)"
             )
     return tuple((part.strip(), name.strip()) for part, _, name in pairs)
-
-
-def _complete_methods(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
-    from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
-    from evalstats_plugin.plugins import load_plugins
-    from evalstats_plugin.scores.methods import INTERVALS as OF_SCORES
-
-    own = (*PAIRED, *UNPAIRED) if ctx.info_name == "compare" else OF_SCORES
-    names = dict.fromkeys((*load_plugins(()).methods(own), "auto"))
-    return [name for name in names if name.startswith(incomplete)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intervals:
-    """How intervals are computed."""
-
-    confidence_level: float = level()
-    method: str = _analysis(
-        "Interval method, used wherever it fits the scores; `plugins --methods` lists them.",
-        default="auto", metavar="NAME", shell_complete=_complete_methods,
-    )  # fmt: skip
-    limits: tuple[tuple[str, tuple[float, float]], ...] = _analysis(
-        "Lowest and highest possible score of a metric; may be repeated.",
-        "--bounds", default=(), multiple=True, metavar="METRIC=LOW,HIGH", type=Parsed(parse_bounds),
-    )  # fmt: skip
-    seed: int = seed()
-    prior: tuple[float, float] | None = _analysis(
-        "Parameters of the Beta prior, for the methods that have one.",
-        metavar="A,B", type=Parsed(parse_pair),
-    )  # fmt: skip
-    population: int | str | None = _analysis(
-        "Number of items of the whole benchmark, where only a part was run: the intervals are for "
-        "the score on the whole.",
-        metavar="N|logged", type=Parsed(parse_population),
-    )  # fmt: skip
-    estimand: Estimand = _analysis(  # noqa: RUF009 - a field
-        "Of items in clusters: the mean in which every item counts alike, or every cluster does.",
-        default=ESTIMANDS[0], type=Name("estimand", ESTIMANDS), metavar="items|clusters",
-    )  # fmt: skip
-    clusters: ClustersAre = _analysis(  # noqa: RUF009 - a field
-        "random: the interval is for new clusters like these; fixed: for new items of these very "
-        "clusters.",
-        default=CLUSTERS[0], type=Name("kind of clusters", CLUSTERS), metavar="random|fixed",
-    )  # fmt: skip
-    missing: Missing = _analysis(  # noqa: RUF009 - a field
-        "Items without a score. drop: left out, and notes say what other scores of them would "
-        "change; bounds: intervals hold whatever they would have been; zero: the worst score.",
-        default=MISSING[0], type=Name("rule for missing scores", MISSING), metavar="NAME",
-    )  # fmt: skip
-
-    def measures(self, responses: ResponseSet | ResponseStore, *more: str) -> list[Measure]:
-        """Return the scales of the metrics that are there, or that have one of `more` names.
-
-        A file of defaults may name others, too.
-        """
-        from evalstats_plugin.data.measure import Measure, Scale
-        from evalstats_plugin.data.store import ResponseStore
-
-        is_store = isinstance(responses, ResponseStore)
-        metrics_read = responses.metrics.tolist() if is_store else [r.metric for r in responses]
-        metrics = {*more, *map(str, metrics_read)}
-        given = [Measure(metric=name, scale=Scale(*limits)) for name, limits in self.limits]
-        return [own for own in given if any(own.is_of("", metric) for metric in metrics)]
-
-    def how(self) -> dict[str, object]:
-        """Return what is printed with results."""
-        return {
-            "confidence_level": self.confidence_level, "method": self.method, "seed": self.seed
-        }  # fmt: skip
-
-    def chosen(self, plugins: Plugins, own: Sequence[Method]) -> Method | Literal["auto"]:
-        """Return the method of this name.
-
-        Raises
-        ------
-        SelectionError
-            There is none for this question.
-        """
-        from evalstats_plugin.data.methods import check_name
-        from evalstats_plugin.plugins import PURPOSES
-
-        table = plugins.methods(own)
-        check_name(self.method, table, PURPOSES)
-        return table.get(self.method, "auto")
-
-    def of(self, responses: ResponseSet, plugins: Plugins) -> rows.Intervals:
-        """Return the intervals of every score."""
-        from evalstats_plugin.scores.intervals import intervals
-        from evalstats_plugin.scores.methods import INTERVALS as OF_SCORES
-
-        return intervals(
-            responses,
-            confidence_level=self.confidence_level,
-            method=self.chosen(plugins, OF_SCORES),
-            prior=self.prior,
-            measure=self.measures(responses),
-            population=self.population,
-            estimand=self.estimand,
-            clusters=self.clusters,
-            missing=self.missing,
-            rng=self.seed,
-        )
 
 
 class _Table(NamedTuple):

@@ -19,22 +19,20 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 from click.core import ParameterSource
 
+from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     READ,
     Decorator,
     FunctionT,
-    Intervals,
     Parsed,
-    file,
-    form,
     options_of,
     parse_columns,
     paths,
-    quiet,
     takes,
     under,
 )
+from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.report.figures import draw, figures_of
 from evalstats_plugin.report.figures import named as named_figure
@@ -78,20 +76,6 @@ def _limit_memory(ctx: click.Context, _: click.Parameter, size: str | None) -> s
     return size
 
 
-def cluster() -> Any:
-    """Return the field of what groups items."""
-    return _read(
-        "Field that says which items belong together, such as the id of a passage: their scores "
-        "depend on each other.",
-        metavar="FIELD",
-    )  # fmt: skip
-
-
-def include_incomplete() -> Any:
-    """Return the option to read runs that were cancelled or failed."""
-    return _read("Also read the items of runs that were cancelled or failed.", default=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """What is read of the paths."""
@@ -109,13 +93,19 @@ class Reading:
         "Only these models; names may hold * and ?; may be repeated.",
         default=(), metavar="NAME,...",
     )  # fmt: skip
-    cluster: str | None = cluster()
+    cluster: str | None = _read(
+        "Field that says which items belong together, such as the id of a passage: their scores "
+        "depend on each other.",
+        metavar="FIELD",
+    )
     runs: Literal["latest", "all", "epochs", "error"] = _read(
         "Of several runs of one model on one task, use the latest, all, all as epochs of one run, "
         "or stop with an error.",
         default="latest", type=click.Choice(RUNS),
     )  # fmt: skip
-    include_incomplete: bool = include_incomplete()
+    include_incomplete: bool = _read(
+        "Also read the items of runs that were cancelled or failed.", default=False
+    )
     skip_broken: bool = _read(
         "Leave out logs that cannot be read, and end with exit code 1.", default=False
     )
@@ -469,9 +459,11 @@ class Output:
     """Where results go, and in which form."""
 
     figure: str | None = under(OUTPUT)("Draw into FILE.", metavar="NAME")
-    figure_file: str | None = file("File of the figure: .png, .svg or .pdf.", "--output", "-o")
-    form: Literal["table", "json", "csv", "markdown", "latex"] = form("latex")
-    quiet: bool = quiet()
+    figure_file: str | None = shared.file(
+        "File of the figure: .png, .svg or .pdf.", "--output", "-o"
+    )
+    form: Literal["table", "json", "csv", "markdown", "latex"] = shared.form("latex")
+    quiet: bool = shared.quiet()
 
     def check(self, *kinds: str) -> None:
         """Refuse before the work what would fail after it: a figure of these kinds of results.
@@ -620,24 +612,6 @@ def output(*kinds: str) -> Decorator:
 
 reading = takes("reading", Reading)
 """Adds the options of all commands that read logs."""
-
-
-def by(heading: str) -> Any:
-    """Return the field of what makes slices of a task."""
-    return under(heading)(
-        "Slices of each task by this field of its items, such as language, tags or n_words:4 "
-        "(quartiles of a number), or this setting of the runs, such as temperature; their limits "
-        "hold together.",
-        metavar="FIELD",
-    )
-
-
-def top(heading: str) -> Any:
-    """Return the field of how many slices there are."""
-    return under(heading)(
-        "Of --by: this many of the largest slices of a task; the rest is one.",
-        type=click.IntRange(min=1), metavar="N",
-    )  # fmt: skip
 
 
 def check_top(by: str | None, top: int | None) -> None:
@@ -793,7 +767,7 @@ def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
 
 @contextmanager
 def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None, None]:
-    """Show on standard error that work goes on, and for how long it has.
+    """Show on standard error that work goes on, for how long it has, and what it reports.
 
     Gives a callback for how far it is: a name of what is done, how much, and of how much.
     """
@@ -802,6 +776,7 @@ def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from evalstats_plugin.runtime.progress import listening
     from evalstats_plugin.runtime.untrusted import terminal
 
     name = TextColumn("{task.description}", markup=False)
@@ -814,4 +789,5 @@ def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None
             of = "" if total is None else f" of {total:,}"
             progress.update(line, description=f"{what}: {stage} {done:,}{of}")
 
-        yield on_step
+        with listening(on_step):
+            yield on_step

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.report.figures import canvas
-from evalstats_plugin.report.figures.canvas import (
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    PAPER,
-    Rows,
-    frame,
-)
+from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, ORANGE, PAPER, Rows, frame
 from evalstats_plugin.report.text import number, percent, short_metric
 
 if TYPE_CHECKING:

@@ -127,17 +127,17 @@ def _contents(page: Page) -> dict[str, Any]:
     texts, texts_left = texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
     settings = settings_of(page.responses)
-    tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
-    tables += [settings_table(settings)] if settings else []
-    tables += [slices_table(page.slices)] if page.slices else []
-    tables += [judged_table(page.judged)] if page.judged else []
-    about_rows, common = _notes(page)
+    tables = {"scores": scores_table(page.intervals, marks), "logs": logs_table(page.responses)}
+    tables |= {"settings": settings_table(settings)} if settings else {}
+    tables |= {"every-slice": slices_table(page.slices)} if page.slices else {}
+    tables |= {"every-judged": judged_table(page.judged)} if page.judged else {}
+    common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
         "models": distinct(models),
         "items": items_data(held, models),
         "texts": texts,
-        "tables": [table_data(table) for table in tables],
+        "tables": [table_data(name, table) for name, table in tables.items()],
     }
     shown: dict[str, Any] = {"board": board}
     if board is not None:
@@ -171,11 +171,11 @@ def _contents(page: Page) -> dict[str, Any]:
         ],
         "findings": findings,
         "left": left,
-        "tables": {table.name: table for table in tables},
+        "tables": tables,
         "slices": text.slice_sentences(page.slices),
         "slice_legend": text.slice_legend(page.slices),
-        "about_rows": about_rows,
-        "common": common,
+        "about_rows": text.footnotes(rows),
+        "common": list(dict.fromkeys(common)),
         "made": page.about,
         "data": data,
         "version": VERSION,
@@ -294,9 +294,3 @@ def _policy(css: str, script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _notes(page: Page) -> tuple[list[str], list[str]]:
-    """Return each note once with the rows it is about, and the notes on all results."""
-    common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
-    return text.footnotes(page.intervals.rows), list(dict.fromkeys(common))

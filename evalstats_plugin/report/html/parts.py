@@ -1,6 +1,6 @@
 """Parts of the HTML report: its tables, and the packed answers to items.
 
-* `Column`, `Table`: values with their kinds; `table_data`: the table for the page's script
+* `PageColumn`, `page_table`: tables with kinds of values; `table_data`: for the page's script
 * `scores_table`, `slices_table`: every score, and those of slices
 * `logs_table`, `settings_table`: where they come from, and how models were run
 * `held_items`, `items_data`: items with every model's answer, packed six bits to a letter
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import count
-from typing import Any, Literal, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ from evalstats_plugin.errors import few
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
 from evalstats_plugin.report.settings import Setting
-from evalstats_plugin.report.text import clusters, interval_text, number, percent
+from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.report.text import METRIC, clusters, number
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import CorrectedScore, Intervals, ScoreInterval
@@ -61,55 +63,46 @@ SHOWN = 100
 Kind = Literal["text", "notes", "count", "number", "interval"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column; each kind of value has its own format, here and in ``page.js``."""
+@dataclass(frozen=True)
+class PageColumn(Column):
+    """A column of the page; each kind of value has its own format, here and in ``page.js``."""
 
-    title: str
     kind: Kind = "text"
-    values: Sequence[Any]
-    """Texts; numbers or None; pairs of numbers for intervals; tuples of footnotes for notes."""
+    """Of texts, numbers or None, pairs of limits with a row's estimate, or numbers of notes."""
     hint: str = ""
     heads: bool = False
     """Whether it names the row."""
-    indent: Sequence[int] = ()
-    """Indentation of each value, as for a task within a group."""
-    strong: Sequence[bool] = ()
-    """Whether each value belongs to a group."""
-    middles: Sequence[float | None] = ()
-    """Intervals: the estimates."""
-    axes: Sequence[Axis] = ()
-    """Intervals: ranges of the bars, which `axis_of` assigns to rows."""
-    axis_of: Sequence[int] = ()
+    depth: Callable[[Any], int] = lambda _: 0
+    """Indentation of a row's value, as for a task within a group."""
+    axis: Callable[[Any], Axis] = lambda _: (0.0, 1.0)
+    """Range of the bar of a row's interval."""
 
     @property
     def is_text(self) -> bool:
         """Whether its values are texts."""
         return self.kind in ("text", "notes")
 
-    def text(self, row: int) -> str:
+    def told(self, row: Any) -> str:
         """Return a text as the script gets it."""
-        value = self.values[row]
+        value = self.of(row)
         return ",".join(map(str, value)) if self.kind == "notes" else visible(value)
 
-    def cell(self, row: int) -> Cell:
+    def shown(self, row: Any) -> Cell:
         """Return a value as it is shown."""
-        value = self.values[row]
         if self.is_text:
-            depth = min(self.indent[row], 3) if self.indent else 0
-            styles = [f"depth-{depth}"] if depth else []
-            styles += ["strong"] if self.strong and self.strong[row] else []
-            return Cell(self.text(row), style=" ".join(styles))
+            depth = min(self.depth(row), 3)
+            styles = [f"depth-{depth}" * (depth > 0), self.style(row)]
+            return Cell(self.told(row), style=" ".join(filter(None, styles)))
+        value = self.of(row)
         if self.kind == "count":
             return Cell("–" if value is None else f"{value:,}")
         if self.kind == "number":
             return Cell(plain(value))
         if value is None:
             return Cell("–")
-        axis = self.axes[self.axis_of[row] if self.axis_of else 0]
         low, high = value
-        bar = Bar.of(low, high, self.middles[row], axis)
-        return Cell(f"[{plain(low)}, {plain(high)}]", bar)
+        bar = Bar.of(low, high, row.estimate, self.axis(row))
+        return Cell(text.limits_text(low, high, plain), bar)
 
 
 class Bar(NamedTuple):
@@ -143,50 +136,40 @@ class Cell(NamedTuple):
     """Names of classes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Columns of equal length with a name."""
-
-    name: str
-    """Prefix of ids, and key of the table's data."""
-    caption: str
-    columns: Sequence[Column]
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.columns[0].values)
-
-    def shown_columns(self) -> list[Column]:
-        """Columns that are not empty."""
-        nothing = (None, "", ())
-        return [c for c in self.columns if c.heads or any(v not in nothing for v in c.values)]
+def page_table(title: str, rows: Sequence[Any], columns: Sequence[PageColumn]) -> Table:
+    """Return a table of the columns that hold anything, or name the rows."""
+    nothing = (None, "", ())
+    shown = [c for c in columns if c.heads or any(c.of(row) not in nothing for row in rows)]
+    return Table(title, rows, shown)
 
 
-def table_data(table: Table) -> dict[str, Any]:
+def table_data(name: str, table: Table) -> dict[str, Any]:
     """Return the table as plain data, numbers rounded as shown."""
-    columns = [_column_data(c) for c in table.shown_columns()]
-    return {"name": table.name, "rows": table.n_rows, "columns": columns}
+    columns = [_column_data(cast("PageColumn", c), table.rows) for c in table.columns]
+    return {"name": name, "rows": len(table.rows), "columns": columns}
 
 
-def _column_data(column: Column) -> dict[str, Any]:
+def _column_data(column: PageColumn, rows: Sequence[Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"title": column.title, "kind": column.kind}
     said |= {"heads": True} if column.heads else {}
     if column.is_text:
-        texts = [column.text(i) for i in range(len(column.values))]
+        texts = [column.told(row) for row in rows]
         places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
         said |= {"strings": list(places), "values": [places[text] for text in texts]}
-        said |= {"indent": list(column.indent)} if any(column.indent) else {}
-        said |= {"strong": [int(s) for s in column.strong]} if any(column.strong) else {}
+        depths, strong = ([how(row) for row in rows] for how in (column.depth, column.style))
+        said |= {"indent": depths} if any(depths) else {}
+        said |= {"strong": [int(bool(style)) for style in strong]} if any(strong) else {}
     elif column.kind == "interval":
+        limits = [column.of(row) for row in rows]
         for key, place in (("low", 0), ("high", 1)):
-            said[key] = [None if v is None else shortened(v[place]) for v in column.values]
-        said["middle"] = [shortened(v) for v in column.middles]
-        said["axes"] = [[shortened(x) for x in axis] for axis in column.axes]
-        said["axis"] = list(column.axis_of) if len(column.axes) > 1 else 0
+            said[key] = [None if v is None else shortened(v[place]) for v in limits]
+        said["middle"] = [shortened(row.estimate) for row in rows]
+        places = {axis: k for k, axis in enumerate(dict.fromkeys(map(column.axis, rows)))}
+        said["axes"] = [[shortened(x) for x in axis] for axis in places]
+        said["axis"] = [places[column.axis(row)] for row in rows] if len(places) > 1 else 0
     else:
-        whole = column.kind == "count"
-        said["values"] = [v if whole else shortened(v) for v in column.values]
+        values = [column.of(row) for row in rows]
+        said["values"] = values if column.kind == "count" else list(map(shortened, values))
     return said
 
 
@@ -216,132 +199,128 @@ def plain(value: float | None) -> str:
 
 def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     """Return one row per score, in the order of the table on the terminal."""
-    rows = results.rows
-    depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
 
-    def limits(low: float | None, high: float | None) -> str:
-        return text.limits_text(low, high) if low is not None else ""
+    def limits(low: str, high: str) -> Callable[[ScoreInterval], str]:
+        ends = attrgetter(low, high)
+        return lambda row: text.limits_text(*ends(row)) if ends(row)[0] is not None else ""
 
     columns = [
-        Column(title="Model", values=[row.model for row in rows], heads=True),
-        Column(title="Task", values=[row.task for row in rows], indent=depths,
-               strong=groups),
-        Column(title="Metric", values=[text.short_metric(row.metric) for row in rows],),
-        Column(title="Items", kind="count", values=[row.n_items for row in rows]),
-        Column(title="Epochs", kind="count", hint="Takes of each item",
-               values=[row.n_epochs if row.n_epochs > 1 else None for row in rows]),
-        Column(title="Missing", kind="count", hint="Items without a score",
-               values=[row.n_missing or None for row in rows]),
-        Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
-        Column(title="Better", values=[BETTER[row.higher_is_better] for row in rows],
-               hint="↑ higher scores are better, ↓ lower"),
-        _interval_column(rows),
-        Column(title="Std. error", kind="number", values=[row.std_error for row in rows]),
-        Column(title="Clusters", values=[clusters(row) for row in rows],
-               hint="deff: how many times larger clusters make the variance; ICC: how alike their "
-               "items are"),
-        Column(title="If independent", hint="The interval without the clusters",
-               values=[limits(row.naive_low, row.naive_high) for row in rows]),
-        Column(title="Whatever is missing",
-               values=[limits(row.missing_low, row.missing_high) for row in rows],
-               hint="The interval that holds whatever the missing items would have scored"),
-        Column(title="Method", values=[row.method for row in rows]),
-        Column(title="Notes", kind="notes",
-               values=[tuple(marks[note] for note in row.notes) for row in rows]),
+        _MODEL,
+        PageColumn("Task", "task", depth=attrgetter("depth"),
+                   style=lambda row: "strong" * (row.kind == "group")),
+        _METRIC,
+        _ITEMS,
+        PageColumn("Epochs", lambda row: row.n_epochs if row.n_epochs > 1 else None, kind="count",
+                   hint="Takes of each item"),
+        PageColumn("Missing", lambda row: row.n_missing or None, kind="count",
+                   hint="Items without a score"),
+        _ESTIMATE,
+        PageColumn("Better", lambda row: BETTER[row.higher_is_better],
+                   hint="↑ higher scores are better, ↓ lower"),
+        _interval_column(results.rows),
+        PageColumn("Std. error", "std_error", kind="number"),
+        PageColumn("Clusters", clusters, hint="deff: how many times larger clusters make the "
+                   "variance; ICC: how alike their items are"),
+        PageColumn("If independent", limits("naive_low", "naive_high"),
+                   hint="The interval without the clusters"),
+        PageColumn("Whatever is missing", limits("missing_low", "missing_high"),
+                   hint="The interval that holds whatever the missing items would have scored"),
+        _METHOD,
+        PageColumn("Notes", lambda row: tuple(marks[note] for note in row.notes), kind="notes"),
     ]  # fmt: skip
-    return Table(name="scores", caption="Scores with intervals", columns=columns)
+    return page_table("Scores with intervals", results.rows, columns)
 
 
-def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
-    """Return the ranges of bars, 0 to 1 or that of the task's intervals, and each row's range."""
+_MODEL, _TASK = PageColumn("Model", "model", heads=True), PageColumn("Task", "task")
+_METRIC, _METHOD = PageColumn("Metric", METRIC.value), PageColumn("Method", "method")
+_ITEMS = PageColumn("Items", "n_items", kind="count")
+_ESTIMATE = PageColumn("Estimate", "estimate", kind="number")
+
+
+def _interval_column(rows: Sequence[ScoreInterval], hint: str = "") -> PageColumn:
+    """Return the column of intervals; bars reach from 0 to 1, or over those of the task."""
     reach: dict[tuple[str, str], Axis] = {}
     for row in rows:
         values = [x for x in (row.low, row.high, row.estimate) if x is not None]
         low, high = reach.get((row.task, row.metric), (math.inf, -math.inf))
         reach[row.task, row.metric] = (min([low, *values]), max([high, *values]))
-    drawn = {key: (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
-             for key, (low, high) in reach.items()}  # fmt: skip
-    places = {axis: i for i, axis in enumerate(dict.fromkeys(drawn.values()))}
-    return list(places), [places[drawn[row.task, row.metric]] for row in rows]
+
+    def axis(row: ScoreInterval) -> Axis:
+        low, high = reach[row.task, row.metric]
+        return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+    def limits(row: ScoreInterval) -> tuple[float | None, float | None] | None:
+        return None if row.low is None or row.high is None else (row.low, row.high)
+
+    return PageColumn(text.interval_title(rows), limits, kind="interval", hint=hint, axis=axis)
 
 
 def logs_table(responses: Sequence[Responses]) -> Table:
     """Return one row per log: its origin, and how many scores it has."""
-    logs = list(grouped(responses, lambda r: (str(r.source.path), r.model)).items())
-    sources = [of_log[0].source for _, of_log in logs]
-    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in logs]
-    missing = [sum(n_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in logs]
+    logs = grouped(responses, lambda r: (str(r.source.path), r.model))
+
+    def without_score(log: Sequence[Responses]) -> int | None:
+        return sum(map(n_without_score, _worst_by_task(log))) or None
+
     columns = [
-        Column(title="Log", values=[path for (path, _), _ in logs], heads=True),
-        Column(title="Model", values=[model for (_, model), _ in logs]),
-        Column(title="Harness", values=[source.harness for source in sources]),
-        Column(title="Version", values=[source.version or "" for source in sources]),
-        Column(title="Run at", values=[source.when for source in sources]),
-        Column(title="Tasks", kind="count",
-               values=[len({r.task for r in of_log}) for _, of_log in logs]),
-        Column(title="Scores", kind="count", hint="Of tasks, by task and metric",
-               values=[len({(r.task, r.metric) for r in of_log}) for _, of_log in logs]),
-        Column(title="Items read", kind="count", values=items),
-        Column(title="Without score", kind="count", values=[n or None for n in missing],
-               hint="Items that have no score, under at least one metric"),
+        PageColumn("Log", lambda log: str(log[0].source.path), heads=True),
+        PageColumn("Model", lambda log: log[0].model),
+        PageColumn("Harness", lambda log: log[0].source.harness),
+        PageColumn("Version", lambda log: log[0].source.version or ""),
+        PageColumn("Run at", lambda log: log[0].source.when),
+        PageColumn("Tasks", lambda log: len({r.task for r in log}), kind="count"),
+        PageColumn("Scores", lambda log: len({(r.task, r.metric) for r in log}), kind="count",
+                   hint="Of tasks, by task and metric"),
+        PageColumn("Items read", lambda log: sum(len(r.item_ids) for r in _worst_by_task(log)),
+                   kind="count"),
+        PageColumn("Without score", without_score, kind="count",
+                   hint="Items that have no score, under at least one metric"),
     ]  # fmt: skip
-    return Table(name="logs", caption="Logs that were read", columns=columns)
+    return page_table("Logs that were read", list(logs.values()), columns)
 
 
 def settings_table(settings: Sequence[Setting]) -> Table:
     """Return one row per setting and value, what may matter first and standing out."""
     rows = [(one, value, models) for one in settings for value, models in one.models.items()]
-    strong = [one.may_matter for one, _, _ in rows]
-    who = ["all models" if one.is_common else few(models, _MOST_MODELS) for one, _, models in rows]
+
+    def models(row: tuple[Setting, str, Sequence[str]]) -> str:
+        return "all models" if row[0].is_common else few(row[2], _MOST_MODELS)
+
+    def style(row: tuple[Setting, str, Sequence[str]]) -> str:
+        return "strong" * row[0].may_matter
+
     columns = [
-        Column(title="Task", values=[one.tasks for one, _, _ in rows], heads=True, strong=strong),
-        Column(title="Setting", values=[one.name for one, _, _ in rows], strong=strong),
-        Column(title="Value", values=[value for _, value, _ in rows], strong=strong),
-        Column(title="Models", values=who, strong=strong),
+        PageColumn("Task", lambda row: row[0].tasks, heads=True, style=style),
+        PageColumn("Setting", lambda row: row[0].name, style=style),
+        PageColumn("Value", itemgetter(1), style=style),
+        PageColumn("Models", models, style=style),
     ]
-    return Table(name="settings", caption="Settings of the runs", columns=columns)
-
-
-def _interval_column(rows: Sequence[ScoreInterval], hint: str = "") -> Column:
-    axes, axis_of = _score_axes(rows)
-    level = percent(rows[0].confidence_level) if rows else "95 %"
-    return Column(
-        title=f"{level} interval", kind="interval", hint=hint,
-        values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
-        middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of,
-    )  # fmt: skip
+    return page_table("Settings of the runs", rows, columns)
 
 
 def slices_table(rows: Sequence[SliceScore]) -> Table:
     """Return one row per slice, with limits that hold for all slices of a model on a task."""
     columns = [
-        Column(title="Model", values=[row.model for row in rows], heads=True),
-        Column(title="Task", values=[row.task for row in rows]),
-        Column(title="Metric", values=[text.short_metric(row.metric) for row in rows]),
-        Column(title=rows[0].by, values=[row.slice for row in rows]),
-        Column(title="Items", kind="count", values=[row.n_items for row in rows]),
-        Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
+        *(_MODEL, _TASK, _METRIC, PageColumn(rows[0].by, "slice"), _ITEMS, _ESTIMATE),
         _interval_column(rows, hint="It holds for all slices of a model on a task at once"),
-        Column(title="p worse", values=[text.shown_value("p_worse", row.p_worse) for row in rows],
-               hint="That the slice is no worse than the other items, adjusted over its slices"),
-        Column(title="Method", values=[row.method for row in rows]),
+        PageColumn("p worse", lambda row: text.shown_value("p_worse", row.p_worse),
+                   hint="That the slice is no worse than the other items, adjusted over its "
+                   "slices"),
+        _METHOD,
     ]  # fmt: skip
-    return Table(name="every-slice", caption="Slices with intervals", columns=columns)
+    return page_table("Slices with intervals", rows, columns)
 
 
 def judged_table(rows: Sequence[CorrectedScore]) -> Table:
     """Return one row per model and task: what a judge said, and what people would have said."""
     columns = [
-        Column(title="Model", values=[row.model for row in rows], heads=True),
-        Column(title="Task", values=[row.task for row in rows]),
-        Column(title="Judged", kind="number", values=[row.judged for row in rows]),
-        Column(title="Corrected", kind="number", values=[row.estimate for row in rows]),
+        *(_MODEL, _TASK, PageColumn("Judged", "judged", kind="number")),
+        replace(_ESTIMATE, title="Corrected"),
         _interval_column(rows, hint="Of the corrected score alone"),
-        Column(title="Labels", kind="count", values=[row.n_items for row in rows]),
-        Column(title="Judge", values=[row.judge for row in rows]),
-        Column(title="Method", values=[row.method for row in rows]),
+        replace(_ITEMS, title="Labels"),
+        *(PageColumn("Judge", "judge"), _METHOD),
     ]
-    return Table(name="every-judged", caption="Scores corrected by labels", columns=columns)
+    return page_table("Scores corrected by labels", rows, columns)
 
 
 def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
