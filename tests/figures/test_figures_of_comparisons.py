@@ -119,6 +119,9 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                          non_inferior=True, rng=0),
         "lacking": partial(es.gate, _lacking("binary"), baseline="m0", margin=0.3,
                            non_inferior=True, rng=0),
+        "decisions": lambda: [
+            [gate.decision, [[row.name, row.largest_drop] for row in gate]]
+            for gate in (es.gate(in_groups(), baseline=name, rng=0) for name in ("m0", "m2"))],
         "items": partial(es.gate, in_groups(), baseline="m0", items={"t0": 24, "t1": 99}, rng=0),
         "epochs": partial(es.gate, in_groups("epochs", 2), baseline="m0", rng=0),
     },

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from evaluations import SCALES, Evaluation, Group, Task, fill
 from figures import Run, changed, plain, table_of
@@ -69,12 +71,44 @@ def _of_written(write: Callable[[Evaluation, Path], None], e: Evaluation) -> Any
     return {name: column for name, column in told.items() if name not in {"run", "log"}}
 
 
+def _frame(*, labels: bool = False) -> Any:
+    """A matrix of scores, with an empty cell; its columns in two levels."""
+    scores = np.random.default_rng(0).integers(0, 2, (3, 8)) * 1.0
+    scores[1, 2] = np.nan
+    columns: Any = [f"i{k}" for k in range(8)]
+    if labels:
+        columns = pd.MultiIndex.from_tuples([("tu"[k % 2], f"i{k}") for k in range(8)])
+    return pd.DataFrame(scores, index=list("abc"), columns=columns)
+
+
+def _long() -> Any:
+    frame = _frame().stack().reset_index()
+    frame.columns = ["model", "item", "score"]
+    return frame
+
+
+def _analysed(how: Callable[..., Any], *logs: str, **options: Any) -> Any:
+    read = {name: options.pop(name) for name in ("task", "runs") if name in options}
+    rows = how(es.read(*(LOGS / log for log in logs), **read), rng=0, **options).to_dict()
+    return table_of([{k: v for k, v in row.items() if not k.startswith("log")} for row in rows])
+
+
+INSPECT, EEE = "inspect_ai/0.3.285", "every_eval_ever"
+ADAPTIVE = (f"{INSPECT}/adaptive", f"{INSPECT}/models")
+
+
 def _annotated(*logs: str, **options: Any) -> Any:
     """What is written into copies of logs: the block of numbers of each."""
     with tempfile.TemporaryDirectory() as folder:
         written = es.annotate(*(LOGS / log for log in logs), output=folder, **options)
         told = [json.loads(p.read_text("utf-8")) for p in sorted(written) if p.suffix == ".json"]
         return [plain(_block(each)) for each in told]
+
+
+def _exported(log: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        es.export(es.read(LOGS / log), Path(folder) / "records", to="every-eval-ever")
+        return _read(Path(folder) / "records")
 
 
 def _block(log: Mapping[str, Any]) -> Any:
@@ -97,6 +131,30 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         for name, e in EVALUATIONS.items() if rendering.holds(e)
     } for form, rendering in {**WRITTEN_LOGS, **TABLES}.items()
 } | {
+    "in memory": {
+        "models": partial(_read, _frame(), wide="models"),
+        "items": partial(_read, _frame(), wide="items"),
+        "levels": partial(_read, _frame(labels=True), wide="models"),
+        "rows": partial(_read, _long()),
+        "several": partial(_read, _long(), _frame().T.to_dict("records"), wide="models"),
+        "records": partial(_read, _long().to_dict("records")),
+        "an array": partial(_read, _frame().to_numpy()),
+        "three axes": partial(_read, np.stack([_frame(), 1 - _frame()], axis=2)),
+    },
+    "of logs": {
+        "intervals": partial(_analysed, es.intervals, *ADAPTIVE),
+        "published": partial(_analysed, es.intervals, EEE),
+        "an adaptive test": partial(_analysed, es.compare, *ADAPTIVE, task="arith*"),
+        "and a baseline": partial(_analysed, es.compare, *ADAPTIVE, task="arith", baseline="best"),
+        "other items": partial(_analysed, es.compare, *ADAPTIVE, design="unpaired"),
+        "table": partial(_analysed, es.table, f"{INSPECT}/models"),
+        "gate": partial(_analysed, es.gate, f"{INSPECT}/models", baseline="mockllm/alpha"),
+        "items": lambda: [
+            [row.item, row.outcome, row.difference, row.others]
+            for row in es.compare_items(
+                es.read(LOGS / INSPECT / "models"), "mockllm/alpha", "mockllm/beta")],
+        "exported": lambda: _exported(f"{INSPECT}/models"),
+    },
     "annotated": {
         "intervals": partial(_annotated, "lm_eval/0.4.13/out"),
         "compared": partial(_annotated, "lm_eval/0.4.13/out", compare=True, at_k=("pass@1",)),

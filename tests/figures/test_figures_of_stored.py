@@ -14,6 +14,8 @@ import pytest
 from figures import Run, changed
 
 import evalstats_plugin as es
+from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_of
 from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import tasks_of
@@ -103,6 +105,12 @@ def _leads(n: int, missing: float, *, alike: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _by_blocks(kind: str, most: int) -> Any:
+    request = Request(confidence_level=0.9, rng=np.random.default_rng(0))
+    ranks, _ = ranks_by_blocks(matrix(kind).to_responses(), request, most_pairs=most)
+    return {" ".join(place): rows for place, rows in ranks.items()}
+
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     "intervals": {kind: partial(_stored, es.intervals, kind) for kind in KINDS} | {
         "a method": partial(_stored, es.intervals, "holes", method="wilson"),
@@ -131,6 +139,15 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
            for kind in KINDS},
         "many models": partial(es.table, matrix("credit", 40), rng=0),
         "many ranks": partial(es.comparisons.rank_sets, matrix("holes", 40), rng=0),
+    },
+    "ranks by blocks": {
+        f"{kind} {most}": partial(_by_blocks, kind, most)
+        for kind in ("binary", "credit", "holes") for most in (4, 1000)
+    },
+    "ranks of rows": {
+        kind: lambda kind=kind: ranks_of([
+            row for row in es.compare(matrix(kind), overall=False, rng=0) if row.task == "a"])
+        for kind in ("binary", "credit")
     },
     "leads": {
         f"{n} {missing} {alike}": partial(_leads, n, missing, alike=alike)
