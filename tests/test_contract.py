@@ -36,6 +36,8 @@ VERSIONS = [
     for version in sorted(harness.iterdir())
     if f"{harness.name}/{version.name}" not in REFUSED
 ]
+NEWEST = {version.parent: version for version in VERSIONS}.values()
+"""The last version of each harness."""
 
 
 def _open_lm_eval(log: Path) -> Any:
@@ -104,12 +106,15 @@ def test_an_adapter_reads_its_harness(version: Path) -> None:
 
 @versions
 def test_our_own_adapters_keep_the_contract(version: Path, needs: Callable[..., None]) -> None:
-    """As anybody's: `check_adapter` on the first log that holds scores of items."""
+    """As anybody's: `check_adapter` on the first log that holds scores of items.
+
+    The log of the newest version is broken most often: the same reader reads them all.
+    """
     if version.parent.name == "inspect_ai":
         needs(f"inspect_ai>={version.name}")  # An older one rewrites no log of it.
     held = [r.source.path for r in read(version, include_incomplete=True) if len(r.item_ids)]
 
-    check_adapter(min(held), n_broken=20)
+    check_adapter(min(held), n_broken=20 if version in NEWEST else 2)
 
 
 @_of([v for v in VERSIONS if v.parent.name in OPENS])

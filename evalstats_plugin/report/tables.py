@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -476,6 +477,15 @@ class _Table(RichTable):
         widths = [_widest_cell(c) if c.no_wrap or c.min_width else 1 for c in self.columns]
         least = {i: self._least(self.columns[i]) for i in names}
         over = self._gaps + sum(widths) - width
+
+        def cut(ceiling: int) -> int:
+            return sum(max(widths[i] - max(ceiling, least[i]), 0) for i in names)
+
+        # A name may have a million characters: all but the last few go at once.
+        ceiling = bisect_left(range(max(widths, default=0)), x=True, key=lambda w: cut(w) <= over)
+        over -= cut(ceiling)
+        for i in names:
+            widths[i] = min(widths[i], max(ceiling, least[i]))
         while over > 0 and (wide := [i for i in names if widths[i] > least[i]]):
             widest = max(wide, key=lambda i: widths[i])
             widths[widest] -= 1

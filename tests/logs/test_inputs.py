@@ -25,6 +25,8 @@ from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 INSPECT = LOGS / "inspect_ai" / "0.3.285" / "models"
+SOME = sorted(map(str, INSPECT.iterdir()))[::2]
+"""Logs of each task."""
 LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
 
 
@@ -204,14 +206,14 @@ def test_inspects_own_objects_are_read() -> None:
     from inspect_ai.analysis import evals_df, samples_df
     from inspect_ai.log import list_eval_logs, read_eval_log
 
-    expected = _rows(INSPECT)
-    listed = list_eval_logs(str(INSPECT))
+    expected = _rows(SOME)
+    listed = [log for log in list_eval_logs(str(INSPECT)) if log.name.endswith(tuple(SOME))]
 
     assert expected == _rows(listed)
     assert expected == _rows([read_eval_log(info) for info in listed])
     assert expected == _rows([read_eval_log(info, header_only=True) for info in listed])
-    assert expected == _rows(samples_df(str(INSPECT), quiet=True))
-    assert expected == _rows(evals_df(str(INSPECT), quiet=True))
+    assert expected == _rows(samples_df(SOME, quiet=True))
+    assert expected == _rows(evals_df(SOME, quiet=True))
 
 
 @pytest.mark.needs("inspect_ai")
@@ -243,9 +245,9 @@ def test_samples_without_their_logs_are_read_from_their_own_columns(kind: str) -
     from inspect_ai.analysis import EvalModel, EvalTask, SampleScores, SampleSummary, samples_df
 
     columns = (*SampleSummary, *SampleScores, *EvalModel, *EvalTask)
-    frame: Any = samples_df(str(INSPECT), columns=columns, quiet=True).drop(columns=["log"])
+    frame: Any = samples_df(SOME, columns=columns, quiet=True).drop(columns=["log"])
     given = frame if kind == "pandas" else pa.Table.from_pandas(frame)
-    expected = {(r.model, r.task, r.metric): r for r in es.read(INSPECT)}
+    expected = {(r.model, r.task, r.metric): r for r in es.read(SOME)}
     found = {(r.model, r.task, r.metric): r for r in es.read(given)}
 
     assert {key for key in expected if "/" not in key[2]} <= set(found)

@@ -66,14 +66,14 @@ class Interruptions:
         return self.writer.work(self.logs)
 
     def places(self, every: int) -> list[int]:
-        """Return each so many of the steps, and the last ones, where old becomes new.
+        """Return each so many of the steps, and the last two, where old becomes new.
 
         None where `every` is 0.
         """
         last = len(self.steps)
         if not every:
             return []
-        return sorted({*range(1, last + 1, every), *range(max(1, last - 2), last + 1)})
+        return sorted({*range(1, last + 1, every), max(1, last - 1), last})
 
     def kill(self, places: Iterable[int]) -> set[str]:
         """Kill it at some steps: each file is old or new, and the next run makes all new."""

@@ -59,22 +59,21 @@ def interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[st
 FORBIDDEN = "forbidden folder"
 STEPWISE: list[tuple[int, list[str], list[str]]] = [
     (1, ["disk full", "permission denied", "disk broken"], ["votes .csv"]),
-    (1, ["disk full"], [
-        "lm-eval annotate", "votes of Fullrank", "answer of a judge", "answers of an adaptive test",
-        "replies of a model",
+    (1, ["disk full"], ["answers of an adaptive test", "replies of a model"]),
+    (4, ["disk full"], [
+        "lm-eval annotate", "votes of Fullrank", "answer of a judge", "lm-eval strip",
+        "export .csv", "matrix", "Every Eval Ever annotate", "page", "figure .svg",
     ]),
-    (4, ["disk full"], ["lm-eval strip", "export .csv", "matrix"]),
-    (12, ["disk full"], ["export to Every Eval Ever", "Every Eval Ever annotate"]),
-    (18, ["disk full"], ["response store", "table into a store"]),
-    (24, ["disk full"], ["page"]),
-    (4, ["disk full"], ["figure .svg"]),
-    (24, ["disk full"], ["paper"]),
-    (20, ["disk full"], ["Inspect annotate .eval", "Inspect strip .eval"]),
-    (40, ["disk full"], ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
+    (12, ["disk full"], ["export to Every Eval Ever"]),
+    (20, ["disk full"], ["response store", "table into a store"]),
+    (50, ["disk full"], ["paper"]),
+    (25, ["disk full"], ["Inspect annotate .eval", "Inspect strip .eval"]),
+    (23, ["disk full"], ["Inspect annotate .json"]),
+    (40, ["disk full"], ["Inspect items .eval", "Inspect eval set"]),
     (4, ["disk full"], ["new fit"]),
 ]  # fmt: skip
-"""Each so many of the steps, with what errors, of which writers; `tests/validation/test_kills.py`
-interrupts all of them at random steps."""
+"""Each so many of the steps, with what errors, of which writers. Those with nine steps replace one
+file as votes do; `tests/validation/test_kills.py` interrupts all of them at random steps."""
 
 
 def _others() -> list[str]:
@@ -92,7 +91,7 @@ def test_old_or_new_at_every_step(interruptions: Mapping[str, dict[str, Any]], w
     codes = dict(result["codes"])
 
     assert [] == result["problems"]
-    assert result["kills"] >= 4
+    assert result["kills"] >= 3
     # Kills before the last step leave the old files, those after it the new.
     assert ["new", "old"] == result["seen"]
     assert ["2"] == codes.pop(FORBIDDEN)
