@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ NAMES = (
 TASKS = ("arc", "hellaswag", "a_task_with_a_very_long_name_that_goes_on", "mmlu pro", "t|x")
 
 
+@cache
 def drawn(seed: int) -> Comparisons:
     """Compare two to four models on one to five tasks, some far apart, some alike."""
     rng = np.random.default_rng(seed)
@@ -66,7 +68,8 @@ def test_no_line_is_too_long_and_no_number_or_name_is_broken(seed: int, width: i
             )
 
 
-@pytest.mark.parametrize("seed", range(40))
+# Several pairs; then one, with each verdict; tasks that say otherwise are in 18, 33 and 37.
+@pytest.mark.parametrize("seed", [*range(4), 11, 21, 18, 33, 37])
 def test_sentences_say_what_the_rows_say(seed: int) -> None:
     """Who is better, and every task on which it is the other way."""
     results = drawn(seed)
@@ -89,7 +92,7 @@ def test_sentences_say_what_the_rows_say(seed: int) -> None:
             assert text.startswith(said)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [3, 4, 6, 8, 9, 11])
 def test_the_overall_row_is_the_mean_of_its_tasks(seed: int) -> None:
     """Scores and differences; and the table of scores has the same verdicts and scores."""
     rng = np.random.default_rng(seed)

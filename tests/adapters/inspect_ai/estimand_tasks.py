@@ -182,4 +182,5 @@ def tasks() -> list[Task]:
 
 if __name__ == "__main__":
     made = tasks()
-    run_eval(made, model="mockllm/model", log_dir=sys.argv[1], display="none", max_tasks=len(made))
+    run_eval(made, model="mockllm/model", log_dir=sys.argv[1], max_tasks=len(made),
+             log_realtime=False, display="log")  # fmt: skip

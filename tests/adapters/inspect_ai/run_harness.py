@@ -1,16 +1,32 @@
-"""Runs Inspect in a process of its own and writes down what it returned, for test_hooks."""
+"""Runs Inspect in processes of its own and writes down what it returned, for test_hooks.
+
+Each run is a copy of this process, which has imported Inspect, and nothing of the package that is
+tested. A line of standard input names one of `PARTS` and the folder to write to; it is answered by
+its exit code.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import runpy
+import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import run_on_s3
+
+IMPORTED = (
+    "inspect_ai._cli.main", "inspect_ai._eval.eval", "inspect_ai.agent._acp.server", "fastapi",
+    "numpy", "scipy.special",
+)  # fmt: skip
+"""Modules that every run needs, and that start no threads."""
 TASKS = Path(__file__).with_name("demo_tasks.py")
 MODELS = ["mockllm/a", "mockllm/b"]
 
@@ -65,7 +81,8 @@ def _run(
                 model=models,
                 log_dir=str(folder),
                 log_format=form,
-                display="none",
+                log_realtime=False,
+                display="log",
             )
         except KeyboardInterrupt:
             returned = []
@@ -88,7 +105,8 @@ def _run_set(folder: Path, *tasks: str, **environment: str) -> dict[str, Any]:
             retry_attempts=0,
             retry_immediate=False,
             max_tasks=2,
-            display="none",
+            log_realtime=False,
+            display="log",
         )
     files = {path.name: path.read_bytes() for path in sorted(folder.glob("*.eval"))}
     return {
@@ -100,7 +118,7 @@ def _run_set(folder: Path, *tasks: str, **environment: str) -> dict[str, Any]:
     }
 
 
-def main(folder: Path) -> None:
+def _run_all(folder: Path) -> None:
     """Run everything that can share a process; the interrupted run comes last."""
     on, both = {"EVALSTATS_ANNOTATE": "1"}, {"EVALSTATS_ANNOTATE": "intervals,compare"}
     one = MODELS[:1]
@@ -132,5 +150,48 @@ def main(folder: Path) -> None:
     (folder / "facts.json").write_text(json.dumps(facts))
 
 
+def _run_command(folder: Path) -> None:
+    """Run ``inspect eval`` with two models."""
+    os.environ["EVALSTATS_ANNOTATE"] = "intervals, compare"
+    options = ["--model", ",".join(MODELS), "--log-dir", str(folder), "--display", "log"]
+    sys.argv = ["inspect", "eval", f"{TASKS}@sums", *options]
+    runpy.run_module("inspect_ai", run_name="__main__")
+
+
+PARTS = {"python": _run_all, "command": _run_command, "s3": run_on_s3.main}
+
+
+def _ended(part: str, folder: Path) -> int:
+    """Run a part for minutes at most, and return its exit code; a traceback is among the errors."""
+    signal.alarm(300)
+    os.chdir(folder)
+    os.dup2(2, 1)
+    try:
+        PARTS[part](folder)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:  # noqa: BLE001 - as Python itself does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    for name in IMPORTED:
+        import_module(name)
+    for line in sys.stdin:
+        part, _, folder = line.strip().partition(" ")
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                code = _ended(part, Path(folder))
+            finally:
+                os._exit(code)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

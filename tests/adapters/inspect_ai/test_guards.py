@@ -28,15 +28,14 @@ from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import LogFile
 
-LATEST = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
+HERE = Path(__file__).parent
+LATEST = HERE.parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 GOOD = min((LATEST / "tiny_perfect").glob("*.eval"))
 GOOD_JSON = min((LATEST / "json").glob("*.json"))
 ZIP_ZSTANDARD = 93
 """Known to zipfile once Inspect is loaded."""
-MEMORY = 2 << 30
-"""Bytes of address space for a process that reads a hostile log."""
-
 Members = dict[str, Any]
+Run = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[[Members], Path]
 
 
@@ -395,35 +394,22 @@ def test_epochs_that_make_no_table(written: Write, members: Members) -> None:
         _of(written({**members, "summaries.json": summaries}))
 
 
-def _read_apart(path: Path) -> subprocess.CompletedProcess[str]:
-    """Read a log in a process of its own, with little memory."""
-    return subprocess.run(
-        [
-            "sh",
-            "-c",
-            f'ulimit -v {MEMORY >> 10} && exec "$@"',
-            "sh",
-            sys.executable,
-            "-m",
-            "evalstats_plugin",
-            "report",
-            path,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+@pytest.fixture
+def read_apart(run: Run) -> Callable[[Path], subprocess.CompletedProcess[str]]:
+    """Give a function that reads a log in a process of its own, with little memory and time."""
+    return lambda path: run("report", path, module="in_little_memory", PYTHONPATH=str(HERE))
 
 
 @pytest.mark.parametrize("member", ["header.json", "summaries.json"])
-def test_an_archive_that_unpacks_to_much(member: str, written: Write, members: Members) -> None:
+def test_an_archive_that_unpacks_to_much(
+    member: str, written: Write, members: Members, read_apart: Callable[..., Any]
+) -> None:
     """More than the limit in a thousandth of that: told by what the archive declares.
 
     Nothing is unpacked.
     """
     bomb = json.dumps(members[member]).encode()[:-1] + b" " * guard.MAX_HEADER
-    done = _read_apart(written({**members, member: bomb}))
+    done = read_apart(written({**members, member: bomb}))
 
     assert 2 == done.returncode
     assert "may be a trap" in done.stderr
@@ -431,7 +417,9 @@ def test_an_archive_that_unpacks_to_much(member: str, written: Write, members: M
 
 
 @pytest.mark.parametrize("method", [ZIP_DEFLATED, ZIP_ZSTANDARD])
-def test_an_archive_that_lies_about_sizes(method: int, members: Members, tmp_path: Path) -> None:
+def test_an_archive_that_lies_about_sizes(
+    method: int, members: Members, tmp_path: Path, read_apart: Callable[..., Any]
+) -> None:
     """Declared: 64 bytes. Inside: 100 MB, of which the least part is unpacked."""
     path = tmp_path / "log.eval"
     with ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -444,19 +432,21 @@ def test_an_archive_that_lies_about_sizes(method: int, members: Members, tmp_pat
     # Of the last entry of the directory, which is the header's.
     content[directory + 24 : directory + 28] = (64).to_bytes(4, "little")
     path.write_bytes(bytes(content))
-    done = _read_apart(path)
+    done = read_apart(path)
 
     assert 2 == done.returncode
     assert "header.json" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_json_that_is_all_brackets(members: Members, tmp_path: Path) -> None:
+def test_json_that_is_all_brackets(
+    members: Members, tmp_path: Path, read_apart: Callable[..., Any]
+) -> None:
     """Sixty megabytes of empty lists would take gigabytes of memory."""
     path = tmp_path / "log.json"
     header = json.dumps(members["header.json"])
     path.write_text(header[:-1] + ', "samples": [' + "[]," * 20_000_000 + "[]]}")
-    done = _read_apart(path)
+    done = read_apart(path)
 
     assert 2 == done.returncode
     assert "may be a trap" in done.stderr

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -18,46 +19,52 @@ ROOT = HERE.parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 
 Facts = dict[str, Any]
+Harness = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Install the wheel; return the environment that has it."""
+def harness(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """Give a function that runs a part of `run_harness` with the wheel, and returns its folder."""
     # Inspect tells packages from people's own files by this folder's name.
     site = tmp_path_factory.mktemp("wheel") / "site-packages"
     with ZipFile(wheel) as archive:
         archive.extractall(site)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("EVALSTATS_", "INSPECT_"))}
-    return {**clean, "PYTHONPATH": str(site)}
+    errors = site.with_name("errors")
+    with (
+        errors.open("wb") as written,
+        subprocess.Popen(
+            [sys.executable, HERE / "run_harness.py"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, text=True,
+            env={**clean, "PYTHONPATH": str(site)},
+        ) as server,
+    ):  # fmt: skip
+        asked, told = server.stdin, server.stdout
+        assert asked is not None
+        assert told is not None
+
+        def ran(part: str) -> Path:
+            folder = tmp_path_factory.mktemp(part)
+            asked.write(f"{part} {folder}\n")
+            asked.flush()
+            assert told.readline() == "0\n", errors.read_text()
+            return folder
+
+        yield ran
 
 
 @pytest.fixture(scope="module")
-def facts(
-    installed_wheel: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Facts]:
+def facts(harness: Harness) -> dict[str, Facts]:
     """What `eval()` and `eval_set()` returned, wrote and logged, by kind of run."""
-    folder = tmp_path_factory.mktemp("runs")
-    subprocess.run(
-        [sys.executable, HERE / "run_harness.py", folder],
-        check=True, capture_output=True, cwd=folder, env=installed_wheel,
-    )  # fmt: skip
-    return json.loads((folder / "facts.json").read_text())
+    return json.loads((harness("python") / "facts.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def from_cli(
-    installed_wheel: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def from_cli(harness: Harness) -> list[Any]:
     """Logs that ``inspect eval`` wrote with two models, by model."""
     from inspect_ai.log import list_eval_logs, read_eval_log
 
-    folder = tmp_path_factory.mktemp("cli")
-    subprocess.run(
-        [sys.executable, "-m", "inspect_ai", "eval", f"{HERE / 'demo_tasks.py'}@sums",
-         "--model", "mockllm/a,mockllm/b", "--log-dir", folder, "--display", "none"],
-        check=True, capture_output=True, cwd=folder,
-        env={**installed_wheel, "EVALSTATS_ANNOTATE": "intervals, compare"},
-    )  # fmt: skip
+    folder = harness("command")
     logs = [read_eval_log(info) for info in list_eval_logs(str(folder))]
     return sorted(logs, key=lambda log: log.eval.model)
 
@@ -254,16 +261,9 @@ def test_a_repeated_eval_set_reuses_its_logs_and_changes_nothing(facts: dict[str
 
 
 @pytest.mark.needs("moto", "s3fs")
-def test_logs_in_a_bucket_are_annotated(installed_wheel: dict[str, str], tmp_path: Path) -> None:
+def test_logs_in_a_bucket_are_annotated(harness: Harness) -> None:
     """In the run's own context Inspect's reading would wait without end, and the run with it."""
-    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
-    subprocess.run(
-        [sys.executable, HERE / "run_on_s3.py", tmp_path / "facts.json"],
-        check=True, capture_output=True, cwd=tmp_path, timeout=600,
-        env={**installed_wheel, **keys, "AWS_DEFAULT_REGION": "us-east-1",
-             "EVALSTATS_ANNOTATE": "intervals,compare"},
-    )  # fmt: skip
-    found = json.loads((tmp_path / "facts.json").read_text())
+    found = json.loads((harness("s3") / "facts.json").read_text())
 
     assert [{"comparisons": 1, "same": True, "samples": 12}] * 2 == found["logs"]
     assert ["evalstats" in tags for tags in found["listed"]] == [True, True]

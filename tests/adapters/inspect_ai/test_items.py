@@ -255,7 +255,7 @@ def test_memory_hardly_grows_with_the_samples(what: str, tmp_path: Path) -> None
     one, text = json.loads(members["summaries.json"])[0], "word " * 800
     peak(10)
 
-    assert peak(4000) - peak(1000) < 1500 * 3000
+    assert peak(2000) - peak(1000) < 1500 * 1000
 
 
 @pytest.mark.parametrize("statistics", [{"p": 0.5}, {"evalstats_p": float("nan")}])

@@ -149,11 +149,15 @@ def test_logs_that_would_overwrite_each_other_are_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "layout",
-    [{"indent": 1}, {"indent": 4, "sort_keys": True}, {}, {"separators": (",", ":")}],
+    ("layout", "ends"),
+    [
+        ({"indent": 1}, "\n"),
+        ({"indent": 4, "sort_keys": True}, "\r\n"),
+        ({}, "\n"),
+        ({"separators": (",", ":")}, "\r\n"),
+    ],
     ids=str,
 )
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_a_file_that_another_tool_rewrote_is_stripped(
     copy: Path, layout: dict[str, Any], ends: str
 ) -> None:
