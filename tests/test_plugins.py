@@ -7,13 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 import evalstats_plugin
-from evalstats_plugin import hookspecs
+from evalstats_plugin import hookspecs, plugins
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.cli import main
 from evalstats_plugin.errors import LogError, PluginError
 from evalstats_plugin.logs.reading import read
 from evalstats_plugin.logs.texts import item_texts
@@ -36,8 +39,8 @@ def test_every_hook_is_proven_by_the_third_party_plugin(hook: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def toybench(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Install the third-party plugin with pip; return the environment that has it."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the third-party plugin with pip; return the folder that has it."""
     site = tmp_path_factory.mktemp("site")
     # Copied, because building leaves files beside the source.
     source = shutil.copytree(HERE / "third_party", tmp_path_factory.mktemp("source") / "package")
@@ -47,7 +50,16 @@ def toybench(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         check=True,
         capture_output=True,
     )
-    return {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "80"}
+    return site
+
+
+@pytest.fixture
+def toybench(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have this process find the plugin."""
+    monkeypatch.syspath_prepend(site)
+    plugins._load.cache_clear()
+    yield
+    plugins._load.cache_clear()
 
 
 @pytest.fixture
@@ -59,28 +71,28 @@ def toy_log(tmp_path: Path) -> Path:
     return log
 
 
-def _call(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
+def _call(*arguments: str | Path, given: str | None = None, **environment: str) -> Result:
+    return CliRunner(env={"COLUMNS": "80", **environment}).invoke(
+        main, [*map(str, arguments)], input=given, prog_name="evalstats-plugin"
     )
 
 
-def test_an_installed_plugin_is_listed_with_version_and_hooks(toybench: dict[str, str]) -> None:
-    """Its entry point is found."""
-    listing = json.loads(_call(toybench, "plugins", "--format", "json").stdout)["results"]
-    plugin = next(p for p in listing if p["name"] == "toybench")
+def test_an_installed_plugin_is_listed_with_version_and_hooks(site: Path) -> None:
+    """Its entry point is found, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "plugins", "--format", "json"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    plugin = next(p for p in json.loads(done.stdout)["results"] if p["name"] == "toybench")
 
     assert plugin["distribution"] == "evalstats-toybench 2.3"
     assert sorted(HOOKS) == plugin["hooks"]
 
 
-def test_an_installed_plugin_reads_its_format(toybench: dict[str, str], toy_log: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_reads_its_format(toy_log: Path) -> None:
     """evalstats_find_logs finds the log in a folder, evalstats_read_log reads it."""
-    done = _call(toybench, "report", toy_log.parent, "--format", "json")
+    done = _call("report", toy_log.parent, "--format", "json")
     [row] = json.loads(done.stdout)["results"]
 
     assert (
@@ -89,183 +101,136 @@ def test_an_installed_plugin_reads_its_format(toybench: dict[str, str], toy_log:
     assert row["low"] == pytest.approx(0.05 ** (1 / 16), abs=1e-9)
 
 
-def test_an_installed_plugin_reads_results_in_memory(
-    toybench: dict[str, str], toy_log: Path
-) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_reads_results_in_memory(toy_log: Path) -> None:
     """evalstats_read_results answers for what is piped in."""
-    done = subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", "report", "-", "--format", "csv"],
-        input=toy_log.read_text(),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=toybench,
-    )
+    done = _call("report", "-", "--format", "csv", given=toy_log.read_text())
 
     assert "toy,sums,accuracy,15" in done.stdout
 
 
-def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_reads_comparisons(tmp_path: Path) -> None:
     """evalstats_read_contests answers for its own logs; a plain file needs no plugin."""
     pairs = [{"first": "a", "second": "b", "better": "a"}]
     log, plain = tmp_path / "run.toy", tmp_path / "more.jsonl"
     log.write_text(json.dumps({"toybench": "sums", "pairs": pairs}))
     plain.write_text('{"first": "b", "second": "c", "better": "tie"}\n')
-    code = (
-        "import sys; from evalstats_plugin import read_contests\n"
-        "made = read_contests(*sys.argv[1:], columns={'winner': 'better'})\n"
-        "print(made.players, made.outcome.tolist())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, log, plain],
-        capture_output=True, text=True, check=True, env=toybench,
-    )  # fmt: skip
+    made = evalstats_plugin.read_contests(log, plain, columns={"winner": "better"})
 
-    assert "('a', 'b', 'c') [1.0, 0.5]\n" == done.stdout
+    assert (made.players, made.outcome.tolist()) == (("a", "b", "c"), [1.0, 0.5])
 
 
-def test_an_installed_plugin_reads_texts(toybench: dict[str, str], toy_log: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_reads_texts(toy_log: Path) -> None:
     """evalstats_read_texts answers for the items that are asked for."""
-    code = (
-        "import sys; from evalstats_plugin import read\n"
-        "from evalstats_plugin.logs.texts import item_texts\n"
-        "for place, text in item_texts(read(sys.argv[1]), {'sums': ['q3', 'none']}).items():\n"
-        "    print(place, text.question, text.where)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, toy_log],
-        capture_output=True, text=True, check=True, env=toybench,
-    )  # fmt: skip
+    texts = item_texts(read(toy_log), {"sums": ["q3", "none"]})
 
-    assert "('toy', 'sums', 'q3') How much is q3? line q3\n" == done.stdout
+    assert {place: (text.question, text.where) for place, text in texts.items()} == {
+        ("toy", "sums", "q3"): ("How much is q3?", "line q3")
+    }
 
 
-def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_asks_a_model() -> None:
     """evalstats_generator gives what puts a text to a model of its own, and to no other."""
-    code = (
-        "from evalstats_plugin.plugins import load_plugins\n"
-        "call, names = load_plugins().call, ('toy/first', 'toy/other')\n"
-        "made = [call('evalstats_generator', model=name) for name in names]\n"
-        "print(made[0]('Which?'), made[1])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=toybench
-    )
+    call = load_plugins().call
 
-    assert "[[A]] None\n" == done.stdout
+    assert call("evalstats_generator", model="toy/first")("Which?") == "[[A]]"
+    assert call("evalstats_generator", model="toy/other") is None
 
 
-def test_an_installed_plugin_annotates_and_strips(toybench: dict[str, str], toy_log: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_annotates_and_strips(toy_log: Path) -> None:
     """evalstats_annotate_log writes the block and removes it."""
     original = toy_log.read_bytes()
-    annotated = _call(toybench, "annotate", toy_log, "--in-place")
+    annotated = _call("annotate", toy_log, "--in-place")
     block = json.loads(toy_log.read_text())["evalstats"]
-    _call(toybench, "annotate", toy_log, "--in-place", "--strip")
+    _call("annotate", toy_log, "--in-place", "--strip")
 
     assert f"{toy_log}\n" == annotated.stdout
     assert block["intervals"][0]["task"] == "sums"
     assert original == toy_log.read_bytes()
 
 
-def test_an_installed_plugin_annotates_results_in_memory(
-    toybench: dict[str, str], toy_log: Path
-) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_annotates_results_in_memory(toy_log: Path) -> None:
     """evalstats_annotate_results is what annotate_results calls."""
-    code = (
-        "import evalstats_plugin, json, sys;"
-        "print(json.dumps(evalstats_plugin.logs.annotate_results(json.load(sys.stdin))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=toy_log.read_text(), capture_output=True, text=True, check=True, env=toybench,
-    )  # fmt: skip
+    results = evalstats_plugin.logs.annotate_results(json.loads(toy_log.read_text()))
 
-    assert json.loads(done.stdout)["evalstats"]["intervals"][0]["n_items"] == 15
+    assert results["evalstats"]["intervals"][0]["n_items"] == 15
 
 
-def test_an_installed_plugin_adds_a_method(toybench: dict[str, str], toy_log: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_adds_a_method(toy_log: Path) -> None:
     """evalstats_methods gives a method that --method can name."""
-    done = _call(toybench, "report", toy_log, "--method", "toy-everything", "--format", "json")
+    done = _call("report", toy_log, "--method", "toy-everything", "--format", "json")
     [row] = json.loads(done.stdout)["results"]
 
     assert (row["method"], row["low"], row["high"]) == ("toy-everything", 0.0, 1.0)
 
 
-def test_an_installed_plugin_adds_a_method_for_comparisons(
-    toybench: dict[str, str], toy_log: Path
-) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_adds_a_method_for_comparisons(toy_log: Path) -> None:
     """The same hook: a method says which question it answers."""
     log = json.loads(toy_log.read_text())
     answers = {item: i % 2 for i, item in enumerate(log["answers"])}
     (toy_log.parent / "other.toy").write_text(
         json.dumps({**log, "model": "other", "answers": answers})
     )
-    done = _call(
-        toybench, "compare", toy_log.parent, "--method", "toy-anything", "--format", "json"
-    )
+    done = _call("compare", toy_log.parent, "--method", "toy-anything", "--format", "json")
     [row] = json.loads(done.stdout)["results"]
 
     assert (row["method"], row["low"], row["high"]) == ("toy-anything", -1.0, 1.0)
-    assert "toy-anything" in _call(toybench, "plugins", "--methods").stdout
-    wrong = _call(toybench, "report", toy_log, "--method", "toy-anything")
-    assert wrong.returncode == 2
+    assert "toy-anything" in _call("plugins", "--methods").stdout
+    assert _call("report", toy_log, "--method", "toy-anything").exit_code == 2
 
 
-def test_an_installed_plugin_adds_a_command(toybench: dict[str, str]) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_adds_a_command() -> None:
     """evalstats_commands gives a command that --help lists and that runs."""
-    assert "toy Say hello." in " ".join(_call(toybench, "--help").stdout.split())
-    assert _call(toybench, "toy").stdout == "hello from toybench\n"
+    assert "toy Say hello." in " ".join(_call("--help").stdout.split())
+    assert _call("toy").stdout == "hello from toybench\n"
 
 
-def test_an_installed_plugin_drives_its_harness(toybench: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_drives_its_harness(tmp_path: Path) -> None:
     """evalstats_harness_commands gives a command that adapt run --help lists and that runs."""
-    from evalstats_plugin.adaptive.bank import ItemBank
-
     bank = ItemBank.from_arrays([1.0] * 5, range(5)).save(tmp_path / "bank.parquet")
 
-    assert "toy Ask the toy model." in " ".join(
-        _call(toybench, "adapt", "run", "--help").stdout.split()
-    )
-    done = _call(toybench, "adapt", "run", "toy", "--bank", bank)
-    assert "stopped: 3 items asked\n" == done.stdout
+    assert "toy Ask the toy model." in " ".join(_call("adapt", "run", "--help").stdout.split())
+    assert "stopped: 3 items asked\n" == _call("adapt", "run", "toy", "--bank", bank).stdout
 
 
-def test_an_installed_plugin_adds_a_format(
-    toybench: dict[str, str], toy_log: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_an_installed_plugin_adds_a_format(toy_log: Path, tmp_path: Path) -> None:
     """evalstats_exporters adds a format to export --to and export(), with its options."""
     written = tmp_path / "again" / "log.toy"
     written.parent.mkdir()
-    done = _call(toybench, "export", toy_log, "--output", written)
-    again = json.loads(_call(toybench, "report", written, "--format", "json").stdout)["results"]
-    code = (
-        "import sys; from evalstats_plugin import export, read"
-        "\nprint(export(read(sys.argv[1]), sys.argv[2], to='toy', overwrite=True, loud=True).notes)"
-    )
-    loud = subprocess.run(
-        [sys.executable, "-c", code, toy_log, written],
-        capture_output=True, text=True, check=True, env=toybench,
-    )  # fmt: skip
+    done = _call("export", toy_log, "--output", written)
+    again = json.loads(_call("report", written, "--format", "json").stdout)["results"]
+    loud = evalstats_plugin.export(read(toy_log), written, to="toy", overwrite=True, loud=True)
 
     assert f"{written}\n" == done.stdout
     assert "note: 0 more responses are not held" in done.stderr
     assert [("toy", "sums", 15, 1.0)] == [
         (row["model"], row["task"], row["n_items"], row["estimate"]) for row in again
     ]
-    assert "('0 more responses are not held',)\n" == loud.stdout
+    assert loud.notes == ("0 more responses are not held",)
     assert json.loads(written.read_text())["model"] == "TOY"
 
 
-def test_a_plugin_can_be_blocked_by_name(toybench: dict[str, str], toy_log: Path) -> None:
+@pytest.mark.usefixtures("toybench")
+def test_a_plugin_can_be_blocked_by_name(toy_log: Path) -> None:
     """By option or by environment; then nobody knows its logs."""
-    by_option = _call(toybench, "--no-plugin", "toybench", "report", toy_log)
-    by_environment = _call({**toybench, "EVALSTATS_NO_PLUGINS": "toybench"}, "report", toy_log)
-    unknown = _call(toybench, "--no-plugin", "toybech", "report", toy_log)
+    by_option = _call("--no-plugin", "toybench", "report", toy_log)
+    by_environment = _call("report", toy_log, EVALSTATS_NO_PLUGINS="toybench")
+    unknown = _call("--no-plugin", "toybech", "report", toy_log)
 
     for done in (by_option, by_environment):
-        assert done.returncode == 2
+        assert done.exit_code == 2
         assert "is not a log that an installed adapter knows (every_eval_ever, " in done.stderr
-    assert unknown.returncode == 2
+    assert unknown.exit_code == 2
     assert "no plugin is called toybech; installed are every_eval_ever, " in unknown.stderr
     assert "tabular, toybench" in unknown.stderr
 

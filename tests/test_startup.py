@@ -80,24 +80,27 @@ def test_the_report_loads_neither_pandas_nor_scipy_stats() -> None:
     assert set() == _modules_after(_command("report", str(LOGS))) & HEAVY
 
 
-@pytest.mark.parametrize(
-    "asked", [("items",), ("fit", "--bootstrap", "40"), ("fit", "--uncertainty", "sandwich")]
-)
-def test_questions_about_a_small_fit_load_no_torch(asked: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """Give a table of four models on fifty items."""
+    table = tmp_path / "t.csv"
+    rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
+    table.write_text("\n".join(["model,item,score", *rows]))
+    return str(table)
+
+
+def test_questions_about_a_small_fit_load_no_torch(small: str) -> None:
     """Neither do residual correlations and what else makes an item suspect, nor refits."""
-    table = tmp_path / "t.csv"
-    rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
-    table.write_text("\n".join(["model,item,score", *rows]))
+    asked = (("items",), ("fit", "--bootstrap", "40"), ("fit", "--uncertainty", "sandwich"))
+    loaded = _modules_after("\n".join(_command("irt", *each, small) for each in asked))
 
-    assert "torch" not in _modules_after(_command("irt", *asked, str(table)))
+    assert "scipy" in loaded
+    assert "torch" not in loaded
 
 
-def test_a_small_fit_loads_no_torch(tmp_path: Path) -> None:
+def test_a_small_fit_loads_no_torch(small: str) -> None:
     """Importing it takes longer than the fit, with its items, their errors and what is odd."""
-    table = tmp_path / "t.csv"
-    rows = [f"m{i},q{j},{int((i + 2) * (j + 3) % 7 < 4)}" for i in range(4) for j in range(50)]
-    table.write_text("\n".join(["model,item,score", *rows]))
-    loaded = _modules_after(_command("irt", "fit", str(table)))
+    loaded = _modules_after(_command("irt", "fit", small))
 
     assert "numpy" in loaded
     assert set() == loaded & (HEAVY - {"pyarrow"})

@@ -90,7 +90,7 @@ def test_examples_run(
     """On the fixtures, with names of models that these have."""
     shutil.copytree(LOGS, tmp_path / "logs")
     monkeypatch.chdir(tmp_path)
-    votes = ["left,right,winner", *["llama,qwen,left", "qwen,llama,left", "qwen,yi,tie"] * 9]
+    votes = ["left,right,winner", *["llama,qwen,left", "qwen,llama,left", "qwen,yi,right"] * 3]
     Path("votes.csv").write_text("\n".join(votes))
     if "bank.parquet" in " ".join(_command(path).examples) and path[-1] != "fit":
         shutil.copy(bank, "bank.parquet")

@@ -201,7 +201,7 @@ def test_ordered_scores_have_models_of_their_own(tmp_path: Path) -> None:
     assert "graded" == shown["fit"]["item_model"]
     assert [0, 0.25, 0.5, 0.75, 1] == shown["fit"]["diagnostics"]["levels"]
     assert scores == pytest.approx(sorted(scores, reverse=True), abs=0.1)
-    set_prior = ("--item-model", "gpcm", "--set", "prior=none,max_steps=500")
+    set_prior = ("--item-model", "gpcm", "--set", "prior=none,max_steps=20")
     assert "none" == _json("fit", tmp_path / "logs", *set_prior)["fit"]["diagnostics"]["prior"]
     for option in (("--bootstrap", "9"), ("--guessing", "0.2"), ("--uncertainty", "all")):
         assert "ordered scores" in _refused("none", "--item-model", "graded", *option)

@@ -24,6 +24,7 @@ from evalstats_plugin.cli import main
 from evalstats_plugin.cli import pool as command
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hierarchical import HierarchicalOptions
+from evalstats_plugin.hierarchical import capabilities as capability_search
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 from evalstats_plugin.logs.together import CrossedCapabilities
 
@@ -285,7 +286,7 @@ def test_pooling_needs_no_torch(seven: Path) -> None:
         "from evalstats_plugin.cli import main\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
-        f"        main(['pool', {str(seven)!r}, '--method', name])\n"
+        f"        main(['pool', {str(seven)!r}, *{SHORT}, '--method', name])\n"
         "    except SystemExit as end:\n"
         "        print('ended', name, end.code)\n"
     )
@@ -361,6 +362,13 @@ def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
 
 
 @pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search for one capability, with two penalties tried on two folds."""
+    for name, value in (("MOST_CAPABILITIES", 1), ("PENALTIES", (4.0, 2.5)), ("_FOLDS", 2)):
+        monkeypatch.setattr(capability_search, name, value)
+
+
+@pytest.fixture
 def solvers(tmp_path: Path) -> Path:
     """Give the logs of 24 models on one task, every third question of which needs one skill."""
     rng = np.random.default_rng(0)
@@ -372,6 +380,7 @@ def solvers(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
+@pytest.mark.usefixtures("quick")
 def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solvers: Path) -> None:
     """Levels of each log's own model, and whether a plain model predicts as well."""
     before = _digests(solvers)
@@ -399,6 +408,7 @@ def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solver
     assert before == _digests(solvers)
 
 
+@pytest.mark.usefixtures("quick")
 def test_items_carry_how_strongly_they_need_a_capability(solvers: Path) -> None:
     """Every third one; a log of another task carries nothing of them."""
     responses = list(read(solvers))
@@ -457,27 +467,22 @@ def test_compared_models_stand_below_the_scores(seven: Path) -> None:
     assert "Left-out scores" in shown
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a table of 40 models; a third of the questions need one capability."""
-    rng = np.random.default_rng(0)
-    needs = np.arange(90) % 3 == 0
-    logit = rng.normal(size=(40, 1)) + 2.5 * rng.normal(size=(40, 1)) * needs
-    right = rng.random((40, 90)) < 1 / (1 + np.exp(-logit))
-    folder = tmp_path_factory.mktemp("planted")
-    lines = [f"m{i},quiz,q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
-    (folder / "answers.csv").write_text("\n".join(["model,task,item,score", *lines]))
-    return folder
-
-
 def _capabilities(*arguments: str | Path) -> Result:
     asked = ["irt", "capabilities", "-q", "--seed", "1", "--dimensions", "1", *map(str, arguments)]
     return CliRunner(env={"COLUMNS": "80"}).invoke(main, asked, catch_exceptions=False)
 
 
-def test_a_planted_capability_is_found_with_its_questions(planted: Path) -> None:
-    """And predicts better than the plain model."""
-    done = _capabilities(planted / "answers.csv", "--format", "json")
+@pytest.mark.usefixtures("quick")
+def test_a_planted_capability_is_found_with_its_questions(tmp_path: Path) -> None:
+    """A third of the questions need it; it predicts better than the plain model."""
+    rng = np.random.default_rng(0)
+    needs = np.arange(90) % 3 == 0
+    logit = rng.normal(size=(40, 1)) + 2.5 * rng.normal(size=(40, 1)) * needs
+    right = rng.random((40, 90)) < 1 / (1 + np.exp(-logit))
+    lines = [f"m{i},quiz,q{j},{x:d}" for (i, j), x in np.ndenumerate(right)]
+    table = tmp_path / "answers.csv"
+    table.write_text("\n".join(["model,task,item,score", *lines]))
+    done = _capabilities(table, "--format", "json")
     found = json.loads(done.stdout)
     (row,) = found["results"]
     strong = {item["item"]: item["feature_1"] for item in found["fit"]["items"]}
@@ -496,6 +501,7 @@ def test_a_planted_capability_is_found_with_its_questions(planted: Path) -> None
     assert plain["gain"] == 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_plain_hierarchical_model_predicts_as_well_where_tasks_are_all(tmp_path: Path) -> None:
     """How good models are on each task is all that answers have in common."""
     rng = np.random.default_rng(1)

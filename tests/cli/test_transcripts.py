@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from textwrap import wrap
+from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.shell.running import Output
 
 ROOT = Path(__file__).parents[2]
 LM_EVAL = "fixtures/logs/lm_eval/0.4.13/out"
@@ -17,7 +21,7 @@ PAGES = (
     "README.md", "docs/start/inspect.md", "docs/start/lm-eval.md", "docs/start/compare.md",
     "docs/guides/gate.md", "docs/guides/power.md",
 )  # fmt: skip
-Run = Callable[..., "CompletedProcess[str]"]
+WIDTHS = (40, 80, 120, 2000)
 
 MORE = (
     f"noise {LM_EVAL}",
@@ -67,19 +71,42 @@ def broken(narrow: str, wide: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("command", _commands())
-def test_lines_fit_words_stay_whole_and_legends_are_short(run: Run, command: str) -> None:
-    """At 40 and 80 columns, beside 120; legends have two lines at 80."""
-    at = {
-        width: run(*command.split(), folder=ROOT, COLUMNS=str(width)).stdout
-        for width in (40, 80, 120)
-    }
-    for width, text in at.items():
-        assert text
-        assert [line for line in text.splitlines() if len(line) > width] == []
-        assert broken(text, at[120]) == []
+def _shown(command: str, monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
+    """Return what a command shows at each width; its results are found once."""
+    show = Output.show
 
-    closing = run(*command.split(), folder=ROOT, COLUMNS="2000").stdout.splitlines()[-6:-1]
+    def show_at_each(self: Output, *given: Any) -> None:
+        for width in WIDTHS:
+            monkeypatch.setenv("COLUMNS", str(width))
+            show(self, *given)
+            click.echo("\f", nl=False)
+
+    def ran(width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = CliRunner().invoke(main, command.split(), catch_exceptions=False)
+        assert done.exit_code in (0, 1, 3, 4), done.output
+        return done.stdout
+
+    monkeypatch.chdir(ROOT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "show", show_at_each)
+        texts = ran(80).split("\f")
+    # Some commands print no results.
+    return dict(zip(WIDTHS, texts if len(texts) > 1 else map(ran, WIDTHS), strict=False))
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_lines_fit_words_stay_whole_and_legends_are_short(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 40 and 80 columns, beside 120; legends have two lines at 80."""
+    at = _shown(command, monkeypatch)
+    for width in (40, 80, 120):
+        assert at[width]
+        assert [line for line in at[width].splitlines() if len(line) > width] == []
+        assert broken(at[width], at[120]) == []
+
+    closing = at[2000].splitlines()[-6:-1]
     legend = [line for line in closing if re.match(r"[A-Za-z(0][^:]{0,20}: |\u25b2", line)]
     assert [line for line in legend if len(wrap(line, 80, break_on_hyphens=False)) > 2] == []
 

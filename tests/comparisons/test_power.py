@@ -199,7 +199,7 @@ def test_clusters_of_a_pilot_are_allowed_for() -> None:
     sums = 0.5 + (sums - sums.mean()) * np.sqrt(10 / 9)
     z = -special.ndtri(0.025 / 6)
     n_clusters = round((row.n_items or 0) / 5)
-    drawn = np.random.default_rng(3).integers(0, 10, (20_000, n_clusters))
+    drawn = np.random.default_rng(3).integers(0, 10, (12_000, n_clusters))
     assert np.mean(Differences(sums[drawn]).deviate >= z) == pytest.approx(0.8, abs=0.015)
     assert (alone.n_items or 0) > 0
     fixed = es.power(responses, difference=0.1, n_items=row.n_items)[4]

@@ -73,7 +73,8 @@ def irt(
 
 def scored(device: str, item_model: str) -> Numbers:
     """New models on items fitted before."""
-    fit: Any = fit_irt(WIDE, item_model, device="cpu", rng=3)  # type: ignore[arg-type]
+    options = FactorOptions(dimensions=1, ridge=0.3) if item_model == "factor" else None
+    fit: Any = fit_irt(WIDE, item_model, device="cpu", rng=3, options=options)  # type: ignore[arg-type]
     return numbers_of(score_models(fit, answers(3, 30, seed=8), device=device))
 
 
@@ -137,7 +138,7 @@ SEEN = {
 
 def plated(device: str, memory: int | None = None, iterations: int = 3) -> Numbers:
     """Nested plates, by particles."""
-    options = FitOptions(k=4, iterations=iterations, sets=2, draws=20, memory=memory)
+    options = FitOptions(k=4, iterations=iterations, sets=2, draws=4, memory=memory)
     fit = infer(PLATED, SEEN, options=options, device=device, rng=0)
     moments = {f"{name} mean": x.mean for name, x in fit.moments.items()}
     return {"evidence": fit.log_evidence, **moments, **fit.draws}

@@ -43,7 +43,7 @@ while True:
     if os.WIFEXITED(status):
         assert os.WEXITSTATUS(status) == 0
         break
-    step += 7
+    step += 13
 # Leftovers of the killed are gone after a write that succeeds.
 assert names == [path.name], names
 print(step, sorted(seen))
@@ -51,7 +51,7 @@ print(step, sorted(seen))
 
 
 def test_kill_at_every_step_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
-    """At each seventh call of a function; before the rename the old file is there."""
+    """At each thirteenth call of a function; before the rename the old file is there."""
     done = subprocess.run(
         [sys.executable, "-c", _KILLED_AT_EVERY_STEP, str(tmp_path)],
         capture_output=True,

@@ -147,13 +147,13 @@ def test_unusable_arguments_are_refused():
         workers(0).__enter__()
 
 
-def test_commands_accept_jobs():
-    command = [sys.executable, "-m", "evalstats_plugin"]
+def test_commands_accept_jobs(run: Callable[..., subprocess.CompletedProcess[str]]):
     report = ["report", str(LOGS), "-t", "es_mc", "--format", "csv"]
-    alone, found, refused = (
-        subprocess.run([*command, *more, *report], capture_output=True, text=True, check=False)
-        for more in ((), ("--jobs", "2"), ("--jobs", "0"))
-    )
+    alone, refused = run(*report), run("--jobs", "0", *report)
+    found = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "--jobs", "2", *report],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
     assert alone.stdout == found.stdout != ""
     assert (found.returncode, refused.returncode) == (0, 2)
