@@ -11,6 +11,7 @@ import atexit
 import gc
 import json
 import os
+import re
 import runpy
 import sys
 import threading
@@ -26,6 +27,9 @@ SLOW = (
     "inspect_ai._cli.main",
 )  # fmt: skip
 """Modules that take seconds of CPU to import, and start no threads."""
+
+OURS = re.compile(r"evalstats_plugin\.(?!adapters\b)|scipy\.")
+"""Modules of which each takes little, and a command needs many; adapters import harnesses."""
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 
@@ -48,7 +52,7 @@ def _import_for_the_next(needed: int) -> None:
     # What it has started may still run, and hold the other end open.
     os.set_blocking(needed, False)
     with suppress(BlockingIOError):
-        for name in os.read(needed, 1000).decode().split():
+        for name in os.read(needed, 65536).decode().split():
             import_module(name)
     os.close(needed)
     gc.freeze()
@@ -84,6 +88,7 @@ def main() -> None:
     # What is shared with the copies stays shared: neither collected there nor taken down.
     gc.freeze()
     for line in sys.stdin:
+        there = set(sys.modules)
         needed, needs = os.pipe()
         child = os.fork()
         if not child:
@@ -95,7 +100,9 @@ def main() -> None:
                 atexit._run_exitfuncs()
                 sys.stdout.flush()
             finally:
-                os.write(needs, " ".join(name for name in SLOW if name in sys.modules).encode())
+                names = [name for name in sys.modules if name not in there and OURS.match(name)]
+                names += [name for name in SLOW if name in sys.modules]
+                os.write(needs, " ".join(names).encode())
                 os._exit(code)
         os.close(needs)
         _, status = os.waitpid(child, 0)

@@ -50,23 +50,18 @@ RIDDLE = re.compile(r", expected\b")
 
 def strings(code: str) -> Iterator[tuple[int, str]]:
     """Texts of a module, with their lines; an f-string counts as one, without its values."""
-    tree = ast.parse(code)
-    inside = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
-    for node in ast.walk(tree):
+    nodes: list[ast.AST] = [ast.parse(code)]
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, ast.JoinedStr):
             parts = [p.value if isinstance(p, ast.Constant) else "…" for p in node.values]
             yield node.lineno, "".join(map(str, parts))
-        elif (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in inside
-        ):
-            yield node.lineno, node.value
+            nodes += (p for p in node.values if not isinstance(p, ast.Constant))
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield node.lineno, node.value
+        else:
+            nodes += ast.iter_child_nodes(node)
 
 
 def prose(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,21 +37,21 @@ def _git(repository: Path, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a repository with the base branch."""
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a clone of a repository with the base branch."""
     repository = tmp_path_factory.mktemp("base")
     _git(repository, "init", "-q", "-b", "main")
     release(repository)
     _git(repository, "add", "-A")
     _git(repository, "commit", "-qm", "Release")
-    return repository
+    _git(repository.parent, "clone", "-q", str(repository), str(repository / "clone"))
+    return repository / "clone"
 
 
 @pytest.fixture
-def workspace(base: Path, tmp_path: Path) -> Path:
+def workspace(clone: Path, tmp_path: Path) -> Path:
     """Give a clone in which a pull request is checked out."""
-    _git(tmp_path, "clone", "-q", str(base), "workspace")
-    here = tmp_path / "workspace"
+    here = shutil.copytree(clone, tmp_path / "workspace")
     candidate(here)
     return here
 
