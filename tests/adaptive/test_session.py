@@ -248,7 +248,7 @@ def test_whose_score_is_equal_is_seldom_called_better_or_worse(n_tests):
             # Half of the models are turned round: the bank says the wrong thing of each item.
             p = respond(bank.items, np.array([[0.3]])).probability[0]
             answers = (rng.random(M) < (p if k % 2 else 1 - p)) * 1.0
-            stop = [Clear(float(answers.mean()) - ahead, 0.8), Items(80)]
+            stop = [Clear(float(answers.mean()) - ahead, 0.8), Items(50)]
             session = run(AdaptiveSession(bank, stop=stop, rng=k), answers)
             sides.append(session.stopped.split()[0])
         called.append(sides)
