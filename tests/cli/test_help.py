@@ -50,7 +50,8 @@ def _help(path: tuple[str, ...], flag: str) -> str:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_the_short_help_leaves_out_what_is_seldom_needed_and_counts_it(path: tuple[str, ...]):
     command = _command(path)
-    with click.Context(command) as ctx:
+    # Commands keep the option for help that they had first, -h among its names or not.
+    with click.Context(command, **main.context_settings) as ctx:
         options = [p for p in command.get_params(ctx) if isinstance(p, click.Option)]
     seldom = [p for p in options if SELDOM & {name.lstrip("-") for name in p.opts}]
     short = _help(path, "--help")

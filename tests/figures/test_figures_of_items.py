@@ -50,7 +50,7 @@ def _sliced(kind: Any, *, fields: bool = False, numbers: bool = False) -> list[R
 def _at_settings(kind: Any = "binary", *, clusters: bool = False) -> list[Responses]:
     """Three models at four temperatures."""
     return [
-        replace(r, tags=np.full(40, f"{place / 2}"), model=r.model,
+        replace(r, tags=np.full(40, f"{place / 2}"),
                 clusters=np.arange(40) // 4 if clusters else None,
                 source=replace(r.source, when=f"2026-01-0{place + 1}",
                                path=Path(f"{r.model}{place}.json")))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from figures import Run, changed
+from study import all_pairs
 
 import evalstats_plugin as es
 from evalstats_plugin.comparisons.design import Request
@@ -19,8 +20,6 @@ from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_of
 from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import tasks_of
-from evalstats_plugin.stats.pairs.differences import Differences
-from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
 
 KINDS = ("binary", "holes", "credit", "epochs", "clusters", "numbers")
 
@@ -75,7 +74,6 @@ def _imported(kind: str) -> Any:
         store = store_table(Path(folder) / "t.csv", Path(folder) / "s.parquet")
         return {
             **_contents(store, 0),
-            "tasks": None,
             "dtype": str(store.codes(slice(0, 3))[0].dtype),
         }
 
@@ -87,16 +85,7 @@ def _leads(n: int, missing: float, *, alike: bool) -> dict[str, Any]:
     scores[rng.random(scores.shape) < missing] = np.nan
     if alike:
         scores[1] = scores[0]
-    a, b = np.triu_indices(n, 1)
-    x = scores[b] - scores[a]
-    seen = ~np.isnan(x)
-
-    def rows(which: Any) -> Any:
-        return np.where(seen, x, 0.0)[which], (seen * 1.0)[which]
-
-    units = Units(np.nan_to_num(scores), np.ones(40), rows if missing else None)
-    alone = Differences(np.where(seen, x, 0.0), sizes=seen * 1.0 if missing else None, span=np.inf)
-    together = AllPairs(alone, units, a, b, n_draws=499)
+    together = all_pairs(scores, *np.triu_indices(n, 1), span=np.inf, n_draws=499)
     return {
         "critical": [together.critical(alpha) for alpha in (0.2, 0.05, 0.01)],
         "limits": together.limits(0.1), "p": together.p_values, "steps": together.step_down(),

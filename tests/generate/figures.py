@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("figures", "data", "adversary")]
+sys.path[:0] = [str(TESTS / name) for name in ("figures", "data", "adversary", "validation")]
 
 from figures import KEPT, figures_of, keep  # noqa: E402
 

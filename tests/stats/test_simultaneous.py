@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from study import all_pairs
 
-from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.pairs import simultaneous
 from evalstats_plugin.stats.pairs.differences import Differences
 from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
@@ -24,19 +24,7 @@ def _pairs(
 ) -> AllPairs:
     """Every two models of scores, shape (N, M)."""
     a, b = np.triu_indices(len(scores), 1) if pairs is None else pairs
-    numbers = np.arange(scores.shape[1]) if clusters is None else clusters
-
-    def rows(which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        x = scores[b[which]] - scores[a[which]]
-        seen = ~np.isnan(x)
-        return by_cluster(np.where(seen, x, 0.0), numbers), by_cluster(seen * 1.0, numbers)
-
-    x, sizes = rows(np.arange(len(a)))
-    alone = Differences(x, sizes=None if (sizes == 1).all() else sizes, span=span)
-    sums = by_cluster(np.nan_to_num(scores), numbers)
-    whole = by_cluster(np.ones(scores.shape[1]), numbers)
-    units = Units(sums, whole, rows if np.isnan(scores).any() else None)
-    return AllPairs(alone, units, a, b, n_draws=n_draws)
+    return all_pairs(scores, a, b, clusters=clusters, span=span, n_draws=n_draws)
 
 
 def test_critical_value_of_all_pairs_is_tukeys() -> None:

@@ -42,12 +42,20 @@ def holds(low, high, truth):
 
 
 def all_pairs(scores, a, b, *, clusters=None, span=1.0, n_draws=999):
-    """Pairs of models judged at once, of complete scores, shape (N, M)."""
+    """Pairs of models judged at once, of scores of shape (N, M), NaN where one is missing."""
     numbers = np.arange(scores.shape[1]) if clusters is None else clusters
-    sums, sizes = by_cluster(scores, numbers), by_cluster(np.ones(scores.shape[1]), numbers)
-    own = None if clusters is None else sizes
-    alone = Differences(sums[b] - sums[a], sizes=own, span=span)
-    return AllPairs(alone, Units(sums, sizes), a, b, n_draws=n_draws)
+
+    def rows(which):
+        x = scores[b[which]] - scores[a[which]]
+        seen = ~np.isnan(x)
+        return by_cluster(np.where(seen, x, 0.0), numbers), by_cluster(seen * 1.0, numbers)
+
+    x, sizes = rows(np.arange(len(a)))
+    alone = Differences(x, sizes=None if (sizes == 1).all() else sizes, span=span)
+    sums = by_cluster(np.nan_to_num(scores), numbers)
+    whole = by_cluster(np.ones(scores.shape[1]), numbers)
+    units = Units(sums, whole, rows if np.isnan(scores).any() else None)
+    return AllPairs(alone, units, a, b, n_draws=n_draws)
 
 
 def coverage_row(case, method, limits, truth, bounds=(-np.inf, np.inf)):

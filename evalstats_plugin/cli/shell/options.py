@@ -26,17 +26,13 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known, no_such
 from evalstats_plugin.runtime.untrusted import echo, echo_message
-
-if TYPE_CHECKING:
-    pass
-
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -113,9 +109,10 @@ OF_PROJECTS = frozenset((
 
 
 def offers(module: str = "", /, **summaries: str) -> dict[str, tuple[str, str]]:
-    """Return commands of a module of ours, or each of the module of its name, with summaries.
+    """Return the function and the summary of each command of a module under ``cli``.
 
-    A command has the name of its function, with hyphens.
+    Without a module each command is in the module of its own name. A command has the name of its
+    function, with hyphens.
     """
     return {
         name.replace("_", "-"): (f"evalstats_plugin.cli.{module or name}:{name}", text)
@@ -278,7 +275,7 @@ def command(
     examples
         Arguments as one types them, and what they are for.
     name
-        That of the function by default.
+        Name of the command; by default that of the function.
     """
     return click.command(name, cls=cls, examples=dict(examples))
 
