@@ -258,6 +258,21 @@ def test_models_whose_cleaned_names_are_equal_have_addresses_of_their_own(visit:
     assert page.locator("#compare option:checked").all_inner_texts() == shown[:2]
 
 
+def test_what_is_shown_as_zero_has_no_sign(html: str, visit: Open) -> None:
+    """Differences are hundredths of a point, shown in tenths; on other scales with three digits."""
+    page = visit(html)
+    shares, other = (
+        page.evaluate(
+            "(c) => [-250, -6, -4, 0, 4, 6, null].map((x) => points(c, x, true))",
+            {"share": share, "step": 0.5},
+        )
+        for share in (True, False)
+    )
+
+    assert shares == ["−2.5", "−0.1", "0.0", "0.0", "0.0", "+0.1", "–"]
+    assert other == ["−125", "−3", "−2", "0", "+2", "+3", "–"]
+
+
 def test_flipped_items_are_those_of_the_scores(visit: Open) -> None:
     """As many for each side as the matrix has, in the table and in the list."""
     scores = np.array([[1, 1, 0, 0, 1, 0], [0, 1, 1, 0, 0, 0], [0, 1, 0, 0, 1, 1]]) * 1.0

@@ -259,11 +259,13 @@ function pair(column, a, b) {
   };
 }
 
-// Scores of 100 with one decimal; other scales with three digits.
+// Scores of 100 with one decimal; other scales with three digits. What is shown as zero has no sign.
 function points(column, steps, plus = false) {
   if (steps === null) return "–";
-  const text = column.share ? (steps / 100).toFixed(1) : String(Number((steps * column.step).toPrecision(3)));
-  return (plus && steps > 0 ? "+" : "") + text.replace("-", MINUS);
+  const size = Math.abs(steps);
+  const text = column.share ? (size / 100).toFixed(1) : String(Number((size * column.step).toPrecision(3)));
+  const sign = Number(text) === 0 ? "" : steps < 0 ? MINUS : plus ? "+" : "";
+  return sign + text;
 }
 
 const many = (n, noun) => `${n.toLocaleString("en-US")} ${noun}${n === 1 ? "" : "s"}`;
