@@ -25,8 +25,7 @@ from evalstats_plugin.adaptive.scoring import (
     on_grid,
 )
 from evalstats_plugin.errors import SelectionError, no_such
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, steady
 
 _NOTHING = 1e-16
 """Probability below which a node is ignored: it changes no digit of a mean."""

@@ -34,9 +34,8 @@ from evalstats_plugin.scores.cells import (
     make_cell,
 )
 from evalstats_plugin.scores.methods import INTERVALS
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng, steady
 from evalstats_plugin.stats.clustered import by_cluster
-from evalstats_plugin.stats.steady import steady
 from evalstats_plugin.stats.streams import stream
 
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]

@@ -42,9 +42,8 @@ from evalstats_plugin.runtime.chains import (
     smoothed_weights,
 )
 from evalstats_plugin.runtime.workers import parallel_map
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.interval import tail_probability
-from evalstats_plugin.stats.steady import steady
 
 if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit

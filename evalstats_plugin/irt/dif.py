@@ -24,10 +24,9 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 from evalstats_plugin.irt.answers import matrix_of, short_metric
 from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
-from evalstats_plugin.stats.steady import steady
 
 ETS_SCALE = 2.35
 """Factor from log odds to the delta scale of ETS [HT88]_."""

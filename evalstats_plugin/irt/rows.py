@@ -31,10 +31,9 @@ from evalstats_plugin.irt.fit_statistics import (
 )
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, SavedFit, expect_kind
 from evalstats_plugin.irt.suspects import suspect_items
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
-from evalstats_plugin.stats.steady import steady
 
 # Rank correlation of ability and score below which items may measure more than one ability, and
 # the least number of models with all items to judge it by.

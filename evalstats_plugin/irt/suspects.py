@@ -28,9 +28,8 @@ from evalstats_plugin.irt.fit_statistics import (
     residuals_of,
 )
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, expect_kind
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
-from evalstats_plugin.stats.steady import steady
 
 NOISY = 1.3
 """Mean square from which on misfit is large, not only significant [WL94]_."""

@@ -17,8 +17,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.outcomes import probabilities
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
-from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.streams import stream
 
 N_SIMULATIONS = 999

@@ -26,8 +26,7 @@ from evalstats_plugin.ranking.contests.outcomes import (
     shrinkage,
 )
 from evalstats_plugin.ranking.ratings.fit import normal_draws, pairwise_differences
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, steady
 from evalstats_plugin.stats.streams import stream
 
 THOMPSON_DRAWS = 32

@@ -26,8 +26,7 @@ from evalstats_plugin.ranking.goodness import (
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import OrderEntropy, RankingFit
 from evalstats_plugin.stats import ranks as stats_ranks
-from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import FloatArray, steady
 
 if TYPE_CHECKING:
     import pandas as pd

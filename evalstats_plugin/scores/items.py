@@ -21,8 +21,7 @@ from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.scores.cells import by_task, task_and_metric
 from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
-from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import FloatArray, steady
 
 SIGNIFICANCE = 0.05
 """Level of the one-sided test for a negative item-rest correlation."""

@@ -16,7 +16,7 @@ from lm_eval_logs import write_log
 
 from evalstats_plugin import fit_irt, read
 from evalstats_plugin.cli import main
-from evalstats_plugin.cli.irt import OVER, IrtOptions
+from evalstats_plugin.cli.shell.fitting import OVER, IrtOptions
 from evalstats_plugin.irt import IRTFit, bootstrap, choosing, holdout
 from evalstats_plugin.irt.answers import ability_matrix
 from evalstats_plugin.irt.bootstrap import OVER as KNOWN_OVER

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.irt import IrtOptions
 from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell.fitting import IrtOptions
 from evalstats_plugin.cli.shell.options import command, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,

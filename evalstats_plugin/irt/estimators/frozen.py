@@ -38,8 +38,7 @@ from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, steady
 
 ScoreMethod = Literal["eap", "map", "ml", "wle"]
 

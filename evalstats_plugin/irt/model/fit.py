@@ -18,7 +18,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -789,7 +800,10 @@ def plain(value: Any) -> Any:
     return finite(value) if isinstance(value, float) else value
 
 
-def load_fit(path: Path) -> IRTFit | FactorFit | OrderedFit:
+AnyFit: TypeAlias = IRTFit | FactorFit | OrderedFit
+
+
+def load_fit(path: Path) -> AnyFit:
     """Read an `IRTFit`, `FactorFit` or `OrderedFit` that its `save` wrote.
 
     Raises
@@ -808,12 +822,12 @@ def load_fit(path: Path) -> IRTFit | FactorFit | OrderedFit:
         return _fit_of(table, meta)
 
 
-_KINDS: dict[str, type[IRTFit | FactorFit | OrderedFit]] = {
+_KINDS: dict[str, type[AnyFit]] = {
     "factor": FactorFit, "one ability": IRTFit, "ordered": OrderedFit,
 }  # fmt: skip
 
 
-def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit | OrderedFit:
+def _fit_of(table: Any, meta: dict[str, Any]) -> AnyFit:
     if meta["kind"] not in _KINDS:
         raise ValueError(f"the field 'kind' is {meta['kind']!r}")
     record = _KINDS[meta["kind"]]

@@ -24,8 +24,7 @@ from evalstats_plugin.ranking.next import (
 from evalstats_plugin.ranking.ratings.fit import normal_draws, pairwise_differences
 from evalstats_plugin.ranking.thurstone.local import LocalState
 from evalstats_plugin.ranking.thurstone.model import EPState
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.steady import steady
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, steady
 from evalstats_plugin.stats.streams import stream
 
 GOALS: Mapping[str, tuple[str, str]] = MappingProxyType(

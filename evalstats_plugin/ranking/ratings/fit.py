@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.steady import root_of
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, root_of
 
 BLOCK_SIZE = 2**24
 """Pairs of players times draws processed at a time."""

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, root_of
 from evalstats_plugin.stats.interval import Interval, normal_quantile
 from evalstats_plugin.stats.pairs.differences import Counts, MeanDifferences
-from evalstats_plugin.stats.steady import root_of
 from evalstats_plugin.stats.streams import child, stream
 
 BLOCK_SIZE = 2**18

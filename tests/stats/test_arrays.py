@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.ranking.ratings.fit import normal_draws
-from evalstats_plugin.stats import steady as module
+from evalstats_plugin.stats.arrays import root_of, steady
 from evalstats_plugin.stats.ranks import prob_best
-from evalstats_plugin.stats.steady import root_of, steady
 
 
 @pytest.fixture
@@ -75,4 +74,4 @@ def test_steady_numbers_are_equal_where_only_roundings_differ():
 
 def test_steady_leaves_what_is_not_finite():
     assert np.array_equal(steady([np.nan, np.inf, 0.0]), [np.nan, np.inf, 0.0], equal_nan=True)
-    assert module.steady(-1.5) == -1.5
+    assert steady(-1.5) == -1.5
