@@ -14,7 +14,13 @@ from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, usable
+from evalstats_plugin.irt.answers import (
+    metrics_of_tasks,
+    nothing_usable,
+    short_metric,
+    usable,
+    usable_items,
+)
 from evalstats_plugin.scores.slices import as_tasks
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -184,10 +190,12 @@ def _of_slices(responses: ResponsesLike, by: str, top: int | None) -> ResponseSe
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:
     given = as_responses(responses)
     if isinstance(given, ResponseStore):
-        return in_memory(given)
+        given = in_memory(given)
     if isinstance(given, ResponseMatrix):
-        return given
+        return usable_items(given)
     used, left_out = usable(given.responses)
+    if left_out and not used:
+        raise nothing_usable(left_out)
     if several := metrics_of_tasks(used)[1]:
         msg = (
             f"{len(several)} {'task has' if len(several) == 1 else 'tasks have'} several metrics: "
@@ -195,8 +203,7 @@ def _matrix(responses: ResponsesLike) -> ResponseMatrix:
         )
         raise SelectionError(msg)
     matrix = ResponseSet(tuple(used)).matrix()
-    dropped = [note.replace("not used for abilities", "not used", 1) for note in left_out]
-    return replace(matrix, notes=(*matrix.notes, *dropped, *given.notes))
+    return replace(matrix, notes=(*matrix.notes, *left_out, *given.notes))
 
 
 def _scored(matrix: ResponseMatrix) -> ResponseMatrix:

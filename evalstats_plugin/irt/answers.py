@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
+from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 def joined(responses: ResponsesLike) -> ResponseMatrix | ResponseStore:
     """Return the matrix that a fit is made of; a store is left on disk."""
     given = as_responses(responses)
-    return ability_matrix(given) if isinstance(given, ResponseSet) else given
+    if isinstance(given, ResponseSet):
+        return ability_matrix(given)
+    return usable_items(given) if isinstance(given, ResponseMatrix) else _checked(given)
 
 
 def matrix_of(responses: ResponsesLike) -> ResponseMatrix:
@@ -47,6 +50,8 @@ def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
         There are no scores, or all are the same.
     """
     used, notes = usable(responses.responses)
+    if notes and not used:
+        raise nothing_usable(notes)
     _check_one_metric(used)
     matrix = replace(responses, responses=tuple(used)).matrix()
     return scored_part(replace(matrix, notes=(*matrix.notes, *notes)))
@@ -55,27 +60,64 @@ def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
 def usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
     """Return the responses from which ability can be estimated, and notes on the others."""
     with_items = [r for r in responses if r.scores.size]
-    other = [r for r in with_items if r.aggregation != "mean"]
-    reverse = [r for r in with_items if r.aggregation == "mean" and r.higher_is_better is False]
-    notes = [
-        f"not used for abilities, {why}: {few(list(dict.fromkeys(map(_name, group))))}"
-        for why, group in (
-            ("their value is no mean over items", other),
-            ("lower is better", reverse),
-        )
-        if group
+    notes = _not_used([r.measure for r in with_items])
+    return [r for r in with_items if _why_not(r.measure) is None], notes
+
+
+def usable_items(matrix: ResponseMatrix) -> ResponseMatrix:
+    """Leave out, with a note, the items from whose metric ability cannot be estimated.
+
+    Raises
+    ------
+    DesignError
+        None is left.
+    """
+    left_out = [m for m in matrix.measures if _why_not(m) is not None]
+    if not left_out:
+        return matrix
+    unused = {(m.task, m.metric) for m in left_out}
+    names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
+    kept = np.flatnonzero([name not in unused for name in names])
+    notes = _not_used(left_out)
+    if not len(kept):
+        raise nothing_usable(notes)
+    part = submatrix(matrix, slice(None), kept)
+    measures = tuple(m for m in matrix.measures if _why_not(m) is None)
+    return replace(part, measures=measures, notes=(*matrix.notes, *notes))
+
+
+def _checked(store: ResponseStore) -> ResponseStore:
+    if notes := _not_used(store.measures):
+        raise nothing_usable(notes)
+    return store
+
+
+def nothing_usable(notes: Sequence[str]) -> DesignError:
+    """Return the error of scores of which none can be used, for these reasons."""
+    return DesignError(f"no scores can be used ({'; '.join(notes)}): choose other metrics or tasks")
+
+
+def _why_not(measure: Measure) -> str | None:
+    """Why ability cannot be estimated from scores of this measure, None where it can."""
+    if measure.aggregation != "mean":
+        return "their value is no mean over items"
+    return "lower is better" if measure.higher_is_better is False else None
+
+
+def _not_used(measures: Iterable[Measure]) -> list[str]:
+    by_reason: dict[str, dict[str, None]] = {}
+    for m in measures:
+        if reason := _why_not(m):
+            by_reason.setdefault(reason, {})[f"{m.task} {short_metric(m.metric)}"] = None
+    return [
+        f"left out, as {reason}: {few(list(names))}"
+        for reason, names in sorted(by_reason.items(), reverse=True)
     ]
-    unused = {id(r) for r in (*other, *reverse)}
-    return [r for r in with_items if id(r) not in unused], notes
 
 
 def short_metric(metric: str) -> str:
     """Return a metric's name without lm-eval's default filter."""
     return metric.removesuffix(",none")
-
-
-def _name(r: Responses) -> str:
-    return f"{r.task} {short_metric(r.metric)}"
 
 
 def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str]], list[str]]:
