@@ -246,8 +246,9 @@ class OrderedOptions:
     """Options of item models ``"graded"`` and ``"gpcm"``."""
 
     prior: Literal["none", "weak"] | None = None
-    """Prior of discriminations and intercepts: ``"weak"`` is N(1, 1) and N(0, 3²); None is
-    ``"weak"`` with fewer than 300 models, else ``"none"``."""
+    """Prior of discriminations and intercepts, of ``"gpcm"`` between neighbouring levels:
+    ``"weak"`` is N(1, 1) and N(0, 3²); None is ``"weak"`` with fewer than 300 models, else
+    ``"none"``."""
     std_errors: bool | None = None
     """Whether errors allow for items being estimated; None where that is quick."""
     tolerance: float = 1e-8

@@ -30,7 +30,10 @@ from evalstats_plugin.irt.model.scale import ZEROS, average_discrimination
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 ENOUGH_MODELS = 300
-"""With fewer models discriminations have the prior N(1, 1), intercepts N(0, 3²)."""
+"""With fewer models discriminations have the prior N(1, 1), intercepts N(0, 3²).
+
+Of partial credit these are the intercepts between neighbouring levels, d_k - d_(k-1): it does not
+matter which end of the scale is the best."""
 
 MOST_WITH_ERRORS = 200
 """Parameters up to which errors allow for items being estimated: each costs two posteriors."""
@@ -275,8 +278,10 @@ class _Problem:
             if self.with_prior:
                 (middle, wide), (_, sd) = _PRIOR
                 x[:, 0] -= (a - middle) / wide**2
-                x[:, 1:] -= d / sd**2
-                likelihood -= (((a - middle) / wide) ** 2).sum() / 2 + ((d / sd) ** 2).sum() / 2
+                steps = d if self.graded else np.diff(d, axis=1, prepend=0.0)
+                by_step = steps / sd**2
+                x[:, 1:] -= by_step if self.graded else -np.diff(by_step, axis=1, append=0.0)
+                likelihood -= (((a - middle) / wide) ** 2).sum() / 2 + ((steps / sd) ** 2).sum() / 2
         return likelihood, by
 
     def _logits(self, a: FloatArray, d: FloatArray) -> FloatArray:
