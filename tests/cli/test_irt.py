@@ -21,7 +21,8 @@ from lm_eval_logs import write_log
 from scipy import special
 
 from evalstats_plugin import annotate, fit_irt, read, strip
-from evalstats_plugin.cli import irt, main
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.shell import fitting
 from evalstats_plugin.errors import install_hint
 from evalstats_plugin.irt import IRTFit
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
@@ -314,7 +315,7 @@ def test_large_fits_tell_their_cost_beforehand(
     seven: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard error; not when quiet."""
-    monkeypatch.setattr(irt, "LARGE", 1)
+    monkeypatch.setattr(fitting, "LARGE", 1)
     told = CliRunner().invoke(main, ["irt", "fit", str(seven)])
     quiet = CliRunner().invoke(main, ["irt", "fit", str(seven), "--quiet"])
 

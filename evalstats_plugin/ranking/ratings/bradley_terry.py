@@ -12,17 +12,17 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from scipy import sparse
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import (
     Contests,
     CountedContests,
+    Design,
     count_contests,
     extremes,
 )
-from evalstats_plugin.ranking.contests.outcomes import (
-    TieModel,
-)
+from evalstats_plugin.ranking.contests.outcomes import TieModel, Weights
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import (
     WEAK_SD,
@@ -106,6 +106,8 @@ def fit_bradley_terry(
         kind = "cluster" if many else "sandwich"
     fitted = fit_ratings(tally, prior_sd)
     top = fitted.top
+    if fitted.unvaried:
+        kind = "model"
     spread = covariance_of(tally, top.parameters, top.information, kind, fitted.parts)
     notes = list(fitted.notes)
     if kind != "model" and extremes(tally.contests.weight)[1] > 1:
@@ -155,6 +157,8 @@ class Ratings(NamedTuple):
     sample: Sample
     parts: IntArray
     """Strongly connected component of each player, shape (n,)."""
+    unvaried: bool
+    """Whether outcomes vary too little for any covariance but the model's."""
     notes: tuple[str, ...]
 
 
@@ -171,10 +175,18 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
         prior_sd = WEAK_SD
         notes.append(_separation_note(reduced, parts))
     weights = tally.weights()
-    even = design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any())
+    decided = (weights.won + weights.lost).any()
+    even = design.with_ties and not (weights.tied.any() and decided)
     if even:
         which = "only ties" if weights.tied.any() else "no ties"
         notes.append(f"{which}: half a comparison between equals keeps their share finite")
+    separate = not parts.any() and decided and ties_separate(design, weights)
+    if separate and prior_sd is None:
+        prior_sd = WEAK_SD
+        notes.append(
+            "wins go one way, but for ties: ratings and the share of ties have no finite maximum "
+            f"likelihood, and a normal prior with standard deviation {WEAK_SD:g} keeps them finite"
+        )
     prior = None
     if prior_sd is not None:
         on_ratings = (np.arange(design.size) < design.n) / prior_sd**2
@@ -184,7 +196,37 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
     check_identified(tally, top.information)
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
-    return Ratings(tally, top, sample, parts, tuple(notes))
+    return Ratings(tally, top, sample, parts, bool(separate or not decided), tuple(notes))
+
+
+def ties_separate(design: Design, weights: Weights) -> bool:
+    """Whether ratings may grow without end together with the chance of a tie.
+
+    So they do where players have values v with v_i ≥ v_j + 1 for each win of i over j, and
+    |v_i - v_j| ≤ 1 for each tie: along 2v, with one for the logarithm of the chance, no outcome
+    that was seen becomes less likely. There are none exactly where some cycle of players has more
+    wins than ties. All players are connected.
+    """
+    if not weights.tied.any():
+        return False
+    i, j = design.first, design.second
+    n = design.n
+    winner, loser = (
+        np.concatenate([a[weights.won > 0], b[weights.lost > 0]]) for a, b in ((i, j), (j, i))
+    )
+    if np.isin(winner * n + loser, loser * n + winner).any():
+        return False
+    tied = weights.tied > 0
+    cells = np.concatenate([winner * n + loser, (i * n + j)[tied], (j * n + i)[tied]])
+    # A win is listed before a tie of the same two, which says less.
+    cells, at = np.unique(cells, return_index=True)
+    step = np.where(at < len(winner), -1.0, 1.0)
+    graph = sparse.csr_array((step, (cells // n, cells % n)), shape=(n, n))
+    try:
+        sparse.csgraph.bellman_ford(graph, indices=0)
+    except sparse.csgraph.NegativeCycleError:
+        return False
+    return True
 
 
 def _separation_note(contests: Contests, parts: IntArray) -> str:
