@@ -93,7 +93,7 @@ def _checked(store: ResponseStore) -> ResponseStore:
 
 
 def nothing_usable(notes: Sequence[str]) -> DesignError:
-    """Return the error of scores of which none can be used, for these reasons."""
+    """Return the error where no scores can be used, for these reasons."""
     return DesignError(f"no scores can be used ({'; '.join(notes)}): choose other metrics or tasks")
 
 

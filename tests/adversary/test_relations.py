@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from evaluations import Evaluation, evaluations
+from fit_relations import FIT_RELATIONS
 from hypothesis import HealthCheck, Phase, given, settings
 from log_relations import LOG_RELATIONS
 from relations import RELATIONS, Relation
@@ -24,7 +25,9 @@ MOST = 40 if "EVALSTATS_ADVERSARY" not in os.environ else 1_000_000
 SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
 """Whether a failure is made small, which may take minutes."""
 
-ALL: Mapping[str, Relation] = {**RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS}
+ALL: Mapping[str, Relation] = {
+    **RELATIONS, **LOG_RELATIONS, **SHOWN_RELATIONS, **FIT_RELATIONS,
+}  # fmt: skip
 
 
 def _cases() -> Iterator[Any]:

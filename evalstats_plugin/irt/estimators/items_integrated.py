@@ -265,13 +265,15 @@ class ItemsIntegratedFit(NamedTuple):
 
 
 def extreme_models(counts: Counts) -> Array:
-    """Models all right (1), and models that know less than a quarter of an item (-1), shape (N,).
+    """Models all right (1), and models all wrong (-1), shape (N,).
 
-    What a model knows is what it gets right beyond guessing.
+    Where answers are guessed, those are wrong that know less than a quarter of an item: that get
+    less right beyond guessing.
     """
     right, total = counts.right.sum(1), counts.trials.sum(1)
-    guess = 0.0 if counts.guess is None else counts.guess
-    net_right = right - (guess * counts.trials).sum(1)
+    if counts.guess is None:
+        return cast(right == total, right) - cast(right == 0, right)
+    net_right = right - (counts.guess * counts.trials).sum(1)
     # A model that is right on the one item it took knows it, guessed or not.
     most = right == total
     return cast(most, right) - cast((net_right < _LEAST_KNOWN) & ~most, right)
