@@ -145,7 +145,16 @@ def _told(r: Responses) -> dict[str, Any]:
 
 def _repeated() -> list[Any]:
     """Items that are there again, as numbers and as texts, in order and not."""
-    ids = ([3, 1, 2], [1, 2, 2, 3, 1], [2, 1, 1], ["a", "b", "a", "a"], [0.5, 1.5, 0.5], [7], [])
+    ids = (
+        [3, 1, 2],
+        [1, 2, 2, 3],
+        [1, 2, 2, 3, 1],
+        [2, 1, 1],
+        ["a", "b", "a", "a"],
+        [0.5, 1.5, 0.5],
+        [7],
+        [],
+    )
     told: list[Any] = []
     for each in ids:
         held = np.asarray(each, dtype=object if each and each[0] == 0.5 else None)
@@ -191,7 +200,8 @@ def _lists() -> list[Any]:
     told: list[Any] = []
     for more in ({"scores": [1, 0.5, 0]}, {"scores": [[1, 0], [0, 1], [1e70, 0]]},
                  {"scores": [1, 2]}, {"scores": [1, "x", 2]}, {"scores": np.ones(3)},
-                 {"weights": [1, 2, 3]}, {"clusters": ["a", "b", "b"]}, {"chance": [1, 2]},
+                 {"weights": [1, 2, 3]}, {"weights": np.array([1, 2, 3])},
+                 {"clusters": ["a", "b", "b"]}, {"chance": [1, 2]},
                  {"tags": ["a"]}, {"pairs": np.empty((3, 1), dtype=object)},
                  {"item_ids": ["x", "y", "z"]}):  # fmt: skip
         known = {"item_ids": [0, 1, 2], "scores": np.ones((3, 2)), "source": SOURCE, **more}
@@ -201,7 +211,8 @@ def _lists() -> list[Any]:
             told.append([type(error).__name__, _numbers(error)])
         else:
             told.append([_told(made), made.scores.dtype.kind, repr(made),
-                         None if made.weights is None else made.weights])  # fmt: skip
+                         None if made.weights is None else
+                         [made.weights, made.weights.dtype.kind]])  # fmt: skip
     return told
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from figures import Run, changed
 
+from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators import (
     grid,
     information,
@@ -27,7 +28,7 @@ from evalstats_plugin.irt.estimators import (
 )
 from evalstats_plugin.irt.estimators.extremes import nodes, placed
 from evalstats_plugin.irt.estimators.item_population import Population, points
-from evalstats_plugin.irt.methods import MmlOptions, ViOptions
+from evalstats_plugin.irt.methods import MmlOptions, OrderedOptions, ViOptions
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts
 
@@ -91,13 +92,13 @@ def _steps(kind: str, name: str) -> dict[str, Any]:
         "step": items_integrated._newton_step(state),
         "from afar": items_integrated._newton_step(
             items_integrated.evaluate(given, 4 * like, at[1], laid)),
-        "coarse": items_integrated._coarse_search(given, *at),
+        "coarse": [items_integrated._coarse_search(given, far * like, at[1]) for far in (1, 4)],
         "dispersion": items_integrated._dispersion(
             given, 1.3, items_integrated._Maximum(state, laid, 1, converged=True)),
         "covariance": items_integrated._inverse(state),
         "means": items_integrated.item_means(given, state, laid, 1.2),
         "curves": [items_integrated.averaged_curves(given, like, e, at[1], like[:3])
-                   for e in (errors, 2 * errors)],
+                   for e in (errors / 2, errors)],
         "posterior": items_integrated._posterior(given, state, laid),
         "hyper": items_integrated._hyperparameters(at[1], 0.3),
     }  # fmt: skip
@@ -147,6 +148,12 @@ def _extreme(guess: float) -> dict[str, Any]:
         "fit": items_integrated.items_integrated(given, "rasch").ability,
         "fitted": items_integrated.items_integrated(given, "rasch").quantiles,
     }  # fmt: skip
+
+
+def _unmoved() -> list[Any]:
+    """Fits that may take no step, or few."""
+    return [items_integrated.items_integrated(counts(), kind, max_steps=most)._replace(
+        node_error=0.0) for kind in ("rasch", "2pl") for most in (0, 1, 5)]  # fmt: skip
 
 
 # Marginal maximum likelihood.
@@ -235,7 +242,11 @@ def _long_test(prior: Any, model: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "start": start, "step": fit.step(fit.start()), "ends": laid.ends, "inner": laid.inner,
         "widths": fit.widths(fit.unpack(fit.start())),
-        "quick": [information.is_quick(n, found) for n in (10, 100, 3000, 7000, 20_000, 400_000)],
+        "quick": [
+            [information.is_quick(n, found._replace(items=Items(one, one)))
+             for n in (39, 559, 560, 690, 5590, 5591, 390_625, 390_626)]
+            for one in (torch.ones(40), torch.ones(4000))
+        ],
         "linear": information._linearised(found.answers, found),
     }  # fmt: skip
     if model == "2pl":
@@ -340,6 +351,16 @@ def _ordered(model: str, with_prior: bool, zero: str) -> dict[str, Any]:  # noqa
     }  # fmt: skip
 
 
+def _from_zero(model: str, zero: str) -> Any:
+    """A fit of ordered scores in few steps, from several zeros."""
+    rng = np.random.default_rng(3)
+    given = ResponseMatrix.from_array(rng.integers(0, 3, (7, 5)) / 2.0)
+    options = OrderedOptions(prior="weak", max_steps=4, std_errors=zero != "models")
+    fit = ordered.fit_ordered(given, model, options, zero)
+    return [fit.ability, fit.ability_covariance, fit.steps, fit.steps_std_error,
+            fit.hyperparameters, len(fit.notes), fit.level]  # fmt: skip
+
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     **{f"steps of {kind}": {name: partial(_steps, kind, name) for name in GIVEN}
        for kind in POPULATIONS},
@@ -351,6 +372,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         kind: partial(_em, name, GIVEN[kind]) for kind in ("whole", "holes")
     } for name in FORMS},
     "EM of given guesses": {"weak": partial(_em, "weak", GIVEN["guessed"])},
+    "few steps": {"of items": _unmoved},
     "common steps": {"of little": _common_steps},
     "long tests": {f"{prior} {model}": partial(_long_test, prior, model) for prior, model in (
         ("weak", "2pl"), ("estimated", "2pl"), ("estimated", "1pl"))},
@@ -366,6 +388,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     "gradients": {name: partial(_climbed, name) for name in ("gd", "adam", "lbfgs")},
     "regressions": {"a prior": _regressed},
     "refits": {str(n): partial(_summary, n) for n in (2, 3, 12)},
+    "zeros": {f"{model} {zero}": partial(_from_zero, model, zero)
+              for model in ("graded", "gpcm") for zero in ("items", "models", "model_2")},
     "ordered": {f"{model} {prior} {zero}": partial(_ordered, model, prior, zero)
                 for model in ("graded", "gpcm")
                 for prior, zero in ((True, "items"), (True, "named"), (False, "models"))},
