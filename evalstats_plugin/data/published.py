@@ -134,11 +134,9 @@ def _sizes(value: Printed, std_error: Printed, n: int | None, less: int) -> Floa
         return np.empty(0)
     low = less + min(spread) / most**2
     high = less + widest / least**2 if least > _SMALLEST_ERROR else LARGEST_N
-    # Numbers printed in full leave less room than these sums are exact.
+    # Even what rounding leaves open of numbers printed in full is more than these sums err.
     return np.arange(
-        max(1 + less, math.ceil(low * (1 - _EXACT))),
-        math.floor(min(high * (1 + _EXACT), LARGEST_N)) + 1,
-        dtype=np.float64,
+        max(1 + less, math.ceil(low)), math.floor(min(high, LARGEST_N)) + 1, dtype=np.float64
     )
 
 

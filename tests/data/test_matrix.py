@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstats_plugin import ResponseMatrix, Responses, ResponseSet, Source, read
+from evalstats_plugin.data import matrix as data_matrix
 from evalstats_plugin.data.store import _bytes_of
 from evalstats_plugin.data.tables import Column
 from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
@@ -171,3 +173,21 @@ def test_bytes_of_a_piece_of_a_column_are_those_of_its_rows(kind):
         pa.chunked_array([whole.slice(2, 2), whole.slice(7, 2)]),
     ):
         assert _bytes_of(column).tobytes() == np.array(column, dtype=kind).tobytes()
+
+
+def test_the_room_that_a_join_needs_is_of_every_model_with_every_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Items of all models count once; scores, their means and what comes of both are floats."""
+    needed = list[float]()
+    monkeypatch.setattr(data_matrix, "check_memory", lambda size, *_: needed.append(size))
+    epochs = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+    alike = [_responses(m, [1, 2, 3], [0.0, 1.0, 1.0]) for m in "ab"]
+    apart = [
+        replace(_responses(m, ids, [0.0, 1.0, 1.0], task="u"), scores=epochs)
+        for m, ids in (("a", [1, 2, 3]), ("b", [2, 3, 4]))
+    ]
+
+    ResponseMatrix.join(alike)
+    ResponseMatrix.join([*alike, *apart])
+    assert needed == [8 * 2 * 3 * (1 + 2), 8 * 2 * (3 + 4) * (2 + 2)]

@@ -291,3 +291,17 @@ def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path, run: Run
     assert "Not everyone sat the same test" not in text
     assert "Models were not compared with each other." in methods
     assert "(2,494 items)" in methods
+
+
+@pytest.mark.parametrize("less", [0, 1])
+def test_numbers_in_full_have_the_counts_that_they_are_of(less: int):
+    """Whatever their last digit."""
+    for n in range(3, 40):
+        for k in range(1, n):
+            p = k / n
+            error = math.sqrt(p * (1 - p) / (n - less))
+            found = counts_behind(Printed.of(p, f"{p:.17f}"), Printed.of(error, f"{error:.17f}"))
+
+            assert found is not None, (k, n)
+            assert found.k * n == k * found.n
+            assert (found.n, found.divisor) == (n, "n - 1" if less else "n")

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from evalstats_plugin.data import tables
 from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.data.store import ROWS, Coding, ResponseStore
+from evalstats_plugin.data.store import ROWS, Coding, ResponseStore, is_store
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 
 
@@ -246,3 +247,31 @@ def test_a_score_that_the_first_block_has_no_code_for_is_named(score: float):
     with pytest.raises(DesignError, match=f"score {score:g} is no multiple of 1/4"):
         coding.encode(np.array([0.5, np.nan, score]))
     assert coding.encode(np.array([0.5, np.nan, 1])).tolist() == [2, 0, 4]
+
+
+def test_a_file_is_a_store_only_with_all_that_one_has(tmp_path: Path):
+    """A folder is one by its first file."""
+    table = pa.table({"a": [1]})
+    pq.write_table(table, tmp_path / "other.parquet")
+    pq.write_table(table.replace_schema_metadata({"b": "c"}), tmp_path / "with metadata.parquet")
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1" + b"x" * 40)
+    (tmp_path / "text.parquet").write_bytes(b"a,b")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "stores").mkdir()
+    write_store(tmp_path / "stores" / "a.parquet", ResponseMatrix.from_array(np.eye(2)))
+    (tmp_path / "stores" / "b.parquet").write_bytes(b"a,b")
+
+    stores = {path.name for path in tmp_path.iterdir() if is_store(path)}
+    assert stores == {"stores"}
+    assert is_store(tmp_path / "stores" / "a.parquet")
+    assert not is_store(tmp_path / "none")
+
+
+def test_rows_longer_than_a_block_are_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "_BLOCK", 64)
+    long = ["x" * length for length in (10, 300, 63, 64, 65)]
+
+    text = "\n".join(["name,score", *(f"{name},{k}" for k, name in enumerate(long))])
+    loaded = tables.csv_table(text.encode(), "here").load(["name", "score"])
+    assert loaded["name"].texts().tolist() == long
+    assert loaded["score"].numbers("score", "here", "").tolist() == [0, 1, 2, 3, 4]

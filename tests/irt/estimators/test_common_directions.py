@@ -134,3 +134,26 @@ def test_parameters_in_flat_directions_are_unknown_and_the_others_are_known():
     assert unknown.tolist() == [False, True, True]
     assert float(inverse[0, 0]) == pytest.approx(0.5)
     assert bool(inverse.isfinite().all())
+
+
+@pytest.mark.parametrize(("work", "many", "quick"), [
+    (2 * 12 * 12 * 9, 4, 0), (2 * 12 * 12 * 9 - 1, 4, 1),
+    (2 * 12 * 12 * 9, 9 / 12, 0), (2 * 12 * 12 * 9, 8.9 / 12, 1),
+])  # fmt: skip
+def test_few_directions_are_tried_above_so_much_work_or_so_many_items(
+    work: float,
+    many: float,
+    quick: int,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Of 12 models and 9 items: an inverse of N² numbers for each of two parameters."""
+    rng = np.random.default_rng(0)
+    right = torch.from_numpy(1.0 * (rng.random((12, 9)) < 0.6))
+    fit = fit_marginal(Counts(right, torch.ones_like(right)), MmlOptions(prior="weak"))
+    asked = list[int]()
+    monkeypatch.setattr(information, "_DENSE_WORK", work)
+    monkeypatch.setattr(information, "_MANY", many)
+    monkeypatch.setattr(information, "_in_few_directions", lambda *_: asked.append(1))
+
+    _linearised(fit.answers, fit)
+    assert len(asked) == quick

@@ -521,3 +521,29 @@ def test_points_are_placed_anew_where_the_population_has_another_shape(kind):
             assert differ((3, 0.21 * sign))
             assert not differ((3, 0.19 * sign))
             assert not differ((2, 9.0 * sign))
+
+
+@pytest.mark.parametrize(
+    ("hyper", "node_error", "word"),
+    [
+        ([0.0, 0.0, 0.0, 0.1, -1.0], 0.0, ""),
+        ([15.0, 0.0, 0.0, 0.1, -1.0], 0.0, "mean of difficulties"),
+        ([-15.0, 0.0, 0.0, 0.1, -1.0], 0.0, "mean of difficulties"),
+        ([0.0, np.log(12.0), 0.0, 0.1, -1.0], 0.0, "spread of difficulties"),
+        ([0.0, 0.0, 0.0, 0.1, np.log(1.5)], 0.0, "spread of discriminations"),
+        ([0.0, 0.0, 0.0, 0.1, np.log(0.02)], 0.0, ""),
+        ([0.0, 0.0, 0.0, 0.1, -1.0], 9e-4, ""),
+        ([0.0, 0.0, 0.0, 0.1, -1.0], -2e-3, "more points"),
+    ],
+)
+def test_the_reason_names_what_is_at_its_bound(hyper: list[float], node_error: float, word: str):
+    """Discriminations that are all alike are no reason: that is what a Rasch model says."""
+    population = Population("2pl", torch.tensor(hyper, dtype=torch.float64))
+    counts = Counts(torch.eye(3).double(), torch.ones(3, 3).double())
+    ability = torch.tensor([-1.0, 0.0, 1.0]).double()
+    grid = points(population, ability, torch.ones(3).double())
+    state = estimators_items_integrated.evaluate(counts, ability, population, grid)
+    maximum = estimators_items_integrated._Maximum(state, grid, 3, converged=True)
+
+    found = estimators_items_integrated._reason(maximum, None, node_error, 3)
+    assert (word in found) if word else found == ""
