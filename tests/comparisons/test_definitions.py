@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from scipy import special
 
 from evalstats_plugin.comparisons.design import pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
+from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.comparisons.units import Strata, common_units, mean_differences
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.stats.interval import Interval
@@ -247,3 +250,34 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
     assert (common.differences is None) == (missing is None)
     np.testing.assert_allclose(every, np.nan_to_num(x), rtol=1e-12, atol=1e-15)
     assert (np.broadcast_to(sizes, observed.shape) == observed).all()
+
+
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        ({"p_adjusted": None, "difference": 0.5}, "unclear"),
+        ({"p_adjusted": 0.26, "difference": 0.5}, "unclear"),
+        ({"p_adjusted": 0.25, "difference": 0.5}, "better"),
+        ({"p_adjusted": 0.25, "difference": -0.5}, "worse"),
+        ({"p_adjusted": 0.25, "difference": 0.5, "higher_is_better": False}, "worse"),
+        ({"p_adjusted": 0.25, "difference": -0.5, "higher_is_better": False}, "better"),
+        ({"p_adjusted": 0.0, "difference": 0.0}, "unclear"),
+        ({"p_adjusted": 0.0, "difference": None}, "unclear"),
+        ({"p_adjusted": 0.0, "difference": None, "effect": "ratio", "prob_better": 0.9}, "better"),
+        ({"p_adjusted": 0.0, "difference": 0.0, "effect": "ratio", "prob_better": 0.6}, "better"),
+        ({"p_adjusted": 0.0, "difference": 3.0, "effect": "ratio", "prob_better": 0.5}, "worse"),
+        ({"p_adjusted": 0.0, "difference": 3.0, "effect": "ratio"}, "worse"),
+    ],
+)
+def test_a_verdict_needs_a_small_p_value_and_a_direction(
+    known: dict[str, Any], verdict: str
+) -> None:
+    """At a level of 75 %, up to its own p-value; of ratios the probability says which is better."""
+    row = Comparison(
+        **{
+            "model_a": "a", "model_b": "b", "task": "t", "metric": "m", "n_items": 9, "low": None,
+            "high": None, "p_value": None, "prob_better": None, "method": "", "notes": (),
+            "confidence_level": 0.75, "higher_is_better": True,
+        } | known
+    )  # fmt: skip
+    assert row.verdict == verdict
