@@ -16,7 +16,14 @@ from small_evaluations import evaluation, in_groups, labelled, parts
 
 import evalstats_plugin as es
 from evalstats_plugin import comparisons
-from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign, leaderboard, paired
+from evalstats_plugin.comparisons import (
+    PowerAssumptions,
+    PowerDesign,
+    leaderboard,
+    paired,
+    ranks,
+    tasks,
+)
 from evalstats_plugin.comparisons.families import FEW_ITEMS
 from evalstats_plugin.comparisons.methods import COMPARISONS, UNPAIRED
 from evalstats_plugin.comparisons.planning import solver
@@ -172,6 +179,13 @@ def _by_small_blocks(kind: Any) -> Any:
         return es.compare(_apart(kind), missing="bounds", rng=0)
 
 
+def _limited(module: Any, limit: str, most: int, run: Run) -> Any:
+    """A run with another limit of its size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, limit, most)
+        return run()
+
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     **{f"whatever is missing of {kind} scores": {
         "bounds": partial(es.compare, _with_gaps(evaluation(kind)), missing="bounds", rng=0),
@@ -275,6 +289,23 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         f"{n} {kind} {budget}": partial(_in_little_memory, n, kind, budget)
         for n, kind, budget in ((7, "binary", 9000), (5, "errors", 9000),
                                 (3, "clusters", 1000), (4, "binary", 7200), (4, "binary", 7199))
+    },
+    "what takes too long": {
+        f"{of} {most}": partial(
+            _limited, tasks, "MOST_DIFFERENCES", most,
+            partial(es.compare, evaluation(tasks=("t0", "t1")), baseline=baseline, rng=0))
+        for of, baseline, pairs in (("all", None, 3), ("a baseline", "m0", 2), ("best", "best", 3))
+        for most in (pairs * 87, pairs * 87 - 1)
+    } | {
+        f"ranks of {kind} {most}": partial(
+            _limited, ranks, "MOST_STEPS", most,
+            partial(_in_little_memory, 3, kind, 1000))
+        for kind in ("binary", "partial") for most in (3 * 30, 3 * 30 - 1)
+    } | {
+        f"letters of {most}": partial(
+            _limited, ranks, "MOST_LETTERED", most,
+            partial(comparisons.rank_sets, evaluation(n_models=4), rng=0))
+        for most in (3, 4)
     },
     "gates with gaps": {
         **{f"the candidate lacks {n}": partial(es.gate, _without(evaluation(kind), "m1", n),
