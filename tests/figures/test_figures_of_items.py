@@ -61,7 +61,7 @@ def _at_settings(kind: Any = "binary", *, clusters: bool = False) -> list[Respon
 def _in_parts(kind: Any = "binary", n_models: int = 5) -> list[Responses]:
     """The first two models ran a third of the items."""
     return [
-        replace(r, item_ids=r.item_ids[k % 3 :: 3], scores=r.scores[k % 3 :: 3]) if k < 2 else r
+        r.of_items(np.arange(60) % 3 == k) if k < 2 else r
         for k, r in enumerate(evaluation(kind, n_models=n_models, n_items=60))
     ]
 

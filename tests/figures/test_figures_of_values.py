@@ -276,11 +276,23 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "none right": partial(es.intervals, [
             replace(r, pairs=np.array([[0, 0]] * 40, dtype=object))
             for r in _labels(binary=True)], rng=0),
+        "beside shares of its name": partial(es.intervals, [
+            *derive(_labels(binary=True), "precision"),
+            *derive([replace(r, clusters=None, model=f"alone {r.model}")
+                     for r in _labels(binary=True)], "precision"),
+            *(r.measured(metric="precision") for r in evaluation("partial"))], rng=0),
         "recognised": _recognised,
         "no labels": partial(derive, evaluation(), "recall"),
         "texts": partial(es.intervals, [
             replace(r, pairs=np.array([["yes", "no"]] * 40, dtype=object))
             for r in _labels(binary=True)], rng=0),
+    },
+    "seeds": {
+        how.__name__: partial(
+            lambda how, **more: [how(evaluation("partial"), rng=rng, **more).seed
+                                 for rng in (7, None, np.random.default_rng(1))],
+            how, **({"baseline": "m0"} if how is es.gate else {}))
+        for how in (es.intervals, es.compare, es.table, es.gate, es.comparisons.rank_sets)
     },
     "curves": {
         name: partial(curves, evaluation("epochs"), name)
