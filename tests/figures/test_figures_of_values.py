@@ -16,6 +16,7 @@ from given_responses import given_responses
 from small_evaluations import evaluation, in_groups, labelled, parts
 
 import evalstats_plugin as es
+from evalstats_plugin.adapters.lm_eval.groups import Tree, pooled_stderr, unweighted_stderr
 from evalstats_plugin.data.responses import DrawnItems, Group, Prediction, Responses, Source
 from evalstats_plugin.hookspecs import PartialScores
 from evalstats_plugin.logs.withholding import as_logged, is_withheld
@@ -164,6 +165,24 @@ def _recognised() -> Any:
     return [*told, recognise(replace(r, logged=0.123)), recognise(r)]
 
 
+def _weighted(
+    metrics: Mapping[str, tuple[float | None, ...]], sizes: tuple[int, ...] = (10, 30)
+) -> Any:
+    """How a group with a group inside weighs two tasks, and what it is made of."""
+    names = ("g", "a", "b")
+    results: dict[str, dict[str, float | None]] = {name: {} for name in names}
+    for metric, values in metrics.items():
+        for name, value in zip(names, values, strict=True):
+            results[name] |= {f"{metric},none": value} if value is not None else {}
+    told = dict(zip("ab", ({"effective": n} for n in sizes), strict=True))
+    tree = Tree({"results": results | {"alone": {}}, "n-samples": told,
+                 "group_subtasks": {"g": ["h", "a"], "h": ["b"], "b": []}})  # fmt: skip
+    weighting, notes = tree.weighting("g", "acc,none")
+    return [weighting, plain({"notes": notes}), tree.tasks(), list(tree.leaves("g")),
+            tree.n_tasks("g", "acc,none"), tree.groups_around("b"), tree.groups_around("a"),
+            tree.size("b"), tree.size("alone")]  # fmt: skip
+
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     "values alone": {
         f"{value} of {n} with {error}": partial(
@@ -286,6 +305,26 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "texts": partial(es.intervals, [
             replace(r, pairs=np.array([["yes", "no"]] * 40, dtype=object))
             for r in _labels(binary=True)], rng=0),
+    },
+    "weights of lm-eval's groups": {
+        name: partial(_weighted, metrics, **more) for name, metrics, more in (
+            ("micro", {"acc": (0.35, 0.5, 0.3)}, {}),
+            ("macro", {"acc": (0.4, 0.5, 0.3)}, {}),
+            ("neither", {"acc": (0.45, 0.5, 0.3)}, {}),
+            ("open", {"acc": (1.0, 1.0, 1.0)}, {}),
+            ("by another", {"acc": (1.0, 1.0, 1.0), "own": (0.9, 0.5, 0.3),
+                            "acc_norm": (0.4, 0.5, 0.3), "f1": (0.35, 0.5, 0.3)}, {}),
+            ("not by errors", {"acc": (1.0, 1.0, 1.0), "acc_stderr": (0.4, 0.5, 0.3)}, {}),
+            ("of one size", {"acc": (0.4, 0.5, 0.3)}, {"sizes": (20, 20)}),
+            ("of no sizes", {"acc": (0.4, 0.5, 0.3)}, {"sizes": (0, 20)}),
+            ("without a task's value", {"acc": (0.3, None, 0.3)}, {}),
+            ("without values", {"acc": (0.3, None, None)}, {}),
+            ("without its value", {"acc": (None, 0.5, 0.3)}, {}))
+    } | {
+        "errors": lambda: [
+            [pooled_stderr(errors, sizes), unweighted_stderr(errors)]
+            for errors, sizes in (([0.1], [9]), ([0.1, 0.04], [9, 30]), ([0.2, 0.1, 0.05],
+                                                                      [4, 11, 60]))],
     },
     "seeds": {
         how.__name__: partial(
