@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from given_responses import given_responses
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+from evalstats_plugin import Source, compare
 from evalstats_plugin.comparisons.design import pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.rows import Comparison
@@ -250,6 +253,30 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
     assert (common.differences is None) == (missing is None)
     np.testing.assert_allclose(every, np.nan_to_num(x), rtol=1e-12, atol=1e-15)
     assert (np.broadcast_to(sizes, observed.shape) == observed).all()
+
+
+@pytest.mark.parametrize("method", ["sums-percentile", "sums-jackknife-t"])
+@pytest.mark.parametrize("in_one_cluster", [False, True])
+def test_one_item_or_cluster_is_no_evidence(method: str, *, in_one_cluster: bool) -> None:
+    """Its resamples all have the difference that was seen."""
+    pairs = np.array([["one two three", "one two three"], ["four", "four"]], dtype=object)
+    worse = np.array([["one two three", "nothing"], ["four", "five"]], dtype=object)
+    n = 2 if in_one_cluster else 1
+    responses = [
+        given_responses(
+            model=model, metric="chrf", aggregation="chrf", item_ids=np.arange(n),
+            scores=np.empty((n, 0)), pairs=own[:n], source=Source(Path("a.json"), "test"),
+            clusters=np.zeros(n) if in_one_cluster else None,
+        )
+        for model, own in (("a", pairs), ("b", worse))
+    ]  # fmt: skip
+
+    [row] = compare(responses, method=method, rng=0)
+
+    assert row.difference is not None
+    assert row.difference < -50
+    assert (row.low, row.high, row.p_value, row.prob_better) == (None, None, None, None)
+    assert row.verdict == "unclear"
 
 
 @pytest.mark.parametrize(

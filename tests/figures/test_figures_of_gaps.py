@@ -270,6 +270,10 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
             r.of_items(np.arange(40) == 1) for r in _positive(3)], rng=0),
         "texts of one item": partial(es.compare, [
             r.of_items(np.arange(40) == 1) for r in labelled("chrf")], rng=0),
+        "resampled texts of one item": partial(es.compare, [
+            r.of_items(np.arange(40) == 1) for r in labelled("chrf")], method="sums-percentile",
+            rng=0),
+        "resampled texts": partial(es.compare, labelled("chrf"), method="sums-percentile", rng=0),
         "labels far apart": partial(es.compare, _right_and_wrong(), rng=0),
         "labels of other items": partial(es.compare, [
             labelled("mcc")[0], labelled("mcc")[1].of_items(np.arange(40) % 3 > 0)], rng=0),
