@@ -505,8 +505,8 @@ def mean_of(column: Column) -> float:
     scores = np.asarray(column.scores)
     items = np.unique(np.asarray(column.ids), return_inverse=True)[1]
     observed = ~np.isnan(scores)
-    counts = np.bincount(items[observed], minlength=int(items.max()) + 1)
-    sums = np.bincount(items[observed], weights=scores[observed], minlength=len(counts))
+    counts = np.bincount(items[observed])
+    sums = np.bincount(items[observed], weights=scores[observed])
     means = sums[counts > 0] / counts[counts > 0]
     return float(means.mean()) if len(means) else math.nan
 

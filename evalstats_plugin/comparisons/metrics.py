@@ -182,7 +182,9 @@ def _solved(
         half = np.maximum(np.abs(low), np.abs(high))
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
         p_value, prob = np.where(alike, 1.0, p_value), np.where(alike, 0.5, prob)
-    unknown = np.isnan(difference)
+    # Resamples of a single item or cluster are all alike, which is no sign of a difference.
+    single = method.family == "sums" and counts.sum() < 2
+    unknown = np.isnan(difference) | single
     solved = (np.where(unknown, np.nan, x) for x in (low, high, p_value, prob))
     return *solved, difference, score_a, score_b
 

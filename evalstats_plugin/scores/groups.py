@@ -188,8 +188,9 @@ def _combine(
         for c, r in zip(cells, rows, strict=True)
         if c.kind
     )
-    if auto and len(bounds) == 1 and None not in bounds:
-        low, high = next(iter(bounds)) or (0.0, 1.0)
+    common = bounds.pop() if len(bounds) == 1 else None
+    if auto and common is not None:
+        low, high = common
         width = high - low
         share = strata.beta_effective(
             (estimates - low) / width,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from given_responses import given_responses
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+from evalstats_plugin import Source, compare
 from evalstats_plugin.comparisons.design import pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
+from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.comparisons.units import Strata, common_units, mean_differences
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.stats.interval import Interval
@@ -247,3 +253,58 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
     assert (common.differences is None) == (missing is None)
     np.testing.assert_allclose(every, np.nan_to_num(x), rtol=1e-12, atol=1e-15)
     assert (np.broadcast_to(sizes, observed.shape) == observed).all()
+
+
+@pytest.mark.parametrize("method", ["sums-percentile", "sums-jackknife-t"])
+@pytest.mark.parametrize("in_one_cluster", [False, True])
+def test_one_item_or_cluster_is_no_evidence(method: str, *, in_one_cluster: bool) -> None:
+    """Its resamples all have the difference that was seen."""
+    pairs = np.array([["one two three", "one two three"], ["four", "four"]], dtype=object)
+    worse = np.array([["one two three", "nothing"], ["four", "five"]], dtype=object)
+    n = 2 if in_one_cluster else 1
+    responses = [
+        given_responses(
+            model=model, metric="chrf", aggregation="chrf", item_ids=np.arange(n),
+            scores=np.empty((n, 0)), pairs=own[:n], source=Source(Path("a.json"), "test"),
+            clusters=np.zeros(n) if in_one_cluster else None,
+        )
+        for model, own in (("a", pairs), ("b", worse))
+    ]  # fmt: skip
+
+    [row] = compare(responses, method=method, rng=0)
+
+    assert row.difference is not None
+    assert row.difference < -50
+    assert (row.low, row.high, row.p_value, row.prob_better) == (None, None, None, None)
+    assert row.verdict == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        ({"p_adjusted": None, "difference": 0.5}, "unclear"),
+        ({"p_adjusted": 0.26, "difference": 0.5}, "unclear"),
+        ({"p_adjusted": 0.25, "difference": 0.5}, "better"),
+        ({"p_adjusted": 0.25, "difference": -0.5}, "worse"),
+        ({"p_adjusted": 0.25, "difference": 0.5, "higher_is_better": False}, "worse"),
+        ({"p_adjusted": 0.25, "difference": -0.5, "higher_is_better": False}, "better"),
+        ({"p_adjusted": 0.0, "difference": 0.0}, "unclear"),
+        ({"p_adjusted": 0.0, "difference": None}, "unclear"),
+        ({"p_adjusted": 0.0, "difference": None, "effect": "ratio", "prob_better": 0.9}, "better"),
+        ({"p_adjusted": 0.0, "difference": 0.0, "effect": "ratio", "prob_better": 0.6}, "better"),
+        ({"p_adjusted": 0.0, "difference": 3.0, "effect": "ratio", "prob_better": 0.5}, "worse"),
+        ({"p_adjusted": 0.0, "difference": 3.0, "effect": "ratio"}, "worse"),
+    ],
+)
+def test_a_verdict_needs_a_small_p_value_and_a_direction(
+    known: dict[str, Any], verdict: str
+) -> None:
+    """At a level of 75 %, up to its own p-value; of ratios the probability says which is better."""
+    row = Comparison(
+        **{
+            "model_a": "a", "model_b": "b", "task": "t", "metric": "m", "n_items": 9, "low": None,
+            "high": None, "p_value": None, "prob_better": None, "method": "", "notes": (),
+            "confidence_level": 0.75, "higher_is_better": True,
+        } | known
+    )  # fmt: skip
+    assert row.verdict == verdict

@@ -359,6 +359,15 @@ def test_pilots_that_hold_nothing_to_plan_with_are_refused(
         es.power(_matrix(scores), **arguments)
 
 
+def test_only_a_pilot_for_the_same_items_is_told_of_the_other_design() -> None:
+    """Of one model there are no differences; of one item there is nothing at all."""
+    one_model, one_item = _matrix([[1, 0, 1.0]]), _matrix([[1.0], [0.0]])
+    with pytest.raises(DesignError, match=r"different items, choose the unpaired design$"):
+        es.power(one_model)
+    with pytest.raises(DesignError, match=r"a mean of two item scores on .* without that$"):
+        es.power(one_item, design=PowerDesign(paired=False))
+
+
 def test_a_sequential_comparison_takes_more_items_and_finds_as_often() -> None:
     """152 items at one look; looked at every 10, the same power takes 280."""
     assumed, design = PowerAssumptions(discordance=0.2), PowerDesign(look_every=10)

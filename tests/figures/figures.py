@@ -4,7 +4,8 @@ That figures are right is for other tests to say, by relations, published number
 notice that one changed. After a change that is wanted: ``python tests/generate/figures.py SET``.
 
 Numbers have seven digits; of a long array its shape and four weighted sums stand for it, and of
-notes and other words how many there are. A run that is refused gives the kind of its error.
+notes how many there are, with the numbers in them. A run that is refused gives the kind of its
+error, and the numbers in its message.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ MOST_VALUES = 24
 WORDS = {"notes", "method", "text", "summary", "source", "provenance", "device", "version",
          "software", "reason", "why", "measure", "population", "prior", "seconds"}  # fmt: skip
 """Fields that hold words, which may be put better without any number changing."""
+# Not those of a path or of a version.
+_NUMBER = re.compile(r"(?<![\w./:-])-?\d*\.?\d+(?![\w/:-]|\.\d)")
 
 Run = Callable[[], Any]
 
@@ -39,7 +43,8 @@ def figures_of(run: Run | Mapping[str, Run]) -> Any:
     try:
         result = run()
     except EvalStatsError as error:
-        return f"refused: {type(error).__name__}"
+        told = _numbers([str(error)])
+        return " ".join([f"refused: {type(error).__name__}", *map(str, told)])
     return plain(result)
 
 
@@ -56,7 +61,8 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a kind of value each
     if isinstance(value, np.ndarray):
         return _of_array(value)
     if isinstance(value, Results):
-        return table_of(value.to_dict())
+        told = _size(value.notes)
+        return table_of(value.to_dict()) | ({"told": told} if told else {})
     if isinstance(value, Mapping):
         return {str(k): _size(v) if k in WORDS else plain(v) for k, v in value.items()}
     if hasattr(value, "_asdict"):
@@ -88,7 +94,14 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _size(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return plain(value)
-    return len(value) if isinstance(value, tuple | list) else int(bool(value))
+    if not isinstance(value, tuple | list):
+        return int(bool(value))
+    told = _numbers(value)
+    return [len(value), plain(told)] if told else len(value)
+
+
+def _numbers(texts: Sequence[Any]) -> list[float]:
+    return [float(x) for each in texts for x in _NUMBER.findall(str(each).replace(",", ""))]
 
 
 def _of_array(values: np.ndarray) -> Any:

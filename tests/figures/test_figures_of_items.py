@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from figures import Run, changed, plain
-from small_evaluations import KINDS, evaluation, in_groups, parts
+from small_evaluations import KINDS, evaluation, in_groups, labelled, parts
 
 import evalstats_plugin as es
 from evalstats_plugin.data.measure import Measure, Scale
@@ -61,7 +61,7 @@ def _at_settings(kind: Any = "binary", *, clusters: bool = False) -> list[Respon
 def _in_parts(kind: Any = "binary", n_models: int = 5) -> list[Responses]:
     """The first two models ran a third of the items."""
     return [
-        replace(r, item_ids=r.item_ids[k % 3 :: 3], scores=r.scores[k % 3 :: 3]) if k < 2 else r
+        r.of_items(np.arange(60) % 3 == k) if k < 2 else r
         for k, r in enumerate(evaluation(kind, n_models=n_models, n_items=60))
     ]
 
@@ -94,6 +94,18 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     "items": {
         **{kind: partial(_items, list(evaluation(kind, n_models=12))) for kind in KINDS},
         "of groups": partial(_items, in_groups()),
+        "all of one value": partial(_items, [
+            replace(r, scores=np.ones((40, 1))) for r in evaluation("binary")]),
+        "on no scale, of one value": partial(_items, [
+            replace(r, scores=np.full((40, 1), 3.0)) for r in evaluation("real")]),
+        "with gaps": partial(_items, [
+            replace(r, scores=np.where(np.random.default_rng(k).random(r.scores.shape) < 0.4,
+                                       np.nan, r.scores))
+            for k, r in enumerate(evaluation("partial", n_models=5))]),
+        "errors, less is better": partial(_items, list(evaluation("errors", tasks=("t0", "t1")))),
+        "epochs of shares": partial(_items, [
+            replace(r, scores=r.scores * np.array([1.0, 0.5, 0.25]))
+            for r in evaluation("epochs", n_models=4)]),
         "of points, less is better": partial(
             _items, [r.measured(higher_is_better=False) for r in evaluation("points")]),
     },
@@ -116,6 +128,12 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
            for kind in ("binary", "partial", "real")},
         **{f"compared {kind}": partial(es.compare_slices, _at_settings(kind), by="temperature",
                                        rng=0) for kind in ("binary", "points", "errors")},
+        "clusters of other items": partial(es.compare_slices, [
+            r.of_items(np.arange(40) % (3 + (r.model == "m1")) > 0)
+            for r in _at_settings(clusters=True)], by="temperature", rng=0),
+        "other items": partial(es.compare_slices, [
+            r.of_items(np.arange(40) % (3 + (r.model == "m1")) > 0)
+            for r in _at_settings("points")], by="temperature", rng=0),
         "clusters": partial(es.compare_slices, _at_settings(clusters=True), by="temperature",
                             rng=0),
         "slices of clusters": partial(es.slices, _at_settings("partial", clusters=True),
@@ -128,6 +146,11 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "two models": partial(control_variate, _in_parts("partial", 3), rng=0),
         "on a scale": partial(control_variate, _in_parts("partial"), rng=0,
                               measure=Measure(scale=Scale(-1, 3))),
+        "labels, and no scores": partial(control_variate, [
+            *_in_parts(), *labelled("mcc"),
+            *(replace(r, scores=np.nan * r.scores, model="none") for r in _in_parts()[:1])],
+            rng=0),
+        "clusters": partial(control_variate, _in_parts("clusters"), rng=0),
         "of groups": partial(control_variate, [
             replace(r, item_ids=r.item_ids[:12], scores=r.scores[:12]) if r.model == "m0" else r
             for r in in_groups("partial", 4)], rng=0),

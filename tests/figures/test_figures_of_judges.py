@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from given_responses import given_responses
 import evalstats_plugin as es
 from evalstats_plugin.data.measure import COST, Measure
 from evalstats_plugin.data.responses import Responses, Source
-from evalstats_plugin.scores.judged import Label
+from evalstats_plugin.scores.judged import Label, noted
 
 N, LABELLED = 90, 40
 MODELS = ("a", "b", "c")
@@ -123,6 +125,61 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "without": partial(es.next_labels, _responses("score"), 12, judge="score", rng=0),
         "of two judges": partial(es.next_labels, _responses("gpt", "noisy"), 12,
                                  judge=["gpt", "noisy"], rng=0),
+    },
+    "labels to ask for of many": {
+        f"{n} by {judge}{' with labels' * labelled}": partial(
+            es.next_labels, _responses(*(["human"] if labelled else []), judge), n, judge=judge,
+            human="human" if labelled else None, rng=0)
+        for judge, n in (("gpt", 12), ("score", 84), ("score", 90), ("points", 88), ("noisy", 3))
+        for labelled in (False, True)
+    } | {
+        "of two scales": partial(es.next_labels, _responses("gpt", "points"), 60,
+                                 judge=["gpt", "points"], rng=0),
+        "of a judge who is always sure": partial(es.next_labels, [
+            replace(r, scores=np.ones((N, 1))) if r.metric == "gpt" else r
+            for r in _responses("gpt", "points")], 9, judge=["gpt", "points"], rng=0),
+    },
+    "what is lacking": {
+        "a judge of one model": partial(
+            es.judge, _responses("human", n=1) + _responses("gpt"), judge="gpt", human="human",
+            rng=0),
+        "scores of some": partial(es.judge, [
+            replace(r, scores=np.where(np.arange(N)[:, None] % 7, r.scores, np.nan))
+            for r in _responses("human", "gpt", "noisy")], judge=["gpt", "noisy"], human="human",
+            rng=0),
+        "few labels": partial(es.judge, [
+            replace(r, scores=np.where(np.arange(N)[:, None] < 3, r.scores, np.nan))
+            if r.metric == "human" else r for r in _responses("human", "gpt")],
+            judge="gpt", human="human", rng=0),
+        "a judge who is always sure": partial(es.judge, [
+            replace(r, scores=np.ones((N, 1))) if r.metric == "gpt" else r
+            for r in _responses("human", "gpt", "points")], judge=["gpt", "points"],
+            human="human", rng=0),
+        "noted": lambda: [
+            [row.notes[-1][:7], re.findall(r"[\d.]+", row.notes[-1])] for row in noted(
+                es.intervals(_responses("gpt", "noisy"), rng=0), ["gpt"],
+                list(es.judge(_responses("human", "gpt"), judge="gpt", human="human", rng=0)))
+            if row.notes],
+        "noise of two answers": partial(es.noise, [
+            r.of_items(np.arange(N) < 2) for r in _responses("gpt", "noisy", n_epochs=2)],
+            judges=["gpt", "noisy"]),
+        "noise with gaps": partial(es.noise, [
+            replace(r, scores=np.where(np.arange(N)[:, None] % 5, r.scores, np.nan))
+            for r in _responses("gpt", "score", n_epochs=2)], judges=["gpt", "score"]),
+        "costs of none": partial(es.costs, [
+            replace(r, scores=np.full((40, 1), np.nan)) if r.metric == "tokens" else r
+            for r in _timed()]),
+        "costs alike": partial(es.costs, [
+            replace(r, scores=np.full((40, 1), 9.0)) if r.metric == "tokens" else r
+            for r in _timed()]),
+        "one cost": partial(es.costs, [
+            replace(r, scores=np.where(np.arange(40)[:, None] == 5, 9.0, np.nan))
+            if r.metric == "tokens" else r for r in _timed()]),
+        "none right": partial(es.costs, [
+            replace(r, scores=0 * r.scores) if r.metric == "acc" else r for r in _timed()]),
+        "heavy": partial(es.costs, [
+            replace(r, scores=np.exp(r.scores / 20)) if r.metric == "tokens" else r
+            for r in _timed()]),
     },
     "noise of judges": {
         "two": partial(es.noise, _responses("gpt", "noisy", n_epochs=2), judges=["gpt", "noisy"]),

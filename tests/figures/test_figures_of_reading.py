@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from evaluations import SCALES, Evaluation, Group, Task, fill
-from figures import Run, changed, plain, table_of
+from figures import Run, changed, figures_of, plain, table_of
 from written_logs import LOGS as WRITTEN_LOGS
 from written_tables import TABLES
 
@@ -105,6 +105,21 @@ def _annotated(*logs: str, **options: Any) -> Any:
         return [plain(_block(each)) for each in told]
 
 
+def _chosen(folder: Path, task: str, metric: str) -> Any:
+    """Which scores are read of a log by their names, and how many items each has."""
+    asked: dict[str, dict[str, Any]] = {
+        "a task": {"task": task}, "tasks": {"task": f"{task[:2]}*"}, "a metric": {"metric": metric},
+        "both": {"task": task, "metric": metric}, "no task": {"task": f"{task}0"},
+        "no metric": {"metric": "own"}, "another": {"task": f"{task[:2]}*", "metric": f"{metric}*"},
+    }  # fmt: skip
+    return figures_of({
+        name: partial(
+            lambda **chosen: [[r.model, r.task, r.metric, len(r.item_ids), plain(r.logged)]
+                              for r in es.read(folder, runs="all", **chosen)], **chosen)
+        for name, chosen in asked.items()
+    })  # fmt: skip
+
+
 def _exported(log: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         es.export(es.read(LOGS / log), Path(folder) / "records", to="every-eval-ever")
@@ -131,6 +146,13 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         for name, e in EVALUATIONS.items() if rendering.holds(e)
     } for form, rendering in {**WRITTEN_LOGS, **TABLES}.items()
 } | {
+    "parts of logs": {
+        folder: partial(_chosen, LOGS / folder, task, metric)
+        for folder, task, metric in (
+            (f"{EEE}/0.3.0/converted", "sums", "acc"),
+            (f"{EEE}/0.3.0/exported", "graded", "partial_credit"),
+            ("lm_eval/0.4.13/out", "es_bin", "acc"), (f"{INSPECT}/json", "arith", "match"),)
+    },
     "in memory": {
         "models": partial(_read, _frame(), wide="models"),
         "items": partial(_read, _frame(), wide="items"),

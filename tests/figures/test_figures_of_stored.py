@@ -21,7 +21,7 @@ from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import tasks_of
 
-KINDS = ("binary", "holes", "credit", "epochs", "clusters", "numbers")
+KINDS = ("binary", "holes", "credit", "epochs", "clusters", "numbers", "one of two")
 
 
 @cache
@@ -33,6 +33,8 @@ def matrix(kind: str, n: int = 6) -> es.ResponseMatrix:
     more: dict[str, Any] = {}
     if kind in {"credit", "numbers"}:
         scores = np.round(share + 0.3 * rng.normal(size=scores.shape), 1)
+    if kind == "one of two":
+        scores[:, ::3] += rng.random(scores[:, ::3].shape)
     if kind == "credit":
         scores = np.clip(scores, 0, 1)
         scores[:, ::2] = np.round(scores[:, ::2])

@@ -12,7 +12,7 @@ from evalstats_plugin import Responses, Source
 from evalstats_plugin.comparisons.judged import JudgedScores, judge
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.scores.judged import METHOD
+from evalstats_plugin.scores.judged import METHOD, JudgeBias
 from evalstats_plugin.stats.survey.prediction_powered import ppi
 
 
@@ -158,3 +158,29 @@ def test_human_and_judge_must_meet() -> None:
 
     with pytest.raises(DesignError, match="give both for the same model and task"):
         _run(apart)
+
+
+@pytest.mark.parametrize(
+    ("p", "size", "in_reverse", "verdict"),
+    [
+        (None, 0.2, 0.1, "none found"),
+        (0.26, 0.2, 0.1, "none found"),
+        (0.25, 0.2, 0.1, "biased"),
+        (0.01, 0.2, None, "biased"),
+        (0.01, 0.2, -0.1, "unsure"),
+        (0.01, -0.2, 0.1, "unsure"),
+        (0.01, -0.2, -0.1, "biased"),
+        (0.01, 0.2, 0.0, "unsure"),
+        (0.01, 0.0, 0.5, "unsure"),
+        (0.01, None, 0.5, "unsure"),
+    ],
+)
+def test_a_preference_counts_if_people_do_not_share_it(
+    p: float | None, size: float | None, in_reverse: float | None, verdict: str
+) -> None:
+    """At a level of 75 %, up to its own p-value; of the same sign in reverse."""
+    row = JudgeBias(
+        task="t", judge="j", feature="length", n_labels=9, size=size, low=None, high=None,
+        p_adjusted=p, in_sd=None, in_reverse=in_reverse, confidence_level=0.75,
+    )  # fmt: skip
+    assert row.verdict == verdict

@@ -83,6 +83,23 @@ def test_epochs_are_in_the_metadata() -> None:
     assert r.item_ids.tolist() == list(range(6))
 
 
+@pytest.mark.parametrize(
+    ("times", "when"),
+    [
+        ({}, "2026-09-21T14:13:20"),
+        ({"evaluation_timestamp": None}, "2026-11-18T11:06:40"),
+        ({"evaluation_timestamp": "1790000060"}, "2026-09-21T14:14:20"),
+    ],
+)
+def test_a_run_is_as_old_as_it_says_or_at_least_as_its_retrieval(
+    changed: Callable[..., Path], times: dict[str, Any], when: str
+) -> None:
+    """Seconds since 1970: 1,790,000,000 if evaluated, 1,795,000,000 if retrieved."""
+    rs = read(changed("sums", lambda found, _lines: found.update(times)))
+
+    assert {r.source.when[:19] for r in rs} == {when}
+
+
 def test_hashes_tell_who_made_them() -> None:
     """Recipes differ: those of another converter, or harness, say nothing about these."""
     r = _by_metric(_files("sums")[0])["acc"]

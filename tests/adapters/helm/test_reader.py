@@ -108,6 +108,18 @@ def test_each_value_of_a_run_is_the_estimate_of_a_row(run: Path) -> None:
     assert all(row.low is not None for row in rows.values())
 
 
+def test_values_are_found_by_what_they_hold(run: Path, tmp_path: Path) -> None:
+    """In a file of any name, such as a copy."""
+    copied = tmp_path / "values of the run.json"
+    shutil.copy(run / "stats.json", copied)
+
+    found = {r.metric: r.logged for r in read(copied, model_name="tiny")}
+
+    assert found == pytest.approx(
+        {name: v for name, v in _logged(run).items() if not name.startswith("num_")}, abs=1e-12
+    )
+
+
 def test_a_run_says_what_it_is_of(run: Path) -> None:
     """Model and settings from the specification, questions and prompts from the state."""
     r = read(run, metric="exact_match").responses[0]

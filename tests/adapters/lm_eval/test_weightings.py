@@ -10,7 +10,7 @@ import pytest
 from given_responses import given_responses
 
 from evalstats_plugin import Group, Source, intervals
-from evalstats_plugin.adapters.lm_eval.groups import Tree
+from evalstats_plugin.adapters.lm_eval.groups import Tree, pooled_stderr, unweighted_stderr
 from evalstats_plugin.data.scales import settled
 
 SIZES = {"a": 10, "b": 30}
@@ -42,6 +42,30 @@ def test_where_all_tasks_have_one_value_other_metrics_tell(
 ) -> None:
     """A saturated group fits both; standard errors are no metrics."""
     assert (weighting, ()) == _tree(**metrics).weighting("g", "acc,none")
+
+
+def test_only_what_is_logged_of_the_group_tells() -> None:
+    """Neither a metric that fits neither mean, nor one that has no value there."""
+    apart = _tree(acc=(1.0, 1.0, 1.0), own=(0.9, 0.5, 0.3), acc_norm=(0.4, 0.5, 0.3))
+    assert apart.weighting("g", "acc,none") == ("macro", ())
+    assert apart.weighting("g", "acc_norm,none") == ("macro", ())
+    weighting, [note] = apart.weighting("g", "own,none")
+    assert (weighting, note[:8]) == ("micro", "mismatch")
+    assert apart.weighting("g", "f1,none") == ("micro", ())
+    assert apart.weighting("none such", "acc,none") == ("micro", ())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_errors_of_a_group_are_those_of_its_formulas(n: int) -> None:
+    """Pooled: the variances of tasks within, by their degrees of freedom; macro: of a mean."""
+    rng = np.random.default_rng(n)
+    errors, sizes = rng.uniform(0.01, 0.2, n).tolist(), rng.integers(3, 50, n).tolist()
+    variances = [e**2 * k for e, k in zip(errors, sizes, strict=True)]
+    within = sum((k - 1) * v for k, v in zip(sizes, variances, strict=True))
+    pooled = within / (sum(sizes) - n) / sum(sizes)
+
+    assert pooled_stderr(errors, sizes) == pytest.approx(pooled**0.5, rel=1e-12)
+    assert unweighted_stderr(errors) == pytest.approx(np.linalg.norm(errors) / n, rel=1e-12)
 
 
 def _saturated(weighting: Any, model: str = "m", right: float = 1.0) -> list[Any]:

@@ -299,6 +299,16 @@ def test_workbooks_and_damaged_archives_are_refused(table: Table, name: str) -> 
         read(table(b"PK\x03\x04", name=name))
 
 
+@pytest.mark.parametrize("name", ["t.csv.zip", "t.jsonl.zst", "t.tsv.7z"])
+def test_packed_tables_are_to_be_unpacked_first(table: Table, name: str) -> None:
+    """Also where their content would be one; what holds no table by its name is no log at all."""
+    with pytest.raises(LogError, match="is packed: unpack it first"):
+        read(table("model,item,score", "a,q,1", name=name))
+    with pytest.raises(LogError) as refused:
+        read(table(b"PK\x03\x04", name="t.other.zip"))
+    assert "unpack it" not in str(refused.value)
+
+
 def test_fits_and_banks_are_refused_as_scores(tmp_path: Path) -> None:
     """Fits and banks are Parquet too."""
     import pyarrow as pa

@@ -29,6 +29,15 @@ def test_aime_is_15_problems_of_4_epochs() -> None:
         np.testing.assert_array_equal(r.scores.ravel(), table[r.model])
 
 
+def test_an_item_of_several_epochs_needs_a_name(tmp_path: Path) -> None:
+    """The epoch alone is none."""
+    path = tmp_path / "sums.csv"
+    path.write_text("item,epoch,A,B\nq1,1,1,0\n,2,0,0\n")
+
+    with pytest.raises(DesignError, match="is empty in row 2"):
+        read(path, wide="items")
+
+
 @pytest.mark.parametrize(
     ("text", "wide"),
     [
