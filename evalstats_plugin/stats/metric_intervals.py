@@ -314,7 +314,7 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
 
     def upper(area: float) -> float:
         # On the logit scale, where the limit may come arbitrarily close to 1.
-        below, above = _logit(area), 700.0
+        below, above = -700.0, 700.0
         for _ in range(_HALVINGS):
             logit = (below + above) / 2
             t, rest = float(special.expit(logit)), float(special.expit(-logit))
@@ -326,7 +326,3 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
     low = 0.0 if area == 0 else 1 - upper(1 - area)
     high = 1.0 if area == 1 else upper(area)
     return Interval(np.asarray(low), np.asarray(high))
-
-
-def _logit(area: float) -> float:
-    return float(special.logit(area)) if area > 0 else -700.0

@@ -202,7 +202,7 @@ def bleu(sums: FloatArray) -> FloatArray:
         reached = np.logical_and.accumulate(total > 0, axis=-1).all(axis=-1)
         brevity = np.where(length < wanted, 1 - wanted / length, 0.0)
         score = 100 * np.exp(brevity + logs.mean(axis=-1))
-    return np.where(reached & np.any(correct > 0, axis=-1) & (length > 0), score, 0.0)
+    return np.where(reached & np.any(correct > 0, axis=-1), score, 0.0)
 
 
 def chrf(sums: FloatArray) -> FloatArray:

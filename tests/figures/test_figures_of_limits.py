@@ -12,6 +12,7 @@ from figures import Run, changed
 
 from evalstats_plugin.stats import (
     bounded,
+    clustered,
     grid_posteriors,
     interval,
     means,
@@ -35,8 +36,10 @@ PAIRS = paired.paired_counts(
     np.array([8, 4, 2, 0, 1, 0, 5, 0, 90]), np.array([9, 1, 0, 2, 40, 0, 0, 0, 7]),
 )  # fmt: skip
 APART = unpaired.independent_counts(
-    np.array([3, 0, 9, 5, 0, 40, 7, 12, 0]), np.array([9, 8, 9, 11, 6, 90, 7, 20, 0]),
-    np.array([8, 5, 0, 5, 0, 30, 5, 12, 1]), np.array([12, 5, 7, 11, 7, 41, 5, 30, 3]),
+    np.array([3, 0, 9, 5, 0, 40, 7, 12, 0, 900, 40]),
+    np.array([9, 8, 9, 11, 6, 90, 7, 20, 0, 1000, 400]),
+    np.array([8, 5, 0, 5, 0, 30, 5, 12, 1, 100, 90]),
+    np.array([12, 5, 7, 11, 7, 41, 5, 30, 3, 1000, 100]),
 )  # fmt: skip
 PRIORS = ((1.0, 1.0), (0.5, 0.5), (2.0, 0.3), (0.3, 2.0))
 
@@ -118,7 +121,7 @@ def _together(kind: str, n: int = 4, m: int = 24, seed: int = 0) -> dict[str, An
         "critical": [found.critical(alpha) for alpha in (0.01, 0.05, 0.3, 0.6)],
         "limits": [found.limits(0.05), found.limits(0.2)], "down": found.step_down(),
         "first": [found.first(alpha, lower_is_better=lower)
-                  for alpha in (0.05, 0.3) for lower in (False, True)],
+                  for alpha in (0.05, 0.3, 0.9) for lower in (False, True)],
         "procedure": len(found.procedure),
     }  # fmt: skip
 
@@ -252,7 +255,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                                       confidence_level=level)
            for name, scores, bounds in (
                ("gaps", _gappy(1), (0.0, 1.0)), ("points", 1 + 9 * _gappy(2), (1.0, 10.0)),
-               ("tiny", TINY, (0.0, 1.0)), ("none", np.zeros((2, 9)), (0.0, 2.0)),
+               ("tiny", TINY, (0.0, 1.0)), ("hardly any", np.eye(1, 9) / 200, (0.0, 1.0)),
+               ("none", np.zeros((2, 9)), (0.0, 2.0)),
                ("many", _credit(4, 2, 70), (-0.5, 1.0)))
            for level in LEVELS},
         "pairs": partial(sequential.paired_mixture, PAIRS, confidence_level=0.9),
@@ -372,6 +376,14 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
             for level in LEVELS],
         "epochs": partial(power.epochs_needed, [0.1, 0.0, np.nan], [90, 90, 9], between=[-0.1, 0.1,
                           0.1], within=[0.2, -0.1, 0.1], tail=0.025, power=0.8),
+    },
+    "regression": {
+        f"{name} of {k}": partial(
+            clustered.clustered_regression, _credit(8, n),
+            np.vander(np.linspace(0, 1, n), k), np.arange(n) // per)
+        for name, n, per in (("few", 4, 1), ("two clusters", 8, 4), ("three", 9, 3),
+                             ("one", 5, 5), ("single items", 12, 1))
+        for k in (1, 2, 3)
     },
     "labels of some": {
         f"{name} {seed}": partial(
