@@ -27,7 +27,8 @@ from evalstats_plugin.stats.interval import (
 from evalstats_plugin.stats.means import t_prob_positive, t_quantile
 from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc
 
-# Weights are drawn in blocks of about this many numbers; results do not depend on it.
+# Weights are drawn in blocks of about this many numbers. Bootstraps do not depend on it; posteriors
+# that need more do, as each block draws for its tables, or for data and prior, in turn.
 BLOCK_SIZE = 2**22
 
 # Values that differ by no more than rounding errors are ties.

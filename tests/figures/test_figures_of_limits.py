@@ -133,17 +133,31 @@ def _f(sums: np.ndarray) -> np.ndarray:
     return np.asarray(2 * sums[..., 0] / np.maximum(sums.sum(axis=-1) + sums[..., 0], 1e-9))
 
 
+TABLE = np.array([[9, 2, 0], [3, 8, 1], [0, 0, 0.0]])
+
+
+def _posterior() -> np.ndarray:
+    """Draws of the difference of two models that label the same items, both ways."""
+    return metric_intervals.posterior_differences(
+        np.stack([np.eye(9), np.eye(9)[::-1]]), 1.0 + np.arange(9),
+        (np.array([0, 1]), np.array([1, 0])), metric_intervals.prior_of_pairs(TABLE, prior=0.5),
+        lambda sums: metrics.macro_f1(sums.reshape(*sums.shape[:-1], 3, 3)),
+        rng=_newly(2), n_resamples=50,
+    )  # fmt: skip
+
+
+def _tables(metric: str) -> Interval:
+    return metric_intervals.dirichlet_interval(
+        np.stack([TABLE, np.diag([5.0, 2, 1]), TABLE.T]), metric=metric, prior=1.0,
+        confidence_level=0.9, rng=_newly(2), n_resamples=50,
+    )  # fmt: skip
+
+
 def _resampled() -> dict[str, Any]:
     without = metric_intervals.leave_one_out(UNITS, _f)
     gap = _f(UNITS.sum(axis=-2))
     one = np.ones(10, dtype=np.int64)
     draws: Mapping[str, Any] = {"rng": _newly(2), "n_resamples": 50}
-    table = np.array([[9, 2, 0], [3, 8, 1], [0, 0, 0.0]])
-    posterior = metric_intervals.posterior_differences(
-        np.stack([np.eye(9), np.eye(9)[::-1]]), 1.0 + np.arange(9),
-        (np.array([0, 1]), np.array([1, 0])), metric_intervals.prior_of_pairs(table, prior=0.5),
-        lambda sums: metrics.macro_f1(sums.reshape(*sums.shape[:-1], 3, 3)), **draws,
-    )  # fmt: skip
     return {
         "bootstrap": [metric_intervals.percentile_bootstrap(
             UNITS[0], _f, confidence_level=level, **draws) for level in LEVELS],
@@ -160,10 +174,6 @@ def _resampled() -> dict[str, Any]:
             confidence_level=0.9),
         "of one": metric_intervals.jackknife_difference(
             np.array([0.1, 0.0]), np.array([[0.1], [0.0]]), confidence_level=0.9),
-        "posterior": posterior,
-        "tables": [metric_intervals.dirichlet_interval(
-            np.stack([table, np.diag([5.0, 2, 1]), table.T]), metric=metric, prior=1.0,
-            confidence_level=0.9, **draws) for metric in ("mcc", "macro_f1", "weighted_f1")],
     }  # fmt: skip
 
 
@@ -238,6 +248,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                ("narrow", NARROW, (0.0, 1.0)), ("two", np.array([0.2, 0.9]), (-1.0, 1.0)),
                ("many", _credit(4, 2, 70), (0.0, 1.0)))
            for level in LEVELS},
+    },
+    "weighted means": {
         "attained": partial(reach.mean_interval, _gappy(1), bounds=(0.0, 1.0), confidence_level=0.9,
                             attained=(np.arange(6) % 2 == 0, np.arange(6) % 3 == 0)),
         "reach": partial(reach.reach_points, np.array(
@@ -334,6 +346,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "two models": partial(_together, "counts", n=2),
     },
     "resampled metrics": {"all": _resampled, "texts": _texts},
+    "posteriors of labels": {"two models": _posterior} | {
+        metric: partial(_tables, metric) for metric in ("mcc", "macro_f1", "weighted_f1")},
     "orders": {"ranks": _order},
     "families": {
         **{how.__name__: partial(how, P_VALUES)
@@ -406,4 +420,20 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
 @pytest.mark.parametrize("run", RUNS)
 def test_every_figure_is_what_it_was(run: str) -> None:
     """With the names of those that are not."""
+    assert changed("limits", run, RUNS[run]) == []
+
+
+HELD = (bounded, differences, finite_population, grid_posteriors, metric_intervals, sequential,
+        simultaneous, unpaired)  # fmt: skip
+
+
+@pytest.mark.parametrize("run", sorted(RUNS.keys() - {"posteriors of labels", "partial credit"}))
+def test_no_figure_depends_on_how_much_is_held_at_a_time(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With blocks of a single row, in place of thousands."""
+    for module in HELD:
+        monkeypatch.setattr(module, "BLOCK_SIZE", 1)
+    monkeypatch.setattr(unpaired, "CONTRAST_BLOCK_SIZE", 1)
+
     assert changed("limits", run, RUNS[run]) == []

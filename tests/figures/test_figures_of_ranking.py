@@ -139,8 +139,9 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     },
     "draws": {
         "all": lambda: _of_draws(np.random.default_rng(6)),
-        **{f"entropy of {n}": partial(order_entropy, np.linspace(0, 1, n), 0.2 * np.eye(n) + 0.05,
-                                      rng=np.random.default_rng(n)) for n in (1, 2, 4, 12)},
+        **{f"entropy of {n}": lambda n=n: order_entropy(
+            np.linspace(0, 1, n), 0.2 * np.eye(n) + 0.05, rng=np.random.default_rng(n))
+           for n in (1, 2, 4, 12)},
     },
     "profiles": {
         f"{player} {ties} {position}": partial(
