@@ -137,6 +137,12 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                                ties=ties, features=("length",))
         for n in (2400,) for kind in ("sandwich", "cluster") for ties in (None, "davidson")
     },
+    "with no ties or nothing else": {
+        f"{model} {share} {kind}": _fit(fit_bradley_terry, contests(share, judged=True),
+                                        covariance=kind, ties=model)
+        for model in ("davidson", "rao-kupper") for share in (0.0, 1.0)
+        for kind in ("model", "sandwich")
+    },
     "draws": {
         "all": lambda: _of_draws(np.random.default_rng(6)),
         **{f"entropy of {n}": lambda n=n: order_entropy(
