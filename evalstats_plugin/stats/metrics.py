@@ -193,7 +193,7 @@ def bleu(sums: FloatArray) -> FloatArray:
     order.
     """
     length, wanted = sums[..., 0], sums[..., 1]
-    correct, total = sums[..., 2:6], sums[..., 6:10]
+    correct, total = sums[..., 2:6], sums[..., 6:]
     # Exponential smoothing: each order without a match halves the precision put in its place.
     halvings = np.cumsum((correct == 0) & (total > 0), axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

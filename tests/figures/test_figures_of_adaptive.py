@@ -30,7 +30,13 @@ from evalstats_plugin.adaptive.scoring import (
     project,
     unasked,
 )
-from evalstats_plugin.adaptive.selection import RULE_NAMES, d_optimality
+from evalstats_plugin.adaptive.selection import (
+    RULE_NAMES,
+    Candidates,
+    Tables,
+    d_optimality,
+    worth,
+)
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.adaptive.stopping import (
@@ -88,6 +94,8 @@ def _told(name: str, n: int) -> dict[str, Any]:
     belief, shares = _belief(bank, n), Shares.of(bank)
     state = laplace(belief)
     full = project(belief, shares, state=state, confidence_level=0.9)
+    candidates = Candidates(belief, Tables.of(bank), lambda: state)
+    following = candidates.expecting(np.array([M // 2, 7]))
     moved = State(state.mean + 0.3, 2 * state.covariance)
     return {
         "eap": eap(belief), "grid": on_grid(belief) if bank.axes is None else None,
@@ -96,6 +104,7 @@ def _told(name: str, n: int) -> dict[str, Any]:
         "curves": expected(belief, state), "spread": expected(belief, state, 0.3),
         "elsewhere": project(belief, shares, state=moved), "as it is": project(belief, shares),
         "from there": laplace(belief, moved), "of prior": belief.ability_prior(),
+        "next": [following.state, worth(following)],
         "gained": d_optimality(belief, state), "unasked": unasked(belief),
         "of items": Shares.of(bank).of_items(np.arange(M) % 3 > 0),
     }  # fmt: skip

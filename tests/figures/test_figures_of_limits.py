@@ -221,6 +221,14 @@ GRID = (np.array([[3, 9, 5, 0, 7], [0, 0, 0, 0, 0], [4, 2, 0, 0, 0], [1, 80, 3, 
                   [2, 1, 1, 1, 1]]))  # fmt: skip
 SCORED = 1.0 * (_credit(9, 3, 30) > 0.6)
 
+CUBE = _credit(30, 2, 3, 9, missing=0.1)
+EPOCHS = 1.0 * (_credit(31, 2, 3, 8, 4) > 0.5)
+IN_CLUSTERS = (np.array([[[1, 3, 0, 6, 3], [2, 0, 0, 4, 1]], [[0, 0, 2, 2, 5], [1, 1, 1, 0, 0]]]),
+               np.array([[[1, 4, 2, 8, 3], [5, 2, 9, 4, 4]], [[1, 1, 2, 4, 9], [1, 1, 1, 0, 0]]]),
+               )  # fmt: skip
+TABLES = np.floor(12 * _credit(32, 2, 3, 3, 3))
+TABLES[0, :, 2], TABLES[0, :, :, 2] = 0, 0  # a label that nobody uses
+
 RUNS: Mapping[str, Mapping[str, Run]] = {
     "proportions": {
         **{f"{how.__name__} {level}": partial(how, RIGHT, OF, confidence_level=level)
@@ -390,6 +398,54 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
             for level in LEVELS],
         "epochs": partial(power.epochs_needed, [0.1, 0.0, np.nan], [90, 90, 9], between=[-0.1, 0.1,
                           0.1], within=[0.2, -0.1, 0.1], tail=0.025, power=0.8),
+    },
+    "cells in two directions": {
+        **{how.__name__: partial(how, CUBE, **more) for how, more in (
+            (means.moments, {}), (means.std_error, {}), (strata.smoothed_scores, {}),
+            (means.z_interval, {"confidence_level": 0.9}), (means.t_interval, {
+                "confidence_level": 0.9}),
+            (bounded.logit_t, {"bounds": (0, 1), "confidence_level": 0.9}),
+            (bounded.gaffke, {"bounds": (0, 1), "confidence_level": 0.9}),
+            (reach.one_more, {"bounds": (0, 1), "confidence_level": 0.9}),
+            (reach.mean_interval, {"bounds": (0, 1), "confidence_level": 0.9}),
+            (sequential.betting_mixture, {"bounds": (0, 1), "confidence_level": 0.9}),
+            (sequential.p_value, {"bounds": (0, 1), "mean": 0.4}),
+            (multiplicity.holm, {}), (multiplicity.benjamini_hochberg, {}))},
+        **{how.__name__: lambda how=how: how(CUBE, confidence_level=0.9, rng=_newly(),
+                                             n_resamples=40)
+           for how in (means.percentile_bootstrap, means.bca_bootstrap,
+                       means.studentised_bootstrap)},
+        **{how.__name__: partial(how, CUBE, 1 + CUBE[::-1], **more) for how, more in (
+            (means.ratio, {}), (means.ratio_std_error, {}), (means.jackknife_std_error, {}),
+            (means.ratio_t, {"confidence_level": 0.9}),
+            (means.ratio_jackknife, {"confidence_level": 0.9}))},
+        **{how.__name__: partial(how, *IN_CLUSTERS, **more) for how, more in (
+            (clustered.cluster_moments, {}), (clustered.size_trend, {}),
+            (clustered.t_cr2, {"confidence_level": 0.9}),
+            (clustered.logit_t_cr2, {"confidence_level": 0.9, "bounds": (-1, 2)}),
+            (grid_posteriors.beta_binomial, {"confidence_level": 0.9, "prior": "uniform-icc"}),
+            (grid_posteriors.size_beta_binomial, {"confidence_level": 0.9}))},
+        "satterthwaite": partial(clustered.satterthwaite, IN_CLUSTERS[1]),
+        "anova_icc": partial(clustered.anova_icc, IN_CLUSTERS[0], *IN_CLUSTERS),
+        "design_effect": partial(clustered.design_effect, CUBE, 0.5 * CUBE[::-1]),
+        "epoch_noise": partial(clustered.epoch_noise, EPOCHS),
+        "variance_parts": partial(clustered.variance_parts, EPOCHS),
+        "betas": partial(unpaired.dirichlet_process_betas, CUBE, bounds=(-1, 1), mass=0.5),
+        **{how.__name__: partial(how, TABLES) for how in (
+            metrics.mcc, metrics.balanced_accuracy, metrics.macro_f1, metrics.weighted_f1,
+            metrics.agreement)},
+        **{how.__name__: partial(how, TABLES[..., :2, :2])
+           for how in (metrics.precision, metrics.recall, metrics.f1)},
+        "bleu": partial(metrics.bleu, np.sort(TABLES.reshape(2, 3, 9)[..., [0, *range(9)]])[
+            ..., ::-1]),
+        "chrf": partial(metrics.chrf, TABLES.reshape(2, 3, 9)),
+        "ter": partial(metrics.ter, TABLES[..., 0, :2]),
+        "weighted_mean": partial(strata.weighted_mean, np.nan_to_num(CUBE), np.arange(9.0)),
+        "mover": partial(strata.mover, np.nan_to_num(CUBE), Interval(
+            np.nan_to_num(CUBE) - 0.1, np.nan_to_num(CUBE) + 0.2), np.arange(9.0)),
+        "predicted": partial(finite_population.predictive_hpd, *IN_CLUSTERS, 12,
+                             confidence_level=0.9, prior=(1, 1)),
+        "jackknife": partial(metric_intervals.jackknife_t, TABLES + 1, _f, confidence_level=0.9),
     },
     "regression": {
         f"{name} of {k}": partial(

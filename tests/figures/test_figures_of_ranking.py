@@ -137,6 +137,11 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
                                ties=ties, features=("length",))
         for n in (2400,) for kind in ("sandwich", "cluster") for ties in (None, "davidson")
     },
+    "one cluster": {
+        kind: _fit(fit_bradley_terry, replace(contests(judged=True), cluster=np.zeros(120, int),
+                                              clusters=("all",)), covariance=kind)
+        for kind in ("auto", "sandwich")
+    },
     "with no ties or nothing else": {
         f"{model} {share} {kind}": _fit(fit_bradley_terry, contests(share, judged=True),
                                         covariance=kind, ties=model)
