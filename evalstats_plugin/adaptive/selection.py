@@ -149,8 +149,8 @@ def drawn_from(probability: FloatArray, rng: np.random.Generator) -> IntArray:
     """Draw an item for each of S sessions by probabilities of shape (S, M)."""
     reached = probability.cumsum(axis=1)
     at = rng.random(len(probability))[:, None] * reached[:, -1:]
-    # An item of probability 0 is never reached first.
-    return (reached <= at).sum(axis=1).clip(max=probability.shape[1] - 1)
+    # An item of probability 0 is never reached first, and the last is, as `at` is below all of it.
+    return (reached <= at).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,8 +127,8 @@ def mid_p(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Int
             slope = _logit_density(c, d + 1, p, rest) + _logit_density(c + 1, d, p, rest)
             return (at_least + more) / 2 - tail, slope / 2
 
-        jeffreys_limit = _beta_quantile(a + 0.5, b + 0.5, tail)
-        start = np.log(jeffreys_limit / (1 - jeffreys_limit))
+        # From Jeffreys' limit.
+        start = special.logit(_beta_quantile(a + 0.5, b + 0.5, tail))
         inner = special.expit(increasing_root(excess, start, bracket=(-700, 40), tolerance=1e-7))
         everything = (2 * tail) ** (1 / np.maximum(n_items, 1.0))
         return np.where(k == 0, 0.0, np.where(k == n_items, everything, inner))

@@ -190,7 +190,7 @@ def _resample(
         size = (min(step, n_resamples - start), *cells.shape)
         chosen = (rng.random(size) * n).astype(np.int64)
         drawn = np.take_along_axis(cells[None], chosen, axis=2)
-        parts.append(statistic(np.where(missing, np.nan, drawn) if missing.any() else drawn))
+        parts.append(statistic(np.where(missing, np.nan, drawn)))
     return np.concatenate(parts, axis=-2)
 
 

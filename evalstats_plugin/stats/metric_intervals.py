@@ -27,7 +27,8 @@ from evalstats_plugin.stats.interval import (
 from evalstats_plugin.stats.means import t_prob_positive, t_quantile
 from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc
 
-# Weights are drawn in blocks of about this many numbers; results do not depend on it.
+# Weights are drawn in blocks of about this many numbers. Bootstraps do not depend on it; posteriors
+# that need more do, as each block draws for its tables, or for data and prior, in turn.
 BLOCK_SIZE = 2**22
 
 # Values that differ by no more than rounding errors are ties.
@@ -314,7 +315,7 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
 
     def upper(area: float) -> float:
         # On the logit scale, where the limit may come arbitrarily close to 1.
-        below, above = _logit(area), 700.0
+        below, above = -700.0, 700.0
         for _ in range(_HALVINGS):
             logit = (below + above) / 2
             t, rest = float(special.expit(logit)), float(special.expit(-logit))
@@ -326,7 +327,3 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
     low = 0.0 if area == 0 else 1 - upper(1 - area)
     high = 1.0 if area == 1 else upper(area)
     return Interval(np.asarray(low), np.asarray(high))
-
-
-def _logit(area: float) -> float:
-    return float(special.logit(area)) if area > 0 else -700.0

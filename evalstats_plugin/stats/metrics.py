@@ -193,7 +193,7 @@ def bleu(sums: FloatArray) -> FloatArray:
     order.
     """
     length, wanted = sums[..., 0], sums[..., 1]
-    correct, total = sums[..., 2:6], sums[..., 6:10]
+    correct, total = sums[..., 2:6], sums[..., 6:]
     # Exponential smoothing: each order without a match halves the precision put in its place.
     halvings = np.cumsum((correct == 0) & (total > 0), axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -202,7 +202,7 @@ def bleu(sums: FloatArray) -> FloatArray:
         reached = np.logical_and.accumulate(total > 0, axis=-1).all(axis=-1)
         brevity = np.where(length < wanted, 1 - wanted / length, 0.0)
         score = 100 * np.exp(brevity + logs.mean(axis=-1))
-    return np.where(reached & np.any(correct > 0, axis=-1) & (length > 0), score, 0.0)
+    return np.where(reached & np.any(correct > 0, axis=-1), score, 0.0)
 
 
 def chrf(sums: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from evalstats_plugin.adaptive.replaying import replay
 from evalstats_plugin.adaptive.scoring import (
     Belief,
     Shares,
+    State,
     abilities,
     eap,
     expected,
@@ -29,7 +30,13 @@ from evalstats_plugin.adaptive.scoring import (
     project,
     unasked,
 )
-from evalstats_plugin.adaptive.selection import RULE_NAMES, d_optimality
+from evalstats_plugin.adaptive.selection import (
+    RULE_NAMES,
+    Candidates,
+    Tables,
+    d_optimality,
+    worth,
+)
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.adaptive.stopping import (
@@ -48,6 +55,7 @@ M = 60
 BANKS: Mapping[str, Mapping[str, Any]] = {
     "plain": {}, "guessing": {"guessing": np.full(M, 0.2), "upper": np.full(M, 0.95)},
     "factors": {"factors": 2}, "two abilities": {"several": True},
+    "misfit": {"misfit": {"": 0.03, "x": 0.1, "y": 0.05}},
 }  # fmt: skip
 
 
@@ -86,11 +94,17 @@ def _told(name: str, n: int) -> dict[str, Any]:
     belief, shares = _belief(bank, n), Shares.of(bank)
     state = laplace(belief)
     full = project(belief, shares, state=state, confidence_level=0.9)
+    candidates = Candidates(belief, Tables.of(bank), lambda: state)
+    following = candidates.expecting(np.array([M // 2, 7]))
+    moved = State(state.mean + 0.3, 2 * state.covariance)
     return {
         "eap": eap(belief), "grid": on_grid(belief) if bank.axes is None else None,
         "abilities": None if bank.axes is None else abilities(belief), "state": state, "full": full,
         "interval": belief.interval(0.9), "predictions": predictions(belief, shares, state, full),
         "curves": expected(belief, state), "spread": expected(belief, state, 0.3),
+        "elsewhere": project(belief, shares, state=moved), "as it is": project(belief, shares),
+        "from there": laplace(belief, moved), "of prior": belief.ability_prior(),
+        "next": [following.state, worth(following)],
         "gained": d_optimality(belief, state), "unasked": unasked(belief),
         "of items": Shares.of(bank).of_items(np.arange(M) % 3 > 0),
     }  # fmt: skip

@@ -391,4 +391,8 @@ def control_of(mutant: Mutant) -> Mutant | None:
 def equivalent() -> dict[str, str]:
     """Return why no test can tell a mutant from the program, by the mutant's key."""
     text = Path(__file__).with_name("equivalent.toml").read_text()
-    return {each["mutant"]: each["proof"] for each in tomllib.loads(text).get("equivalent", ())}
+    return {
+        mutant: each["proof"]
+        for each in tomllib.loads(text).get("equivalent", ())
+        for mutant in each["mutants"]
+    }

@@ -212,3 +212,14 @@ def test_tails_that_are_reached_exactly_are_not_exceeded(k, n, population):
 def test_levels_outside_0_and_1_are_refused(name, level):
     with pytest.raises(ValueError, match="between 0 and 1"):
         predict(name, 3, 10, 20, level)
+
+
+@pytest.mark.parametrize("left", range(3, 31))
+def test_a_limit_at_an_exact_tail_moves_by_no_item(left):
+    """One of two right: the tails are fractions, and rounding errors of sums must not count."""
+    ways = [(x + 1) * (left - x + 1) for x in range(left + 1)]
+    for x in range(left // 2):
+        tail = Fraction(sum(ways[: x + 1]), sum(ways))
+        low, high = predict("equal_tailed", 1, 2, left + 2, float(1 - 2 * tail))
+
+        assert (low * (left + 2), high * (left + 2)) == pytest.approx((1 + x, left - x), abs=1e-9)

@@ -90,3 +90,16 @@ def test_one_unit_has_no_interval():
     assert np.isnan(metric_intervals.jackknife_t(alike, ratio_of, confidence_level=0.9)).all()
     found = metric_intervals.percentile_bootstrap(alike, ratio_of, confidence_level=0.9, **sampling)
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("estimate", [1e6, -1e6])
+def test_a_width_is_rounding_error_by_the_size_of_the_estimate(estimate):
+    """Limits 1e-8 apart are one number at a million, and two at 0."""
+    steps = 1e-9 * np.arange(-2.0, 3)
+    at_zero = metric_intervals.jackknife_limits(np.asarray(0.0), steps, confidence_level=0.9)
+    far = metric_intervals.jackknife_limits(
+        np.asarray(estimate), estimate + steps, confidence_level=0.9
+    )
+
+    assert 1e-9 < at_zero.high - at_zero.low < 1e-7
+    assert np.isnan(far).all()

@@ -359,3 +359,29 @@ def test_score_limits_are_where_the_likelihoods_ratio_of_a_restricted_maximum_sa
 
     z = special.ndtri(0.95)
     assert [statistic(float(limit)) for limit in limits] == pytest.approx([z, -z], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "counts", [(3, 9, 8, 12), (1, 40, 7, 30), (20, 21, 15, 60), (5, 11, 5, 11), (1, 6, 3, 7)]
+)
+def test_a_score_limit_is_where_the_score_test_is_at_its_level(counts):
+    """The restricted likelihood is maximised by another hand, to the last digits."""
+    right_a, n_a, right_b, n_b = counts
+    limits = unpaired.miettinen_nurminen(independent_counts(*counts), confidence_level=0.9)
+    n, z = n_a + n_b, stats.norm.ppf(0.95)
+    for at in map(float, limits):
+
+        def score(a, at=at):
+            """Derivative of the log-likelihood times all its denominators."""
+            b = a + at
+            return ((right_a - n_a * a) * b * (1 - b)) + ((right_b - n_b * b) * a * (1 - a))
+
+        inside = np.linspace(max(-at, 0.0) + 1e-9, min(1 - at, 1.0) - 1e-9, 400)
+        change = np.flatnonzero(np.diff(np.sign([score(a) for a in inside])) < 0)
+        assert len(change) == 1
+        a = optimize.brentq(score, *inside[[change[0], change[0] + 1]], xtol=1e-16)
+        variance = ((a + at) * (1 - a - at) / n_b + a * (1 - a) / n_a) * n / (n - 1)
+
+        assert abs(right_b / n_b - right_a / n_a - at) == pytest.approx(
+            z * np.sqrt(variance), rel=1e-8
+        )

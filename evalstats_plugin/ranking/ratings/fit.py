@@ -177,7 +177,6 @@ def significantly_better(
     chance = np.asarray(deviations, dtype=np.float64)
     while True:
         left = ~better
-        np.fill_diagonal(left, val=False)
         largest = _largest(chance, np.where(left, 1 / error, 0.0))
         critical = np.quantile(largest, confidence_level, method="higher")
         more = left & (statistic > critical)

@@ -371,9 +371,9 @@ class Differences(MeanDifferences):
         if self._plain.any():
             self.deviate[self._plain] = self._counts().deviate
         self.far = np.where(self._scale > 0, self._far * self._scale, np.nan)
-        present = self._n > 0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.estimate = np.where(present, self.estimate / self._n, np.nan)
+        # 0/0 where the two share nothing.
+        with np.errstate(invalid="ignore"):
+            self.estimate = self.estimate / self._n
 
     @property
     def of_one_size(self) -> tuple[BoolArray, Counts]:

@@ -227,11 +227,8 @@ def paired_power(
     least = float(first.min())
     sizes = np.arange(least, differ.max() + 1)
     most_of = critical_count(sizes, tail=tail)[(differ - least).astype(np.int64)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for_b = np.where(
-            differing > 0, (1 + size / np.where(differing > 0, differing, 1.0)) / 2, 0.5
-        )
-    for_b = for_b[..., None]
+    # Where nothing differs both are as likely.
+    for_b = ((1 + size / np.maximum(differing, 1e-300)) / 2)[..., None]
     rejects = binomial_cdf(most_of, differ, for_b) + binomial_cdf(most_of, differ, 1 - for_b)
     return (weight * rejects).sum(axis=-1)
 
@@ -261,7 +258,7 @@ def paired_items_needed(
     enough = least_items(power_of, start, power=power)
     for i in np.flatnonzero((enough * (1 - differing) < 10) & np.isfinite(enough)).tolist():
         first = float(enough[i])
-        ahead = np.arange(first, np.ceil(1.25 * first) + 20, dtype=np.float64)
+        ahead = np.arange(first, 1.25 * first + 20, dtype=np.float64)
         above = paired_power(ahead, differing[i], size[i], tail=tail)
         # One more than the last that is not enough.
         enough[i] = first + np.flatnonzero(np.append(power - 1, above) < power)[-1]
@@ -365,10 +362,6 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
 
     # Tails rise with k, and for k ≥ n/2 they are at least ½.
     low, high = np.full_like(n, -1.0), np.ceil(n / 2)
-    guess = np.floor(n / 2 + special.ndtri(tail) * np.sqrt(n) / 2)
-    for near in (np.maximum(guess - 2, low), np.minimum(guess + 3, high)):
-        enough = rejects(near)
-        low, high = np.where(enough, near, low), np.where(enough, high, np.maximum(near, low + 1))
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
         enough = rejects(middle)
