@@ -11,6 +11,7 @@ import pytest
 from figures import Run, changed
 
 from evalstats_plugin.stats import (
+    arrays,
     bounded,
     clustered,
     grid_posteriors,
@@ -22,7 +23,6 @@ from evalstats_plugin.stats import (
     ranks,
     reach,
     sequential,
-    steady,
 )
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.pairs import differences, paired, power, simultaneous, unpaired
@@ -209,8 +209,8 @@ def _order() -> dict[str, Any]:
         "alike": ranks.prob_best(0 * scores, spread=2.0, rng=_newly(), n_draws=400),
         "shrunk": [ranks.shrunk(scale * gaps, errors, n_models=5) for scale in (1, 30)],
         "errors": ranks.errors_of(gaps, np.linspace(0.01, 0.99, 10), (gaps - 0.1, gaps + 0.2), 0.9),
-        "root": steady.root_of(np.cov(scores)), "singular": steady.root_of(np.ones((3, 3))),
-        "steady": np.unique(steady.steady(0.1 + 1e-17 * np.arange(9))),
+        "root": arrays.root_of(np.cov(scores)), "singular": arrays.root_of(np.ones((3, 3))),
+        "steady": np.unique(arrays.steady(0.1 + 1e-17 * np.arange(9))),
     }  # fmt: skip
 
 
