@@ -223,7 +223,7 @@ def ties_separate(design: Design, weights: Weights) -> bool:
     step = np.where(at < len(winner), -1.0, 1.0)
     graph = sparse.csr_array((step, (cells // n, cells % n)), shape=(n, n))
     try:
-        sparse.csgraph.bellman_ford(graph, indices=0)
+        sparse.csgraph.bellman_ford(graph, indices=[0])
     except sparse.csgraph.NegativeCycleError:
         return False
     return True
