@@ -14,13 +14,7 @@ from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.irt.answers import (
-    metrics_of_tasks,
-    nothing_usable,
-    short_metric,
-    usable,
-    usable_items,
-)
+from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, some_usable, usable_items
 from evalstats_plugin.scores.slices import as_tasks
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -193,9 +187,7 @@ def _matrix(responses: ResponsesLike) -> ResponseMatrix:
         given = in_memory(given)
     if isinstance(given, ResponseMatrix):
         return usable_items(given)
-    used, left_out = usable(given.responses)
-    if left_out and not used:
-        raise nothing_usable(left_out)
+    used, left_out = some_usable(given.responses)
     if several := metrics_of_tasks(used)[1]:
         msg = (
             f"{len(several)} {'task has' if len(several) == 1 else 'tasks have'} several metrics: "

@@ -49,9 +49,7 @@ def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
     DesignError
         There are no scores, or all are the same.
     """
-    used, notes = usable(responses.responses)
-    if notes and not used:
-        raise nothing_usable(notes)
+    used, notes = some_usable(responses.responses)
     _check_one_metric(used)
     matrix = replace(responses, responses=tuple(used)).matrix()
     return scored_part(replace(matrix, notes=(*matrix.notes, *notes)))
@@ -62,6 +60,20 @@ def usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
     with_items = [r for r in responses if r.scores.size]
     notes = _not_used([r.measure for r in with_items])
     return [r for r in with_items if _why_not(r.measure) is None], notes
+
+
+def some_usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
+    """Return the same as `usable`.
+
+    Raises
+    ------
+    DesignError
+        Scores were left out, and none is left.
+    """
+    used, notes = usable(responses)
+    if notes and not used:
+        raise _nothing_usable(notes)
+    return used, notes
 
 
 def usable_items(matrix: ResponseMatrix) -> ResponseMatrix:
@@ -80,7 +92,7 @@ def usable_items(matrix: ResponseMatrix) -> ResponseMatrix:
     kept = np.flatnonzero([name not in unused for name in names])
     notes = _not_used(left_out)
     if not len(kept):
-        raise nothing_usable(notes)
+        raise _nothing_usable(notes)
     part = submatrix(matrix, slice(None), kept)
     measures = tuple(m for m in matrix.measures if _why_not(m) is None)
     return replace(part, measures=measures, notes=(*matrix.notes, *notes))
@@ -88,11 +100,11 @@ def usable_items(matrix: ResponseMatrix) -> ResponseMatrix:
 
 def _checked(store: ResponseStore) -> ResponseStore:
     if notes := _not_used(store.measures):
-        raise nothing_usable(notes)
+        raise _nothing_usable(notes)
     return store
 
 
-def nothing_usable(notes: Sequence[str]) -> DesignError:
+def _nothing_usable(notes: Sequence[str]) -> DesignError:
     """Return the error where no scores can be used, for these reasons."""
     return DesignError(f"no scores can be used ({'; '.join(notes)}): choose other metrics or tasks")
 

@@ -23,7 +23,14 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.data import levels_of
-from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, SavedFit, expect_kind
+from evalstats_plugin.irt.model.fit import (
+    AnyFit,
+    FactorFit,
+    IRTFit,
+    OrderedFit,
+    SavedFit,
+    expect_kind,
+)
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
@@ -403,7 +410,7 @@ class Cells(NamedTuple):
         return self.right - self.trials * self.probability
 
 
-def cells_of(fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix) -> Cells:
+def cells_of(fit: AnyFit, matrix: ResponseMatrix) -> Cells:
     """Return the answers of `matrix` beside the predictions of `fit`.
 
     Raises
@@ -453,9 +460,7 @@ def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) ->
     raise DesignError(msg)
 
 
-def residuals_of(
-    fit: IRTFit | FactorFit | OrderedFit, matrix: ResponseMatrix
-) -> tuple[FloatArray, FloatArray]:
+def residuals_of(fit: AnyFit, matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
     """Answers less those expected, averaged over epochs, and number of answers, (N, M) each.
 
     Of ordered scores the answers are levels' values, or how many epochs are right. 0 where missing.

@@ -37,7 +37,7 @@ from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.data import Counts
-    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, RaschOr2PL
+    from evalstats_plugin.irt.model.fit import AnyFit, FactorFit, IRTFit, OrderedFit, RaschOr2PL
 
 
 ItemModel = Literal["rasch", "1pl", "2pl", "3pl", "4pl"]
@@ -109,7 +109,7 @@ def fit_irt(
 @overload
 def fit_irt(
     responses: ResponsesLike, item_model: str, estimator: str = "auto", **how: Unpack[_How]
-) -> IRTFit | FactorFit | OrderedFit: ...
+) -> AnyFit: ...
 
 
 def fit_irt(
@@ -123,7 +123,7 @@ def fit_irt(
     guessing: Guessing = 0.0,
     zero: str | IRTFit = "items",
     options: FitOptions | None = None,
-) -> IRTFit | FactorFit | OrderedFit:
+) -> AnyFit:
     """Fit an item response model: abilities with their covariance, and items.
 
     Parameters

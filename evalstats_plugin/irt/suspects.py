@@ -27,7 +27,7 @@ from evalstats_plugin.irt.fit_statistics import (
     mean_squares,
     residuals_of,
 )
-from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, expect_kind
+from evalstats_plugin.irt.model.fit import AnyFit, IRTFit, expect_kind
 from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
@@ -286,7 +286,7 @@ def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float)
     return np.asarray(special.expit(slope * off + level), dtype=np.float64)
 
 
-def q3(fit: IRTFit | FactorFit | OrderedFit, responses: ResponsesLike) -> FloatArray:
+def q3(fit: AnyFit, responses: ResponsesLike) -> FloatArray:
     """Yen's Q3: residual correlation of every pair of items, shape (M, M) [Yen84]_.
 
     Correlations are over the models that answered both, with epochs averaged; NaN where fewer than

@@ -6,7 +6,7 @@ here, not to nine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations, count
 from pathlib import Path
@@ -42,10 +42,10 @@ ONE_EPOCH: Mapping[str, Any] = {**SEVERAL, "missing": False, "epochs": 1}
 NEAR = 5e-5
 
 
-def _orders(e: Evaluation) -> tuple[Any, Any]:
-    """Return orders of models and items, drawn by the evaluation's seed."""
+def _orders(e: Evaluation, *sizes: int) -> list[Any]:
+    """Return orders of models, of items, and of so many others, drawn by the evaluation's seed."""
     rng = np.random.default_rng(e.seed)
-    return rng.permutation(len(e.models)), rng.permutation(e.tasks[0].n_items)
+    return [rng.permutation(n) for n in (len(e.models), e.tasks[0].n_items, *sizes)]
 
 
 def _turned(e: Evaluation) -> Evaluation:
@@ -156,11 +156,11 @@ def _ranked(e: Evaluation, first: Any, second: Any, outcome: Any, models: Any = 
 def order_changes_no_rating(e: Evaluation, _: Path) -> None:
     """Votes and players in another order, the two of each vote on the other side."""
     first, second, outcome = _contests(e)
-    rng = np.random.default_rng(e.seed)
-    votes, other = rng.permutation(len(first)), rng.random(len(first)) < 0.5
+    models, _items, votes, sides_of = _orders(e, len(first), len(first))
+    other = sides_of % 2 == 0
     sides = (np.where(other, b, a)[votes]
              for a, b in ((first, second), (second, first), (outcome, 1 - outcome)))  # fmt: skip
-    before, after = _ranked(e, first, second, outcome), _ranked(e, *sides, _orders(e)[0])
+    before, after = _ranked(e, first, second, outcome), _ranked(e, *sides, models)
     assert before.keys() == after.keys()
     for player, row in before.items():
         assert_close(row, after[player], RATING, tolerance=NEAR)
@@ -215,9 +215,9 @@ def order_of_answers_changes_no_test(e: Evaluation, _: Path) -> None:
     responses = responses_of(e)
     for fit in _fitted(replace(e, seed=e.seed % 2)):
         bank = es.item_bank(fit, responses, rng=0)
-        rng = np.random.default_rng(e.seed)
-        right = (rng.random(len(bank)) < 0.6) * 1.0
-        orders = np.arange(len(bank)), rng.permutation(len(bank))
+        shuffled, which = _orders(e, len(bank), len(bank))[2:]
+        right = (which < 0.6 * len(bank)) * 1.0
+        orders = np.arange(len(bank)), shuffled
         sessions = [_answered(bank, right, order) for order in orders]
         _near(sessions[0].ability, sessions[1].ability)
         _near(sessions[0].std_error, sessions[1].std_error)
@@ -243,14 +243,9 @@ def ability_depends_on_the_last_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AdaptiveSession, "ability", property(broken))
 
 
-def moved(what: str, by: float) -> Callable[[Any], Any]:
-    """Return what adds a number to a field of a row."""
-    return lambda row: replace(row, **{what: getattr(row, what) + by})
-
-
 def second(name: str, what: str, by: float) -> Break:
     """Return what has a public function move a field each second time that it is called."""
-    return every_other_call(name, moved(what, by))
+    return every_other_call(name, lambda row: replace(row, **{what: getattr(row, what) + by}))
 
 
 FIT_RELATIONS: Mapping[str, Relation] = {
