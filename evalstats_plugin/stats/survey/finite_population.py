@@ -39,9 +39,9 @@ def predictive_equal_tailed(
 
     def limits(pmf: FloatArray) -> tuple[IntArray, IntArray]:
         below = np.cumsum(pmf, axis=1)
-        # Rounding errors must not move a limit by a whole item.
+        # Rounding errors must not move a limit by a whole item; exactly the tail may lie beyond it.
         slack = 1e-12
-        return (below < tail - slack).sum(axis=1), (below < 1 - tail - slack).sum(axis=1)
+        return (below <= tail + slack).sum(axis=1), (below < 1 - tail - slack).sum(axis=1)
 
     return _predict(limits, successes, n, population, prior)
 
