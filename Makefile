@@ -76,7 +76,7 @@ validate: $(DEV)
 	$(TREE_LAYOUT)
 	cd $(TREE) && for system in Darwin Windows; do \
 		../bin/pyright --pythonpath ../bin/python --pythonplatform $$system || exit 1; done
-	$(BIN)/python -m pytest -m validation tests/validation tests/adaptive tests/comparisons tests/scores
+	$(BIN)/python -m pytest -m validation tests
 	EVALSTATS_EXAMPLES=500 $(BIN)/python -m pytest tests/stats
 	EVALSTATS_ADVERSARY=20 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py
 	EVALSTATS_ADVERSARY=1 EVALSTATS_LARGEST=5000 $(BIN)/python -m pytest -n 2 tests/adversary/test_relations.py

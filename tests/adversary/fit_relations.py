@@ -250,10 +250,10 @@ def second(name: str, what: str, by: float) -> Break:
 
 FIT_RELATIONS: Mapping[str, Relation] = {
     "order changes no ability": Relation(
-        order_changes_no_ability, ability_of_the_second_fit_moves, SEVERAL, examples=6
+        order_changes_no_ability, ability_of_the_second_fit_moves, SEVERAL, examples=4
     ),
     "complement mirrors abilities": Relation(
-        complement_mirrors_abilities, ability_of_the_second_fit_moves, SEVERAL, examples=6
+        complement_mirrors_abilities, ability_of_the_second_fit_moves, SEVERAL, examples=4
     ),
     "a model is scored alone as among others": Relation(
         a_model_is_scored_alone_as_among_others,
@@ -262,10 +262,10 @@ FIT_RELATIONS: Mapping[str, Relation] = {
         examples=5,
     ),
     "order changes no rating": Relation(
-        order_changes_no_rating, second("rank", "mean", 1e-3), SEVERAL, examples=20
+        order_changes_no_rating, second("rank", "mean", 1e-3), SEVERAL, examples=12
     ),
     "turned votes turn ratings": Relation(
-        turned_votes_turn_ratings, second("rank", "low", 1e-3), SEVERAL, examples=20
+        turned_votes_turn_ratings, second("rank", "low", 1e-3), SEVERAL, examples=12
     ),
     "order changes no pooled accuracy": Relation(
         order_changes_no_pooled_accuracy, second("pool", "estimate", 0.1), SEVERAL, examples=4

@@ -574,7 +574,7 @@ LOG_RELATIONS: Mapping[str, Relation] = {
         reading_changes_no_file, writes_beside, SMALL, examples=6
     ),
     "annotate, then strip, is the identity": Relation(
-        annotate_then_strip_is_the_identity, strips_nothing, SMALL, examples=12
+        annotate_then_strip_is_the_identity, strips_nothing, SMALL, examples=8
     ),
     "an annotation contradicts no header": Relation(
         annotation_contradicts_no_header,

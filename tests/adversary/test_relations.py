@@ -19,7 +19,7 @@ from shown_relations import SHOWN_RELATIONS
 TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "1"))
 """How many times as many evaluations are drawn as each relation asks for."""
 
-MOST = 40 if "EVALSTATS_ADVERSARY" not in os.environ else 1_000_000
+MOST = 30 if "EVALSTATS_ADVERSARY" not in os.environ else 1_000_000
 """Evaluations that `make test` draws for a relation at most."""
 
 SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
