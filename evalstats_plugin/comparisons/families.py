@@ -6,7 +6,7 @@ An analysis gives a `Table` for each task or group: every pair alone, and all of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -544,7 +544,10 @@ def may_be_first(pairing: Compared, beats: BoolArray, first: BoolArray | None) -
 
 
 def p_of_limits(
-    interval: Callable[[float], Interval], confidence_level: float, *, null: float = 0.0
+    intervals: Callable[[list[float]], Iterable[Interval]],
+    confidence_level: float,
+    *,
+    null: float = 0.0,
 ) -> FloatArray:
     """P-values of intervals: 1 less the highest level at which each leaves out `null`.
 
@@ -553,13 +556,10 @@ def p_of_limits(
     """
     asked = -float(special.ndtri((1 - confidence_level) / 2))
     quantiles = np.unique(np.append(_QUANTILES, asked))
-    gaps: list[FloatArray] = []
-    points: list[float] = quantiles.tolist()
-    for z in points:
-        level = confidence_level if z == asked else 1 - 2 * float(special.ndtr(-float(z)))
-        low, high = interval(level)
-        gaps.append(np.maximum(low - null, null - high))
-    gap: FloatArray = np.stack(gaps)
+    levels = np.where(quantiles == asked, confidence_level, 1 - 2 * special.ndtr(-quantiles))
+    gap: FloatArray = np.stack(
+        [np.maximum(low - null, null - high) for low, high in intervals(levels.tolist())]
+    )
     out = gap > 0
     # An interval of a higher level holds those of lower ones, but for rounding and resampling.
     last: IntArray = len(quantiles) - np.argmax(out[::-1], axis=0) - 1

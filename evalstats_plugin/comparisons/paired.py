@@ -7,7 +7,7 @@ mean difference (`stats.pairs.differences`), all pairs of a task at once by one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -305,12 +305,18 @@ def _by_name(
     """
     seed, level = seed_for(request.rng, "seed of single pairs"), request.confidence_level
 
-    def every(level: float) -> list[FloatArray]:
+    def every(level: float | list[float]) -> list[FloatArray]:
         parts = [_estimated(method, pairing, x, level, seed) for x in _blocks(pairing)]
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+        return [np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)]
 
     def interval(level: float) -> Interval:
         return Interval(*every(level)[:2])
+
+    def intervals(levels: list[float]) -> Iterable[Interval]:
+        if method.family != "resampling":
+            return map(interval, levels)
+        # Drawing takes long: all levels are answered from the same resamples.
+        return map(Interval, *every(levels))
 
     differences = (pairing.differences(x.start, x.stop) for x in _blocks(pairing))
     mean = np.concatenate([moments(x).mean for x in differences])
@@ -318,15 +324,15 @@ def _by_name(
     if more:
         p_value, prob = two_sided(more[0]), more[0]
     else:
-        p_value = p_of_limits(interval, level)
+        p_value = p_of_limits(intervals, level)
         prob = prob_of_p(p_value, mean)
     return PairEstimates(method.name, low, high, p_value, prob, mean), interval
 
 
 def _estimated(
-    method: Method, pairing: Pairs, pairs: slice, level: float, seed: int
+    method: Method, pairing: Pairs, pairs: slice, level: float | list[float], seed: int
 ) -> tuple[FloatArray, ...]:
-    """Limits, then P(b higher) if the method gives it."""
+    """Limits, then P(b higher) if the method gives it; of several levels if it resamples."""
     function = partial(method.load(), confidence_level=level)
     if method.family == "paired":
         counts = stats_paired.paired_counts(*pairing.tables()[:, pairs])

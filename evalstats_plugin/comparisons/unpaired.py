@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -181,7 +182,7 @@ def _table(samples: _Samples, request: Request) -> Table:
         return Interval(*solve(level)[:2])
 
     low, high, prob = solve(request.confidence_level)
-    p_values = p_of_limits(interval, request.confidence_level, null=null)
+    p_values = p_of_limits(partial(map, interval), request.confidence_level, null=null)
     estimates = samples.estimates
     if prob is None:
         prob = prob_of_p(p_values, estimates, null)

@@ -113,21 +113,28 @@ def t_prob_positive(
 
 
 def percentile_bootstrap(
-    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+    scores: ArrayLike, *, confidence_level: ArrayLike, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
-    """Percentile bootstrap: quantiles of the resampled means."""
-    tail = tail_probability(confidence_level)
+    """Percentile bootstrap: quantiles of the resampled means.
+
+    Parameters
+    ----------
+    confidence_level : float or shape (L,)
+        As of the other bootstraps: several levels are answered from the same resamples, and the
+        limits have an axis of levels before the others.
+    """
+    tail = _tails(confidence_level)
     cells = _cells(scores)
     means = _resample(cells, rng, n_resamples, _mean)
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    low, high = (np.quantile(means, share, axis=0) for share in (tail, 1 - tail))
     return _where_spread(low, high, scores)
 
 
 def bca_bootstrap(
-    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+    scores: ArrayLike, *, confidence_level: ArrayLike, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
     """BCa bootstrap: quantiles of the resampled means, corrected for bias and skewness."""
-    score = special.ndtri(tail_probability(confidence_level))
+    score = special.ndtri(_tails(confidence_level))[..., None]
     cells = _cells(scores)
     mean = moments(cells).mean
     means = _resample(cells, rng, n_resamples, _mean)
@@ -148,14 +155,14 @@ def bca_bootstrap(
 
 
 def studentised_bootstrap(
-    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+    scores: ArrayLike, *, confidence_level: ArrayLike, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
     """Bootstrap-t: quantiles of the resampled t statistics times the standard error.
 
     A resample whose scores are all equal has a t of ±∞. Where that makes a limit infinite, both
     limits are NaN.
     """
-    tail = tail_probability(confidence_level)
+    tail = _tails(confidence_level)
     cells = _cells(scores)
     n, mean, std = moments(cells)
     means, stds = _resample(cells, rng, n_resamples, _mean_and_spread)
@@ -163,10 +170,18 @@ def studentised_bootstrap(
         statistics = (means - mean) / (stds / np.sqrt(n))
         # 0/0: the resample has the sample's mean, and no spread.
         statistics = np.where(np.isnan(statistics), 0.0, statistics)
-        low_t, high_t = np.quantile(statistics, [tail, 1 - tail], axis=0, method="inverted_cdf")
+        low_t, high_t = (
+            np.quantile(statistics, share, axis=0, method="inverted_cdf")
+            for share in (tail, 1 - tail)
+        )
         low, high = mean - high_t * std / np.sqrt(n), mean - low_t * std / np.sqrt(n)
     finite = np.isfinite(low_t) & np.isfinite(high_t)
     return _where_spread(np.where(finite, low, np.nan), np.where(finite, high, np.nan), scores)
+
+
+def _tails(confidence_level: ArrayLike) -> FloatArray:
+    levels = np.asarray(confidence_level, dtype=np.float64)
+    return np.reshape([tail_probability(level) for level in levels.ravel().tolist()], levels.shape)
 
 
 def _cells(scores: ArrayLike) -> FloatArray:
@@ -205,12 +220,12 @@ def _mean_and_spread(drawn: FloatArray) -> FloatArray:
 
 
 def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
-    """Quantile of each column at its own level; NaN where the level is NaN."""
+    """Quantile of each column at its own levels (..., C); NaN where a level is NaN."""
     position = np.where(np.isnan(levels), 0.0, levels) * (len(values) - 1)
     below = np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, len(values) - 1)
     ordered = np.sort(values, axis=0)
-    column = np.indices(levels.shape)[0]
+    column = np.indices(values.shape[1:])[0]
     share = position - below
     quantiles = (1 - share) * ordered[below, column] + share * ordered[above, column]
     return np.where(np.isnan(levels), np.nan, quantiles)
@@ -219,8 +234,8 @@ def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
 def _where_spread(low: FloatArray, high: FloatArray, scores: ArrayLike) -> Interval:
     """Limits in the shape of the leading axes; NaN where all scores of a cell are equal."""
     std = moments(scores).std
-    limits = [np.where(std > 0, limit.reshape(std.shape), np.nan) for limit in (low, high)]
-    return Interval(*limits)
+    shape = (*low.shape[:-1], *std.shape)
+    return Interval(*(np.where(std > 0, limit.reshape(shape), np.nan) for limit in (low, high)))
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:

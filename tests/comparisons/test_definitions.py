@@ -34,7 +34,7 @@ def test_p_values_of_normal_limits_are_those_of_the_z_test(z, level, null):
         half = special.ndtri((1 + asked) / 2) * error
         return Interval(null + deviate * error - half, null + deviate * error + half)
 
-    p = p_of_limits(interval, level, null=null)
+    p = p_of_limits(lambda levels: map(interval, levels), level, null=null)
     low, high = interval(level)
     expected = 2 * special.ndtr(-np.abs(deviate))
     far = np.abs(deviate) > 0.02

@@ -57,6 +57,18 @@ def test_studentised_of_normal_scores_is_near_students_t():
 
 @every_method
 class TestProperties:
+    def test_several_levels_are_answered_as_each_alone(self, name):
+        """From the same resamples, with an axis before those of the cells."""
+        scores = np.stack([SKEWED, SKEWED**2, np.full(40, 2.0)]).reshape(3, 1, 40)
+        levels = [0.5, 0.9, 0.99]
+        low, high = interval(name, scores, n_resamples=500, level=levels)
+
+        for k, level in enumerate(levels):
+            alone = interval(name, scores, n_resamples=500, level=level)
+            np.testing.assert_array_equal((low[k], high[k]), alone)
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            interval(name, scores, level=[0.5, 95.0])
+
     def test_the_seed_decides(self, name):
         """Same generator, same limits; another one, others."""
         assert interval(name, SKEWED) == interval(name, SKEWED)
