@@ -297,6 +297,30 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
     assert "symmetric-bootstrap" == _one([1, 0, 1], [1, 1, 1], method="t-cr2").method
 
 
+def test_tasks_of_several_methods_have_their_own_numbers() -> None:
+    """Clusters in one task only: the others are answered as if each were alone."""
+    rng = np.random.default_rng(5)
+    clusters = np.repeat(["p", "q", "r", "s", "t"], 6)
+    answers = {task: rng.integers(0, 2, (2, 30)) for task in ("plain", "clustered", "other")}
+    by_task = {
+        task: [
+            _responses(m, x, task=task, clusters=clusters if task == "clustered" else None)
+            for m, x in zip("ab", both, strict=True)
+        ]
+        for task, both in answers.items()
+    }
+    options = {"method": "t-cr2", "correction": "none", "overall": False, "rng": 0}
+    rows = compare(
+        [r for task in ("clustered", "plain", "other") for r in by_task[task]], **options
+    )  # pyright: ignore[reportArgumentType]
+
+    assert ["t-cr2", "symmetric-bootstrap", "symmetric-bootstrap"] == [row.method for row in rows]
+    for row in rows:
+        (alone,) = compare(by_task[row.task], **options)  # pyright: ignore[reportArgumentType]
+        shown = ("difference", "low", "high", "p_value", "prob_better")
+        assert [getattr(alone, x) for x in shown] == [getattr(row, x) for x in shown]
+
+
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
