@@ -161,7 +161,7 @@ class Session:
             second=second,
             outcome=outcome,
             judge=self.judge,
-            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            time=datetime.now(UTC).isoformat(timespec="microseconds"),
             placed=placed,
             more=dict(more or {}),
         )

@@ -1,4 +1,4 @@
-"""`evalstats_plugin.ranking.judging.session` and `evalstats_plugin.ranking.judging.session`."""
+"""`evalstats_plugin.ranking.judging.session`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
+from evalstats_plugin.ranking.judging import session as session_module
 from evalstats_plugin.ranking.judging.session import Session, encoded, parse
 
 NAMES = ("ant", "bee", "cat")
@@ -60,8 +64,12 @@ def test_a_session_continues_where_it_stopped(file: Path) -> None:
     assert 4.0 == again.prior_variance
 
 
-def test_undo_goes_back_to_zero_and_keeps_what_was_undone(file: Path) -> None:
-    """Skips too, the last first; then there is nothing left."""
+def test_undo_goes_back_to_zero_and_keeps_what_was_undone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skips too, the last first, however fast they came; then there is nothing left."""
+    times = (datetime(2026, 1, 1, microsecond=k, tzinfo=UTC) for k in count())
+    monkeypatch.setattr(session_module, "datetime", Mock(now=lambda _: next(times)))
     session = Session.open(file, NAMES)
     session.answer(0, 1, 1.0)
     session.answer(1, 2, None)
