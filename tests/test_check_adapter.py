@@ -166,10 +166,11 @@ def _tests_of(adapter: str) -> ModuleType:
     return module
 
 
-def test_the_adapter_of_helm_keeps_the_contract(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_broken", [6, pytest.param(20, marks=pytest.mark.validation)])
+def test_the_adapter_of_helm_keeps_the_contract(tmp_path: Path, n_broken: int) -> None:
     run = _tests_of("helm").run.__wrapped__(tmp_path)
 
-    check_adapter(run / "per_instance_stats.json", n_broken=20)
+    check_adapter(run / "per_instance_stats.json", n_broken=n_broken)
 
 
 def test_the_adapter_of_lighteval_keeps_the_contract(tmp_path: Path) -> None:

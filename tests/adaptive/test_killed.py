@@ -75,7 +75,7 @@ def _killed(folder: Path, kills: int, seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "kills", [10, pytest.param(200, marks=pytest.mark.validation, id="two hundred")]
+    "kills", [5, pytest.param(200, marks=pytest.mark.validation, id="two hundred")]
 )
 def test_nothing_is_asked_twice_but_what_was_being_answered(tmp_path: Path, kills: int) -> None:
     """And the items are those of a test that nobody killed."""

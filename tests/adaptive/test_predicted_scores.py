@@ -142,7 +142,7 @@ def test_on_the_same_items_drawn_the_errors_of_a_difference_cancel():
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.95])
-@pytest.mark.parametrize("n", [4, 10, 40])
+@pytest.mark.parametrize("n", [4, pytest.param(10, marks=pytest.mark.validation), 40])
 def test_the_error_of_a_paired_difference_holds_its_level(n: int, correlation: float):
     """Of drawn pairs of estimates; with draws of its own each, errors add up as if independent."""
     rng, held, widths = np.random.default_rng([n, int(100 * correlation)]), [], []

@@ -236,7 +236,7 @@ def test_the_score_on_all_items_is_the_same_whenever_it_is_asked_for(rule):
     assert found[-1] == later.full_score()
 
 
-@pytest.mark.parametrize("n_tests", [20, pytest.param(60, marks=pytest.mark.validation)])
+@pytest.mark.parametrize("n_tests", [12, pytest.param(60, marks=pytest.mark.validation)])
 def test_whose_score_is_equal_is_seldom_called_better_or_worse(n_tests):
     """At a level of .8, looked at after every item: less than 1 test in 5; see `Clear`."""
     bank = bank_of()

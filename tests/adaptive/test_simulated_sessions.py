@@ -61,7 +61,7 @@ def test_asking_more_than_was_answered_is_refused():
 def test_a_bank_that_tells_nothing_of_a_model_costs_no_width(rule):
     """Ten items for coins: limits are as wide as those of a simple random sample, and hold."""
     bank, n, z = bank_of(200), 10, 1.959964
-    answers = (np.random.default_rng(1).random((800, len(bank))) < 0.5) * 1.0
+    answers = (np.random.default_rng(1).random((400, len(bank))) < 0.5) * 1.0
     found = run_sessions(bank, answers, (n,), SimulationOptions(rule), rng=2).checkpoints[0].full
     truth, low, high = answers.mean(axis=1), found.low[:, 0], found.high[:, 0]
     # Wilson's interval for a share, corrected for the finite population.

@@ -275,7 +275,7 @@ def test_the_drop_that_is_detected_follows_from_margin_and_tests() -> None:
     assert es.gate([_on("old", OLD[:2]), _on("new", OLD[:2])], baseline="old")[0].detectable is None
 
 
-@pytest.mark.parametrize("n_designs", [30, pytest.param(100, marks=pytest.mark.validation)])
+@pytest.mark.parametrize("n_designs", [24, pytest.param(100, marks=pytest.mark.validation)])
 @pytest.mark.parametrize(("kind", "margin"), [("0/1", 0.0), ("0/1", 0.02), ("partial", 0.0)])
 def test_drops_that_are_said_to_be_detected_are_in_four_of_five_gates(
     kind: str, margin: float, n_designs: int

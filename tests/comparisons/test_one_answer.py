@@ -113,7 +113,7 @@ def _contradictions(rows: Sequence[Comparison]) -> list[str]:
     return found
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32))
 def test_nothing_that_is_shown_contradicts_anything_else(seed: int) -> None:
     """Of every pair: p at most alpha, verdict, 0 outside, P(better), letters, ranks, the first."""

@@ -94,13 +94,13 @@ def test_p_best_is_over_the_items_that_all_models_answered_or_not_given() -> Non
 
 
 def test_hundreds_of_models_are_ranked_without_a_row_for_each_pair() -> None:
-    """300 models, 44,850 pairs; ranks repeat with the seed to the bit."""
+    """201 models, 20,100 pairs, too many for letters; ranks repeat with the seed to the bit."""
     rng = np.random.default_rng(0)
-    matrix = ResponseMatrix.from_array(rng.random((300, 100)) < rng.uniform(0.2, 0.9, (300, 1)))
+    matrix = ResponseMatrix.from_array(rng.random((201, 60)) < rng.uniform(0.2, 0.9, (201, 1)))
     first, second = (rank_sets(matrix, rng=1) for _ in range(2))
 
     assert first == second
-    assert 300 == len(first)
+    assert 201 == len(first)
     assert "" == first[0].letters
 
 

@@ -58,7 +58,7 @@ ASKED: list[dict[str, Any]] = [
     ("missing", "asked"), [*((0.15, asked) for asked in ASKED), *((0.0, one) for one in ASKED[:3])]
 )
 def test_right_and_wrong_answers(tmp_path: Path, missing: float, asked: dict[str, Any]):
-    matrix = drawn(n=3 if asked.get("method") == "bca" else 9, missing=missing)
+    matrix = drawn(n=2 if asked.get("method") == "bca" else 9, missing=missing)
     same(matrix, write_store(tmp_path / "s.parquet", matrix), **{"rng": 0, **asked})
 
 

@@ -138,7 +138,7 @@ SEEN = {
 
 def plated(device: str, memory: int | None = None, iterations: int = 3) -> Numbers:
     """Nested plates, by particles."""
-    options = FitOptions(k=4, iterations=iterations, sets=2, draws=4, memory=memory)
+    options = FitOptions(k=4, iterations=iterations, sets=2, draws=4, memory=memory, wider=1)
     fit = infer(PLATED, SEEN, options=options, device=device, rng=0)
     moments = {f"{name} mean": x.mean for name, x in fit.moments.items()}
     return {"evidence": fit.log_evidence, **moments, **fit.draws}

@@ -31,6 +31,14 @@ def _check(page: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
+_OURS = re.compile(
+    r"(evalstats-plugin [^|<>&;$`\\\n]+?)"
+    r"(?: > ([\w.]+)|(; echo \"exit code \$\?\")| \| (.+))?",
+    re.DOTALL,
+)
+"""A command of ours, the file it writes, whether its exit code is shown, what it is piped into."""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_as_the_program_is(
     page: str,
@@ -42,17 +50,24 @@ def test_a_page_is_as_the_program_is(
 
     def in_copy(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Run the program in a copy of a process that has started; a shell does what is left."""
-        ours, _, rest = command.partition(" | ")
-        if not ours.startswith("evalstats-plugin ") or re.search(r"[|<>&;$`\\\n]", ours):
+        parts = _OURS.fullmatch(command)
+        if parts is None:
             return in_shell(command, folder)
+        ours, file, code, rest = parts.groups()
         with monkeypatch.context() as patch:
             patch.chdir(folder)
             done = run(
                 *shlex.split(ours)[1:],
-                together=not rest,
+                together=not (file or rest),
                 EVALSTATS_NO_CONFIG="",
                 **sessions.environment(folder),
             )
+        if code:
+            done.stdout += f"exit code {done.returncode}\n"
+            done.returncode = 0
+        if file:
+            (folder / file).write_text(done.stdout)
+            done.stdout = done.stderr
         if not rest:
             return done
         (folder / ".piped").write_text(done.stdout)
@@ -154,12 +169,18 @@ def test_last_decimals_may_be_rounded_otherwise(
     assert render.problem(page) == ""
 
 
-def test_rendering_writes_what_checking_expects(copied: Path) -> None:
-    """A new page: commands and markers alone, then their output."""
+def test_rendering_writes_what_checking_expects(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new page: commands and markers alone, then their output; the script says the same."""
+    monkeypatch.setattr(render, "ROOT", copied)
     page = copied / "docs" / "new.md"
     page.write_text("```console\n$ echo found\n```\n<!-- study ranking.runs -->?<!-- /study -->\n")
-    assert _check("docs/new.md", copied).returncode == 1
-    subprocess.run([sys.executable, copied / "docs" / "render.py", "docs/new.md"], check=True)
+    assert "differs from what the program gives" in render.problem(page)
+    with pytest.raises(SystemExit, match="differs from what the program gives"):
+        render.main(["docs/new.md", "--check"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        render.main(["docs/new.md"])
 
     assert "$ echo found\nfound\n```" in page.read_text()
     assert "-->?<!--" not in page.read_text()

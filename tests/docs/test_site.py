@@ -123,7 +123,9 @@ def test_search_works_from_the_disk(site: Path, program: Callable[[str], str]) -
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(
+            executable_path=browser, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = chromium.new_page()
         page.goto((site / "start" / "table.html").as_uri())
         page.click("input.md-search__input")

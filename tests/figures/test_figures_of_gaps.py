@@ -341,7 +341,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     },
     "plans at boundaries": {
         f"{kind} {n}": partial(_near_limits, _pilot(kind), n_items=n)
-        for kind in ("binary", "partial", "real") for n in (2, 30, 31, 40, 41)
+        for kind, sizes in (("binary", (2, 30, 31)), ("partial", (2, 40, 41)), ("real", (40, 41)))
+        for n in sizes
     } | {
         f"{tasks} tasks, {n}": partial(
             _near_limits, _pilot("partial", tasks=("t0", "t1", "t2")), n_items=n,

@@ -70,8 +70,8 @@ def _of(*arguments: Any, **more: Any) -> Run:
 
 def _bootstrap(size: tuple[int, int], model: str, estimator: str, over: Any) -> Run:
     return lambda: irt.bootstrap_abilities(
-        _fitted(size, model, estimator), answers(*size), over=over, n_resamples=40, rng=0,
-        device="cpu",
+        _fitted(size, model, estimator), answers(*size), over=over, n_resamples=12,
+        confidence_level=0.8, rng=0, device="cpu",
     )  # fmt: skip
 
 

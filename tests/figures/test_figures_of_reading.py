@@ -168,7 +168,7 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
         "published": partial(_analysed, es.intervals, EEE),
         "an adaptive test": partial(_analysed, es.compare, *ADAPTIVE, task="arith*"),
         "and a baseline": partial(_analysed, es.compare, *ADAPTIVE, task="arith", baseline="best"),
-        "other items": partial(_analysed, es.compare, *ADAPTIVE, design="unpaired"),
+        "other items": partial(_analysed, es.compare, *ADAPTIVE, task="arith*", design="unpaired"),
         "table": partial(_analysed, es.table, f"{INSPECT}/models"),
         "gate": partial(_analysed, es.gate, f"{INSPECT}/models", baseline="mockllm/alpha"),
         "items": lambda: [
@@ -179,7 +179,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
     },
     "annotated": {
         "intervals": partial(_annotated, "lm_eval/0.4.13/out"),
-        "compared": partial(_annotated, "lm_eval/0.4.13/out", compare=True, at_k=("pass@1",)),
+        "compared": partial(_annotated, "lm_eval/0.4.13/out", compare=True, at_k=("pass@1",),
+                            selection=Selection(tasks=("es_mc", "es_bin"))),
         "Inspect": partial(_annotated, "inspect_ai/0.3.285/json", items="columns"),
         "a baseline": partial(_annotated, "inspect_ai/0.3.285/json", compare=True, rescore=True),
         "fitted": partial(_annotated, "lm_eval/0.4.13/out", fits=("irt", "pool"),

@@ -10,6 +10,7 @@ from scipy import optimize, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.hierarchical import capabilities
 from evalstats_plugin.hierarchical.capabilities import (
     PENALTIES,
     compare_held_out,
@@ -150,16 +151,15 @@ def test_planted_capabilities_are_found_again(data, fit):
     assert 0 < found.min() < found.max() < 1
 
 
-def test_stability_separates_features_from_noise(data):
+def test_stability_separates_features_from_noise(data, fit):
     """Answers without capabilities: a penalty empties codes; a weak one leaves unstable ones."""
     matrix = data[0]
-    noise = ResponseMatrix.from_array(answers(planted=False)[0])
-    real = fit_capabilities(matrix, 3, penalty=4.0, rng=0, device="cpu")
+    noise = ResponseMatrix.from_array(answers(m=120, planted=False)[0])
     empty = fit_capabilities(noise, 3, penalty=13.0, rng=0, device="cpu")
     forced = fit_capabilities(noise, 3, penalty=4.0, rng=0, device="cpu")
     found, none, chance = (
-        stability(fit, of, rng=1, device="cpu")
-        for fit, of in ((real, matrix), (empty, noise), (forced, noise))
+        stability(made, of, rng=1, device="cpu")
+        for made, of in ((fit, matrix), (empty, noise), (forced, noise))
     )
 
     assert found.halves.min() > 0.85
@@ -170,14 +170,16 @@ def test_stability_separates_features_from_noise(data):
     assert (chance.halves < chance.chance).all()
 
 
-def test_a_penalty_is_chosen_by_held_out_answers(data):
+def test_a_penalty_is_chosen_by_held_out_answers(monkeypatch):
     """The strongest leaves nothing to predict with, the weakest fits noise: neither is chosen."""
-    counts = counts_of(data[0], device="cpu")
+    # Two folds of five suffice then.
+    monkeypatch.setattr(capabilities, "_HELD_OUT_CELLS", 1500)
+    counts = counts_of(ResponseMatrix.from_array(answers(m=120)[0]), device="cpu")
     losses = held_out_losses(counts, 3, PENALTIES, np.random.default_rng(0))
     best = int(np.argmin(losses))
 
     assert losses[:1] == held_out_losses(counts, 3, PENALTIES[:1], np.random.default_rng(0))
-    assert 0 < best
+    assert 0 < best < len(PENALTIES) - 1
     assert len(losses) in (best + 3, len(PENALTIES))
     assert losses[0] > losses[best] + 0.01
 

@@ -195,6 +195,7 @@ def test_the_density_is_the_one_that_the_formula_spells_out():
     np.testing.assert_allclose(np.diff(own), np.diff(expected), rtol=1e-8)
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_a_formula_is_fitted_and_answers_what_other_fits_do():
     formula = "score ~ model"
     fit = pool(scores(), formula=formula, rng=0, options=BRIEF)

@@ -255,6 +255,7 @@ def test_a_density_without_a_distribution_cannot_be_judged():
         model.doctor(fit)
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_chains_that_do_not_mix_are_not_trusted():
     model, data = two_groups(np.zeros((2, 5)) + 0.1, 1.0)
     fit = infer(model, data, "nuts", n_particles=2, steps=10, rng=0)

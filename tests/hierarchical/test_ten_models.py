@@ -10,10 +10,18 @@ from ten_models.data import CASES
 pytestmark = pytest.mark.needs("torch")
 
 
-@pytest.mark.parametrize("name", CASES)
+LONGEST = "Correlated effects of groups"
+FITTED = [pytest.param(x, marks=[pytest.mark.validation] if x == LONGEST else []) for x in CASES]
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.usefixtures("short_warm_up")
 def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
     from evalstats_plugin.hierarchical import infer
     from evalstats_plugin.hierarchical.engines.plates import nuts
+    from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
+
+    options = FitOptions(sets=15, draws=50, wider=0)
 
     monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 10, 10, 10, 10))
     monkeypatch.setattr(nuts, "_DEPTH", 4)
@@ -26,7 +34,7 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
             return infer(model, data, "nuts", n_particles=4, steps=30, rng=0)
         many = 60 if "high" in latents else 10
         assert method in ("qem", "nuts")
-        return infer(model, data, "qem", n_particles=many, steps=15, rng=0)
+        return infer(model, data, "qem", n_particles=many, steps=15, options=options, rng=0)
 
     scope = {"data": data}
     exec(imports("plated"), scope)  # noqa: S102 - imports of the page
@@ -36,6 +44,27 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
         found = scope["fit"].moments[latent]
         assert (np.abs(found.mean - value) < 4 * found.std_dev).all(), latent
         assert (found.std_dev < 1.0 + 3 * (name == "Meta-analysis")).all(), latent
+
+
+def test_the_density_of_the_longest_model_has_its_derivatives():
+    """Of the page's code: the gradient along a direction is a difference of the density."""
+    import torch
+
+    from evalstats_plugin.hierarchical.engines.plates.model import bind, with_sizes
+    from evalstats_plugin.hierarchical.engines.plates.nuts import Posterior
+
+    data, truth = CASES[LONGEST]
+    scope = {"data": data}
+    exec(imports("plated"), scope)  # noqa: S102 - imports of the page
+    scope["infer"] = lambda model, data, _: bind(with_sizes(model, data), data, torch.device("cpu"))
+    exec(sections("plated")[LONGEST], scope)  # noqa: S102 - the page's code is what is tested
+    posterior = Posterior(scope["fit"], torch.Generator().manual_seed(0))
+    row, step = np.random.default_rng(0).normal(size=(2, posterior.size)) * [[1.0], [1e-5]]
+    values, gradients = posterior(np.array([row, row - step, row + step]))
+
+    assert scope["model"].check(data).problem == ""
+    assert set(truth) < set(scope["model"].structure.latents)
+    assert values[2] - values[1] == pytest.approx(2 * gradients[0] @ step, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -37,13 +37,13 @@ def refits():
     """What `bootstrap_abilities` draws with seed 1."""
     counts = counts_of(MATRIX, device=None)
     refitter = items_refitter(counts, items_integrated(counts, "rasch"), "rasch", "items")
-    drawn, options = stream(1, "resampled abilities"), BootstrapOptions(n_resamples=80)
+    drawn, options = stream(1, "resampled abilities"), BootstrapOptions(n_resamples=50)
     return bootstrap(refitter, counts, Curves.of(FIT), options, drawn, chance=FIT.predict())
 
 
 def test_bootstrap_limits_are_the_percentiles_of_the_refits():
     """Each model's own, wherever it stands in the table."""
-    results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, baseline="model_0")
+    results = bootstrap_abilities(FIT, MATRIX, n_resamples=50, rng=1, baseline="model_0")
     found = refits()
     for row in results:
         i = MATRIX.models.index(row.model)
@@ -77,7 +77,7 @@ def test_what_is_held_out_is_scored_as_the_parts_do():
 
 def test_an_item_keeps_its_own_error_under_a_bootstrap_over_items():
     """Its posterior's variance plus that of its mean between refits, which is far less alone."""
-    results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, items=True)
+    results = bootstrap_abilities(FIT, MATRIX, n_resamples=50, rng=1, items=True)
     between = refits().difficulty.std_error
     error = np.array([row.difficulty_std_error for row in results.items])
 

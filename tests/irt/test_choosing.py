@@ -39,7 +39,7 @@ def taken(found):
     [({}, "rasch"), ({"slopes": 0.8}, "2pl"), ({"slopes": 0.2, "across": 3.0}, "factor-2")],
 )
 def test_what_the_answers_come_from_is_taken(how, expected):
-    found = choose_model(drawn(60, 150, **how), ["rasch", "2pl", "factor-2"], seeds=[0])
+    found = choose_model(drawn(40, 60, **how), ["rasch", "2pl", "factor-2"], seeds=[0])
 
     assert [expected] == taken(found)
     assert found.sentence.startswith(f"Take {expected}:")
@@ -49,8 +49,8 @@ def test_what_the_answers_come_from_is_taken(how, expected):
 def test_a_common_chance_is_taken_where_models_guess():
     """Items so hard that all but the best guess."""
     rng = np.random.default_rng(0)
-    know = special.expit(1.5 * rng.normal(size=20)[:, None] - 2 * rng.normal(size=150))
-    matrix = ResponseMatrix.from_array((rng.random((20, 150)) < 0.4 + 0.6 * know) * 1.0)
+    know = special.expit(1.5 * rng.normal(size=12)[:, None] - 2 * rng.normal(size=80))
+    matrix = ResponseMatrix.from_array((rng.random((12, 80)) < 0.4 + 0.6 * know) * 1.0)
 
     assert ["common-c"] == taken(choose_model(matrix, ["rasch", "common-c"], seeds=[0]))
 
@@ -103,7 +103,7 @@ def test_only_candidates_that_so_many_models_tell_apart_are_tried():
     assert list(CANDIDATES) == _possible(400, ordered=True)
 
 
-def grades(n=60, m=20):
+def grades(n=30, m=8):
     """Grades 1, 2 and 3 of steps so far apart that expected scores rise in two flights."""
     rng = np.random.default_rng(1)
     ability, middle = np.linspace(-3, 3, n)[:, None, None], rng.normal(0, 0.3, m)[:, None]
@@ -120,9 +120,9 @@ def test_ordered_scores_are_predicted_by_their_levels_too():
     assert ["graded"] == taken(found)
     assert two.worse_by > two.worse_by_std_error
     assert graded.log_likelihood == pytest.approx(fit.diagnostics["log_likelihood"])
-    assert graded.n_parameters == 20 * 3
+    assert graded.n_parameters == 8 * 3
     assert graded.rmsea == pytest.approx(m2(fit, matrix).rmsea, abs=1e-6)
-    pairs = np.corrcoef((matrix.scores[:, :, 0] - fit.predict()).T)[np.triu_indices(20, 1)]
+    pairs = np.corrcoef((matrix.scores[:, :, 0] - fit.predict()).T)[np.triu_indices(8, 1)]
     assert graded.largest_q3 == pytest.approx(pairs.max(), abs=1e-6)
     assert any("of one kind only" in note for note in found.notes)
 
@@ -136,10 +136,10 @@ def test_scores_of_many_levels_are_continuous():
 
 def test_grades_and_their_shares_are_predicted_alike():
     """So that candidates for scores in [0, 1] take part."""
-    shares = ResponseMatrix.from_array((grades(30, 10) - 1) / 2)
+    shares = ResponseMatrix.from_array((grades(15, 5) - 1) / 2)
     losses = [
         [row.log_loss for row in choose_model(matrix, ["rasch", "gpcm"], seeds=[0])]
-        for matrix in (ResponseMatrix.from_array(grades(30, 10)), shares)
+        for matrix in (ResponseMatrix.from_array(grades(15, 5)), shares)
     ]
 
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)

@@ -137,7 +137,7 @@ def test_draws_go_by_the_generator_and_tell_whether_chains_were_compared():
 
 def test_long_chains_agree_and_short_ones_are_noted():
     """The same answers: only the number of draws differs."""
-    options = McmcOptions(draws=1500, warm_up=100)
+    options = McmcOptions(draws=1000, warm_up=100)
     long, short = (
         fit_irt(graded(), "rasch", "mcmc", rng=3, options=o) for o in (options, QUICK["mcmc"])
     )
@@ -252,7 +252,7 @@ def test_abilities_of_a_rasch_fit_are_scored_on_its_scale():
 def test_draws_that_turn_the_scale_round_are_noted():
     """Answers by chance do not tell able from unable; answers by ability do."""
     rng = np.random.default_rng(5)
-    options = McmcOptions(chains=4, draws=150, warm_up=50)
+    options = McmcOptions(chains=4, draws=60, warm_up=20)
     chance = ResponseMatrix.from_array(rng.integers(0, 2, (4, 12)).astype(float))
     ladder = (np.arange(12)[:, None] + rng.normal(size=(12, 60)) > 6).astype(float)
     notes = [

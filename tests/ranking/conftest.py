@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.thurstone import exact
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -36,6 +37,12 @@ def llmfao():
         judge=worker.astype(np.int64),
         judges=tuple(workers.tolist()),
     )
+
+
+@pytest.fixture
+def rough_integration(monkeypatch):
+    """Integrate Thurstone's posterior with at most a tenth of the points: errors are larger."""
+    monkeypatch.setattr(exact, "_WORK", exact._WORK // 10)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from evalstats_plugin.ranking.rank import (
 )
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
+pytestmark = pytest.mark.usefixtures("rough_integration")
 NAMES = ("ada", "bea", "cai", "dan", "eva")
 TRUTH = np.array([1.5, 0.5, 0.4, -0.8, -1.6])
 

@@ -112,8 +112,7 @@ OF_MODELS: dict[str, Callable[[int], Any]] = {
 
 SIZES = (2, 8, 40)
 WHOLE = (
-    "forest", "forest with arrows", "matrix", "differences", "ranks of a ranking",
-    "variance parts", "wright",
+    "forest", "matrix", "differences", "ranks of a ranking", "variance parts", "wright",
 )  # fmt: skip
 """Looked at in all sizes; the others are built of the same parts."""
 

@@ -14,6 +14,8 @@ from evalstats_plugin.errors import SelectionError, WriteError
 from evalstats_plugin.report.paper import folder
 from evalstats_plugin.report.paper.folder import macro_words
 
+FIGURES = {"forest": folder.plot_forest, "rank": folder.plot_ranks}
+
 
 def _data(n_models: int = 3) -> es.ResponseMatrix:
     rng = np.random.default_rng(5)
@@ -52,7 +54,9 @@ def test_numbers_are_those_of_the_table_and_its_pairs(tmp_path: Path) -> None:
     assert differences == pytest.approx(expected, abs=0.0051)
 
 
-def test_same_responses_give_the_same_files_and_others_are_not_replaced(tmp_path: Path) -> None:
+def test_same_responses_give_the_same_files_and_others_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second call changes no byte; a file with other content is refused, and nothing written."""
     data = _data()
     first = {path.name: path.read_bytes() for path in es.paper(data, tmp_path)}
@@ -60,6 +64,8 @@ def test_same_responses_give_the_same_files_and_others_are_not_replaced(tmp_path
     again = {path.name: path.read_bytes() for path in es.paper(data, tmp_path)}
 
     assert first == again
+    drawn = {plot.__name__: first[f"{name}.pdf"] for name, plot in FIGURES.items()}
+    monkeypatch.setattr(folder, "_drawn", lambda plot, *_, **__: drawn[plot.__name__])
     (tmp_path / "main.tex").write_text("mine")
     (tmp_path / "table.tex").unlink()
     with pytest.raises(WriteError, match=r"main\.tex exists already"):

@@ -58,7 +58,8 @@ def test_long_names_and_many_letters_fit_80_columns() -> None:
     i = rng.integers(0, 30, 900)
     j = (i + rng.integers(1, 30, 900)) % 30
     won = rng.random(900) < special.expit((j - i) / 8)
-    found = rank(Contests.of(i, j, won.astype(float), players=names), rng=0, scale="elo")
+    votes = Contests.of(i, j, won.astype(float), players=names)
+    found = rank(votes, model="thurstone", estimator="ep", rng=0, scale="elo")
     text = printed(found)
 
     assert max(map(len, text.splitlines())) <= 80

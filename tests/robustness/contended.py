@@ -1,10 +1,12 @@
 """Has two processes at one log at a time: ``python contended.py FOLDER LOG ROUNDS FIRST SECOND``.
 
-FIRST and SECOND are what they do, ``annotate`` or ``strip``. Prints what came of each round.
+FIRST and SECOND are what they do, ``annotate`` or ``strip``; more pairs may follow. Prints a line
+for each pair: what came of each round.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -64,6 +66,8 @@ def rounds(folder: Path, log: Path, n: int, tasks: tuple[str, str]) -> list[dict
         known[name].append(timeless(copy.read_bytes()))
         if task == "annotate" and "strip" in tasks and len(known["annotated"]) == 1:
             start = copy.read_bytes()
+    # What the two share with this process they need not copy to look for garbage.
+    gc.freeze()
     rng = np.random.default_rng(0)
     results: list[dict[str, object]] = []
     for _ in range(n):
@@ -86,5 +90,6 @@ def rounds(folder: Path, log: Path, n: int, tasks: tuple[str, str]) -> list[dict
 
 if __name__ == "__main__":
     _, where, log, n, *tasks = sys.argv
-    results = rounds(Path(where), Path(log), int(n), (tasks[0], tasks[1]))
-    sys.stdout.write(json.dumps(results) + "\n")
+    for pair in zip(tasks[::2], tasks[1::2], strict=True):
+        results = rounds(Path(where), Path(log), int(n), pair)
+        sys.stdout.write(json.dumps(results) + "\n")

@@ -10,6 +10,7 @@ Prints one object of JSON for each writer: how many steps there were, and what w
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import shutil
 import sys
@@ -43,6 +44,8 @@ class Interruptions:
         self.logs = root / "logs"
         self.problems: list[str] = []
         self._warm()
+        # What children share with this process they need not copy to look for garbage.
+        gc.freeze()
         self._make()
         self.before = self.seen()
         done = syscalls.run(self._work, self.root)
@@ -66,14 +69,14 @@ class Interruptions:
         return self.writer.work(self.logs)
 
     def places(self, every: int) -> list[int]:
-        """Return each so many of the steps, and the last two, where old becomes new.
+        """Return each so many of the steps, from the middle of so many, and the last two.
 
-        None where `every` is 0.
+        At those old becomes new. None where `every` is 0.
         """
         last = len(self.steps)
         if not every:
             return []
-        return sorted({*range(1, last + 1, every), max(1, last - 1), last})
+        return sorted({*range((every + 1) // 2, last + 1, every), max(1, last - 1), last})
 
     def kill(self, places: Iterable[int]) -> set[str]:
         """Kill it at some steps: each file is old or new, and the next run makes all new."""
@@ -158,6 +161,11 @@ class Interruptions:
             self.problems.append(f"{what}: afterwards there is {left}")
 
 
+def _kind(path: str) -> str:
+    """Say whether a step changes a folder, a hidden file or one that people see."""
+    return "folder" if Path(path).is_dir() else "hidden" if "/." in path else "file"
+
+
 def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dict[str, Any]:
     """Interrupt one writer at each step, or each so many."""
     of = Interruptions(name, WRITERS[name], root / name.replace(" ", "_"))
@@ -167,6 +175,7 @@ def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dic
     return {
         "writer": name,
         "steps": len(of.steps),
+        "calls": [f"{step.call} {_kind(step.path)}" for step in of.steps],
         "kills": len(places),
         "seen": sorted(seen),
         "codes": codes,

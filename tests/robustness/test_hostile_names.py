@@ -18,6 +18,7 @@ import shutil
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +27,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 from logs import commands_that_read
+from parsed_modules import nodes_of, without_garbage_collection
 from readers import READERS as DAMAGED
 
 from evalstats_plugin import read
@@ -73,15 +75,25 @@ SMALL = {
 READERS = [p.name for p in load_plugins().listing if "evalstats_read_log" in p.hooks]
 
 
-@pytest.fixture(scope="module", params=READERS)
-def hostile_logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give logs of one adapter in which all that has a name has a hostile one.
+@pytest.fixture(scope="module")
+def hostile_logs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give what returns a folder of hostile logs of an adapter, made once."""
+
+    @cache
+    def made(adapter: str) -> Path:
+        return _hostile_logs(adapter, tmp_path_factory)
+
+    return made
+
+
+def _hostile_logs(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make logs of one adapter in which all that has a name has a hostile one.
 
     Each name is that of a model in every second log, and in others of what else has names.
     """
-    folder = tmp_path_factory.mktemp(request.param) / "logs"
-    made = tmp_path_factory.mktemp(f"{request.param}-made")
-    source = _table if request.param == "tabular" else _renaming(_logs_of(request.param, made))
+    folder = tmp_path_factory.mktemp(adapter) / "logs"
+    made = tmp_path_factory.mktemp(f"{adapter}-made")
+    source = _table if adapter == "tabular" else _renaming(_logs_of(adapter, made))
     seen = {kind: set[str]() for kind in KINDS}
     for k in range(0, len(NAMES), 2):
         names = {kind: NAMES[(k + 11 * n) % len(NAMES)] for n, kind in enumerate(KINDS)}
@@ -104,7 +116,7 @@ def hostile_logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
     assert len(list(folder.iterdir())) >= 20
     changed = min(len(seen[kind]) for kind in ("model", "task", "metric"))
-    assert changed >= 20, f"names of logs of {request.param} do not change"
+    assert changed >= 20, f"names of logs of {adapter} do not change"
     # Readers take control characters out of the others.
     assert len(set().union(*seen.values())) >= 40
     return folder
@@ -208,9 +220,28 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("sink", COMMANDS)
+WHOLE = {"lm_eval", "inspect_ai", "tabular"}
+"""Adapters of whose logs all is shown in every form."""
+OF_EACH = {"table", "html", "findings", "exported elsewhere", "annotated"}
+"""What is tried with the logs of all adapters: the other forms show what these do."""
+SHOWN = [
+    pytest.param(
+        adapter,
+        sink,
+        id=f"{adapter}-{sink}",
+        marks=[] if adapter in WHOLE or sink in OF_EACH else pytest.mark.validation,
+    )
+    for adapter, sink in product(READERS, COMMANDS)
+]
+
+
+@pytest.mark.parametrize(("adapter", "sink"), SHOWN)
 def test_names_reach_no_output_raw(
-    hostile_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str
+    hostile_logs: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    adapter: str,
+    sink: str,
 ) -> None:
     """Terminal, CSV, Markdown, JSON, HTML, messages and files."""
     monkeypatch.chdir(tmp_path)
@@ -218,11 +249,12 @@ def test_names_reach_no_output_raw(
     (tmp_path / "out").mkdir()
     command, *options = COMMANDS[sink]
     skip = ["--skip-broken"] if command not in ("annotate", "check") else []
-    logs = {path: path.read_bytes() for path in hostile_logs.rglob("*") if path.is_file()}
+    folder = hostile_logs(adapter)
+    logs = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     # Figures of all pairs of models take long: the page has those that could be markup.
     wanted = [k for k, name in enumerate(NAMES) if sink != "html" or set(name) & set("<{\u202e")]
-    paths = [str(path) for k in wanted if (path := hostile_logs / f"{k:02}").exists()]
+    paths = [str(path) for k in wanted if (path := folder / f"{k:02}").exists()]
     done = CliRunner().invoke(main, [command, *paths, *skip, *options])
 
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -230,7 +262,7 @@ def test_names_reach_no_output_raw(
     assert not set(_raw(done.stderr)), sink
     assert not [line for line in done.stderr.splitlines() if line.startswith("error: lines")]
     assert {p for p in tmp_path.iterdir() if p.name != "out"} == set()
-    assert logs == {path: path.read_bytes() for path in hostile_logs.rglob("*") if path.is_file()}
+    assert logs == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     if options[-1:] == ["csv"]:
         _check_csv(done.stdout)
     if options[-1:] == ["markdown"]:
@@ -468,10 +500,13 @@ def test_commands_print_through_one_door_and_no_name_of_a_log_is_joined_to_a_pat
     """Every module is searched for prints, consoles, and names from logs in paths."""
     printing: list[str] = []
     joining: list[str] = []
-    for root in ("evalstats_plugin", "adapters"):
-        for file in sorted((ROOT / root).rglob("*.py")):
+    files = [
+        file for root in ("evalstats_plugin", "adapters") for file in (ROOT / root).rglob("*.py")
+    ]
+    with without_garbage_collection():
+        for file in sorted(files):
             named = file.relative_to(ROOT).as_posix()
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for node in nodes_of(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and _prints(node.func):
                     printing += [f"{named}:{node.lineno}"] * (named not in DOORS)
                 elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):

@@ -31,16 +31,65 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Interrupt every writer, all in one process, since loading what they need takes seconds.
+Plan = list[tuple[int, list[str], list[str]]]
+"""Each so many of the steps, with what errors, of which writers."""
+FORBIDDEN = "forbidden folder"
+STEPWISE: Plan = [
+    (2, ["disk full", "permission denied"], ["votes .csv"]),
+    (1, ["disk full"], ["answers of an adaptive test", "replies of a model"]),
+    (9, ["disk full"], ["lm-eval annotate", "answer of a judge", "new fit"]),
+    (32, ["disk full"], ["export to Every Eval Ever"]),
+    (40, ["disk full"], ["response store", "table into a store"]),
+    (80, ["disk full"], ["paper"]),
+    (52, ["disk full"], ["Inspect annotate .eval"]),
+    (23, ["disk full"], ["Inspect annotate .json"]),
+    (60, ["disk full"], ["Inspect items .eval"]),
+    (50, ["disk full"], ["Inspect eval set"]),
+]  # fmt: skip
+"""At a step in the middle, and at the last two, where old becomes new."""
+OFTENER: Plan = [
+    (1, ["disk full", "permission denied", "disk broken"], ["votes .csv"]),
+    (4, ["disk full"], [
+        "lm-eval annotate", "votes of Fullrank", "answer of a judge", "lm-eval strip",
+        "export .csv", "matrix", "Every Eval Ever annotate", "page", "figure .svg",
+    ]),
+    (12, ["disk full"], ["export to Every Eval Ever"]),
+    (20, ["disk full"], ["response store", "table into a store"]),
+    (50, ["disk full"], ["paper"]),
+    (25, ["disk full"], ["Inspect annotate .eval", "Inspect strip .eval"]),
+    (12, ["disk full"], ["Inspect annotate .json"]),
+    (40, ["disk full"], ["Inspect items .eval"]),
+    (17, ["disk full"], ["Inspect eval set"]),
+    (4, ["disk full"], ["new fit"]),
+]  # fmt: skip
+"""At more steps, by `make validate`; `tests/validation/test_kills.py` interrupts all writers at
+random steps."""
+LATER = ["figure .pdf", "figure .png"]
+"""Writers that `make validate` alone keeps out of a folder: they save as "figure .svg" does."""
+OF_OTHER_STEPS = {"Inspect strip .eval", "rescore"}
+"""Writers not among `STEPWISE` that do more than to replace a file."""
+
+
+def _names(plan: Plan) -> list[str]:
+    return [name for *_, names in plan for name in names]
+
+
+def _others() -> list[str]:
+    """Return the writers that are not interrupted stepwise."""
+    names = sorted(set(WRITERS) - {*_names(STEPWISE), *LATER})
+    if find_spec("lm_eval") is None:
+        names.remove("rescore")
+    return names
+
+
+def _interrupted(folder: Path, plan: Plan) -> dict[str, dict[str, Any]]:
+    """Interrupt writers, all in one process, since loading what they need takes seconds.
 
     Those that load little come first: the larger a process, the longer it takes to copy.
     """
-    plan = [(every, [*errors, FORBIDDEN], names) for every, errors, names in STEPWISE]
-    plan.append((0, [FORBIDDEN], _others()))
+    plan = [(every, [*errors, FORBIDDEN], names) for every, errors, names in plan]
     done = subprocess.run(
-        [sys.executable, INTERRUPTED, tmp_path_factory.mktemp("interrupted"), json.dumps(plan)],
+        [sys.executable, INTERRUPTED, folder, json.dumps(plan)],
         capture_output=True,
         text=True,
         check=False,
@@ -52,42 +101,25 @@ def interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[st
         line for line in done.stderr.splitlines() if line and not any(s in line for s in said)
     ]
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [name for *_, names in plan for name in names] == [r["writer"] for r in results]
+    assert _names(plan) == [r["writer"] for r in results]
     return {result["writer"]: result for result in results}
 
 
-FORBIDDEN = "forbidden folder"
-STEPWISE: list[tuple[int, list[str], list[str]]] = [
-    (1, ["disk full", "permission denied", "disk broken"], ["votes .csv"]),
-    (1, ["disk full"], ["answers of an adaptive test", "replies of a model"]),
-    (4, ["disk full"], [
-        "lm-eval annotate", "votes of Fullrank", "answer of a judge", "lm-eval strip",
-        "export .csv", "matrix", "Every Eval Ever annotate", "page", "figure .svg",
-    ]),
-    (12, ["disk full"], ["export to Every Eval Ever"]),
-    (20, ["disk full"], ["response store", "table into a store"]),
-    (50, ["disk full"], ["paper"]),
-    (25, ["disk full"], ["Inspect annotate .eval", "Inspect strip .eval"]),
-    (23, ["disk full"], ["Inspect annotate .json"]),
-    (40, ["disk full"], ["Inspect items .eval", "Inspect eval set"]),
-    (4, ["disk full"], ["new fit"]),
-]  # fmt: skip
-"""Each so many of the steps, with what errors, of which writers. Those with nine steps replace one
-file as votes do; `tests/validation/test_kills.py` interrupts all of them at random steps."""
+@pytest.fixture(scope="module")
+def interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Interrupt every writer, at a few steps at least."""
+    plan = [*STEPWISE, (0, [], _others())]
+    return _interrupted(tmp_path_factory.mktemp("interrupted"), plan)
 
 
-def _others() -> list[str]:
-    """Return the writers that are not interrupted stepwise."""
-    names = sorted(set(WRITERS) - {name for *_, writers in STEPWISE for name in writers})
-    if find_spec("lm_eval") is None:
-        names.remove("rescore")
-    return names
+@pytest.fixture(scope="module")
+def more_interruptions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Interrupt them at more steps."""
+    plan = [*OFTENER, (0, [], LATER)]
+    return _interrupted(tmp_path_factory.mktemp("more"), plan)
 
 
-@pytest.mark.parametrize("writer", [name for *_, writers in STEPWISE for name in writers])
-def test_old_or_new_at_every_step(interruptions: Mapping[str, dict[str, Any]], writer: str) -> None:
-    """After a kill the next run ends as if there had been none; a refusal is one message."""
-    result = interruptions[writer]
+def _check_old_or_new(result: dict[str, Any]) -> None:
     codes = dict(result["codes"])
 
     assert [] == result["problems"]
@@ -101,17 +133,49 @@ def test_old_or_new_at_every_step(interruptions: Mapping[str, dict[str, Any]], w
         assert {"0", "2"} >= set(found)
 
 
-@pytest.mark.parametrize("writer", _others())
-def test_a_folder_that_may_not_be_written_to(
-    interruptions: Mapping[str, dict[str, Any]], writer: str
-) -> None:
-    """Writers that are not among those above too say so in one message, and change no file."""
-    result = interruptions[writer]
+def _check_forbidden(results: Mapping[str, dict[str, Any]], writer: str) -> None:
+    """Check that one is refused, and that whatever interrupts votes interrupts it in like state."""
+    result = results[writer]
 
     assert [] == result["problems"]
     assert {FORBIDDEN: ["2"]} == result["codes"]
     # Nobody is refused who does not write.
     assert result["steps"] >= 4
+    if writer not in OF_OTHER_STEPS:
+        assert result["calls"] == results["votes .csv"]["calls"]
+
+
+@pytest.mark.parametrize("writer", _names(STEPWISE))
+def test_old_or_new_at_every_step(interruptions: Mapping[str, dict[str, Any]], writer: str) -> None:
+    """After a kill the next run ends as if there had been none; a refusal is one message."""
+    _check_old_or_new(interruptions[writer])
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("writer", _names(OFTENER))
+def test_old_or_new_at_more_steps(
+    more_interruptions: Mapping[str, dict[str, Any]], writer: str
+) -> None:
+    _check_old_or_new(more_interruptions[writer])
+
+
+@pytest.mark.parametrize("writer", _others())
+def test_a_folder_that_may_not_be_written_to(
+    interruptions: Mapping[str, dict[str, Any]], writer: str
+) -> None:
+    """Writers that are not among those above too say so in one message, and change no file.
+
+    Those that replace one file do it by the steps by which votes do.
+    """
+    _check_forbidden(interruptions, writer)
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("writer", LATER)
+def test_a_folder_that_may_not_be_written_to_by_others_of_a_kind(
+    more_interruptions: Mapping[str, dict[str, Any]], writer: str
+) -> None:
+    _check_forbidden(more_interruptions, writer)
 
 
 def test_every_writer_is_interrupted() -> None:

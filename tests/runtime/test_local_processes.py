@@ -173,7 +173,7 @@ def test_after_an_error_the_processes_work_on() -> None:
     failed = list[threading.ExceptHookArgs]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "excepthook", failed.append)
-        for _ in range(3):
+        for _ in range(2):
             with workers(2):
                 with pytest.raises(ZeroDivisionError):
                     list(parallel_map(_inverse, range(8)))

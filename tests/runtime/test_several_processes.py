@@ -82,7 +82,7 @@ def predicted() -> Any:
 
 
 def capable() -> Any:
-    matrix = answers(12, 20)
+    matrix = answers(8, 16)
     fit = fit_capabilities(matrix, 1, rng=0, device="cpu")
     scores = compare_held_out(matrix, 1, rng=0, device="cpu")
     halves = stability(fit, matrix, rng=1, device="cpu")
@@ -164,9 +164,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_logs_are_annotated_with_the_same_bytes(tmp_path: Path):
-    alone = annotate(LM_EVAL, output=tmp_path / "alone", compare=True, fits=["irt"])
+    logs = [LM_EVAL / "models__m0", LM_EVAL / "models__m1"]
+    alone = annotate(*logs, output=tmp_path / "alone", compare=True, fits=["irt"])
     with workers(2):
-        found = annotate(LM_EVAL, output=tmp_path / "found", compare=True, fits=["irt"])
+        found = annotate(*logs, output=tmp_path / "found", compare=True, fits=["irt"])
 
     names = [[str(p.relative_to(tmp_path / folder)) for p in paths]
              for folder, paths in (("alone", alone), ("found", found))]  # fmt: skip

@@ -40,7 +40,7 @@ def simulated() -> list[float]:
     """Errors of adaptive tests on so many items that sums would be shared by threads."""
     rng = np.random.default_rng(0)
     bank = ItemBank.from_arrays(rng.uniform(0.5, 2, 4000), rng.normal(size=4000))
-    return [row.score_mae for row in simulate(bank, [5], n_models=100, rng=1)]
+    return [row.score_mae for row in simulate(bank, [5], n_models=20, rng=1)]
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):

@@ -155,12 +155,12 @@ def test_runs_with_one_mean_are_seldom_said_to_have_changed() -> None:
     rng = np.random.default_rng(9)
     told: dict[float, list[bool]] = {0.0: [], 0.1: []}
     for ahead, own in told.items():
-        for _ in range(200):
+        for _ in range(120):
             right = rng.uniform(0.1, 0.8, (1, 400, 1)) + np.array([0, 0, ahead])[:, None, None]
             row = _only((rng.random((3, 400, 1)) < right) * 1.0)
             own.append(any("something else changed" in note for note in row.notes))
-    assert 2 <= sum(told[0.0]) <= 20
-    assert sum(told[0.1]) > 150
+    assert 1 <= sum(told[0.0]) <= 12
+    assert sum(told[0.1]) > 90
 
 
 def test_flips_are_pairs_of_answers_that_differ() -> None:

@@ -150,7 +150,7 @@ def _true_vote(p: np.ndarray[Any, Any], k: int) -> float:
     return total
 
 
-@pytest.mark.parametrize("n_designs", [10, pytest.param(25, marks=pytest.mark.validation)])
+@pytest.mark.parametrize("n_designs", [5, pytest.param(25, marks=pytest.mark.validation)])
 def test_limits_of_a_curve_hold_for_all_k_at_once(n_designs: int) -> None:
     """Kinds of items drawn at random; single limits, the control, hold less."""
     rng = np.random.default_rng(48)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import KINDS, plant, state
+from planted import INSPECT, KINDS, plant, state
 from works import (
     COMMANDS,
     EVERYWHERE,
@@ -85,7 +85,9 @@ def test_modules_beside_logs_are_not_imported(start: list[str], tmp_path: Path) 
     But for the few modules that Python needs before it runs the first line of the package.
     """
     folder = plant(tmp_path, "code")
-    for name in ("evalstats_plugin.py", "json.py") if start == ["-m"] else ():
+    # Inspect, which imports most, is loaded where most could go wrong.
+    names = ("evalstats_plugin.py", "json.py") if start == ["-m"] else (INSPECT.name,)
+    for name in names:
         (folder / name).unlink()
 
     done = subprocess.run(
@@ -103,9 +105,13 @@ def test_modules_beside_logs_are_not_imported(start: list[str], tmp_path: Path) 
 
 
 PROMPTFOO = str(LOGS.parents[1] / "adapters" / "mapped" / "formats" / "promptfoo.toml")
+OF_TWO_TASKS: Sequence[Work] = [
+    work if isinstance(work, str) or "-t" in work else [*work, "-t", "es_mc", "-t", "es_bin"]
+    for work in COMMANDS
+]
 TRIED: Mapping[Path, Sequence[Work]] = {
-    LOGS / "lm_eval" / "0.4.13" / "out": COMMANDS,
-    LOGS / "inspect_ai" / "0.3.285" / "models": [["compare", "FOLDER"]],
+    LOGS / "lm_eval" / "0.4.13" / "out": OF_TWO_TASKS,
+    LOGS / "inspect_ai" / "0.3.285" / "models": [["compare", "FOLDER", "-t", "arith"]],
     LOGS / "inspect_ai" / "0.3.285" / "pairwise": [["rank", "stats", "FOLDER"]],
     LOGS / "promptfoo" / "0.118.10": [["report", "FOLDER", "--mapping", PROMPTFOO]],
     TABLE: OF_TABLES,

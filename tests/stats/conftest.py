@@ -9,7 +9,7 @@ settings.register_profile(
     "stats",
     derandomize=True,
     deadline=None,
-    max_examples=int(os.environ.get("EVALSTATS_EXAMPLES", "25")),
+    max_examples=int(os.environ.get("EVALSTATS_EXAMPLES", "12")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("stats")

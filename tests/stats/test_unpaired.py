@@ -181,7 +181,7 @@ class TestDefinition:
     )
     def test_more_nodes_change_nothing(self, monkeypatch, method, prior):
         """From one item to a hundred thousand, for few and many, none and all right."""
-        sizes = np.array([1, 3, 10, 100, 1000, 100_000])
+        sizes = np.array([1, 3, 100, 100_000])
         n_a, n_b, share_a, share_b = (
             x.ravel() for x in np.meshgrid(sizes, sizes, [0, 0.3, 0.99, 1], [0, 0.6, 1])
         )

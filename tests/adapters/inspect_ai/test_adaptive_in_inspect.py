@@ -389,10 +389,10 @@ def test_a_run_without_any_answer_is_an_error(bank: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("settings", "fail", "epochs"),
     [
-        ({"max_samples": 1}, "", 1),
+        pytest.param({"max_samples": 1}, "", 1, marks=pytest.mark.validation),
         ({"max_samples": 5, "retry_on_error": 1}, "once", 1),
         ({"max_samples": 3, "fail_on_error": False}, "even", 2),
-        ({"max_samples": 100}, "", 2),
+        pytest.param({"max_samples": 100}, "", 2, marks=pytest.mark.validation),
         ({"max_samples": 100, "limit": 20, "retry_on_error": 1}, "once", 2),
     ],
 )

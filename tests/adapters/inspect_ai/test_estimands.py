@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import estimand_tasks
@@ -42,6 +41,8 @@ from evalstats_plugin.scores.rows import ScoreInterval
 
 pytestmark = pytest.mark.needs("inspect_ai>=0.3.285")
 
+Run = Callable[..., "CompletedProcess[str]"]
+
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai"
 STORED = [
     log
@@ -51,13 +52,13 @@ STORED = [
 
 
 @pytest.fixture(scope="session")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def generated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Run tasks of every shape in Inspect; return their logs by task."""
     folder = str(tmp_path_factory.mktemp("estimands"))
     # A process of its own: Inspect leaves streams open, which would be warnings here.
-    subprocess.run(
-        [sys.executable, estimand_tasks.__file__, folder], check=True, capture_output=True
-    )
+    tasks = Path(estimand_tasks.__file__)
+    done = run(folder, module=tasks.stem, folder=Path(folder), PYTHONPATH=str(tasks.parent))
+    assert 0 == done.returncode, done.stderr
     paths = [Path(info.name.removeprefix("file://")) for info in list_eval_logs(folder)]
     return {_header(path).eval.task: path for path in paths}
 

@@ -328,8 +328,7 @@ def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None
         assert text.isprintable()
 
 
-@settings(deadline=None)
-@given(
+LISTS = given(
     values=st.lists(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -341,10 +340,30 @@ def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None
     ascii_only=st.booleans(),
     data=st.data(),
 )
+
+
+@settings(deadline=None, max_examples=30)
+@LISTS
 def test_a_list_is_read_as_a_whole_would_be(
     values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
 ) -> None:
     """Wherever its text is cut, also inside a letter or a number."""
+    _read_in_blocks(values, indent, data, ascii_only=ascii_only)
+
+
+@pytest.mark.validation
+@settings(deadline=None, max_examples=1000)
+@LISTS
+def test_many_lists_are_read_as_a_whole_would_be(
+    values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
+) -> None:
+    """The same of a thousand lists."""
+    _read_in_blocks(values, indent, data, ascii_only=ascii_only)
+
+
+def _read_in_blocks(
+    values: list[Any], indent: int | None, data: st.DataObject, *, ascii_only: bool
+) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     content = f" {text}\n".encode()
     places = data.draw(st.lists(st.integers(0, len(content))))

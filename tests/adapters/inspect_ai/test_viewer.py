@@ -114,7 +114,10 @@ def viewer(logs: Logs) -> Iterator[str]:
 def visit(
     viewer: str, tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]
 ) -> Iterator[Open]:
-    """Give a function that opens a page of the viewer in a browser of its own."""
+    """Give a function that opens a page of the viewer in a browser of its own.
+
+    All pages follow each other in one tab: a new one takes longer than the viewer in it.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -129,7 +132,8 @@ def visit(
         browser.set_default_timeout(120_000)
 
         def visit(place: str) -> Any:
-            page = browser.new_page()
+            [page] = browser.pages
+            page.goto("about:blank")  # places of the viewer differ in what follows #
             page.goto(viewer + place)
             return page
 
@@ -150,7 +154,6 @@ def _keep(page: Any, name: str) -> None:
         # Where the logs lie is nobody's business and another place each time.
         page.locator(".breadcrumb-item").first.evaluate("crumb => crumb.textContent = 'evals'")
         page.screenshot(path=picture, animations="disabled")
-    page.close()
 
 
 def test_the_header_shows_interval_and_tag(logs: Logs, visit: Open) -> None:
@@ -190,11 +193,9 @@ def test_the_log_list_has_tags_and_bounds_as_columns(logs: Logs, visit: Open) ->
         shown = page.inner_text("[role=grid]").lower()
         if any(all(text in shown for text in texts) for texts in wanted):
             break
-        page.close()
         # What a log's own page has fetched the list has too.
         page = visit(f"/{logs.first['arith'].name}")
         _shows(page, "ci95 lo")
-        page.close()
         page = visit("")
         _shows(page, "arith_epochs")
 
@@ -237,7 +238,6 @@ def test_a_sample_has_its_statistics(logs: Logs, visit: Open) -> None:
     _keep(page, "item")
     page = visit(f"/{logs.first['arith'].name}/samples/sample/3/1/metadata")
     _shows(page, "evalstats_p", "evalstats_z")
-    page.close()
 
 
 def test_an_adaptive_test_shows_the_score_of_all_items(logs: Logs, visit: Open) -> None:
@@ -250,7 +250,6 @@ def test_an_adaptive_test_shows_the_score_of_all_items(logs: Logs, visit: Open) 
     _keep(page, "adaptive")
     page = visit(f"/{logs.first['adaptive'].name}/info")
     _shows(page, "13 of 50 items asked adaptively", "full score")
-    page.close()
 
 
 @pytest.mark.parametrize(

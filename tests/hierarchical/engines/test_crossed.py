@@ -81,16 +81,13 @@ def test_the_likelihood_is_the_integral_over_each_question(kind, dense):
     likelihood = QuestionLikelihood(counts)
     likelihood.dense &= dense
     level = np.random.default_rng(1).standard_normal((2, 3, 2))
-    expected = np.zeros((2, 2))
+    expected, kappa = np.zeros((2, 2)), np.linspace(-12, 12, 1201)
     for k, sd in enumerate((1.3, 0.7)):
         for i, t in enumerate(counts.task):
-            n, y = counts.trials[:, i], counts.right[:, i]
-
-            def density(kappa, n=n, y=y, at=level[k, :, t], sd=sd):
-                log_p = y * (at - kappa) - n * np.logaddexp(0, at - kappa)
-                return np.exp(log_p.sum()) * stats.norm.pdf(kappa, scale=sd)
-
-            expected[k, t] += np.log(integrate.quad(density, -12, 12, epsabs=1e-12)[0])
+            n, y, logit = counts.trials[:, i], counts.right[:, i], level[k, :, t] - kappa[:, None]
+            density = np.exp((y * logit - n * np.logaddexp(0, logit)).sum(axis=1))
+            density *= stats.norm.pdf(kappa, scale=sd)
+            expected[k, t] += np.log(integrate.trapezoid(density, kappa))
 
     np.testing.assert_allclose(likelihood(level, np.log([1.3, 0.7]))[:, 0], expected, atol=2e-4)
 
@@ -142,7 +139,7 @@ def test_difficulties_of_questions_are_drawn_from_their_posterior():
 def test_means_agree_with_nuts_on_30_models_and_20_tasks():
     golden = json.loads((FIXTURES / "golden" / "hierarchical.json").read_text(encoding="utf-8"))
     structure = CrossedModel(priors={"default": ("lognormal", -0.5, 0.7)})
-    posterior = drawn(crossed(golden["right"], golden["trials"]), structure, draws=3000)
+    posterior = drawn(crossed(golden["right"], golden["trials"]), structure, draws=1500)
 
     ours = {"level": special.logit(posterior.accuracy)}
     for name, values in posterior.parameters.items():
@@ -195,15 +192,15 @@ def z_scores(name):
     structure = CROSSED_MODELS[name]
     rng = np.random.default_rng(1)
     level, question, *sds = from_the_prior(
-        rng, 400_000, structure.own_interactions, structure.questions
+        rng, 200_000, structure.own_interactions, structure.questions
     )
     logit = level[..., None] - question[:, None]
-    p, size = special.expit(logit), (2, 2, 2 if structure.questions else 1)
+    size = (2, 2, 2 if structure.questions else 1)
     n, y = trials.reshape(size), right.reshape(size)
-    p = p[..., : size[2]]
-    weight = np.exp((y * np.log(p) + (n - y) * np.log1p(-p)).sum((1, 2, 3)))
+    logit = logit[..., : size[2]]
+    weight = np.exp((y * logit - n * np.log1p(np.exp(logit))).sum((1, 2, 3)))
     task = np.repeat([0, 1], size[2])
-    found = drawn(crossed(right, trials, task=task), structure, chains=150, draws=80, warm_up=480)
+    found = drawn(crossed(right, trials, task=task), structure, chains=150, draws=80, warm_up=200)
     watched = {"sd_difficulty": sds[0]}
     if structure.questions:
         watched["sd_question"] = sds[1]
@@ -238,9 +235,9 @@ def test_without_answers_draws_are_those_of_the_prior(name):
     structure, rng = CROSSED_MODELS[name], np.random.default_rng(5)
     models, tasks = np.array([[-1.2], [0.0], [1.2]]), np.array([[-1.0, 0.5], [1.0, 0.5]])
     data = crossed(np.zeros((3, 2)), 0.0, models=models, tasks=tasks)
-    sampler = CrossedGibbs(data, structure, 400, 80, rng)
+    sampler = CrossedGibbs(data, structure, 400, 40, rng)
     kept = []
-    for k in range(-80, 120):
+    for k in range(-40, 80):
         sampler.sweep(sampler, k)
         if k < 0:
             continue
@@ -253,7 +250,7 @@ def test_without_answers_draws_are_those_of_the_prior(name):
         effects += [*sampler.of_models.coefficients.T, *sampler.of_tasks.coefficients.T]
         kept.append([*sds, *(np.abs(x) for x in effects)])
     means = np.mean(kept, axis=0)
-    size = 400_000
+    size = 200_000
     sd = rng.gamma(2, 0.5, (3, size))
     model, task = (s * rng.normal(size=size) for s in sd[:2])
     model = model * structure.across_tasks
@@ -264,7 +261,7 @@ def test_without_answers_draws_are_those_of_the_prior(name):
     expected += [np.abs(x).mean() for x in (b, model, task, level, *beta)]
     error = means.std(axis=1, ddof=1) / 400**0.5
 
-    assert np.abs((means.mean(axis=1) - expected) / np.hypot(error, 2e-3)).max() < 4
+    assert np.abs((means.mean(axis=1) - expected) / np.hypot(error, 3e-3)).max() < 4
 
 
 @pytest.mark.parametrize("name", CROSSED_MODELS)
@@ -349,7 +346,7 @@ def test_covariates_are_found(name):
         hard = 0.5 * rng.normal(size=48)
         right = 1.0 * (rng.random((40, 48)) < special.expit(logit[:, task] - hard))
     data = crossed(right, trials, task=task, models=size[:, None], tasks=length[:, None])
-    found = drawn(data, CROSSED_MODELS[name], chains=2, draws=500, warm_up=200)
+    found = drawn(data, CROSSED_MODELS[name], chains=2, draws=250, warm_up=100)
 
     coefficients = found.parameters["coefficients"]
     error = coefficients.std((0, 1))

@@ -31,15 +31,15 @@ def counts(right=RIGHT, trials=TRIALS, *, of_models=False, x=None):
 def summed():
     """Log evidence, means and sds of accuracies, by sums over level, spread and each logit."""
     gamma = stats.gamma(2, scale=0.5)
-    s = np.linspace(1e-3, 6, 1500)
-    level, spread = np.linspace(-4, 4, 161), np.linspace(0.01, 5, 200)
+    s = np.linspace(1e-3, 6, 600)
+    level, spread = np.linspace(-4, 4, 121), np.linspace(0.01, 5, 150)
     # Of the level: an intercept and one normal effect, whose standard deviation is unknown.
     p_level = np.trapezoid(gamma.pdf(s) * stats.norm.pdf(level[:, None], 0, np.hypot(1, s)), s)
     # Of the root of the sum of two squared standard deviations.
     angle = np.linspace(0, np.pi / 2, 400)
     sides = gamma.pdf(spread[:, None] * np.cos(angle)) * gamma.pdf(spread[:, None] * np.sin(angle))
     p_spread = spread * np.trapezoid(sides, angle)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
     theta = level[:, None, None] + spread[:, None] * nodes
     weights = weights / weights.sum()
     answers = np.array([

@@ -222,7 +222,7 @@ def test_items_that_discriminate_alike_are_no_trap_of_the_first_coarse_points(ki
 
 
 def test_points_far_from_an_items_posterior_are_left_out_and_do_not_matter(monkeypatch):
-    _, data = simulated(40, 200, 6, missing=0.2)
+    _, data = simulated(20, 100, 6, missing=0.2)
     monkeypatch.setattr(estimators_items_integrated, "_WORTH", 1)
     some = items_integrated(data)
     monkeypatch.setattr(estimators_items_integrated, "_FAR", np.inf)
@@ -301,7 +301,7 @@ def test_abilities_and_the_population_of_items_are_recovered():
 def test_joint_estimates_would_stretch_abilities_of_few_models_and_these_do_not():
     """Five models: joint maximum likelihood is 1.25 times too far apart, or more."""
     slopes = []
-    for seed in range(12):
+    for seed in range(8):
         theta, data = simulated(5, 500, 100 + seed, spread=0.0)
         fit = items_integrated(data)
         slopes.append((float(fit.ability @ torch.tensor(theta)), float(theta @ theta)))

@@ -49,12 +49,12 @@ def negative(values, data, penalty, kind):
 @pytest.mark.parametrize("kind", ["rasch", "2pl"])
 @pytest.mark.parametrize("shape", [{}, {"missing": 0.2}, {"trials": 4}])
 def test_the_mode_is_that_of_a_general_optimiser(kind, shape):
-    data = counts(6, 25, slopes=0.3, **shape)
+    data = counts(6, 15, slopes=0.3, **shape)
     penalty = Penalty(1.0, 0.5, Slopes("normal", 1.0, 2**-0.5))
 
     fit = joint_fit(data, kind, penalty=penalty)
 
-    start = np.concatenate([np.zeros(31), np.ones(25 if kind == "2pl" else 0)])
+    start = np.concatenate([np.zeros(21), np.ones(15 if kind == "2pl" else 0)])
     best = optimize.minimize(negative, start, (data, penalty, kind), tol=1e-10)
     theta = best.x[:6]
     assert fit.converged
@@ -64,22 +64,22 @@ def test_the_mode_is_that_of_a_general_optimiser(kind, shape):
 @pytest.mark.parametrize("prior", [("lognormal", 0.0, 0.5), ("gamma", 2.0, 0.5)])
 def test_the_mode_under_priors_of_positive_discriminations_is_that_of_a_general_optimiser(prior):
     """The densities are SciPy's; abilities and intercepts have standard deviations of their own."""
-    data, penalty = counts(6, 25, slopes=0.3, trials=2), Penalty(1.5**-2, 2.0**-2, Slopes(*prior))
+    data, penalty = counts(6, 15, slopes=0.3, trials=2), Penalty(1.5**-2, 2.0**-2, Slopes(*prior))
     options = MapOptions(
         ability_sd=1.5, intercept_sd=2.0, discrimination=prior[0], discrimination_prior=prior[1:]
     )
 
     fit = map_fit(data, "2pl", options)
 
-    start = np.concatenate([np.zeros(31), np.ones(25)])
-    bounds = [(None, None)] * 31 + [(1e-3, None)] * 25
+    start = np.concatenate([np.zeros(21), np.ones(15)])
+    bounds = [(None, None)] * 21 + [(1e-3, None)] * 15
     best = optimize.minimize(
         negative, start, (data, penalty, "2pl"), "L-BFGS-B", bounds=bounds,
         options={"ftol": 1e-14, "gtol": 1e-7, "maxfun": 10**6},
     )  # fmt: skip
     assert fit.converged
     assert fit.ability.numpy() == pytest.approx(best.x[:6] - best.x[:6].mean(), abs=1e-3)
-    assert fit.discrimination.numpy() == pytest.approx(best.x[31:], abs=1e-3)
+    assert fit.discrimination.numpy() == pytest.approx(best.x[21:], abs=1e-3)
 
 
 @pytest.mark.parametrize("optimiser", ["lbfgs", "adam", "gd"])

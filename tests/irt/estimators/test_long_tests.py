@@ -134,8 +134,17 @@ def test_start_values_are_near_the_estimates():
     assert float(same.std()) == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize(("n", "m"), [(60, 700), (30, 1200)])
-@pytest.mark.parametrize("kind", ["rasch", "2pl", "2pl-signed"])
+@pytest.mark.parametrize(
+    ("kind", "n", "m"),
+    [
+        ("rasch", 60, 700),
+        ("2pl", 60, 700),
+        ("2pl-signed", 30, 1200),
+        pytest.param("rasch", 30, 1200, marks=pytest.mark.validation),
+        pytest.param("2pl", 30, 1200, marks=pytest.mark.validation),
+        pytest.param("2pl-signed", 60, 700, marks=pytest.mark.validation),
+    ],
+)
 def test_two_stage_search_finds_the_same_maximum(
     n: int, m: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ):

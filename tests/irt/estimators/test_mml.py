@@ -284,7 +284,7 @@ def test_few_nodes_are_noted_and_chosen_ones_are_close_enough():
     assert any("15 nodes are" in note for note in few.notes)
     assert chosen.diagnostics["node_spacing"] <= 2
     assert not any("nodes" in note for note in chosen.notes)
-    fine = fit(scores, nodes=1001, std_errors=False)
+    fine = fit(scores, nodes=501, std_errors=False)
     assert fine.diagnostics["log_likelihood"] == pytest.approx(
         chosen.diagnostics["log_likelihood"], abs=0.01
     )

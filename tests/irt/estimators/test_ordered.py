@@ -95,12 +95,12 @@ def test_science_agrees_with_mirt():
 @pytest.mark.parametrize("item_model", MODELS)
 def test_the_likelihood_is_the_sum_over_abilities(item_model):
     """Of every model, by the formulas, where a score is missing and one level is never reached."""
-    scores, *_ = drawn(item_model, 30, 5, 4)
+    scores, *_ = drawn(item_model, 60, 5, 4)
     scores[0, 0], scores[:, 1] = np.nan, np.where(scores[:, 1] == 2, 3, scores[:, 1])
     fit = fitted(scores, item_model, "models", prior="none")
     at = np.linspace(-6, 6, 121)
     weight = np.exp(-(at**2) / 2) / np.exp(-(at**2) / 2).sum()
-    total = np.ones((30, len(at)))
+    total = np.ones((60, len(at)))
     for j in range(5):
         own = np.isfinite(fit.level[j])
         p = chances(item_model, at, fit.discrimination[j : j + 1], fit.steps[j : j + 1, own[1:]])
@@ -139,11 +139,12 @@ def test_levels_far_from_an_ability_keep_their_digits():
         assert np.exp(found).sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("n_sets", [2, pytest.param(5, marks=pytest.mark.validation)])
 @pytest.mark.parametrize("item_model", MODELS)
-def test_truth_comes_back_with_its_errors(item_model):
-    """Intervals of abilities, slopes and steps, on the items' scale, over five sets of answers."""
+def test_truth_comes_back_with_its_errors(item_model, n_sets):
+    """Intervals of abilities, slopes and steps, on the items' scale, over sets of answers."""
     inside = []
-    for seed in range(5):
+    for seed in range(n_sets):
         scores, theta, a, steps = drawn(item_model, 400, 8, 4, seed)
         fit = fitted(scores, item_model)
         unit = np.exp(np.mean(np.log(a)))
@@ -261,7 +262,7 @@ def test_an_item_that_tells_nothing_is_set_aside(item_model):
 
 def test_items_that_answers_do_not_tell_have_no_errors():
     """Few models on many items: the likelihood is flat without a prior."""
-    scores, *_ = drawn("gpcm", 6, 12, 4)
+    scores, *_ = drawn("gpcm", 6, 8, 4)
     fit = fitted(scores, "gpcm", prior="none")
 
     assert np.isnan(fit.steps_std_error).all()

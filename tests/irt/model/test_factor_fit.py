@@ -116,9 +116,9 @@ def test_errors_are_the_curvature_of_the_posterior(fit, matrix):
 def test_the_number_of_dimensions_is_chosen_by_answers_held_out():
     """Two planted ones are found; of one, no second is."""
     rng = np.random.default_rng(2)
-    truth = draw_truth(rng, 60, 150, "factor", n_dimensions=2)
+    truth = draw_truth(rng, 40, 60, "factor", n_dimensions=2)
     two = draw_responses(truth._replace(discrimination=2 * truth.discrimination), rng)
-    one = draw_responses(draw_truth(rng, 60, 150, "rasch"), rng)
+    one = draw_responses(draw_truth(rng, 40, 60, "rasch"), rng)
     found, single = (fit_irt(m, "factor", rng=0) for m in (two, one))
 
     assert 2 == found.n_dimensions

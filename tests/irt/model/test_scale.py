@@ -9,7 +9,9 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt import (
     McmcOptions,
     MmlItemsOptions,
+    ViOptions,
     abilities,
+    bootstrap,
     bootstrap_abilities,
     fit_irt,
     reliability,
@@ -86,9 +88,13 @@ def test_a_fit_has_its_zero_and_unit():
     [("mml", "2pl"), ("jml", "rasch"), ("mcmc", "2pl"), ("vi", "2pl"), ("map", "2pl")],
 )
 def test_other_estimators_have_the_same_scale(estimator, item_model):
-    n_models = 20 if estimator == "mcmc" else 40
-    few = McmcOptions(chains=2, draws=200, warm_up=50) if estimator == "mcmc" else None
-    matrix, truth = simulate_responses(rng=2, n_models=n_models, n_items=80, item_model=item_model)
+    size = {"rng": 1, "n_models": 20, "n_items": 60} if estimator == "mcmc" else {
+        "rng": 2, "n_models": 40, "n_items": 80}  # fmt: skip
+    few = {
+        "mcmc": McmcOptions(chains=2, draws=60, warm_up=30),
+        "vi": ViOptions(max_steps=100),
+    }.get(estimator)
+    matrix, truth = simulate_responses(**size, item_model=item_model)
     fit = fit_irt(matrix, item_model, estimator, rng=0, options=few)
     own = fit_irt(matrix, item_model, estimator, rng=0, options=few, zero="models")
 
@@ -167,17 +173,19 @@ def test_bootstrap_intervals_hold_their_estimates(over):
     scores[5], scores[5, b.argmax()] = 1, 0
     matrix = ResponseMatrix.from_array(scores)
     fit = fit_irt(matrix, "rasch")
-    for row in bootstrap_abilities(fit, matrix, over=over, n_resamples=100, rng=0):
+    for row in bootstrap_abilities(fit, matrix, over=over, n_resamples=40, rng=0):
         assert row.low < row.estimate < row.high
 
 
-def test_every_recipe_is_on_the_scale_of_the_fit():
+def test_every_recipe_is_on_the_scale_of_the_fit(monkeypatch):
     """With a model all right, which refits and posteriors count as any other."""
+    short = McmcOptions(draws=80, warm_up=40)
+    monkeypatch.setattr(bootstrap, "McmcOptions", lambda **_: short)
     scores, _ = answers(6)
     scores[5] = 1
     matrix = ResponseMatrix.from_array(scores)
     fit = fit_irt(matrix, "rasch")
-    rows = uncertainty(fit, matrix, ["items", "parametric", "mcmc", "sandwich"], n_resamples=80,
+    rows = uncertainty(fit, matrix, ["items", "parametric", "mcmc", "sandwich"], n_resamples=40,
                        rng=0)  # fmt: skip
     for row in rows:
         own = fit.models.index(row.model)

@@ -138,7 +138,7 @@ def test_the_advantage_of_the_first_is_estimated() -> None:
     rng, truth = np.random.default_rng(4), np.linspace(1.5, -1.5, 6)
     standing, given = Standing(6, 1.0, seed=1), list[Answer]()
     while len(given) < 150:
-        for pair in standing.choose("random", 5):
+        for pair in standing.choose("random", 10):
             d = truth[pair.first] - truth[pair.second] + 1.5
             won = float(d + rng.normal() > 0)
             given.append(Answer(first=pair.first, second=pair.second, outcome=won))

@@ -45,10 +45,11 @@ def _grows_without_end(contests: Contests) -> bool:
     return -found.fun > 1e-9
 
 
-def test_ratings_get_a_prior_exactly_where_they_have_no_maximum() -> None:
-    """As linear programming says of 150 drawn records with ties and wins."""
+@pytest.mark.parametrize("records", [50, pytest.param(150, marks=pytest.mark.validation)])
+def test_ratings_get_a_prior_exactly_where_they_have_no_maximum(records: int) -> None:
+    """As linear programming says of drawn records with ties and wins."""
     without = 0
-    for seed in range(150):
+    for seed in range(records):
         contests = _drawn(seed)
         if contests.tied.all() or not contests.tied.any():
             continue
@@ -57,7 +58,7 @@ def test_ratings_get_a_prior_exactly_where_they_have_no_maximum() -> None:
         without += fit.estimator == "laplace"
         assert np.linalg.eigvalsh(fit.covariance).min() > -1e-9, seed
         assert np.abs(fit.rating).max() < 20, seed
-    assert 30 < without < 120
+    assert records / 5 < without < records * 4 / 5
 
 
 @pytest.mark.parametrize("n_wins", [5, 12, 40])

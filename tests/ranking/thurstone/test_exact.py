@@ -69,17 +69,23 @@ def test_three_players_agree_with_quadrature(name):
     assert fit.diagnostics["log_evidence"] == pytest.approx(case["log_evidence"], abs=2e-4)
 
 
-def test_drinks_are_those_of_quadrature_and_of_sixteen_million_draws():
+@pytest.fixture(scope="module")
+def ranked():
+    """Drinks, ranked."""
+    return rank(DRINKS, model="thurstone")
+
+
+def test_drinks_are_those_of_quadrature_and_of_sixteen_million_draws(ranked):
     """Coffee's mean 1.145137 by tensor quadrature; P(best) by importance sampling."""
-    ranking, fit = rank(DRINKS, model="thurstone"), fit_thurstone(DRINKS)
-    by_name = {row.player: row for row in ranking}
+    by_name = {row.player: row for row in ranked}
     assert by_name["coffee"].mean == pytest.approx(1.145137, abs=2e-5)
     assert by_name["coffee"].prob_best == pytest.approx(0.733694, abs=2e-4)
     assert by_name["tea"].prob_best == pytest.approx(0.200258, abs=2e-4)
-    assert fit.std_error[1] == pytest.approx(0.740381, abs=1e-4)
+    assert ranked.fit.std_error[1] == pytest.approx(0.740381, abs=1e-4)
     assert by_name["coffee"].method == "thurstone exact"
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_equal_records_have_equal_numbers_whatever_the_seed_and_the_names():
     """Juice and milk both beat water and lost to coffee and to tea."""
     rankings = [rank(DRINKS, model="thurstone", rng=seed) for seed in (0, 9)]
@@ -111,9 +117,9 @@ def test_cycles_and_contradictions_are_exactly_level():
 
 
 def test_stated_errors_hold_beside_quadrature():
-    """Means, covariances and pairs of 20 problems drawn at random."""
+    """Means, covariances and pairs of problems drawn at random."""
     worst = []
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng([3, seed])
         variance = float(rng.choice([0.25, 1.0, 4.0]))
         contests, wins = drawn(seed, 3, int(rng.integers(1, 25)), variance)
@@ -153,14 +159,16 @@ def test_ranks_are_doubly_stochastic_and_agree_with_pairs():
     )
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_what_is_not_exact_says_its_error():
-    contests, _ = drawn(8, 14, 60, 1.0)
+    contests, _ = drawn(8, 8, 40, 1.0)
     ranking = rank(contests, model="thurstone")
 
     assert not ranking.fit.diagnostics["exact"]
     assert ranking[0].method.startswith("thurstone integrated to ±0.00")
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_ties_and_position_are_integrated_too():
     """Beside importance sampling of the ratings, δ and the position effect around them."""
     rng = np.random.default_rng(2)
@@ -170,6 +178,10 @@ def test_ties_and_position_are_integrated_too():
     outcome = np.where(z > 0.4, 1, np.where(z < -0.4, 0, 0.5))
     contests = Contests.of(first, second, outcome, players=4, ordered=True)
     exactly = fit_thurstone(contests, estimator="exact")
+    (first, second, outcome), times = np.unique(
+        [first, second, outcome], axis=1, return_counts=True
+    )
+    first, second = first.astype(int), second.astype(int)
     tie, sd = exactly.parameters["tie"], 1.3 * exactly.parameter_std_errors["tie"]
     mean = np.r_[exactly.rating, exactly.parameters["position"], np.log(tie)]
     scale = 1.3 * np.r_[exactly.std_error, exactly.parameter_std_errors["position"], 0] + 1e-300
@@ -178,7 +190,7 @@ def test_ties_and_position_are_integrated_too():
     d, delta = x[:, first] - x[:, second] + x[:, 4:5], np.exp(x[:, 5:])
     p = np.where(outcome == 1, special.ndtr(d - delta), special.ndtr(-d - delta))
     p = np.where(outcome == 0.5, special.ndtr(delta - d) - special.ndtr(-delta - d), p)
-    log_w = np.log(p).sum(axis=1) - (x[:, :5] ** 2).sum(axis=1) / 2 - delta[:, 0] ** 2 / 2 + x[:, 5]
+    log_w = np.log(p) @ times - (x[:, :5] ** 2).sum(axis=1) / 2 - delta[:, 0] ** 2 / 2 + x[:, 5]
     log_w += (((x - mean) / scale) ** 2).sum(axis=1) / 2
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
@@ -193,6 +205,7 @@ def test_ties_and_position_are_integrated_too():
     )
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_draws_are_points_in_proportion_to_the_posterior():
     contests, _ = drawn(4, 5, 30, 1.0)
     fit = fit_thurstone(contests, draws=5000)
@@ -219,7 +232,7 @@ def test_the_width_of_a_tie_is_averaged_over_with_few_ties_too():
     """One tie of nine answers: its width has a long tail, which a sum over a grid includes."""
     contests = Contests.of([0] * 9, [1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0.5], players=2)
     fit = fit_thurstone(contests, estimator="exact")
-    d, log_tie = np.linspace(-9, 9, 1801)[:, None], np.linspace(-14, 2, 1601)
+    d, log_tie = np.linspace(-9, 9, 1801)[:, None], np.linspace(-14, 2, 401)
     tie = np.exp(log_tie)
     between = special.ndtr(tie - abs(d)) - special.ndtr(-tie - abs(d))
     log_p = 5 * special.log_ndtr(d - tie) + 3 * special.log_ndtr(-d - tie)

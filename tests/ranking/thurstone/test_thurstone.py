@@ -39,7 +39,7 @@ def simulated(n, m, *, tie=0.0, place=0.0, seed=1):
     ("name", "estimator", "draws", "independent"),
     [
         # Draws per independent one, of the worst rating.
-        (TWENTY, "exact", 8000, 1),
+        pytest.param(TWENTY, "exact", 8000, 1, marks=pytest.mark.validation),
         (HUNDRED, "exact", 2000, 1),
     ],
 )
@@ -122,9 +122,10 @@ def test_without_contests_it_is_the_prior():
         assert fit.notes[-1] == "no comparisons: the ratings are the prior"
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_ties_and_position_are_recovered_by_every_estimator():
     """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
-    truth, contests = simulated(12, 600, tie=0.4, place=0.3)
+    truth, contests = simulated(6, 600, tie=0.4, place=0.3)
     fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "exact")}
     drawn = fits["exact"]
 
@@ -138,6 +139,7 @@ def test_ties_and_position_are_recovered_by_every_estimator():
         np.testing.assert_allclose(fit.rating, drawn.rating, atol=0.06)
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_ties_can_count_half_or_be_dropped():
     _, contests = simulated(6, 200, tie=0.4)
     half, dropped = (fit_thurstone(contests, ties=t, estimator="ep") for t in ("half", "drop"))
@@ -151,6 +153,7 @@ def test_ties_can_count_half_or_be_dropped():
     assert fit_thurstone(contests, ties="half").estimator == "exact"
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_weights_repeat_answers():
     _, contests = simulated(5, 20)
     weight = np.random.default_rng(0).integers(0, 4, 20).astype(float)
@@ -163,6 +166,7 @@ def test_weights_repeat_answers():
         np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-6)
 
 
+@pytest.mark.usefixtures("rough_integration")
 @pytest.mark.parametrize(
     ("contests", "draws", "estimator", "reason"),
     [
@@ -180,6 +184,7 @@ def test_the_estimator_is_chosen_by_the_data(contests, draws, estimator, reason)
     assert re.search(reason, fit.diagnostics["reason"])
 
 
+@pytest.mark.usefixtures("rough_integration")
 def test_the_same_seed_gives_the_same_draws():
     _, contests = simulated(4, 20)
     for estimator in ("ep", "exact"):

@@ -50,8 +50,8 @@ def test_it_is_the_fit_by_expectation_propagation():
 
 def test_the_followed_width_of_a_tie_is_that_of_the_largest_evidence():
     """Whether answers come one by one or at once; without ties it is 0 again."""
-    contests = simulated(8, 60, tie=0.3)
-    state = EPState(8)
+    contests = simulated(6, 20, tie=0.3)
+    state = EPState(6)
     for answer in zip(contests.first, contests.second, contests.outcome, strict=True):
         state.add(*answer)
     whole = state_of(contests)

@@ -26,15 +26,17 @@ from evalstats_plugin.hierarchical.engines.plates import nuts
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 
 NAN = float("nan")
-QUICK = FitOptions(iterations=3, sets=2, draws=20)
+QUICK = FitOptions(iterations=3, sets=2, draws=20, wider=2)
 MU = Latent("mu", Normal(0.0, 1.0))
 
 
-def fit_of(density, y, method="qem", latent=MU, **options):
+def fit_of(density, y, method="qem", latent=MU):
     model = Model(
         plates=[Plate("task", len(y))], latents=[latent], observed=[Observed("y", density, "task")]
     )
-    return infer(model, {"y": y}, method, n_particles=4, steps=4, options=QUICK, rng=0, **options)
+    # A density is recorded for as many rows as there are chains, and for a quarter: of one, once.
+    many = 1 if method == "nuts" else 4
+    return infer(model, {"y": y}, method, n_particles=many, steps=4, options=QUICK, rng=0)
 
 
 def logits(mu):
@@ -126,6 +128,7 @@ def test_distributions_of_torch_are_priors(name, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("short_warm_up")
 def test_only_observed_cells_are_left_out_by_arviz():
     """Exact leave-one-out densities of a normal mean with known variance."""
     rng = np.random.default_rng(0)
@@ -136,7 +139,7 @@ def test_only_observed_cells_are_left_out_by_arviz():
         latents=[MU],
         observed=[Observed("y", lambda mu: Normal(mu, 1.0), ("model", "task"))],
     )
-    fit = infer(model, {"y": y}, "nuts", n_particles=8, steps=250, rng=0)
+    fit = infer(model, {"y": y}, "nuts", n_particles=8, steps=150, rng=0)
     seen = y[~np.isnan(y)]
     precision = len(seen)  # One of the prior, one less observation.
     mean = (seen.sum() - seen) / precision
@@ -192,15 +195,15 @@ def no_latent_within():
     [(plain_effects, 24_000), (effects_of_items, 9_000), (kinds_of_items, 5_000),
      (no_latent_within, 2_000)],
 )  # fmt: skip
-@pytest.mark.parametrize("method", ["qem", "mp-vi", "mp-is"])
+@pytest.mark.parametrize("method", ["qem", "mp-vi"])
 def test_blocks_of_members_change_nothing(build, least, method):
     """The same fit with one block of all members, and with the smallest blocks there can be."""
     y = np.random.default_rng(1).normal(0.0, 1.0, (4, 5))
     y[1, 3:], y[3, 2:] = NAN, NAN
     model, fits = build(), []
     for memory in (2**28, least):
-        options = FitOptions(memory=memory, sets=2, draws=20)
-        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=3, options=options, rng=0))
+        options = FitOptions(memory=memory, sets=2, draws=20, wider=1)
+        fits.append(infer(model, {"y": y}, method, n_particles=6, steps=2, options=options, rng=0))
     whole, split = fits
 
     assert max(split.sets[0].scene.blocks.values()) < 4

@@ -38,7 +38,7 @@ from evalstats_plugin.hierarchical.data import data_of_plates, eval_counts
 from evalstats_plugin.hierarchical.engines.plates.fit import METHODS, FitOptions
 
 NAN = float("nan")
-QUICK = FitOptions(iterations=10, sets=8, draws=100)
+QUICK = FitOptions(iterations=10, sets=8, draws=100, wider=2)
 
 
 def test_discrete_latents_are_summed_exactly():
@@ -171,6 +171,7 @@ def test_ragged_plates_and_missing_data_leave_the_evidence_of_what_is_there(size
     assert fit.draws["z"].shape == (1000, 2, 3)
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_lines_of_ragged_groups_with_missing_answers_are_sampled():
     """Each group has a vector of effects; groups differ in size, and an answer is missing."""
     x, y = [[0.0, 1.0, 2.0, 3.0], [0.0, 1.0]], [[0.1, NAN, 2.2, 2.9], [NAN, 0.4]]
@@ -183,7 +184,7 @@ def test_lines_of_ragged_groups_with_missing_answers_are_sampled():
         observed=[Observed("y", lambda line, x: Normal(line[0] + line[1] * x, 0.5), "question")],
     )
     model.check({"x": x, "y": y}, rng=0)
-    fit = infer(model, {"x": x, "y": y}, "nuts", rng=0)
+    fit = infer(model, {"x": x, "y": y}, "nuts", n_particles=8, steps=100, rng=0)
 
     for task, mean in enumerate(np.asarray(fit.moments["line"].mean)):
         seen = ~np.isnan(y[task])
@@ -207,6 +208,7 @@ def crossed():
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_crossed_plates_are_refused_by_particles_and_drawn_by_nuts():
     y = np.array([[1.0, 0.2], [NAN, -0.4], [1.5, 0.9]])
     with pytest.raises(DesignError, match=r"'model' and 'task' are crossed.*method 'nuts'"):
@@ -295,6 +297,7 @@ def test_a_method_that_does_not_exist_is_named():
         infer(Model(latents=[MU], observed=[]), {}, "gibbs")
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_logs_are_fitted_by_a_model_of_ones_own():
     """Beta posteriors are known; crossed plates are drawn by Markov chains; names are kept."""
     rng = np.random.default_rng(0)

@@ -1,5 +1,7 @@
 """P_MP on models whose evidence is known: unbiased, above global, with or without parents in Q."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -22,15 +24,17 @@ CPU = torch.device("cpu")
 X = np.array([1.2, -0.4, 2.0])
 # Replications at a time, as members of one more plate that nothing is shared across.
 TIMES = 2000
+POOR = Normal(0.2, 1.5)
+"""A proposal of z that knows nothing of μ."""
 
 
-def replicated():
+def replicated(proposal=POOR):
     """μ ~ N(½, 1), z ~ N(μ, .8), x ~ N(z, .6), the whole model TIMES over."""
     return Model(
         plates=[Plate("time", TIMES), Plate("task", 3, within="time")],
         latents=[
             Latent("mu", Normal(0.5, 1.0), "time", proposal=Normal(0.3, 1.2)),
-            Latent("z", lambda mu: Normal(mu, 0.8), "task", proposal=Normal(0.2, 1.5)),
+            Latent("z", lambda mu: Normal(mu, 0.8), "task", proposal=proposal),
         ],
         observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
     )
@@ -41,9 +45,10 @@ def exact():
     return stats.multivariate_normal(np.full(3, 0.5), covariance).logpdf(X)
 
 
-def estimates(model, k, seed=0):
+@cache
+def estimates(k, proposal=POOR, seed=0):
     """Log P_MP − log P of each replication: the derivative-free message of its plate."""
-    bound = bind(model, {"x": np.tile(X, (TIMES, 1))}, CPU)
+    bound = bind(replicated(proposal), {"x": np.tile(X, (TIMES, 1))}, CPU)
     generator = torch.Generator().manual_seed(seed)
     proposals = first_proposals(bound, generator)
     drawn = evidence.draw_particles(bound, proposals, k, generator)
@@ -59,14 +64,14 @@ def by_replication(scene):
 
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_the_evidence_is_unbiased(k):
-    ratio = np.exp(estimates(replicated(), k))
+    ratio = np.exp(estimates(k))
 
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / TIMES**0.5
 
 
-@pytest.mark.parametrize("k", [3, 10, 30])
+@pytest.mark.parametrize("k", [3, 10])
 def test_global_is_below_massively_parallel_is_below_the_evidence(k):
-    parallel = estimates(replicated(), k)
+    parallel = estimates(k)
     # Joint draws of everything from the same proposals.
     rng = np.random.default_rng(1)
     mu, z = rng.normal(0.3, 1.2, (k, TIMES)), rng.normal(0.2, 1.5, (3, k, TIMES))
@@ -87,7 +92,7 @@ def test_global_is_below_massively_parallel_is_below_the_evidence(k):
 
 
 def test_the_evidence_gets_nearer_with_particles():
-    errors = [estimates(replicated(), k).std() for k in (3, 10)]
+    errors = [estimates(k).std() for k in (3, 10)]
 
     assert errors[0] > 1.5 * errors[1]
 
@@ -125,26 +130,32 @@ def test_an_exact_proposal_given_its_parent_has_the_exact_evidence():
     assert all(ess[name] > other_ess[name] for name in ess)
 
 
+def poor_given_its_parent(mu):
+    return Normal(0.5 * mu + 0.3, 1.0)
+
+
 def test_the_evidence_is_unbiased_by_a_poor_proposal_given_its_parent():
     """One parent of three members, two particles each."""
-    x = np.array([1.2, -0.4, 2.0])
+    found = [estimates(2, poor_given_its_parent, seed) for seed in range(4)]
+    ratio = np.exp(np.concatenate(found))
+
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / len(ratio) ** 0.5
+    with pytest.raises(DesignError, match="take 'rws', 'qem' or 'mp-is'"):
+        infer(replicated(poor_given_its_parent), {"x": np.tile(X, (TIMES, 1))}, "mp-vi", rng=1)
+
+
+def test_sets_of_particles_average_to_the_evidence():
+    """Of one replication: a mean over sets, with its error."""
     model = Model(
-        plates=[Plate("task", 3)],
-        latents=[
-            Latent("mu", Normal(0.0, 1.0), proposal=Normal(0.3, 1.2)),
-            Latent("z", lambda mu: Normal(mu, 0.8), "task",
-                   proposal=lambda mu: Normal(0.5 * mu + 0.3, 1.0)),
-        ],
-        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
-    )  # fmt: skip
-    options = FitOptions(sets=2000, draws=10, wider=0)
-    fit = infer(model, {"x": x}, "mp-is", n_particles=2, options=options, rng=1)
-    exact = stats.multivariate_normal(np.zeros(3), np.ones((3, 3)) + np.eye(3)).logpdf(x)
+        latents=[Latent("mu", Normal(0.5, 1.0), proposal=Normal(0.3, 1.2))],
+        observed=[Observed("x", lambda mu: Normal(mu, 1.0))],
+    )
+    options = FitOptions(sets=200, draws=10, wider=0)
+    fit = infer(model, {"x": 1.2}, "mp-is", n_particles=2, options=options, rng=1)
+    exact = stats.norm(0.5, 2**0.5).logpdf(1.2)
 
     assert fit.log_evidence == pytest.approx(exact, abs=3 * fit.log_evidence_error)
     assert fit.log_evidence_error < 0.06
-    with pytest.raises(DesignError, match="take 'rws', 'qem' or 'mp-is'"):
-        infer(model, {"x": x}, "mp-vi", rng=1)
 
 
 class Encoder(torch.nn.Module):
@@ -170,9 +181,9 @@ def test_a_network_learns_the_posterior_of_every_member():
         inputs={"x": "task"},
     )
     data = {"x": x, "seen": x}
-    errors = []
+    errors, options = [], FitOptions(draws=10, wider=0)
     for steps in (0, 150):
-        fit = infer(model, data, "rws", steps=steps, rng=0)
+        fit = infer(model, data, "rws", steps=steps, options=options, rng=0)
         errors.append(fit.log_evidence - stats.norm(0, 2**0.5).logpdf(x).sum())
 
     assert float(encoder.line.weight.detach()) == pytest.approx(0.5, abs=0.05)

@@ -78,7 +78,7 @@ def test_moments_are_consistent():
     _, mean, _ = exact()
     errors = []
     for k in (3, 30, 100):
-        how = FitOptions(k=k, iterations=0, sets=1, draws=1)
+        how = FitOptions(k=k, iterations=0, sets=1, draws=1, wider=0)
         runs = [infer(conjugate(), {"x": X}, options=how, rng=s) for s in range(25)]
         errors.append(np.abs(np.mean([stacked(r, "mean") for r in runs], 0) - mean).max())
 
@@ -122,7 +122,9 @@ def test_families_of_every_kind_adapt_to_conjugate_posteriors():
             Observed("y", lambda p, y: y * p.log() + (20 - y) * torch.log1p(-p)),
         ],
     )
-    fit = infer(model, {"n": 9.0, "y": 15.0}, options=FitOptions(k=200, iterations=150), rng=0)
+    fit = infer(
+        model, {"n": 9.0, "y": 15.0}, options=FitOptions(k=200, iterations=100, sets=20), rng=0
+    )
     gamma, beta = (fit.proposals.families[x] for x in ("rate", "p"))
 
     np.testing.assert_allclose([gamma.concentration.item(), gamma.rate.item()], [11, 2], rtol=0.15)

@@ -58,6 +58,7 @@ def test_particles_that_miss_nothing_are_not_doubted(seed):
     assert infer(model, data, rng=seed).moved == {}
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_shares_of_a_dirichlet_distribution():
     model = Model(
         plates=[Plate("task", 2)],
@@ -65,17 +66,18 @@ def test_shares_of_a_dirichlet_distribution():
         observed=[Observed("n", lambda share: Multinomial(10, share), "task")],
     )
     fit = infer(
-        model, {"n": [[2.0, 3.0, 5.0], [0.0, 6.0, 4.0]]}, "nuts", n_particles=8, steps=250, rng=0
+        model, {"n": [[2.0, 3.0, 5.0], [0.0, 6.0, 4.0]]}, "nuts", n_particles=8, steps=150, rng=0
     )
     after = stats.dirichlet([3.0, 11.0, 12.0])
 
     assert near(fit, "share", after.mean(), after.var() ** 0.5)
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_a_wrong_posterior_fails_the_gate():
     model, data = of_one_number("mean")
     mean, sd = exact(*GRID["mean"])
-    options = {"n_particles": 8, "steps": 250, "rng": 0}
+    options = {"n_particles": 8, "steps": 150, "rng": 0}
     moved = infer(model, {"y": [x + 0.3 for x in data["y"]]}, "nuts", **options)
     wide = infer(model, {"y": [*data["y"][:2], NAN]}, "nuts", **options)
 
@@ -83,13 +85,14 @@ def test_a_wrong_posterior_fails_the_gate():
     assert not near(wide, "z", mean, sd)
 
 
+@pytest.mark.usefixtures("short_warm_up")
 def test_divergent_paths_are_counted_and_said():
     """A density with a cliff, of which the gradient says nothing."""
     model = Model(
         latents=[Latent("z", Normal(0.0, 1.0))],
         observed=[Observed("y", lambda y, z: torch.where(z > 0.3, -1e5, 0.0) + 0 * y)],
     )
-    fit = infer(model, {"y": 0.0}, "nuts", n_particles=2, steps=40, rng=0)
+    fit = infer(model, {"y": 0.0}, "nuts", n_particles=1, steps=40, rng=0)
 
     assert fit.divergent > 0
     assert any("diverged" in note for note in fit.notes)
