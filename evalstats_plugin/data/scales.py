@@ -112,6 +112,9 @@ def _few_beyond(scores: FloatArray, bounds: tuple[float, float]) -> bool:
     # A few answers graded 5 among many graded 1 are no codes.
     if beyond is None or not len(inside) or inside.min() == inside.max() == 1:
         return False
+    # Nor is 1.08 among scores that are all different: codes are whole numbers.
+    if len(np.unique(inside)) > len(inside) / 2 and not all(v == round(v) for v in beyond.values):
+        return False
     return beyond.n <= FEW * len(scores) and len(beyond.values) <= MOST_CODES
 
 
