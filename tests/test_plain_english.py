@@ -112,3 +112,26 @@ def test_riddles_are_found() -> None:
 
     assert RIDDLE.search(message)
     assert not RIDDLE.search("The level is 95, but must lie between 0 and 1.")
+
+
+SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def misnamed(code: str) -> Iterator[str]:
+    """Yield the documented parameters that their function does not have."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef):
+            section = SECTION.search(ast.get_docstring(node) or "")
+            heads = re.findall(r"^[\w*][\w*, ]*", section[1], re.MULTILINE) if section else []
+            named = {name.strip("* ") for head in heads for name in head.split(",")}
+            arguments = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+            yield from filter(str.isidentifier, named - arguments)
+
+
+def test_documented_parameters_are_those_of_the_function() -> None:
+    sections = "Parameters\n    ----------\n    x, *y : int\n    z\n"
+    with without_garbage_collection():
+        wrong = {str(source): [*misnamed(source.read_text())] for source in SOURCES}
+
+    assert {name: names for name, names in wrong.items() if names} == {}
+    assert list(misnamed(f'def f(x, *y):\n    """Add.\n\n    {sections}    """')) == ["z"]

@@ -83,7 +83,7 @@ def item_bank(
     fit
         Of any item model. A factor model of K dimensions makes a bank of K abilities, each with
         variance 1 over models.
-    matrix
+    responses
         The answers, from which item fit and the error of predicted scores are estimated. Item
         parameters are those of `fit`.
     cost

@@ -296,7 +296,7 @@ class PairTally:
         ----------
         codes : shape (m, N, R)
             0 where there is none.
-        there : shape (m, N, R)
+        observed : shape (m, N, R)
             Which of them are scores; None for all.
         top
             The code of score 1.

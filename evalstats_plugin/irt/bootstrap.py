@@ -73,8 +73,8 @@ def bootstrap_abilities(
     fit
         Fit by any estimator. ``"mml-items"`` is refitted from the first fit, many times faster than
         the others.
-    matrix
-        The matrix that was fitted.
+    responses
+        The answers that were fitted.
     over
         What is resampled: a name of `OVER`.
     shown

@@ -100,7 +100,7 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     fit
         Fit of the same models and items, best by estimator ``"mml"``, whose distribution of
         abilities is used. For other fits abilities are assumed normal, with a note.
-    matrix
+    responses
         One epoch of each item, right or wrong. Models that did not answer all items are left out.
     least_expected
         Neighbouring scores are joined until so many right and wrong answers are expected in each.
