@@ -51,6 +51,20 @@ def test_auto_goes_by_shape_and_says_why(shape, item_model, expected, reason):
     assert reason in choice.reason
 
 
+SEARCHES = [MmlItemsOptions, MmlOptions, MapOptions, JmlOptions, ViOptions]
+
+
+@pytest.mark.parametrize("options", SEARCHES)
+def test_a_search_that_is_cut_short_says_so(options):
+    """Whatever is searched for: in its notes and diagnostics, and only then."""
+    answers = matrix(12, 30)
+    cut, whole = (fit_irt(answers, "rasch", options=o) for o in (options(max_steps=1), options()))
+
+    assert (cut.diagnostics["converged"], whole.diagnostics["converged"]) == (False, True)
+    assert any("not converged after 1 step: " in note for note in cut.notes)
+    assert not any("not converged" in note for note in whole.notes)
+
+
 def test_what_auto_chose_is_in_the_fit():
     """With its reason, and with a prior where items are estimated along."""
     fit = fit_irt(matrix(50, 10), "rasch")

@@ -84,7 +84,8 @@ def test_many_models_are_fitted_and_scored_with_the_chance_given():
     assert np.corrcoef(score_models(fit, matrix).ability, fit.ability)[0, 1] > 0.99
 
 
-def test_models_below_chance_are_named():
+@pytest.mark.parametrize(("item_model", "options"), [("rasch", None), ("2pl", MmlOptions())])
+def test_models_below_chance_are_named(item_model, options):
     _, matrix = answered()
     scores = matrix.scores.copy()
     scores[0] = np.arange(300)[:, None] % 10 == 0
@@ -92,7 +93,7 @@ def test_models_below_chance_are_named():
 
     assert any(
         note.startswith("right less often than by guessing: model_0")
-        for note in fit_irt(low, "rasch", guessing=0.25).notes
+        for note in fit_irt(low, item_model, guessing=0.25, options=options).notes
     )
 
 

@@ -224,6 +224,18 @@ def test_many_searches_at_once_each_find_their_own_maximum():
     torch.testing.assert_close(bent.at, torch.ones(1, 2).double(), atol=1e-7, rtol=0)
 
 
+def test_each_size_begins_one_ridge_below_the_best_of_the_size_before():
+    data, *_ = planted(40, 30, 2, np.random.default_rng(3))
+    ridges = [0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    choices = cross_validate(data, [1, 2], ridges, rng=np.random.default_rng(0))
+    of_one = [choice for choice in choices if choice.n_dimensions == 1]
+    best = int(np.argmin([choice.log_loss for choice in of_one]))
+
+    assert ridges == [choice.ridge for choice in of_one]
+    assert 2 <= best <= 4
+    assert ridges[best - 1 :] == [c.ridge for c in choices if c.n_dimensions == 2]
+
+
 def test_a_search_cut_short_says_that_it_has_not_converged():
     """Two steps are not enough, and the fit tells."""
     data, *_ = planted(20, 30, 2, np.random.default_rng(13))

@@ -251,15 +251,6 @@ def test_an_item_with_its_key_turned_round_gets_a_negative_discrimination():
     assert any("negative discrimination of 1 item" in note for note in found.notes)
 
 
-def test_early_stop_is_noted():
-    """The last estimate is there, and that it is not the best."""
-    found = fit(lsat("LSAT7"), max_steps=2)
-
-    assert not found.diagnostics["converged"]
-    assert any("not converged after" in note for note in found.notes)
-    assert np.isfinite(found.difficulty).all()
-
-
 @pytest.mark.parametrize("prior", ["none", "weak", "estimated"])
 def test_items_all_right_or_all_wrong_are_finite(prior):
     """With a prior they are estimated, without one they are set aside."""
