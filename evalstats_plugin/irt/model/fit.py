@@ -1110,8 +1110,8 @@ def below_chance_note(matrix: ResponseMatrix | ResponseStore, guess: FloatArray)
 def not_converged(steps: int) -> str:
     """Note on a search that reached its most steps."""
     return (
-        f"not converged after {counted(steps, 'step')}: these are the last estimates. Allow more steps "
-        "(option max_steps), or take item model rasch, or an item prior"
+        f"not converged after {counted(steps, 'step')}: these are the last estimates. Allow more "
+        "steps (option max_steps), or take item model rasch, or an item prior"
     )
 
 
