@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import signal
@@ -38,6 +39,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def streams_are_collected_here() -> Iterator[None]:
+    """Have no later test blamed for them."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
