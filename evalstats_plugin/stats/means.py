@@ -120,8 +120,8 @@ def percentile_bootstrap(
     Parameters
     ----------
     confidence_level : float or shape (L,)
-        As of the other bootstraps: several levels are answered from the same resamples, and the
-        limits have an axis of levels before the others.
+        Limits of several levels come from the same resamples, with an axis of levels first; so
+        they do in the other bootstraps.
     """
     tail = _tails(confidence_level)
     cells = _cells(scores)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from parsed_modules import without_garbage_collection
 
 import evalstats_plugin as es
 from evalstats_plugin.data.importing import write_store
@@ -55,8 +54,7 @@ def _functions(node: ast.AST, inside: str) -> Iterator[tuple[str, set[str]]]:
 
 def test_no_public_function_takes_what_a_measure_says() -> None:
     """But for the measure's own methods."""
-    with without_garbage_collection():
-        every = dict(_public())
+    every = dict(_public())
     found = {
         name: parts
         for name, arguments in every.items()

@@ -27,7 +27,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 from logs import commands_that_read
-from parsed_modules import nodes_of, without_garbage_collection
 from readers import READERS as DAMAGED
 
 from evalstats_plugin import read
@@ -500,13 +499,10 @@ def test_commands_print_through_one_door_and_no_name_of_a_log_is_joined_to_a_pat
     """Every module is searched for prints, consoles, and names from logs in paths."""
     printing: list[str] = []
     joining: list[str] = []
-    files = [
-        file for root in ("evalstats_plugin", "adapters") for file in (ROOT / root).rglob("*.py")
-    ]
-    with without_garbage_collection():
-        for file in sorted(files):
+    for root in ("evalstats_plugin", "adapters"):
+        for file in sorted((ROOT / root).rglob("*.py")):
             named = file.relative_to(ROOT).as_posix()
-            for node in nodes_of(ast.parse(file.read_text(encoding="utf-8"))):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and _prints(node.func):
                     printing += [f"{named}:{node.lineno}"] * (named not in DOORS)
                 elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):

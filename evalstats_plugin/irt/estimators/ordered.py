@@ -403,7 +403,7 @@ def log_chances(logit: FloatArray, *, graded: bool) -> FloatArray:
 
 
 def _log_sum(log_terms: FloatArray) -> FloatArray:
-    """Logarithm of sums along axis 1, which stays; small arrays take SciPy's ten times as long."""
+    """Log of sums over axis 1, kept; on small arrays ten times as fast as SciPy's logsumexp."""
     top = log_terms.max(axis=1, keepdims=True)
     return top + np.log(np.exp(log_terms - top).sum(axis=1, keepdims=True))
 

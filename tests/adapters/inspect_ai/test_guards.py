@@ -328,7 +328,13 @@ def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None
         assert text.isprintable()
 
 
-LISTS = given(
+@pytest.mark.parametrize("examples", [30, pytest.param(1000, marks=pytest.mark.validation)])
+def test_a_list_is_read_as_a_whole_would_be(examples: int) -> None:
+    """Wherever its text is cut, also inside a letter or a number."""
+    settings(deadline=None, max_examples=examples)(_read_in_blocks)()
+
+
+@given(
     values=st.lists(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -340,29 +346,8 @@ LISTS = given(
     ascii_only=st.booleans(),
     data=st.data(),
 )
-
-
-@settings(deadline=None, max_examples=30)
-@LISTS
-def test_a_list_is_read_as_a_whole_would_be(
-    values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
-) -> None:
-    """Wherever its text is cut, also inside a letter or a number."""
-    _read_in_blocks(values, indent, data, ascii_only=ascii_only)
-
-
-@pytest.mark.validation
-@settings(deadline=None, max_examples=1000)
-@LISTS
-def test_many_lists_are_read_as_a_whole_would_be(
-    values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
-) -> None:
-    """The same of a thousand lists."""
-    _read_in_blocks(values, indent, data, ascii_only=ascii_only)
-
-
 def _read_in_blocks(
-    values: list[Any], indent: int | None, data: st.DataObject, *, ascii_only: bool
+    values: list[Any], indent: int | None, *, ascii_only: bool, data: st.DataObject
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     content = f" {text}\n".encode()
