@@ -37,7 +37,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def evalstats_find_logs(folder: Path, files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:  # pyright: ignore[reportReturnType]
+def evalstats_find_logs(folder: Path, files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:  # pyrefly: ignore[bad-return]
     """Return the logs among the files of one folder that are yours, each with files of its run.
 
     Plugins are asked in turn, each about the files that those before it left.
@@ -85,12 +85,12 @@ def evalstats_annotate_results(
 
 
 @hookspec
-def evalstats_methods() -> Sequence[Method]:  # pyright: ignore[reportReturnType]
+def evalstats_methods() -> Sequence[Method]:  # pyrefly: ignore[bad-return]
     """Return further statistical methods, to be named by ``--method``."""
 
 
 @hookspec
-def evalstats_metrics() -> Sequence[StockMetric]:  # pyright: ignore[reportReturnType]
+def evalstats_metrics() -> Sequence[StockMetric]:  # pyrefly: ignore[bad-return]
     """Return what is known of your metrics: scale, direction, aggregation (`data.metrics`).
 
     Your lines go before those of the registry.
@@ -98,17 +98,17 @@ def evalstats_metrics() -> Sequence[StockMetric]:  # pyright: ignore[reportRetur
 
 
 @hookspec
-def evalstats_commands() -> Sequence[Command]:  # pyright: ignore[reportReturnType]
+def evalstats_commands() -> Sequence[Command]:  # pyrefly: ignore[bad-return]
     """Return further commands of ``evalstats-plugin``, loaded when they are run."""
 
 
 @hookspec
-def evalstats_harness_commands() -> Sequence[Command]:  # pyright: ignore[reportReturnType]
+def evalstats_harness_commands() -> Sequence[Command]:  # pyrefly: ignore[bad-return]
     """Return commands of ``evalstats-plugin adapt run``: one for each harness you can drive."""
 
 
 @hookspec
-def evalstats_exporters() -> Sequence[Exporter]:  # pyright: ignore[reportReturnType]
+def evalstats_exporters() -> Sequence[Exporter]:  # pyrefly: ignore[bad-return]
     """Return formats that ``evalstats-plugin export --to NAME`` writes, loaded when used."""
 
 
@@ -272,4 +272,4 @@ def _written(row: Any, names: Iterable[str]) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in names}
     if values.get("measure") is not None:
         values["measure"] = values["measure"].to_dict()
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # pyright: ignore[reportUnknownArgumentType]
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

@@ -100,6 +100,38 @@ def test_a_circle_is_found() -> None:
     assert list(_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == [["b", "c"]]
 
 
+def _misplaced(text: str) -> set[str]:
+    """Return private names that a module defines and does not use, or imports from another."""
+    tree = ast.parse(text)
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    names = {node.name for node in tree.body if isinstance(node, kinds)}
+    names |= {
+        node.id for part in tree.body if isinstance(part, ast.Assign | ast.AnnAssign)
+        for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }  # fmt: skip
+    unused = {name for name in names if len(re.findall(rf"\b{name}\b", text)) == 1}
+    imported = {
+        alias.name for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("evalstats_plugin")
+        for alias in node.names
+    }  # fmt: skip
+    return {name for name in unused | imported if re.match("_[^_]", name)}
+
+
+def test_private_names_are_used_in_their_module_and_nowhere_else() -> None:
+    """Of modules; ruff looks at names inside functions."""
+    misplaced = {name: _misplaced(path.read_text()) for name, path in MODULES.items()}
+
+    assert {name: names for name, names in misplaced.items() if names} == {}
+
+
+def test_a_misplaced_name_is_found() -> None:
+    """Negative control."""
+    text = "from evalstats_plugin.data import _a, b\n\nC = _D = 1\n\ndef _f():\n    return _D\n"
+
+    assert _misplaced(text) == {"_a", "_f"}
+
+
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("package", ["", *PACKAGES])
 def test_public_names_load_and_are_listed(package: str) -> None:

@@ -120,7 +120,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         )
         emptied = known_empty(cast("dict[str, Any]", earlier) if isinstance(earlier, dict) else {})
         header = with_display(
-            with_payload(log, annotation, emptied), annotation and annotation.intervals
+            with_payload(log, annotation, emptied), annotation.intervals if annotation else None
         )
         if items is not None:
             if annotation is not None and annotation.item_columns:

@@ -230,7 +230,7 @@ class _Run:
         scores = details.scores[metric]
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
         same = logged is not None and agree(mean, logged)
-        n_cut = max(int(effective or 0) - n, 0) if isinstance(effective, int) else 0
+        n_cut = max(effective - n, 0) if isinstance(effective, int) else 0
         aggregation = about.get("corpus_level_fn") or "mean"
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"

@@ -42,8 +42,8 @@ def _requests(record: Mapping[str, Any]) -> list[list[Any]]:
     """Return what was sent for a sample: a prompt, and a continuation or settings, for each."""
     logged = record.get("arguments")
     every: Any = cast("Any", logged).values() if isinstance(logged, dict) else logged
-    parts: list[Any] = list(every) if isinstance(logged, list | dict) else []
-    requests: list[Any] = [list(p.values()) if isinstance(p, dict) else p for p in parts]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    parts: list[Any] = list(every) if isinstance(logged, (list, dict)) else []
+    requests: list[Any] = [list(p.values()) if isinstance(p, dict) else p for p in parts]
     return [cast("list[Any]", p) for p in requests if isinstance(p, list) and p]
 
 

@@ -176,7 +176,7 @@ def _parsed(given: Any, *, is_strict: bool = True) -> _Mapping:
 def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping:
     for key, value in raw.items():
         if key not in _KEYS:
-            raise SelectionError(f"{where}: {no_such('key', str(key), _KEYS)}")
+            raise SelectionError(f"{where}: {no_such('key', key, _KEYS)}")
         kinds, what = next((kinds, what) for keys, kinds, what in _KINDS if key in keys)
         if not isinstance(value, kinds):
             raise _wrong(f"{where}: {key}", value, f"Write {what}")

@@ -358,7 +358,7 @@ class ItemBank:
                 shapes[name] = list(values.shape)
                 columns[name] = list(values.reshape(len(self), -1))
         meta = {
-            "integer_ids": bool(np.issubdtype(self.item_ids.dtype, np.integer)),
+            "integer_ids": np.issubdtype(self.item_ids.dtype, np.integer),
             "shapes": shapes,
             "misfit": dict(self.misfit),
             "ability_mean": self.ability_mean,
@@ -412,7 +412,7 @@ def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
 
     ids = np.asarray(texts_in(table, "item"))
     scores = [np.nan if score is None else score for score in meta["scores"]]
-    values = {name: numbers(name) if name in names else None for name in _NUMBERS}
+    values: dict[str, Any] = {name: numbers(name) if name in names else None for name in _NUMBERS}
     axes = meta.get("axes")
     usable = numbers("usable")
     if np.isnan(usable).any():
@@ -435,7 +435,7 @@ def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
         scores=np.asarray(scores, dtype=np.float64),
         provenance=meta["provenance"],
         notes=tuple(meta["notes"]),
-        **values,  # pyright: ignore[reportArgumentType]
+        **values,
         **{name: matrix(name) for name in _MATRICES},
     )
 

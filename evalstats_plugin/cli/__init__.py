@@ -87,7 +87,7 @@ class _Main(LazyGroup):
             ctx.exit(2)
         except click.ClickException as error:
             # Shells put names of files on the command line, and click repeats them.
-            error.message = printable(error.message)  # pyright: ignore[reportAttributeAccessIssue]
+            error.message = printable(error.message)  # pyrefly: ignore[read-only]
             raise
         except KeyboardInterrupt:
             echo_message("error", "interrupted")

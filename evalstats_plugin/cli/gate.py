@@ -96,11 +96,11 @@ class Protocol:
     def check_kept(self, ctx: click.Context) -> None:
         """Refuse options of the command line that the protocol does not have, or has otherwise."""
         for name, option in options_of(ctx.command).items():
-            source = ctx.get_parameter_source(str(option.name))
+            source = ctx.get_parameter_source(option.name)
             if name in FREE or source is not ParameterSource.COMMANDLINE:
                 continue
             value = self.pinned.get(name, option.get_default(ctx))
-            if ctx.params[str(option.name)] != option.type_cast_value(ctx, value):
+            if ctx.params[option.name] != option.type_cast_value(ctx, value):
                 says = f"says {name} = {value!r}" if name in self.pinned else f"does not set {name}"
                 raise SelectionError(
                     f"--{name} contradicts the protocol {self.path}, which {says}: leave the "
@@ -141,7 +141,7 @@ def take_protocol(ctx: click.Context, _: click.Parameter, path: str | None) -> P
     if "baseline-logs" in pinned:
         folder = Path(path).parent
         pinned["baseline-logs"] = [str(folder / logs) for logs in pinned["baseline-logs"]]
-    ctx.default_map = {str(options[name].name): value for name, value in pinned.items()}
+    ctx.default_map = {options[name].name: value for name, value in pinned.items()}
     return Protocol(path, hashlib.sha256(content).hexdigest(), pinned)
 
 

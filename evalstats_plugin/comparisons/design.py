@@ -212,7 +212,7 @@ def joint_kind(
 class Compared(Measured):
     """N models on one task under one metric, and the P pairs to compare."""
 
-    measure: Measure
+    measure: Measure  # pyrefly: ignore[bad-override] - frozen
     """What the scores are, of all models together."""
     models: tuple[str, ...]
     a: IntArray

@@ -434,10 +434,10 @@ def _cell(
     rank = ranks.get((kind, row.task, row.model))
     return TableCell(
         kind=kind,
-        best_rank=rank and rank.best_rank,
-        worst_rank=rank and rank.worst_rank,
+        best_rank=rank.best_rank if rank else None,
+        worst_rank=rank.worst_rank if rank else None,
         letters=rank.letters if rank else "",
-        may_be_first=rank and rank.may_be_first,
+        may_be_first=rank.may_be_first if rank else None,
         n_models=rank.n_models if rank else 0,
         **{name: getattr(row, name) for name in _OF_SCORE},
     )

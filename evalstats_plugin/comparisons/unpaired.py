@@ -140,7 +140,8 @@ def _of_errors(cells: Sequence[Cell], request: Request) -> Table:
     bounds = joint([c.responses.measure for c in cells]).bounds
     span = math.inf if bounds is None else bounds[1] - bounds[0]
     group = [cell.responses for cell in cells]
-    notes = [(f"normal limits, from published standard errors; {PAIRING_LOST}",)] * len(pairs)
+    note = f"normal limits, from published standard errors; {PAIRING_LOST}"
+    notes: list[tuple[str, ...]] = [(note,)] * len(pairs)
     return _by_errors(group, pairs, request, name="normal", span=span, notes=notes)
 
 
@@ -308,7 +309,7 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
     if of_a is None or of_b is None:
         return "the complete run lacks items of the adaptive test's bank"
     errors = [math.hypot(np.sqrt(x.variances.sum()) / len(ids), x.common) for x in (of_a, of_b)]
-    draws = [r.predicted and r.predicted.draws for r in (a, b)]
+    draws = [None if r.predicted is None else r.predicted.draws for r in (a, b)]
     error = math.hypot(*errors)
     if draws[0] is not None and draws[1] is not None:
         error = difference_error(draws[0], errors[0], draws[1], errors[1])
@@ -317,7 +318,7 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
 
 def _shared(a: Responses, b: Responses) -> tuple[int, float]:
     """Number of draws that two adaptive tests share, and the correlation of their errors."""
-    first, second = (r.predicted and r.predicted.draws for r in (a, b))
+    first, second = (None if r.predicted is None else r.predicted.draws for r in (a, b))
     if first is None or second is None:
         return 0, 0.0
     return first.n_shared(second), shared_correlation(first, second)
@@ -330,7 +331,7 @@ def _of_predictions(
 ) -> Table:
     notes: list[tuple[str, ...]] = []
     for i, j, *_, size in pairs:
-        note = f"of predicted scores on all {counted(int(size), 'item')} of the bank"
+        note = f"of predicted scores on all {counted(size, 'item')} of the bank"
         n, correlation = _shared(group[i], group[j])
         by_draws = f"the same {counted(n, 'item')} drawn for both: errors correlate by"
         notes.append((note, f"{by_draws} {correlation:.2f}") if n else (note,))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 Origin = Literal["", "logged", "registry", "given", "observed", "assumed"]
 """Where a part of a measure is known from: the log, the registry of metrics (`data.metrics`), the
@@ -257,7 +257,7 @@ def joint(measures: Sequence[Measure]) -> Measure:
     return replace(
         first,
         scale=scale,
-        scale_from=list(_TRUST)[trust],
+        scale_from=cast("Any", list(_TRUST)[trust]),
         higher_is_better=directed.higher_is_better,
         direction_from=directed.direction_from,
         n_cut=0,

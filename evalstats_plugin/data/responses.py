@@ -235,7 +235,7 @@ class Responses(Measured):
     """
 
     model: str
-    measure: Measure
+    measure: Measure  # pyrefly: ignore[bad-override] - frozen
     item_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Shape (M,): names of the items, unique."""
     scores: FloatArray = field(default_factory=lambda: np.empty((0, 1)))

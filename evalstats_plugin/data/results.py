@@ -71,7 +71,7 @@ class Results(Drawable, Generic[RowT]):
 
     def __init_subclass__(cls) -> None:
         # Dataclasses would print every field of every row.
-        cls.__repr__ = cls.__repr__
+        cls.__repr__ = cls.__repr__  # pyrefly: ignore[method-assign]
 
     def __repr__(self) -> str:
         kind = type(self.rows[0]).__name__ if self.rows else "row"

@@ -167,7 +167,7 @@ def _values(distribution: Any) -> str:
     return "numbers" if base is CONSTRAINTS.real else support_in_words(support, low, high)
 
 
-def _quantiles(draws: Tensor) -> dict[str, float | None]:
+def _quantiles(draws: Tensor) -> dict[str, Any]:
     flat = draws.double().flatten().cpu().numpy()
     return dict(zip(("low", "high"), np.quantile(flat, _SHOWN).tolist(), strict=True))
 

@@ -94,7 +94,7 @@ def score_models(
         bank = cast("IRTFit", fit)
         scored = _on_one(bank, matrix, counts, bank_items, how, limits=method == "auto")
         about["bank"] = bank.version
-    return replace(scored, diagnostics=about, notes=tuple(notes))
+    return cast("FitT", replace(scored, diagnostics=about, notes=tuple(notes)))
 
 
 def _on_one(

@@ -304,7 +304,7 @@ class Table:
 
 
 def _joined(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         return value
     parts = cast("Sequence[Any]", value)
     return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
@@ -426,7 +426,7 @@ class _Table(RichTable):
         ):
             del self.columns[-1]
         # A title may be longer than the table is wide.
-        title, self.title = self.title, None
+        title, self.title = self.title, None  # pyrefly: ignore[bad-override-mutable-attribute]
         if title and str(title):
             yield Text(str(title), style="bold")
         if self._least_width() <= width:

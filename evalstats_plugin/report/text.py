@@ -278,7 +278,7 @@ def shown_value(name: str, value: Any) -> str:
     """Return a value as it is shown: probabilities are never certain, a filter is left out."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return "; ".join(map(str, cast("Sequence[Any]", value)))
     if value is not None and name.startswith(("prob_", "p_")) and not 5e-5 <= value <= 1 - 5e-5:
         return "<0.0001" if value < 5e-5 else ">0.9999"

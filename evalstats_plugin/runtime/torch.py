@@ -8,10 +8,6 @@
   make logistic likelihoods conditionally normal [PSW13]_
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import math
@@ -133,7 +129,7 @@ def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str
 def _free_memory(device: torch.device) -> int | None:
     """Free bytes, or None where unknown."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        return torch.cuda.mem_get_info(device)[0]
     return budget()
 
 

@@ -151,7 +151,7 @@ def make_cell(responses: Responses) -> Cell:  # noqa: PLR0911 - one for each kin
     means = responses.item_means
     scored = ~np.isnan(means)
     values = means[scored]
-    n_missing = int(len(means) - len(values))
+    n_missing = len(means) - len(values)
     notes = [*responses.notes, *left_out(n_missing, len(means))]
     n_missing += responses.measure.n_cut
     cell = partial(Cell, responses=responses, n=len(values), n_missing=n_missing)
@@ -354,7 +354,7 @@ def _is_high(cell: Cell, score: float) -> bool:
 
 def on_unit(cell: Cell) -> Cell:
     """Return a cell whose scores, two values on another scale, are 0 and 1."""
-    if cell.kind != "binary" or cell.bounds in (None, UNIT):
+    if cell.kind != "binary" or cell.bounds is None or cell.bounds == UNIT:
         return cell
     return replace(cell, values=(cell.values == cell.bounds[1]) * 1.0, bounds=UNIT)
 

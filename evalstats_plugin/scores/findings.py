@@ -213,7 +213,7 @@ def _versions(responses: Sequence[Responses]) -> Iterator[Finding]:
     versioned = [r for r in responses if r.provenance.task_version]
     # Harnesses number their tasks each in its own way.
     for (task, _), own in grouped(versioned, lambda r: (r.task, r.source.harness)).items():
-        versions = grouped(own, lambda r: str(r.provenance.task_version))
+        versions = grouped(own, lambda r: r.provenance.task_version)
         if len(versions) > 1:
             about = [r for some in versions.values() for r in some]
             yield _found("versions", task, about, _by_value("version", versions))

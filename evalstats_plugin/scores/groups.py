@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,7 @@ def _weighted_row(
     group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
 ) -> ScoreInterval:
     measure = rows[0].measure
+    none: dict[str, Any] = dict.fromkeys(_OF_TASKS)
     row = replace(
         rows[0],
         task=group.name,
@@ -93,7 +95,7 @@ def _weighted_row(
         notes=(*group.notes, *_of_cut_tasks(cells)),
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
-        **dict.fromkeys(_OF_TASKS),
+        **none,
     )
     if any(c.responses.predicted is not None for c in cells):
         return _predicted_group(row, group, cells, rows)

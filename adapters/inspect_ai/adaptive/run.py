@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
     from inspect_ai.model import Model
 
-    from evalstats_plugin.adapters.inspect_ai.adaptive.asking import AdaptiveStopping
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.plan import Plan
 
@@ -72,7 +71,7 @@ def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
     arguments = _arguments(run, plan)
     task = _task(arguments)
     model = task.model or _model(run)
-    stopping: AdaptiveStopping = task.early_stopping  # pyright: ignore[reportAssignmentType] - made so
+    stopping: Any = task.early_stopping  # an `AdaptiveStopping`
     samples = _numbered(task)[: run.limit]
     with closing(stopping), scratch_folder() as folder:
         session, saved = stopping.begin(task.name, str(model), samples)

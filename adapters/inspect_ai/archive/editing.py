@@ -211,12 +211,12 @@ def _is_s3(path: Path) -> bool:
     return getattr(path, "protocol", "") in {"s3", "s3a"}
 
 
-def _store(path: Path) -> Any:
-    return path.fs  # type: ignore[attr-defined]  # a UPath has it
+def _store(upath: Any) -> Any:
+    return upath.fs
 
 
-def _key(path: Path) -> str:
-    return path.path  # type: ignore[attr-defined]  # a UPath has it
+def _key(upath: Any) -> str:
+    return upath.path
 
 
 def _updated(content: bytes, name: str, header: EvalLog) -> bytes | None:

@@ -164,7 +164,7 @@ def compare(items: str, *, asked: Compared) -> None:
 def check_screen() -> None:
     """Refuse early where nobody could see or answer anything."""
     try:
-        import textual  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        import textual  # noqa: F401
     except ImportError as error:
         msg = f"`rank compare` needs Textual: {install_hint('rank')}"
         raise PluginError(msg) from error

@@ -284,11 +284,12 @@ class IrtOptions:
         if self.item_model in ORDERED_MODELS:
             record = OrderedOptions
         if self.is_factor:
-            record, more = FactorOptions, {"dimensions": self.dimensions or "auto"}
+            record = FactorOptions
+            more["dimensions"] = self.dimensions or "auto"
         elif "estimated" in self.guessing:
-            record, more = MmlItemsOptions, {"estimate_guessing": True}
-        given = settings_of(record, self.set or {}) if record is not None else {}
-        options = None if record is None else record(**more, **given)
+            record = MmlItemsOptions
+            more["estimate_guessing"] = True
+        options = None if record is None else record(**more, **settings_of(record, self.set or {}))
         _tell_cost(matrix, self, output)
         with work_on(matrix, "fitting", output):
             return fit_irt(

@@ -303,7 +303,7 @@ class Parsed(click.ParamType[Any]):
     """A value that a function parses from a text; its errors are the user's."""
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
-        self.name = parse.__name__
+        self.name = getattr(parse, "__name__", "value")
         self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - as click calls it
@@ -489,7 +489,7 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
     options = options_of(command)
     # Click calls it where the command line does not have the option.
     defaults = {
-        str(options[key].name): partial(use, key, value, path)
+        options[key].name: partial(use, key, value, path)
         for key, value, path in defaults_for(ctx, name, command, Path.cwd(), quiet=quiet)
     }
     if not defaults:

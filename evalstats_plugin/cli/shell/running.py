@@ -451,7 +451,7 @@ def _label_rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if not isinstance(row, dict):
             msg = f"{path}, record {number}: {line[:40]} is no object with 'item' and 'score'"
             raise LogError(msg)
-        yield number, row  # pyright: ignore[reportUnknownVariableType] - checked on use
+        yield number, row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -618,7 +618,7 @@ def check_top(by: str | None, top: int | None) -> None:
     """Raise `SelectionError` for ``--top`` on the command line without ``--by``."""
     if by is None and top is not None:
         ctx = click.get_current_context()
-        name = str(options_of(ctx.command)["top"].name)
+        name = options_of(ctx.command)["top"].name
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 

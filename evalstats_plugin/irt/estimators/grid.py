@@ -127,7 +127,7 @@ def arrange(counts: Counts) -> Answers:
     if isinstance(trials, StoredCells):
         common_trials = trials.common_row()
         if common_trials is None:
-            return Answers(counts.right, trials, None)
+            return Answers(counts.right, counts.trials, None)
         return Answers(
             counts.right, common_trials, common_trials.new_zeros(len(trials), dtype=torch.long)
         )
@@ -136,12 +136,12 @@ def arrange(counts: Counts) -> Answers:
     sums = trials.double() @ key.double()
     kinds, pattern = unique(sums)
     if 2 * len(kinds) > len(trials):
-        return Answers(counts.right, trials, None)
+        return Answers(counts.right, counts.trials, None)
     places = torch.arange(len(trials), device=trials.device)
     first = places.new_full((len(kinds),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
     distinct = trials[first]
     if not torch.equal(distinct[pattern], trials):
-        return Answers(counts.right, trials, None)
+        return Answers(counts.right, counts.trials, None)
     return Answers(counts.right, distinct, pattern)
 
 

@@ -228,7 +228,7 @@ class _Fit:
         m = len(self.items.slope)
         size = len(self.items.free) * m
         free = iter(point[:size].view(-1, m))
-        items = Items(*(None if x is None else next(free) for x in self.items))  # pyright: ignore[reportArgumentType]
+        items = Items(*(None if x is None else next(free) for x in self.items))  # pyrefly: ignore[bad-argument-type]
         prior = self.prior
         if prior is not None and prior.estimated:
             prior = prior.from_vector(point[size:])

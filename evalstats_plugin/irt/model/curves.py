@@ -30,11 +30,11 @@ class Items(NamedTuple):
 
     def part(self, at: slice | Tensor) -> Items:
         """Return some of the items."""
-        return Items(*(None if x is None else x[at] for x in self))  # pyright: ignore[reportArgumentType]
+        return Items(*(None if x is None else x[at] for x in self))  # pyrefly: ignore[bad-argument-type]
 
     def to(self, dtype: torch.dtype) -> Items:
         """Return the items in another dtype."""
-        return Items(*(None if x is None else x.to(dtype) for x in self))  # pyright: ignore[reportArgumentType]
+        return Items(*(None if x is None else x.to(dtype) for x in self))  # pyrefly: ignore[bad-argument-type]
 
     @property
     def free(self) -> list[Tensor]:

@@ -100,7 +100,7 @@ class SavedFit(ABC):
 
     def __init_subclass__(cls) -> None:
         # Dataclasses would print every number of every array.
-        cls.__repr__ = cls.__repr__
+        cls.__repr__ = cls.__repr__  # pyrefly: ignore[method-assign]
 
     def __repr__(self) -> str:
         sizes = f"{counted(len(self.models), 'model')}, {counted(len(self.item_ids), 'item')}"
@@ -895,7 +895,7 @@ def _metadata(fit: SavedFit) -> dict[str, Any]:
     return {
         "kind": next(kind for kind, cls in _KINDS.items() if isinstance(fit, cls)),
         "n_models": len(fit.models),
-        "integer_ids": bool(np.issubdtype(fit.item_ids.dtype, np.integer)),
+        "integer_ids": np.issubdtype(fit.item_ids.dtype, np.integer),
         "fit": json.loads(json.dumps(rest, default=_bare)),
     }
 

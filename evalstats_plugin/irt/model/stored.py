@@ -279,7 +279,7 @@ def _own_shares() -> range:
 def _of_all(part: Tensor) -> Tensor:
     """Add up the parts of all processes."""
     if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(part)  # pyright: ignore[reportUnknownMemberType]
+        torch.distributed.all_reduce(part)
     return part
 
 

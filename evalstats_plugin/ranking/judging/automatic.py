@@ -219,7 +219,8 @@ def _number(value: Any) -> float:
 class Reply(str):
     """Text of a reply that knows what it took: tokens, and cost where the provider says it."""
 
-    __slots__ = ("cost", "tokens")
+    tokens: int
+    cost: float
 
     def __new__(cls, text: str, *, tokens: int = 0, cost: float = 0.0) -> Self:
         """Make the text."""

@@ -284,7 +284,7 @@ class ResultScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the table of the current ranking and a line about the file."""
-        judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
+        judging = cast("JudgingApp", self.app)
         session, ranking = judging.session, judging.ranking
         count = f"{counted(len(session.given), 'answer')} on {counted(len(session.names), 'item')}"
         yield Static(Text(f"Result · {count}", style="bold"), id="top")

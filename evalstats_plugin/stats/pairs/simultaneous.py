@@ -117,7 +117,7 @@ class AllPairs:
         self.difference = pairs.estimate
         self.n_models = 2 if units is None else len(units.sums)
         self._n = max(int((~np.isnan(pairs.deviate)).sum()), 1)
-        self._leads = None
+        self._leads: _Leads | None = None
         if units is not None and self._n > 1:
             self._leads = _Leads(units, a, b, pairs, n_draws)
         self._maximum = _Maximum(self._leads.maxima if self._leads else None, self._n)
@@ -254,11 +254,10 @@ class _Maximum:
     """
 
     def __init__(self, maxima: FloatArray | None, n: int) -> None:
-        self._maxima, self._n = maxima, n
-        if maxima is None or not maxima.any():
-            self._maxima = None
+        self._maxima, self._n = (maxima if maxima is not None and maxima.any() else None), n
+        if self._maxima is None:
             return
-        c = [float(np.quantile(maxima, 1 - share)) for share in (MIDDLE, UPPER)]
+        c = [float(np.quantile(self._maxima, 1 - share)) for share in (MIDDLE, UPPER)]
         m = [
             min(np.log1p(-share) / float(_log_inside(np.array(at))), n)
             for share, at in zip((MIDDLE, UPPER), c, strict=True)
@@ -323,6 +322,7 @@ class _Leads:
         n, n_units = units.sums.shape
         self._order, self._n_draws = order, n_draws
         self._of_pairs: Floats | None = None
+        self._totals: Floats | None = None
         drawn = _normal(n, n_draws, "models by themselves")[ranks]
         drawn *= sign
         far = np.nanmedian(pairs.far) if np.isfinite(pairs.far).any() else 0.0
@@ -340,14 +340,12 @@ class _Leads:
             square = np.diag(gram)
             spread = square[a] + square[b] - 2 * gram[a, b]
             spread = np.where(spread < 1e-10 * (square[a] + square[b]), 0.0, spread)
+        elif max(len(a), FEW) < n_units and len(a) <= MOST_ROWS:
+            rest = self._rest(np.arange(len(a)))
+            spread = (rest**2).sum(axis=1)
+            self._of_pairs = self._drawn_pairs(rest @ rest.T, sign, ranks)
         else:
-            self._totals = None
-            if max(len(a), FEW) < n_units and len(a) <= MOST_ROWS:
-                rest = self._rest(np.arange(len(a)))
-                spread = (rest**2).sum(axis=1)
-                self._of_pairs = self._drawn_pairs(rest @ rest.T, sign, ranks)
-            else:
-                spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
+            spread = np.concatenate([(x**2).sum(axis=1) for x in self._rests()])
         spread = spread + self._far**2
         varies = (spread > 0) & ~np.isnan(pairs.deviate)
         inverse = np.where(varies, 1 / np.sqrt(np.where(varies, spread, 1.0)), 0.0)

@@ -504,9 +504,7 @@ def _with_tensors(part: Any, change: Callable[[Tensor], Tensor], front: tuple[in
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
     # The only function of torch with both a generator and a gradient in `a`.
     a = a.to(generator.device).expand(*shape).contiguous()
-    drawn = torch._standard_gamma(  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        a, generator=generator
-    )
+    drawn = torch._standard_gamma(a, generator=generator)
     return drawn.clamp_min(_TINY)
 
 
