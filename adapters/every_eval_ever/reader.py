@@ -236,7 +236,7 @@ def fill(
     Raises
     ------
     LogError
-        An item occurs twice in one epoch.
+        An item occurs twice in one epoch, or stands for different questions.
     """
     names, inverse = np.unique(np.asarray(column.ids, dtype=str), return_inverse=True)
     order, places = unique_in_order(inverse)
@@ -250,6 +250,15 @@ def fill(
         )
         raise LogError(msg)
     first = first_rows(places)
+    asked = np.array([text or "" for text in column.hashes])
+    before = asked[first][places]
+    if (differ := (asked != before) & (asked != "") & (before != "")).any():
+        item = column.ids[int(differ.argmax())]
+        msg = (
+            f"{bare['source'].path}: item {item!r} stands for different questions (sample_hash) "
+            f"among the instances of {bare['measure'].task}. Give each a sample_id of its own."
+        )
+        raise LogError(msg)
     clusters, about_clusters = _clusters(column, first, selection.cluster)
     foreign = extra_of(result) is None
     prompts = [column.prompts[k] for k in map(int, first)]

@@ -320,7 +320,7 @@ def _of_scorer(
             population=_population(log, table),
             n_cut=_n_cut(log, table),
         ),
-        "scores": table.spread(table.numbers(values)),
+        "scores": table.spread(table.numbers(table.valid(values))),
         "answers": table.answers(_answer_field(scorer)) if selection.repeats == "answers" else None,
         "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "notes": (*notes, *(printable_name(note) for note in about_clusters)),
@@ -362,7 +362,8 @@ def _of_estimand(
     Parameters
     ----------
     epochs, values
-        All scores of the scorer, as numbers with epochs apart, and as logged.
+        All scores of the scorer, as numbers with epochs apart and without the invalidated ones, and
+        as logged.
     done
         Whether the run ended well, so that header and samples must agree.
     """

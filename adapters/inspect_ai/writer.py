@@ -65,6 +65,9 @@ With `PREFIX` also in the metadata of samples that had no metadata or scores.
 _VALUE_TAG = re.compile(r"-?\d+\.\d\d \[-?\d*\.\d\d–-?\d*\.\d\d\]")
 """Our second tag: the headline with its interval, ``0.90 [.76–.97]``."""
 
+_NOUGHT = re.compile(r"(?<!\d)0(?=\.)")
+"""The digit that limits in the tag go without."""
+
 _MOST_IN_SUMMARY = 6
 
 _AUTHOR = "evalstats_plugin "
@@ -281,7 +284,7 @@ def _value_tags(log: EvalLog) -> list[str]:
 def _value_tag(annotation: Annotation, headline: str | None) -> Iterator[str]:
     for row in annotation.intervals:
         if row.metric == headline and None not in (row.estimate, row.low, row.high):
-            low, high = (f"{end:.2f}".replace("0.", ".", 1) for end in (row.low, row.high))
+            low, high = (_NOUGHT.sub("", f"{end:.2f}") for end in (row.low, row.high))
             yield f"{row.estimate:.2f} [{low}–{high}]"
             return
 

@@ -229,16 +229,17 @@ class _Run:
             return Responses(**base, provenance=Provenance(task_version=version), notes=(note,))
         scores = details.scores[metric]
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
-        same = logged is not None and agree(mean, logged)
-        n_cut = max(effective - n, 0) if isinstance(effective, int) else 0
+        same = logged is None or agree(mean, logged)
+        n_cut = max(int(effective or 0) - n, 0) if isinstance(effective, int) else 0
         aggregation = about.get("corpus_level_fn") or "mean"
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
             return Responses(**base, notes=(note,)).measured(aggregation="other")
+        notes: tuple[str, ...] = ()
         if n_cut:
             over = "" if logged is None else f"; the value over all of them is {logged:.6g}"
             notes = (f"{n} of {counted(n + n_cut, 'item')}: the details are cut off{over}",)
-        else:
+        elif not same:
             notes = (f"mismatch: {logged} was logged, the items give {mean:.6g}",)
         base["measure"] = replace(base["measure"], n_cut=n_cut)
         return Responses(
@@ -247,7 +248,7 @@ class _Run:
             scores=scores[:, None],
             item_hashes=details.questions,
             provenance=Provenance(task_version=version, prompt_hashes=details.prompts),
-            notes=() if same else notes,
+            notes=notes,
         )
 
     def _config(self, task: str) -> Json:

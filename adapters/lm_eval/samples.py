@@ -51,8 +51,11 @@ _FIXED = frozenset(
     }
 )  # fmt: skip
 
-_CHOSEN = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match")
-"""Metrics of multiple choice that are 1 where the right choice was chosen, and else 0."""
+_CHOSEN = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info")
+"""Metrics of multiple choice that are 1 where the right choice was chosen, and else 0.
+
+``exact_match`` is not one of them: it is 1 where the right choice is what the model would write.
+"""
 
 
 def read_samples(

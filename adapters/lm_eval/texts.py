@@ -64,7 +64,8 @@ def _chosen(record: Mapping[str, Any], choices: Sequence[str]) -> str:
         logged = np.array([float(r[0]) for r in record["filtered_resps"][: len(choices)]])
         chosen = {"acc": choices[int(logged.argmax())].strip()}
         if "acc_norm" in record:
-            lengths = np.array([max(len(choice), 1) for choice in choices])
+            # A space between prompt and choice is not counted.
+            lengths = np.array([max(len(choice.removeprefix(" ")), 1) for choice in choices])
             chosen["acc_norm"] = choices[int((logged / lengths).argmax())].strip()
     except (TypeError, ValueError, IndexError, KeyError):
         return _shown(record.get("filtered_resps"))

@@ -41,7 +41,13 @@ from evalstats_plugin.data.measure import COST, agree
 from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.data.tables import as_text, json_cell, read_lines, record_table
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
-from evalstats_plugin.runtime.files import LogFile, parse_json, plain_bytes, reporting_damage
+from evalstats_plugin.runtime.files import (
+    LogFile,
+    number_in,
+    parse_json,
+    plain_bytes,
+    reporting_damage,
+)
 from evalstats_plugin.runtime.untrusted import printable_name
 
 Key: TypeAlias = str | int
@@ -67,6 +73,11 @@ _KEYS = tuple(key for keys, _, _ in _KINDS for key in keys)
 
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(?:([*#])|(-?\d{1,9})|"([^"]+)")\]')
 """A name; or in brackets a sign, a number, or a name with any letters."""
+
+_BESIDE: Mapping[str, tuple[str, ...]] = {
+    "path": ("after", "before", "times"), "value": (), "all": ("times",)
+}  # fmt: skip
+"""What a table in place of a path may hold beside each of its three keys."""
 
 _LONGEST_SETTING = 60
 _DEEPEST, _MOST_FIELDS, _MOST_SHOWN = 4, 200, 12
@@ -228,13 +239,14 @@ def _part(key: str, given: Any) -> _Part:
     table: Mapping[str, Any] = {}
     if isinstance(given, Mapping):
         table = cast("Mapping[str, Any]", given)
-    either = [table[name] for name in ("path", "value", "all") if name in table]
-    if len(either) != 1 or set(table) - {"path", "value", "all", "after", "before", "times"}:
+    either = [name for name in _BESIDE if name in table]
+    if len(either) != 1 or set(table) - {*either, *_BESIDE[either[0]]}:
         cure = 'Write a path, as ".name", a list of paths, or a table with path, value or all'
-        raise _wrong(key, cast("object", given), f"{cure}; with path also after, before, times")
+        more = "with path also after, before and times, with all times"
+        raise _wrong(key, cast("object", given), f"{cure}; {more}")
     if "value" in table:
         return _Part(value=table["value"])
-    inside, times = _part(key, either[0]), table.get("times", 1.0)
+    inside, times = _part(key, table[either[0]]), table.get("times", 1.0)
     if not isinstance(times, int | float):
         raise _wrong(f"{key}.times", times, "Write a number")
     return _Part(
@@ -319,16 +331,30 @@ def _read(part: _Part, entry: _Entry, values: Mapping[str, Any]) -> Any:
         value = _at(part.path, entry)
         return None if value in ("", [], {}) else value
     found = [_read(choice, entry, values) for choice in part.choices]
-    if part.is_lowest:
-        return None if None in found else min(_number(_score(each, values)) for each in found)
-    value = next((each for each in found if each is not None), part.value)
+    if not part.is_lowest:
+        return _made(next((each for each in found if each is not None), part.value), part)
+    return None if None in found else part.times * min(_number(_score(v, values)) for v in found)
+
+
+def _made(value: Any, part: _Part) -> Any:
+    """Return what is made of a value that was found, or of each in a list: a text cut out, scaled.
+
+    A number may be written as a text, as one that was cut out is.
+    """
+    if isinstance(value, list):
+        return [_made(each, part) for each in cast("list[Any]", value)]
     if isinstance(value, str):
         if part.after:
             start = next((text for text in part.after if text in value), None)
             value = None if start is None else value.partition(start)[2]
         for end in part.before:
             value = value and value.partition(end)[0]
-    return value * part.times if part.times != 1 and isinstance(value, int | float) else value
+    if part.times == 1 or not isinstance(value, str | int | float):
+        return value
+    try:
+        return part.times * (number_in(value) if isinstance(value, str) else value)
+    except ValueError:
+        return value
 
 
 def _score(value: Any, values: Mapping[str, Any]) -> Any:
@@ -338,10 +364,14 @@ def _score(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _number(score: Any) -> float:
-    number = WORDS.get(score.strip().casefold()) if isinstance(score, str) else float(score)
-    if number is None:
-        raise ValueError(f"the score {score!r} is no number: add it to [values] of the mapping")
-    return number
+    if not isinstance(score, str):
+        return float(score)
+    try:
+        number = WORDS.get(score.strip().casefold())
+        return number_in(score) if number is None else number
+    except ValueError:
+        msg = f"the score {score!r} is no number: add it to [values] of the mapping"
+        raise ValueError(msg) from None
 
 
 def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterator[Responses]:

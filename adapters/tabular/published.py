@@ -21,6 +21,7 @@ _COUNTS = re.compile(
     rf"(?:{_NUMBER}\s*\(\s*)?(\d[\d,]*)\s*(?:/|of)\s*(\d[\d,]*)\s*\)?", re.IGNORECASE
 )
 _MARKS = str.maketrans({"*": "", "`": "", "$": "", "−": "-"})
+_FOOTNOTES = str.maketrans("", "", "†‡§¶¹²³⁴⁵⁶⁷⁸⁹")
 _RULE = re.compile(r":?-{2,}:?|-?")
 _LONGEST = 200
 """Characters of a cell that may be a number."""
@@ -49,7 +50,8 @@ def split(text: str) -> Parts:
     >>> split("61% (11/18)").right, split(r"$.5 \pm .1$").std_error
     ('11', '.1')
     """
-    plain = text[:_LONGEST].translate(_MARKS).replace("\\pm", "±").replace("+/-", "±").strip()
+    bare = text[:_LONGEST].translate(_MARKS).translate(_FOOTNOTES)
+    plain = bare.replace("\\pm", "±").replace("+/-", "±").strip()
     if found := _WITH_ERROR.fullmatch(plain):
         return Parts(found[1].strip(), found[2].strip())
     if found := _COUNTS.fullmatch(plain):
@@ -80,7 +82,8 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
     heading: list[str] = []
     rows: list[list[str]] | None = None
     for line in [*text.splitlines(), ""]:
-        cells = [c.strip() for c in line.strip().strip("|").split("|")] if "|" in line else []
+        bare = line.strip().removeprefix("|").removesuffix("|")
+        cells = [cell.strip() for cell in bare.split("|")] if "|" in line else []
         if cells and all(_RULE.fullmatch(cell) for cell in cells) and heading and rows is None:
             rows = []
         elif rows is None:

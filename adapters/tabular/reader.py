@@ -49,6 +49,7 @@ from evalstats_plugin.adapters.tabular.rows import (
     fill,
     groups_of,
     metric_of,
+    no_shares,
     summed_up,
     without_empty_rows,
 )
@@ -325,7 +326,7 @@ def responses_of(
     if not size and not may_be_empty:
         msg = f"{table.where} has columns and no rows. Write a row for each epoch of each item."
         raise DesignError(msg)
-    defaults, about_names = default_names(path, layout, table.names)
+    defaults, about_names = default_names(path, layout, table.names, selection.model_name)
     notes = (*table.notes, *layout.notes, *about_names, *about_rows)
     rows = Rows(table.where, layout, parts, size, notes)
     is_summary = "item" not in parts
@@ -352,9 +353,11 @@ def responses_of(
             column = loaded[name]
             scores, about_scores = scores_of(column, name, table.where, selection.missing_codes)
             noted = replace(rows, notes=(*notes, *about_scores))
+            beyond = no_shares(groups, noted, scores, column) if is_summary else set[Any]()
             for g, mine in wanted:
                 if is_summary:
-                    yield summed_up(g, source, noted, mine, scores, column)
+                    may_count = (g.task, g.metric) not in beyond
+                    yield summed_up(g, source, noted, mine, scores, column, may_count=may_count)
                 else:
                     yield fill(g, source, noted, mine, ids=ids, scores=scores)
 

@@ -30,13 +30,17 @@ from evalstats_plugin.data.responses import (
     score_matrix,
     unique_in_order,
 )
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.tables import Column, at_rows
 from evalstats_plugin.errors import DesignError, counted
+from evalstats_plugin.scores.cells import RATIOS
 from evalstats_plugin.stats.arrays import IntArray
 
 Floats = NDArray[np.float64]
 _MOST = 1e12
 """Items beyond which a number of them is a mistake."""
+
+_WEIGHT = "a number of 0 or more"
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
@@ -84,12 +88,16 @@ def fill(
     clusters, about_clusters = properties.clusters()
     bounds = properties.bounds()
     _check_bounds(group, table, rows, scores, bounds)
-    higher_is_better, aggregation = properties.direction(), properties.same("aggregation")
+    higher_is_better = properties.direction()
+    aggregation = properties.same("aggregation") or "mean"
+    weights, about_weights = properties.weights(aggregation, scores)
+    if aggregation not in ("mean", *RATIOS):
+        about_weights += (f"not averaged: its aggregation ({aggregation}) is not a mean",)
     measure = Measure(
         task=group.task,
         metric=group.metric,
         higher_is_better=higher_is_better,
-        aggregation=aggregation or "mean",
+        aggregation=aggregation,
     )
     return Responses(
         model=group.model,
@@ -97,19 +105,60 @@ def fill(
         source=source,
         item_ids=ids[items],
         scores=score_matrix(places, epoch, scores[rows]),
-        weights=properties.numbers("weight"),
+        weights=weights,
         clusters=clusters,
         tags=None if group.setting else properties.clusters("tags")[0],
         settings=((table.layout.columns["tags"], group.setting),) if group.setting else (),
         item_hashes=properties.hashes(),
-        notes=(*table.notes, *about_clusters),
+        notes=(*table.notes, *about_clusters, *about_weights),
     )
 
 
+def no_shares(
+    groups: Sequence[tuple[Group, IntArray]], table: Rows, scores: Floats, texts: Column
+) -> set[tuple[str, str]]:
+    """Return the tasks and metrics that have a value above 1, so that none of theirs is a share.
+
+    Raises
+    ------
+    DesignError
+        Of a metric that is a share some values may be percentages, and others either.
+    """
+    columns = [table.parts.get(part) for part in ("k", "n")]
+    none = np.zeros(table.size, dtype=bool)
+    by_count = np.all([none if column is None else ~column.empty for column in columns], axis=0)
+    in_percent = np.array([text.endswith("%") for text in (*texts.values, "")])[texts.codes]
+    large, small = (
+        (scores > low) & (scores <= high) & ~by_count & ~in_percent
+        for low, high in ((1, 100), (0, 1))
+    )
+    for metric, own in grouped(groups, lambda each: each[0].metric).items():
+        rows = np.sort(np.concatenate([rows for _, rows in own]))
+        percentages, either = rows[large[rows]], rows[small[rows]]
+        if is_share(metric) and len(percentages) and len(either):
+            shown = texts.texts()
+            raise DesignError(
+                f"{table.where}: {metric} is {shown[either[0]]!r} in {at_rows(either)}, but others "
+                f"are above 1, such as {shown[percentages[0]]!r}: is it a percentage too? Write "
+                "each with a percent sign, or all as shares from 0 to 1."
+            )
+    beyond = (scores > 1) & ~by_count
+    return {(g.task, g.metric) for g, rows in groups if beyond[rows].any()}
+
+
 def summed_up(
-    group: Group, source: Source, table: Rows, rows: IntArray, scores: Floats, texts: Column
+    group: Group,
+    source: Source,
+    table: Rows,
+    rows: IntArray,
+    scores: Floats,
+    texts: Column,
+    *,
+    may_count: bool,
 ) -> Responses:
     """Return the value of a model on a task where that is all that the table has.
+
+    ``may_count``: whether values from 0 to 1 of this task and metric may be of right answers.
 
     Raises
     ------
@@ -155,6 +204,7 @@ def summed_up(
     return published(
         group.model, Measure(task=group.task, metric=group.metric), source,
         value=value, std_error=error, n=None if n is None else int(n.value), notes=notes,
+        may_count=may_count or is_share(group.metric),
     )  # fmt: skip
 
 
@@ -239,13 +289,30 @@ class _ItemProperties:
             )
         return mine
 
-    def numbers(self, part: str) -> Floats | None:
-        """Return each item's number of a part, shape (M,); None if the table has none."""
-        column = self.table.parts.get(part)
+    def weights(self, aggregation: str, scores: Floats) -> tuple[Floats | None, tuple[str, ...]]:
+        """Return each item's weight, shape (M,), or None, and a note where it is not used.
+
+        Raises
+        ------
+        DesignError
+            An item that has a score has no weight, or all of them weigh nothing.
+        """
+        column = self.table.parts.get("weight")
         if column is None or column.empty[self.rows].all():
-            return None
-        self.codes(part)
-        return column.numbers(part, self.table.where, "a number")[self.rows][self.first]
+            return None, ()
+        self.codes("weight")
+        numbers = column.numbers("weight", self.table.where, _WEIGHT)
+        weights = numbers[self.rows][self.first]
+        if aggregation not in RATIOS:
+            name = self.table.layout.columns["weight"]
+            used = f"used with the aggregations {', '.join(RATIOS)} alone"
+            return weights, (f"column {name!r} is left out: weights are {used}",)
+        mine = np.isin(np.arange(len(numbers)), self.rows) & np.isfinite(scores)
+        column.refuse(
+            mine & ~((numbers >= 0) & (numbers < math.inf)), "weight", self.table.where, _WEIGHT
+        )
+        column.refuse(mine & (numbers[mine].sum() == 0), "weight", self.table.where, "one above 0")
+        return weights, ()
 
     def clusters(self, part: str = "cluster") -> tuple[NDArray[Any] | None, tuple[str, ...]]:
         """Return the cluster of each item, shape (M,); an item without one is its own cluster."""
@@ -407,15 +474,17 @@ def without_empty_rows(columns: Mapping[str, Column]) -> tuple[dict[str, Column]
 
 
 def default_names(
-    path: Path, layout: Layout, columns: Sequence[str]
+    path: Path, layout: Layout, columns: Sequence[str], model: str = ""
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return names of model and task if the table has no columns for them, with notes.
 
-    The file's name is the model's name, or the task's if there is a column of models.
+    The file's name is the model's name, or the task's if there is a column of models, or the caller
+    names the model.
     """
     stem = path.name.partition(".")[0] or path.name
-    names = {"model": stem, "task": "task" if "model" not in layout.columns else stem}
-    lacking = [part for part in ("model", "task") if part not in layout.columns]
+    told = {*layout.columns, *(["model"] if model else [])}
+    names = {"model": model or stem, "task": stem if "model" in told else "task"}
+    lacking = [part for part in ("model", "task") if part not in told]
     unused = [name for name in columns if name not in layout.used]
     notes: list[str] = []
     for part in lacking:

@@ -40,6 +40,9 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 _NEEDED = ("model", "item", "score")
 """Parts of a row that must be there."""
 
+_NAMES = ("model", "item", "task")
+"""Those that are texts."""
+
 _KNOWN = (*_NEEDED, "task", "epoch")
 """All parts of a row."""
 
@@ -130,15 +133,20 @@ class _Table:
         pa: Any = import_module("pyarrow")
         ds: Any = import_module("pyarrow.dataset")
         paths = _paths(source)
-        kind = Path(paths[0]).suffix.lstrip(".").lower() or "parquet"
+        if unknown := [what for what in asked if what not in _KNOWN]:
+            raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
+        column_of = {what: asked.get(what, what) for what in _KNOWN}
+        kind: Any = Path(paths[0]).suffix.lstrip(".").lower() or "parquet"
+        if kind == "csv":
+            # Names such as 007 and 1.10 are no numbers.
+            texts = dict.fromkeys((column_of[what] for what in _NAMES), pa.string())
+            csv: Any = import_module("pyarrow.csv")
+            kind = ds.CsvFileFormat(convert_options=csv.ConvertOptions(column_types=texts))
         try:
             dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, format=kind)
             names: list[str] = dataset.schema.names
         except (OSError, ValueError, pa.ArrowException) as error:
             raise LogError(f"{source} cannot be read as a table: {error}") from error
-        if unknown := [what for what in asked if what not in _KNOWN]:
-            raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
-        column_of = {what: asked.get(what, what) for what in _KNOWN}
         for what, name in column_of.items():
             if name not in names and (what in _NEEDED or what in asked):
                 raise SelectionError(no_such("column", name, names, ", ".join(names)))
@@ -164,7 +172,7 @@ class _Table:
         task = part["task"].cast(pa.string()) if "task" in part else pa.scalar("task")
         return {
             "model": part["model"].cast(pa.string()),
-            "key": pc.binary_join_element_wise(task, item, _BETWEEN),
+            "key": pc.binary_join_element_wise(task, item, _BETWEEN, null_handling="replace"),
             "epoch": part.get("epoch"),
             "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
         }
@@ -202,7 +210,7 @@ class _Axes:
     @classmethod
     def of(cls, table: _Table) -> _Axes:
         models: dict[Any, None] = {}
-        keys: dict[Any, None] = {}
+        keys: dict[str, None] = {}
         epochs: dict[Any, None] = {}
         values: FloatArray = np.empty(0)
         for part in table.batches():
@@ -213,8 +221,15 @@ class _Axes:
             if len(values) <= 256:
                 values = np.unique(np.concatenate([values, part["score"]]))
         # In CSV files an empty text is a missing name, too.
-        if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
-            raise DesignError("some rows name no model or no item. Fill both columns in every row.")
+        for part, lacks in (
+            ("model", bool({None, ""} & models.keys())),
+            ("item", any(key.endswith(_BETWEEN) for key in keys)),
+            ("task", any(key.startswith(_BETWEEN) for key in keys)),
+            ("epoch", bool({None, ""} & epochs.keys())),
+        ):
+            if lacks:
+                column = table.columns[part]
+                raise DesignError(f"some rows have no {part}. Fill {column!r} in every row.")
         coding = Coding.of(values)
         # 255 marks a missing score.
         coding = Coding(None) if coding.levels == 255 else coding
@@ -341,8 +356,8 @@ def _schema(first: ResponseMatrix, coding: Coding) -> Any:
 
 def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
     pa: Any = import_module("pyarrow")
-    m = block.scores.shape[1]
-    by_item = np.ascontiguousarray(block.scores.transpose(1, 0, 2)).reshape(m, -1)
+    n, m, n_epochs = block.scores.shape
+    by_item = np.ascontiguousarray(block.scores.transpose(1, 0, 2)).reshape(m, n * n_epochs)
     missing = np.isnan(by_item)
     packed = np.packbits(missing, axis=1, bitorder="little")
     texts = (
@@ -365,7 +380,8 @@ def _measures(block: ResponseMatrix) -> NDArray[Any] | None:
     if not block.measures:
         return None
     names = [(str(t), str(m)) for t, m in zip(block.tasks, block.metrics, strict=True)]
-    texts = {name: json.dumps(block.measure_of(*name).to_dict()) for name in dict.fromkeys(names)}
+    measure_of = block.measure_of
+    texts = {name: json.dumps(measure_of[name].to_dict()) for name in dict.fromkeys(names)}
     return np.array([texts[name] for name in names])
 
 

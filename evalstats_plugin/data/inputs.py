@@ -144,7 +144,8 @@ def under(held: _Held, measure: Measures) -> _Held:
         return replace(held, responses=tuple(under_given(r, by_user) for r in held))
     named = [(str(t), str(m)) for t, m in {*zip(held.tasks, held.metrics, strict=True)}]
     _check_used(named, by_user)
-    return held.under(tuple(given(held.measure_of(*name), by_user) for name in sorted(named)))
+    measure_of = held.measure_of
+    return held.under(tuple(given(measure_of[name], by_user) for name in sorted(named)))
 
 
 def _named(responses: tuple[Responses, ...], own: Measure) -> tuple[Responses, ...]:

@@ -7,6 +7,7 @@ means the same question in all logs. `stack_epochs` joins several runs of one mo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -18,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.measure import (
     Measure,
+    MeasureByName,
     given,
     joint,
-    measure_of,
 )
 from evalstats_plugin.data.responses import (
     IN_ARRAY,
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 OnConflict = Literal["error", "drop"]
 """What `join` does with an id that stands for different questions."""
+
+_ALONE = re.compile(r"\(item \d+\)")
+"""Names that `as_clusters` gives to clusters of one item."""
 
 _META = b"evalstats"
 """Key of our metadata in Parquet files."""
@@ -93,9 +97,10 @@ class ResponseMatrix:
         sizes = (counted(n, "model"), counted(m, "item"), counted(r, "epoch"))
         return f"<ResponseMatrix: {' × '.join(sizes)}>"
 
-    def measure_of(self, task: str, metric: str) -> Measure:
-        """Return what the scores of a task under a metric are."""
-        return measure_of(self.measures, task, metric)
+    @property
+    def measure_of(self) -> MeasureByName:
+        """What the scores of a task under a metric are."""
+        return MeasureByName.of(self.measures)
 
     def under(self, measures: tuple[Measure, ...]) -> ResponseMatrix:
         """Return the same scores under other measures."""
@@ -211,9 +216,10 @@ class ResponseMatrix:
         names = list(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True))
         places = grouped(range(len(names)), names.__getitem__)
         source = Source(path=Path(), harness=IN_ARRAY)
+        measure_of = self.measure_of
         # What all models share is cut once.
         parts = [
-            (self.measure_of(str(task), str(metric)), submatrix(self, slice(None), np.array(at)))
+            (measure_of[str(task), str(metric)], submatrix(self, slice(None), np.array(at)))
             for (task, metric), at in places.items()
         ]
         return [
@@ -318,7 +324,7 @@ def _join_task(
         at = places[j]
         scores[rows[r.model], at, : r.scores.shape[1]] = r.scores
         if r.clusters is not None:
-            clusters[at] = r.clusters.astype(str)
+            clusters[at] = _clusters_of(r.clusters.astype(str), clusters[at])
         if r.chance is not None:
             chance[at] = np.where(np.isnan(chance[at]), r.chance, chance[at])
         if r.item_hashes is None:
@@ -331,6 +337,10 @@ def _join_task(
             raise ItemConflictError(_conflict(owner, r, r.item_ids[first], int(differ.sum())))
         conflict[at[differ]] = True
         hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
+    clustered = any(r.clusters is not None for r in responses)
+    if clustered:
+        own = np.array([f"(item {place})" for place in range(len(ids))])
+        clusters = np.where(clusters == "", own, clusters)
     keep = ~conflict
     task = responses[0].task
     dropped = f"{task}: {counted(int(conflict.sum()), 'item')} dropped, not the same question"
@@ -340,12 +350,23 @@ def _join_task(
         item_ids=ids[keep],
         tasks=np.full(int(keep.sum()), task),
         metrics=np.full(int(keep.sum()), responses[0].metric),
-        clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
+        clusters=clusters[keep] if clustered else None,
         item_hashes=hashes[keep] if (hashes != "").all() else None,
         chance=None if np.isnan(chance).all() else chance[keep],
         measures=(joint([r.measure for r in responses]),),
         notes=(dropped,) if conflict.any() else (),
     )
+
+
+def _clusters_of(mine: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
+    """Return the clusters of some items: those of a log, or of earlier logs where it has none.
+
+    An item that is a cluster of its own is named after its place, which is another in each log.
+    """
+    if not np.char.startswith(mine, "(item ").any():
+        return mine
+    alone = np.array([_ALONE.fullmatch(name) is not None for name in mine.tolist()])
+    return np.where(alone, before, mine)
 
 
 def _check_size(responses: Sequence[Responses], n_models: int, n_epochs: int) -> None:
@@ -461,7 +482,11 @@ def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
 
 def _stacked(runs: list[Responses]) -> Responses:
     last = runs[-1]
-    with_items = [r for r in runs if len(r.item_ids) and r.aggregation == "mean"]
+    with_items = [
+        r for r in runs if len(r.item_ids) and r.aggregation == "mean" and r.predicted is None
+    ]
+    if not with_items and len(runs) > 1:
+        return last.noted(f"of the latest of {len(runs)} runs: not a mean of items, so not stacked")
     if len(with_items) < 2:
         return with_items[0] if with_items else last
     # Join the runs as if each were a model, with the same check of hashes.
@@ -469,6 +494,7 @@ def _stacked(runs: list[Responses]) -> Responses:
     width = max(r.scores.shape[1] for r in with_items)
     as_models = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
     joined = _join_task(as_models, names, width, drop=False)
+    unreduced = [r.unreduced for r in with_items if r.unreduced is not None]
     return replace(
         last,
         item_ids=joined.item_ids,
@@ -476,14 +502,30 @@ def _stacked(runs: list[Responses]) -> Responses:
         item_hashes=joined.item_hashes,
         clusters=joined.clusters,
         chance=joined.chance,
+        tags=_tags(with_items, joined.item_ids),
         answers=None,
         weights=None,
+        predicted=None,
+        unreduced=_stacked(unreduced) if len(unreduced) == len(with_items) else None,
+        beside=tuple(stack_epochs([other for r in with_items for other in r.beside])),
         logged=None,
         logged_std_error=None,
         provenance=Provenance(),
         measure=replace(last.measure, n_cut=0),
         notes=(*last.notes, f"{len(with_items)} runs stacked as epochs"),
     )
+
+
+def _tags(runs: Sequence[Responses], item_ids: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the tags of joined items, which the latest run that has an item says."""
+    tag_of: dict[str, str] = {}
+    for r in runs:
+        if r.tags is not None:
+            tag_of |= zip(r.item_ids.astype(str).tolist(), r.tags.tolist(), strict=True)
+    if not tag_of:
+        return None
+    names = item_ids.astype(str).tolist()
+    return np.array([tag_of.get(name, f"(item {i})") for i, name in enumerate(names)])
 
 
 _OF_ITEMS = ("item_ids", "tasks", "metrics", "clusters", "item_hashes", "chance")

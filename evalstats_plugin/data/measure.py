@@ -229,10 +229,17 @@ def given(measure: Measure, by_user: Sequence[Measure]) -> Measure:
     return measure
 
 
-def measure_of(measures: Iterable[Measure], task: str, metric: str) -> Measure:
-    """Return the measure of a task and metric; one of their names alone if there is none."""
-    held = (m for m in measures if (m.task, m.metric) == (task, metric))
-    return next(held, None) or Measure(task=task, metric=metric)
+class MeasureByName(dict[tuple[str, str], Measure]):
+    """Measures by task and metric; of others their names alone."""
+
+    def __missing__(self, name: tuple[str, str]) -> Measure:
+        """Return a measure that says nothing else."""
+        return Measure(task=name[0], metric=name[1])
+
+    @classmethod
+    def of(cls, measures: Sequence[Measure]) -> MeasureByName:
+        """Return measures by their names; of several the first."""
+        return cls(((m.task, m.metric), m) for m in reversed(measures))
 
 
 def joint(measures: Sequence[Measure]) -> Measure:

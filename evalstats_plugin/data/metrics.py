@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -177,7 +176,8 @@ def stock_metric(
     return next((m for m in (*more, *STOCK) if m.fits(metric, harness, task)), None)
 
 
-def with_stock(measure: Measure, harness: str, more: Sequence[StockMetric] = ()) -> Measure:
+@lru_cache(maxsize=1024)
+def with_stock(measure: Measure, harness: str, more: tuple[StockMetric, ...] = ()) -> Measure:
     """Return a measure with what the registry knows and the log does not say.
 
     The registry's scale is that of one item's score, so it is of a mean alone: where the log
@@ -186,7 +186,7 @@ def with_stock(measure: Measure, harness: str, more: Sequence[StockMetric] = ())
     if measure.scale is not None and measure.higher_is_better is not None:
         return measure
     metric = measure.metric.partition(",")[0]
-    stock = stock_metric(metric, harness, measure.task, tuple(more))
+    stock = stock_metric(metric, harness, measure.task, more)
     if stock is None:
         return measure
     if measure.higher_is_better is None and stock.better != "unknown":

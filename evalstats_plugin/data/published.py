@@ -113,8 +113,8 @@ def counts_behind(
             fits = np.any([(low <= nearest) & (nearest <= high) for low, high in ranges], axis=0)
             i = int(np.flatnonzero(fits)[0]) if fits.any() else int(possible[0])
             held = [(float(low[i]), float(high[i])) for low, high in ranges if low[i] <= high[i]]
-            shares = [min(max(float(nearest[i]), low), high) for low, high in held]
-            k = min(shares, key=lambda each: abs(each - value.value * sizes[i]))
+            # Ranges on both sides of one half are of that value, and as far from it.
+            k = min(min(max(float(nearest[i]), low), high) for low, high in held)
             total, largest = int(np.asarray(pairs).sum()), int(sizes[possible[-1]])
             return Counts(round(k), int(sizes[i]), total, largest, divisor)
         if std_error is None:
@@ -176,13 +176,15 @@ def published(
     n: int | None = None,
     notes: tuple[str, ...] = (),
     in_full: bool = False,
+    may_count: bool = True,
 ) -> Responses:
     """Return responses without items: their counts where these can be recovered.
 
     Where several counts give the printed numbers, those of the smallest n whose nearest share fits
     the value are taken: others would move the value. Where no counts do, value and
     standard error stay as printed. With `in_full` the numbers were not rounded, as in JSON: 0.5 is
-    no rounded 0.46.
+    no rounded 0.46. Without `may_count` a value from 0 to 1 is not taken for a share of right
+    answers: other values of its metric are larger.
     """
     logged, error = (None if each is None else each.value for each in (value, std_error))
     printed = "" if value is None else f"{value}" + (f" ± {std_error}" if std_error else "")
@@ -195,7 +197,7 @@ def published(
     elif n is None and std_error is not None and std_error.value <= 0:
         no_n = f"a standard error of {std_error} does not say of how many items"
         notes = (*notes, f"no interval: {no_n}")
-    elif _may_count(measure.metric) and 0 <= value.value <= 1:
+    elif may_count and _may_count(measure.metric) and 0 <= value.value <= 1:
         if in_full and std_error is not None:
             exact = Printed(value.value, _EXACT), Printed(std_error.value, _EXACT * std_error.value)
             counts = counts_behind(*exact, n)

@@ -469,7 +469,7 @@ class Selection:
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
-        return not self.tasks or any(fnmatchcase(n, p) for p in self.tasks for n in names)
+        return not self.tasks or any(is_like(n, p) for p in self.tasks for n in names)
 
     def wants_metric(self, name: str, *tasks: str) -> bool:
         """Whether a metric is wanted, by its full name or the part before the comma.
@@ -494,7 +494,7 @@ class Selection:
         names = (name, name.partition(",")[0])
         wanted = self.metrics_of(*tasks)
         for k, pattern in enumerate(wanted):
-            if any(fnmatchcase(n, p) for n in names for p in (pattern, _parted(pattern)[2])):
+            if any(is_like(n, p) for n in names for p in (pattern, _parted(pattern)[2])):
                 return k
         return len(wanted)
 
@@ -503,8 +503,18 @@ class Selection:
         pairs = [(task, metric) for task, equals, metric in map(_parted, self.metrics) if equals]
         if not pairs or not tasks:
             return self.metrics
-        asked = [metric for task, metric in pairs if any(fnmatchcase(n, task) for n in tasks)]
+        asked = [metric for task, metric in pairs if any(is_like(n, task) for n in tasks)]
         return tuple(asked or [metric for metric in self.metrics if "=" not in metric])
+
+
+def is_like(name: str, pattern: str) -> bool:
+    """Whether a name is of a pattern, in which ``*`` and ``?`` are wildcards.
+
+    >>> is_like("add[2]", "add[2]"), is_like("add2", "add[2]"), is_like("add[2]", "a*")
+    (True, False, True)
+    """
+    # Brackets are part of names.
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def _parted(pattern: str) -> tuple[str, str, str]:

@@ -7,15 +7,14 @@ several runs of a model on a task; `label_models` labels models of one name by t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evalstats_plugin.data.matrix import OnConflict, ResponseMatrix, stack_epochs
-from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.responses import Responses, Selection, is_like
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 
@@ -44,8 +43,9 @@ class ResponseSet:
     def __repr__(self) -> str:
         n_models = len({r.model for r in self.responses})
         n_tasks = len({r.task for r in self.responses})
-        n_items = sum({(r.task, r.model): len(r.item_ids) for r in self.responses}.values())
-        parts = (counted(n_models, "model"), counted(n_tasks, "task"), f"{n_items:,} answers")
+        of_each = grouped(self.responses, lambda r: (r.task, r.model)).values()
+        n_answers = sum(max(len(r.item_ids) for r in own) for own in of_each)
+        parts = (counted(n_models, "model"), counted(n_tasks, "task"), f"{n_answers:,} answers")
         notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
         return f"<ResponseSet: {', '.join(parts)}{notes}>"
 
@@ -128,7 +128,7 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
             "ask for the latest, for all of them, or for all as epochs"
         )
     if runs == "all":
-        return [_dated(r) if _place(r) in repeated else r for r in responses], []
+        return [_told_apart(r, repeated.get(_place(r), ())) for r in responses], []
     if runs == "epochs":
         return stack_epochs(responses), [
             f"runs stacked as epochs: {_list(repeated)}",
@@ -219,13 +219,19 @@ def _list(repeated: Iterable[_Place]) -> str:
     return few([f"{task} by {model}" for model, task, _ in repeated])
 
 
-def _dated(r: Responses) -> Responses:
-    return r.renamed(f"{r.model} @ {r.source.when}")
+def _told_apart(r: Responses, runs: Collection[tuple[str, str]]) -> Responses:
+    """Return responses under a name of their run: its time, or its log if others have the same."""
+    if not runs:
+        return r
+    when = r.source.when
+    is_telling = when and [other for other, _ in runs].count(when) == 1
+    return r.renamed(f"{r.model} @ {when if is_telling else r.source.path}")
 
 
 def undated(r: Responses) -> Responses:
     """Return responses under the model's own name, where all runs of it were asked for."""
-    return r.renamed(r.model.removesuffix(f" @ {r.source.when}"))
+    dated = r.model.removesuffix(f" @ {r.source.when}")
+    return r.renamed(dated.removesuffix(f" @ {r.source.path}"))
 
 
 def run_of(r: Responses) -> tuple[str, str]:
@@ -351,8 +357,7 @@ def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ..
     """
     matching: set[str] = set()
     for pattern in patterns:
-        # Brackets are part of names.
-        like = {name for name in models if fnmatchcase(name, pattern.replace("[", "[[]"))}
+        like = {name for name in models if is_like(name, pattern)}
         if not like:
             raise SelectionError(no_such("model", pattern, models, few(list(models))))
         matching |= like

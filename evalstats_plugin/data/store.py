@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.measure import Measure, measure_of
+from evalstats_plugin.data.measure import Measure, MeasureByName
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
@@ -121,9 +121,10 @@ class ResponseStore:
             "anything else take a part into memory: store.matrix(items, models)"
         )
 
-    def measure_of(self, task: str, metric: str) -> Measure:
-        """Return what the scores of a task under a metric are."""
-        return measure_of(self.measures, task, metric)
+    @property
+    def measure_of(self) -> MeasureByName:
+        """What the scores of a task under a metric are."""
+        return MeasureByName.of(self.measures)
 
     def under(self, measures: tuple[Measure, ...]) -> ResponseStore:
         """Return the same scores under other measures."""
@@ -426,7 +427,7 @@ class StoredTask:
         hashes = None if store.item_hashes is None else store.item_hashes[at]
         source = Source(path=store.path, harness="store")
         places: list[int] = models.tolist()
-        measure = store.measure_of(self.task, self.metric)
+        measure = store.measure_of[self.task, self.metric]
         return [
             Responses(
                 model=store.models[i],

@@ -21,6 +21,7 @@ from evalstats_plugin.errors import (
     EvalStatsError,
     IncompleteLogError,
     LogError,
+    PluginError,
     SelectionError,
     WriteError,
     counted,
@@ -37,7 +38,7 @@ from evalstats_plugin.logs.reading import (
     read_results,
 )
 from evalstats_plugin.logs.withholding import as_logged
-from evalstats_plugin.plugins import Plugins, load_plugins
+from evalstats_plugin.plugins import Plugins, load_plugins, strict
 from evalstats_plugin.runtime.untrusted import echo_message
 from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.runtime.writing import (
@@ -386,6 +387,10 @@ def _analyse(
         rows = as_logged(analysis(responses), partial, rescored)
         return _Analysed(responses if keep else (), rows, partial, runs, unfit)
     except (LogError, DesignError) as error:
+        return error
+    except PluginError as error:
+        if strict():
+            raise
         return error
 
 

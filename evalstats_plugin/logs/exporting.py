@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import SelectionError, WriteError, no_such
+from evalstats_plugin.errors import SelectionError, WriteError, few, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.writing import check_free, overwriting
@@ -81,7 +82,21 @@ def export(
         if not Path(output).is_dir():
             check_free(Path(output))
         paths, notes = write(held, Path(output), **options)
-    return Exported(tuple(paths), tuple(notes))
+    return Exported(tuple(paths), (*notes, *_left_out(held)))
+
+
+def _left_out(held: ResponseSet) -> Iterator[str]:
+    """Yield notes on what no format holds."""
+    chosen = [f"{r.task} {r.metric}" for r in held if r.predicted is not None]
+    beside = [f"{r.task} {other.metric}" for r in held for other in r.beside]
+    combined = [f"{r.task} {r.metric}" for r in held if r.unreduced is not None]
+    for names, what in (
+        (chosen, "scores of the items that an adaptive test chose, whose mean is not the model's"),
+        (beside, "other values of the same answers are left out"),
+        (combined, "epochs are combined as in the log, and the single ones left out"),
+    ):
+        if names:
+            yield f"{what}: {few(list(dict.fromkeys(names)))}"
 
 
 def _encodable(values: Any) -> Any:

@@ -136,13 +136,20 @@ def _of_array(array: Any, selection: Selection) -> list[Responses]:
     ------
     TypeError
         It is not of numbers, or has other axes.
+    SelectionError
+        One name is given for several models.
     """
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2, 3):
         raise TypeError(
             f"an array of {array.dtype} with {array.ndim} axes cannot be read: give numbers, with "
             "the axes models and items, or models, items and epochs"
         )
-    matrix = ResponseMatrix.from_array(array[None] if array.ndim == 1 else array)
+    of_models = array[None] if array.ndim == 1 else array
+    named = [selection.model_name] if selection.model_name else None
+    if named and len(of_models) != 1:
+        msg = f"model_name names one model, and the array has {len(of_models)}: give a DataFrame"
+        raise SelectionError(f"{msg} whose index has their names")
+    matrix = ResponseMatrix.from_array(of_models, models=named)
     made = matrix.to_responses()
     kept = [
         r for r in made if selection.wants_task(r.task) and selection.wants_metric(r.metric, r.task)

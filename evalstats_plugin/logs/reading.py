@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+
 from evalstats_plugin.data.inputs import Readable, under
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.metrics import with_stock
@@ -50,6 +52,7 @@ from evalstats_plugin.errors import (
     LogError,
     PluginError,
     SelectionError,
+    counted,
     few,
 )
 from evalstats_plugin.logs.memory import rows_of_matrix, sorted_out
@@ -148,7 +151,7 @@ def read(
     model_name
         Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
     missing_code
-        Numbers that stand for a missing score in tables, such as -1 or 99.
+        Numbers that stand for a missing score, such as -1 or 99.
     mapping
         Where the scores are in JSON or JSONL of any tool: a TOML file, or the same as a mapping,
         such as ``{"items": "results[*]", "item": ".id", "score": ".success"}``. All JSON and JSONL
@@ -221,6 +224,8 @@ def read(
         first = next(iter(broken.values()), None)
         raise first or _nothing_in(search.logs.values(), selection, plugins)
     _check_used(responses, selection)
+    if selection.missing_codes:
+        responses = [_without_codes(r, selection.missing_codes) for r in responses]
     by_setting = selection.by is not None and all(r.tags is None for r in responses)
     if selection.by is not None and by_setting:
         responses = with_settings_as_tags(responses, selection.by)
@@ -625,6 +630,10 @@ def _read_or_why(log: Path, selection: Selection, plugins: Plugins) -> list[Resp
         return read_log(log, selection, plugins)
     except (LogError, DesignError) as error:
         return error
+    except PluginError as error:
+        if strict():
+            raise
+        return error
 
 
 def _unreadable(log: Path, error: Unread) -> Finding:
@@ -662,6 +671,21 @@ def _about_limits(kept: Iterable[Responses]) -> list[str]:
     ]
     why = "the first ones unless they were chosen otherwise, and those are no random part"
     return [f"only some items were run, {why} ({few(list(dict.fromkeys(parts)))})"] if parts else []
+
+
+def _without_codes(r: Responses, codes: tuple[float, ...]) -> Responses:
+    """Return responses whose scores of these numbers are missing, as tables are read."""
+    coded = np.isin(r.scores, codes)
+    made = replace(
+        r,
+        scores=np.where(coded, np.nan, r.scores),
+        unreduced=r.unreduced and _without_codes(r.unreduced, codes),
+        beside=tuple(_without_codes(other, codes) for other in r.beside),
+    )
+    if not coded.any():
+        return made
+    shown = ", ".join(f"{code:g}" for code in codes)
+    return made.noted(f"{counted(int(coded.sum()), 'score')} of {shown} taken for missing")
 
 
 def _check_used(responses: Sequence[Responses], selection: Selection) -> None:

@@ -62,8 +62,9 @@ def tally(matrix: ResponseMatrix) -> Tally | None:
         return None
     matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
+    measure_of = matrix.measure_of
     measures = tuple(
-        with_stock(matrix.measure_of(str(task), str(metric)), IN_ARRAY) for task, metric in names
+        with_stock(measure_of[str(task), str(metric)], IN_ARRAY) for task, metric in names
     )
     scores = matrix.scores[:, :, 0]
     right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)

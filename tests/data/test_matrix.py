@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from evalstats_plugin import ResponseMatrix, Responses, ResponseSet, Source, read
 from evalstats_plugin.data import matrix as data_matrix
+from evalstats_plugin.data.responses import as_clusters
 from evalstats_plugin.data.store import _bytes_of
 from evalstats_plugin.data.tables import Column
 from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
@@ -147,6 +148,21 @@ def test_an_item_whose_cluster_is_nan_has_none():
 
     assert of_nan.clusters.tolist() == of_none.clusters.tolist()
     assert len(set(of_nan.clusters.tolist())) == 3
+
+
+def test_an_item_without_a_cluster_shares_none_with_one_of_another_log():
+    """Both are first in their logs; what one log says of an item, another need not say."""
+    of = {"a": ([4, 2, 3], [None, "p", "p"]), "b": ([1, 2, 3], [None, "p", None])}
+    clustered = [
+        replace(_responses(model, ids, [0.0, 1.0, 1.0]), clusters=as_clusters(names, "x")[0])
+        for model, (ids, names) in of.items()
+    ]
+    joined = ResponseMatrix.join([*clustered, _responses("c", [4, 5, 6], [1.0, 1.0, 0.0])])
+
+    assert joined.item_ids.tolist() == ["1", "2", "3", "4", "5", "6"]
+    assert joined.clusters[1:3].tolist() == ["p", "p"]
+    assert len(set(joined.clusters.tolist())) == 5
+    assert ResponseMatrix.join([_responses("c", [4, 5], [1.0, 1.0])]).clusters is None
 
 
 @given(st.lists(st.sampled_from(["a", " a", "b", "", " ", None, 1, "1"]), min_size=1), st.data())

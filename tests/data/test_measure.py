@@ -94,7 +94,7 @@ def test_the_log_and_plugins_go_before_the_registry() -> None:
     mine = StockMetric("acc", Scale(0, 9), "lower")
 
     assert with_stock(logged, "lm_eval") is logged
-    assert with_stock(Measure(task="t", metric="acc"), "lm_eval", [mine]).bounds == (0, 9)
+    assert with_stock(Measure(task="t", metric="acc"), "lm_eval", (mine,)).bounds == (0, 9)
 
 
 def test_a_metric_that_is_no_mean_gets_no_scale_of_items() -> None:

@@ -208,4 +208,4 @@ def test_annotations_and_stores_have_the_measure(tmp_path: Path) -> None:
     )
     store = write_store(tmp_path / "s.parquet", [matrix, other])
     assert {m.task: m.bounds for m in store.measures} == {"essays": (1, 10), "other": (0, 100)}
-    assert store.matrix().measure_of("essays", "judge") == matrix.measures[0]
+    assert store.matrix().measure_of["essays", "judge"] == matrix.measures[0]

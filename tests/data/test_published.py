@@ -76,6 +76,10 @@ def test_counts_behind_rounded_numbers_are_all_that_round_to_them() -> None:
         assert found.k == min(nearest, key=lambda k: abs(k / found.n - value.value))
 
 
+def test_a_number_without_rounding_is_printed_without_a_point() -> None:
+    assert (str(Printed(3.0)), str(Printed(3.0, 0.5)), str(Printed(3.0, 0.05))) == ("3", "3", "3.0")
+
+
 def test_a_percentage_is_a_share_with_its_rounding() -> None:
     assert Printed.of(22.6, "22.6").per_cent == pytest.approx((0.226, 0.0005), rel=1e-12)
 
@@ -144,6 +148,26 @@ def test_json_lists_and_markdown_are_read(tmp_path: Path) -> None:
         "of 1130 answers right: n may be larger, up to 1,303" in note
         for note in by_place["alpha", "Arc"].notes
     )
+
+
+def test_an_empty_cell_of_markdown_needs_no_blank(tmp_path: Path) -> None:
+    """At the start of a row, where it is the task above, as at its end."""
+    table = tmp_path / "run.md"
+    rows = "|arc|acc|0.5|0.05|\n||acc_norm|0.6|0.049|\n||em|0.7||\n"
+    table.write_text(f"|Tasks|Metric|Value|Stderr|\n|--|--|--|--|\n{rows}")
+
+    assert [(r.task, r.metric, r.estimate, r.low is None) for r in intervals(read(table))] == [
+        ("arc", "acc", 0.5, False), ("arc", "acc_norm", 0.6, False), ("arc", "em", 0.7, True),
+    ]  # fmt: skip
+
+
+def test_a_number_with_a_footnote_is_not_left_out(tmp_path: Path) -> None:
+    board = tmp_path / "board.md"
+    board.write_text("| Model | t |\n|--|--|\n| a² | 14/20† |\n| b | **9/20**¹ |\n| c | 11/20 |\n")
+
+    assert [(r.model, r.estimate) for r in intervals(read(board))] == [
+        ("a²", 0.7), ("b", 0.45), ("c", 0.55),
+    ]  # fmt: skip
 
 
 def test_what_lm_eval_0_3_wrote_is_read(tmp_path: Path) -> None:
@@ -221,6 +245,8 @@ def test_a_value_beside_models_with_items_is_named(tmp_path: Path) -> None:
         ("x.csv", "model,acc,n\na,0.5,1e300\n", DesignError, "Write a whole number of items"),
         ("x.csv", "model,acc,stderr\na,0.5,1e999\n", DesignError, "standard error is inf"),
         ("x.csv", "model,n_correct,n\na,1.5,3\n", DesignError, "Write a whole number of right"),
+        ("x.csv", "model,acc,n\na,61,100\nb,0.8,100\n", DesignError, "acc is '0.8' in row 2, but "),
+        ("x.csv", "task,acc,n\nt,1.0,100\nu,61,100\n", DesignError, "acc is '1.0' in row 1, but"),
     ],
 )  # fmt: skip
 def test_what_is_no_number_is_refused(
@@ -231,6 +257,25 @@ def test_what_is_no_number_is_refused(
 
     with pytest.raises(error, match=message):
         read(tmp_path / name)
+
+
+def test_a_small_percentage_is_no_share(tmp_path: Path) -> None:
+    """0.8 among 61.2 and 45 is not four fifths, whether or not the metric is known."""
+    board = tmp_path / "board.md"
+    board.write_text(
+        "| model | t | u |\n|--|--|--|\n| a | 61.2 ± 1.4 | .8 ± .3 |\n| b | .8 ± .3 | .5 ± .3 |\n"
+    )
+    table = tmp_path / "table.csv"
+    table.write_text("model,acc,n\na,61%,100\nb,0.8%,125\nc,0,9\n")
+    by_place = {(r.model, r.task): r for r in intervals(read(board))}
+    shares = {r.model: r.estimate for r in intervals(read(table))}
+
+    assert (by_place["b", "t"].estimate, by_place["b", "t"].method) == (0.8, "z")
+    assert (by_place["a", "u"].estimate, by_place["a", "u"].n_items) == (0.75, 4)
+    assert shares == {"a": 0.61, "b": 0.008, "c": 0.0}
+    # Right answers and items decide where they are given.
+    table.write_text("model,acc,n_correct,n\na,61,61,100\nb,0.8,1,125\n")
+    assert [r.estimate for r in intervals(read(table))] == [0.61, 0.008]
 
 
 def test_odd_spellings_and_sizes_are_survived(tmp_path: Path) -> None:

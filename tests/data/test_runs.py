@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,15 @@ from hypothesis import strategies as st
 
 import evalstats_plugin as es
 from evalstats_plugin.data.matrix import stack_epochs
-from evalstats_plugin.data.responses import Selection
-from evalstats_plugin.data.runs import choose_runs, latest_run, n_items, repeated_runs, run_of
+from evalstats_plugin.data.responses import Prediction, Selection
+from evalstats_plugin.data.runs import (
+    choose_runs,
+    latest_run,
+    n_items,
+    repeated_runs,
+    run_of,
+    undated,
+)
 
 RUNS = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=6)
 """Number of items, and whether the run is a part."""
@@ -54,6 +62,11 @@ def test_all_runs_are_kept_or_refused_on_request():
     each = [_run(k, 3, is_partial=False) for k in (1, 2)]
 
     assert len({r.model for r in choose_runs(each, "all")[0]}) == 2
+    for when in ("", "2026-01-01"):
+        alike = [replace(r, source=replace(r.source, when=when)) for r in each]
+        named, _ = choose_runs(alike, "all")
+        assert [r.model for r in named] == ["m @ run_1", "m @ run_2"]
+        assert {undated(r).model for r in named} == {"m"}
     with pytest.raises(es.errors.DesignError, match="in 2 runs"):
         choose_runs(each, "error")
 
@@ -78,6 +91,23 @@ def test_metrics_of_a_task_replace_those_of_all(task, metrics):
     assert Selection(metrics=("f1",)).metrics_of(task) == ("f1",)
 
 
+def test_brackets_are_part_of_names():
+    """Of tasks, metrics and models alike; stars and question marks are wildcards."""
+    chosen = Selection(("add[2]", "sub[?]"), ("add*=em[en]", "f1[*]"))
+
+    assert [chosen.wants_task(name) for name in ("add[2]", "sub[4]", "add2")] == [True, True, False]
+    assert [chosen.wants_metric(name, "add[2]") for name in ("em[en]", "eme")] == [True, False]
+    assert [chosen.wants_metric(name, "sub[4]") for name in ("f1[de]", "f1d")] == [True, False]
+
+
+def test_answers_are_counted_whatever_metric_comes_last():
+    """Of each model and task once, under the metric that has most."""
+    full, empty = _run(1, 3, is_partial=False), _run(1, 0, is_partial=False)
+    listed = (full, full.measured(metric="em"), empty.measured(metric="f1"), full.renamed("n"))
+
+    assert repr(es.data.runs.ResponseSet(listed)) == "<ResponseSet: 2 models, 1 task, 6 answers>"
+
+
 def test_runs_that_are_no_means_of_items_are_no_epochs():
     """One that is left stands by itself; a frame of several responses has one index."""
     mean, other = (_run(k, 3, is_partial=False) for k in (1, 2))
@@ -85,7 +115,63 @@ def test_runs_that_are_no_means_of_items_are_no_epochs():
 
     assert stack_epochs([mean, other]) == [mean]
     assert stack_epochs([other]) == [other]
+    [latest] = stack_epochs([other, _run(3, 3, is_partial=False).measured(aggregation="f1")])
+    assert latest.source.when == "2026-01-03"
+    assert latest.notes == ("of the latest of 2 runs: not a mean of items, so not stacked",)
     [three] = stack_epochs([mean, other, _run(3, 3, is_partial=False)])
     assert three.scores.shape == (3, 2)
     frame = es.data.runs.ResponseSet((mean, _run(3, 2, is_partial=False))).to_frame()
     assert frame.index.tolist() == list(range(5))
+
+
+def test_items_of_stacked_runs_keep_their_tags():
+    """Whatever their order in each run; an item of one run alone has the tag that it has there."""
+    first, second = (
+        given_responses(
+            model="m", scores=np.zeros((len(items), 1)), item_ids=np.array(list(items)),
+            tags=None if tags is None else np.array(list(tags)),
+            source=es.Source(path=Path(items), harness="test", when=items),
+        )
+        for items, tags in (("zac", "NMK"), ("bza", "LNM"))
+    )  # fmt: skip
+    without = replace(second, tags=None)
+
+    assert dict(_tagged(first, second)) == {"a": "M", "b": "L", "c": "K", "z": "N"}
+    assert dict(_tagged(first, without))["b"].startswith("(item ")
+    assert stack_epochs([replace(first, tags=None), without])[0].tags is None
+
+
+def _tagged(*runs):
+    [stacked] = stack_epochs(runs)
+    return zip(stacked.item_ids.tolist(), stacked.tags.tolist(), strict=True)
+
+
+def test_other_values_of_stacked_runs_are_stacked_too():
+    """Those beside them, such as of groups of items, and the epochs behind combined scores."""
+    first, second = (
+        replace(
+            r,
+            unreduced=replace(r, scores=np.full((3, 4), float(k))),
+            beside=(r.of_items(np.arange(2)).measured(metric="acc/group"),),
+        )
+        for k, r in enumerate(_run(k, 3, is_partial=False) for k in (1, 2))
+    )
+    [stacked] = stack_epochs([first, second])
+    [group] = stacked.beside
+
+    assert stacked.as_epochs.scores.tolist() == [[0.0] * 4 + [1.0] * 4] * 3
+    assert group.metric == "acc/group"
+    assert group.scores.shape == (2, 2)
+
+
+def test_scores_that_an_adaptive_test_predicts_are_no_epochs():
+    """A prediction from one run is not the mean of two."""
+    plain, adaptive, again = (_run(k, 3, is_partial=False) for k in (1, 2, 3))
+    adaptive = replace(adaptive, predicted=Prediction(estimate=0.5, n_in_bank=9))
+
+    assert stack_epochs([plain, adaptive]) == [plain]
+    [stacked] = stack_epochs(
+        [plain, again, replace(adaptive, source=_run(4, 3, is_partial=False).source)]
+    )
+    assert stacked.predicted is None
+    assert stacked.scores.shape == (3, 2)

@@ -142,3 +142,15 @@ def test_equal_scores_on_no_known_scale_have_no_interval() -> None:
     assert "all 20 scores are equal, on a scale that is not known" in free.notes[0]
     assert known.low is not None
     assert known.low < known.high == 100.0  # type: ignore[operator]
+
+
+def test_many_stray_values_are_no_code() -> None:
+    """Two may be codes for missing scores."""
+    of_two, of_three = (strays(np.array([0, 1, *beyond]), (0, 1)) for beyond in ((7, 9), (7, 8, 9)))
+
+    assert of_two is not None
+    assert of_three is not None
+    assert "--missing-code 7 leaves such out" in of_two.question("score", "0 to 1")
+    assert of_three.question("score", "0 to 1") == (
+        "3 values of 7, 8, 9 beyond the scale 0 to 1: --bounds score=LOW,HIGH sets another scale"
+    )

@@ -195,9 +195,47 @@ def test_columns_have_the_names_that_are_told(tmp_path: Path):
         store_table(tmp_path / "none.parquet", tmp_path / "s2.parquet")
     with pytest.raises(LogError, match="no file was named"):
         store_table([], tmp_path / "s2.parquet")
-    (tmp_path / "t.csv").write_text("model,item,score\n,1,0")
-    with pytest.raises(DesignError, match="some rows name no model or no item"):
-        store_table(tmp_path / "t.csv", tmp_path / "s2.parquet")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("part", ["model", "item", "task", "epoch"])
+def test_a_row_without_a_name_is_refused(tmp_path: Path, part: str, suffix: str):
+    table = pd.DataFrame({"model": "m", "item": ["x", "y"], "task": "t", "epoch": 1, "score": 1})
+    table[part] = [table[part][0], None]
+    source = tmp_path / f"t.{suffix}"
+    (table.to_parquet if suffix == "parquet" else table.to_csv)(source, index=False)
+
+    with pytest.raises(DesignError, match=f"some rows have no {part}. Fill '{part}' in every row"):
+        store_table(source, tmp_path / "s.parquet")
+
+
+def test_an_answer_that_is_there_twice_is_refused_whatever_the_scores(tmp_path: Path):
+    """Of a byte each, or of any number."""
+    for score in (1.0, 1 / 3 + 1e-6):
+        table = pd.DataFrame({"model": "m", "item": ["x", "y", "x"], "score": score})
+        table.to_parquet(tmp_path / "t.parquet")
+
+        with pytest.raises(DesignError, match="1 answer is of the same model, item and epoch as"):
+            store_table(tmp_path / "t.parquet", tmp_path / "s.parquet")
+
+
+def test_a_store_may_hold_no_item(tmp_path: Path):
+    empty = ResponseMatrix.from_array(np.empty((2, 0)))
+
+    assert write_store(tmp_path / "s.parquet", empty).shape == (2, 0, 1)
+
+
+def test_names_that_look_like_numbers_are_texts(tmp_path: Path):
+    names = ["007", "7", "1.1", "1.10", "NA", "true"]
+    rows = [
+        f"0{k},{name},01,{k % 2},{epoch}" for k in (1, 2) for name in names for epoch in (2, 10)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["model,item,task,score,epoch", *rows]))
+    store = store_table(tmp_path / "t.csv", tmp_path / "s.parquet")
+
+    assert (store.models, set(store.tasks)) == (("01", "02"), {"01"})
+    assert store.item_ids.tolist() == names
+    assert store.matrix().scores.tolist() == [[[1.0, 1.0]] * 6, [[0.0, 0.0]] * 6]
 
 
 def test_a_pattern_stands_for_its_files(tmp_path: Path):

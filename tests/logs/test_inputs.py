@@ -124,6 +124,77 @@ def test_arrays_are_matrices_of_models_and_items(tidy: pd.DataFrame) -> None:
     assert (20, 2) == first.scores.shape
 
 
+def test_codes_for_missing_are_left_out_of_whatever_is_read() -> None:
+    """Of arrays and harnesses' logs too, to which the notes on values beyond a scale advise it."""
+    scores = np.array([[1, 0, -1, 1], [99, 1, 1, 0]])
+    array = es.read(scores, missing_code=[-1, 99])
+    log = es.read(LM_EVAL, task="es_mc", metric="acc", missing_code=0)
+    epochs = es.read(
+        LOGS / "inspect_ai" / "0.3.285" / "models", task="arith_epochs", missing_code=0
+    )
+
+    assert [r.item_means.tolist() for r in array] == [
+        [1, 0, pytest.approx(np.nan, nan_ok=True), 1],
+        [pytest.approx(np.nan, nan_ok=True), 1, 1, 0],
+    ]
+    assert all("1 score of -1, 99 taken for missing" in r.notes for r in array)
+    for r in (*log, *(value for own in epochs for value in (own, *own.beside, own.as_epochs))):
+        assert np.nanmin(r.scores) > 0
+        assert any(note.endswith(" of 0 taken for missing") for note in r.notes)
+
+
+def test_a_model_without_a_name_is_called_as_asked(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """That of a table, which is then named after its task, or of an array."""
+    one = tidy.loc[tidy["model"] == "a", ["item", "score"]]
+    one.to_csv(tmp_path / "quiz.csv", index=False)
+    [table] = es.read(tmp_path / "quiz.csv", model_name="mine")
+    [array] = es.read(one["score"].to_numpy(), model_name="mine")
+    named = es.read(tidy, model_name="mine")
+
+    assert (table.model, table.task, table.notes) == (
+        "mine", "quiz", ("no column says the task: 'quiz' is used",),
+    )  # fmt: skip
+    assert array.model == "mine"
+    assert {r.model for r in named} == {"a", "b"}
+    with pytest.raises(SelectionError, match="model_name names one model, and the array has 2"):
+        es.read(np.eye(2), model_name="mine")
+
+
+def test_a_frame_of_numbers_is_no_matrix_unless_its_names_say_so() -> None:
+    """Nor where columns are named, whatever its index is called."""
+    frame = pd.DataFrame({"item": [1, 2, 3], "score": [1.0, 0.0, 1.0]})
+    [plain] = es.read(frame)
+    [named] = es.read(frame.set_index("item"), columns={"score": "score"})
+
+    for r in (plain, named):
+        assert (r.metric, r.item_ids.tolist()) == ("score", [1, 2, 3])
+
+
+def test_a_field_that_some_tasks_have_makes_slices_of_these(tmp_path: Path) -> None:
+    """It is no setting of the runs then, which the others would lack."""
+    (tmp_path / "with.csv").write_text("model,item,score,language\nm,1,1,de\nm,2,0,en\n")
+    (tmp_path / "without.csv").write_text("model,item,score\nm,1,1\nm,2,0\n")
+    tagged, plain = es.read(tmp_path / "with.csv", tmp_path / "without.csv", by="language")
+
+    assert tagged.tags is not None
+    assert (tagged.tags.tolist(), plain.tags) == (["de", "en"], None)
+
+
+def test_votes_are_known_by_one_line_without_an_end(tmp_path: Path) -> None:
+    """The message names the command that ranks them."""
+    (tmp_path / "votes.csv").write_text("model_a,model_b,winner\nx,y,model_a")
+
+    with pytest.raises(LogError, match="rank them with `evalstats-plugin rank leaderboard`"):
+        es.read(tmp_path / "votes.csv")
+
+
+def test_a_folder_with_the_name_of_a_log_is_none(tmp_path: Path) -> None:
+    (tmp_path / "results_2026-01-01T00-00-00.json").mkdir()
+    (tmp_path / "scores.csv").write_text("model,item,score\nm,1,1\n")
+
+    assert [r.model for r in es.read(tmp_path)] == ["m"]
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from evalstats_plugin.errors import WriteError
-from evalstats_plugin.hookspecs import PartialScores
+from evalstats_plugin.errors import PluginError, WriteError
+from evalstats_plugin.hookspecs import PartialScores, hookimpl
 from evalstats_plugin.logs import annotating
+from evalstats_plugin.logs.reading import check
+from evalstats_plugin.testing import _with
+
+LOG = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out_samples"
 
 
 def _seen(kind: str, *partial: PartialScores) -> dict[Path, object]:
@@ -72,3 +78,40 @@ def test_copies_that_are_there_stay_unless_they_may_be_overwritten(tmp_path: Pat
     assert first.read_bytes() == before + b" "
     annotating.annotate(log, output=tmp_path, overwrite=True)
     assert first.read_bytes() != before + b" "
+
+
+def test_a_plugin_that_fails_on_one_log_stops_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, where the others are checked or annotated; unless plugins are strict."""
+
+    @hookimpl
+    def evalstats_find_logs(files: Any) -> dict[Path, list[Path]]:
+        return {file.path: [] for file in files if file.path.suffix == ".odd"}
+
+    @hookimpl
+    def evalstats_read_log(log: Any) -> None:
+        if log.path.suffix == ".odd":
+            raise ZeroDivisionError("odd")
+
+    plugin = ModuleType("odd")
+    vars(plugin).update(
+        evalstats_find_logs=evalstats_find_logs, evalstats_read_log=evalstats_read_log
+    )
+    plugins, logs = _with(plugin), tmp_path / "logs"
+    shutil.copytree(LOG, logs)
+    (logs / "a.odd").touch()
+    left_out: dict[str, str] = {}
+    written = annotating.annotate(
+        logs, output=tmp_path / "out", plugins=plugins,
+        on_broken=lambda path, error: left_out.update({path.name: str(error)}),
+    )  # fmt: skip
+    failed = [f.detail for f in check(logs, plugins=plugins) if f.problem == "unreadable"]
+
+    assert written
+    assert list(left_out) == ["a.odd"]
+    why = "plugin 'adapter' failed in evalstats_read_log: ZeroDivisionError: odd"
+    assert (left_out["a.odd"], failed) == (why, [why])
+    monkeypatch.setenv("EVALSTATS_STRICT_PLUGINS", "1")
+    with pytest.raises(PluginError, match="failed in evalstats_read_log"):
+        check(logs, plugins=plugins)

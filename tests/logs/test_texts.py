@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from evalstats_plugin.adapters.lm_eval.texts import texts_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hookspecs import ItemText
@@ -39,6 +40,16 @@ def test_choices_of_lm_eval_are_right_where_the_score_is_1(version: str) -> None
 
     assert right == [score == 1 for score, _ in found]
     assert 0 < sum(right) < len(right)
+
+
+def test_the_space_before_a_choice_of_lm_eval_has_no_length() -> None:
+    """Divided by 2 and 3 letters, as lm-eval counts them, the second is likelier."""
+    sample = {
+        "doc_id": 0, "arguments": [["Q:", " ab"], ["Q:", " abc"]], "target": 1, "acc_norm": 1.0,
+        "filtered_resps": [[-3.0, False], [-4.1, False]],
+    }  # fmt: skip
+
+    assert texts_of([sample])["0"].answer == "acc: ab\nacc_norm: abc"
 
 
 @pytest.mark.parametrize("folder", ["models", "json"])

@@ -98,10 +98,11 @@ def contests_from_scores(
 def _directions(matrix: ResponseMatrix) -> FloatArray:
     """Return -1 for each item whose scores are better if lower, else 1."""
     names = list(zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True))
+    measure_of = matrix.measure_of
     lower = {
         name
         for name in dict.fromkeys(names)
-        if with_stock(matrix.measure_of(*name), IN_ARRAY).higher_is_better is False
+        if with_stock(measure_of[name], IN_ARRAY).higher_is_better is False
     }
     return np.array([-1.0 if name in lower else 1.0 for name in names])
 

@@ -188,3 +188,16 @@ def test_nothing_to_write_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="no relationship is called 'first'"):
         export([_responses(logged=1.0)], tmp_path, to="every-eval-ever", relationship="first")
     assert not list(tmp_path.iterdir())
+
+
+def test_clusters_keep_their_names_whatever_their_length(tmp_path: Path) -> None:
+    """As they were read: what is long in a log was shortened then."""
+    names = np.array(["x" * 200, "x" * 200, '["' + "y" * 700 + '"]', ""])
+    source = Source(path=tmp_path / "log", harness="test")
+    r = given_responses(model="m", item_ids=np.arange(4), scores=np.ones((4, 1)), clusters=names,
+                        source=source)  # fmt: skip
+    done = export([r], tmp_path / "out", to="every-eval-ever")
+    [again] = read(*done.paths)
+
+    assert again.clusters is not None
+    assert again.clusters.tolist() == names.tolist()

@@ -229,6 +229,17 @@ def test_levels_errors_repeats_and_fields_for_clusters(changed: Callable[..., Pa
         read(path, cluster="passag")
 
 
+def test_an_id_of_two_questions_is_refused(changed: Callable[..., Path]) -> None:
+    """As of subtasks that number their items alike; answers to one question are its epochs."""
+
+    def again(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        _any_length(found, lines)
+        lines.append({**lines[3], "sample_hash": "of another question"})
+
+    with pytest.raises(LogError, match=r"item '3' stands for different questions \(sample_hash\)"):
+        read(changed("sums", again))
+
+
 def test_results_of_one_name_and_metric_are_told_apart(changed: Callable[..., Path]) -> None:
     """By their ids, or their place."""
 

@@ -14,12 +14,13 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
+from inspect_ai.log import EvalLog, ProvenanceData, read_eval_log, write_eval_log
 from inspect_ai.scorer import value_to_float
 
 from evalstats_plugin import compare, intervals, read
 from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
-from evalstats_plugin.adapters.inspect_ai.estimands import as_score
+from evalstats_plugin.adapters.inspect_ai.estimands import Estimand, Scorer, as_score
+from evalstats_plugin.adapters.inspect_ai.reader import Table, _scores
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError, install_hint
 from evalstats_plugin.logs.reading import read_log
@@ -205,6 +206,59 @@ def test_invalidated_samples_are_left_out() -> None:
     assert {"4", "5"} == set(original.item_ids.tolist()) - set(r.item_ids.tolist())
     assert 1.0 == r.scores[r.item_ids.tolist().index("1"), 0]
     assert "2 invalidated samples are left out" in r.notes
+
+
+def test_more_of_a_grade_is_better_whatever_it_is_called(tmp_path: Path) -> None:
+    """Of a mean of letters the log says so; of numbers the registry, if it knows the scorer."""
+
+    def rename(log: EvalLog) -> None:
+        assert log.results is not None
+        for score in log.results.scores:
+            own = score.metrics.pop("accuracy")
+            score.metrics = {"mean": own.model_copy(update={"name": "mean"}), **score.metrics}
+
+    def in_numbers(log: EvalLog) -> None:
+        rename(log)
+        for sample in log.samples or ():
+            for score in (sample.scores or {}).values():
+                score.value = value_to_float()(score.value)
+
+    log = _log("json", "beta")
+    letters, numbers = (
+        _of(_edited(log, tmp_path / f"{edit.__name__}.eval", edit)) for edit in (rename, in_numbers)
+    )
+
+    assert letters["match"].logged == numbers["match"].logged
+    known = (letters["match"].measure.direction_from, numbers["match"].measure.direction_from)
+    assert known == ("logged", "registry")
+
+
+def test_an_unscored_answer_is_no_share() -> None:
+    """Nor is it another answer."""
+    table = Table((), np.arange(3), np.arange(3), np.zeros(3, dtype=np.intp), 1)
+    shares = _scores(Estimand(Scorer("s"), kind="share", name="C"), table, ["C", math.nan, "I"])
+
+    np.testing.assert_array_equal(shares, [[1.0], [math.nan], [0.0]])
+
+
+def test_epochs_behind_a_reducer_are_without_the_invalidated(tmp_path: Path) -> None:
+    """Scores at k answers count the others alone."""
+
+    def invalidate(log: EvalLog) -> None:
+        log.invalidated = True
+        for sample in log.samples or ():
+            if sample.epoch == 2 and str(sample.id) in before.item_ids[:2].tolist():
+                sample.invalidation = ProvenanceData(author="a reviewer")
+
+    log = _log("models", "alpha", "arith_epochs")
+    before = _of(log)["match"]
+    r = _of(_edited(log, tmp_path / "log.eval", invalidate))["match"]
+    epochs = next(other.as_epochs for other in r.beside if other.metric == "match/pass_at_2")
+    expected = before.scores.copy()
+    expected[:2, 1] = np.nan
+
+    np.testing.assert_array_equal(epochs.scores, expected)
+    np.testing.assert_array_equal(r.scores, expected)
 
 
 @pytest.mark.parametrize(("run", "status"), [("broken", "error"), ("cancelled", "cancelled")])

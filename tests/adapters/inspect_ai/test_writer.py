@@ -151,6 +151,28 @@ def test_people_see_who_wrote_what(log: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "tag"),
+    [
+        (85.0, 80.25, 100.0, "85.00 [80.25–100.00]"),
+        (10.5, -0.5, 20.75, "10.50 [-.50–20.75]"),
+        (0.25, 0.0, 1.0, "0.25 [.00–1.00]"),
+    ],
+)
+def test_the_tag_of_the_value_has_every_digit(
+    estimate: float, low: float, high: float, tag: str, log: Path
+) -> None:
+    """Limits above 1 too; only the nought before the point is left out, and stripping finds it."""
+    [row] = _annotation().intervals
+    rows = (dataclasses.replace(row, estimate=estimate, low=low, high=high),)
+    annotate_log(log, dataclasses.replace(_annotation(), intervals=Intervals(rows)), log)
+    written = _header(log).tags
+    annotate_log(log, None, log)
+
+    assert tag in written
+    assert _header(log).tags == _header(ARITH).tags
+
+
 def test_comparisons_are_written_too(log: Path) -> None:
     """What no single log can tell: after the intervals, in the same line and block."""
     row = Comparison(

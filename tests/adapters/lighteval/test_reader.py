@@ -138,6 +138,9 @@ def test_results_without_details_and_details_without_results(tmp_path: Path) -> 
     )
     assert em.model == "tiny"
     assert em.notes[0].startswith("no results file of this run")
+    assert em.notes[0].endswith("; the model is named after its folder")
+    [named, _] = read(alone, model_name="acme/tiny")
+    assert (named.model, named.notes[0][-5:]) == ("acme/tiny", "means")
     assert intervals([em])[0].estimate == pytest.approx(_results()["results"][TASKS[0]]["em"])
 
 
@@ -154,6 +157,38 @@ def test_details_that_were_cut_or_changed_are_findings(tmp_path: Path) -> None:
     found = [(finding.problem, finding.task) for finding in check(tmp_path, metric="em")]
 
     assert found == [("incomplete", TASKS[1]), ("contradiction", TASKS[0])]
+
+
+def test_details_that_were_cut_say_so_whatever_they_give(tmp_path: Path) -> None:
+    """Also where their mean is the value, and where the value is no number."""
+    file = _run(tmp_path, "metrics")
+    details = sorted(tmp_path.glob("details_*"))[1]
+    pq.write_table(pq.read_table(details)[:6], details)
+    results = _results()
+    results["results"][TASKS[0]] |= {"em": 1 / 3, "f1": float("nan")}
+    file.write_text(json.dumps(results))
+    em, f1 = read(file, task="gsm8k").responses
+
+    assert em.notes == (
+        "6 of 20 items: the details are cut off; the value over all of them is 0.333333",
+    )
+    assert f1.notes == ("6 of 20 items: the details are cut off",)
+
+
+@pytest.mark.parametrize("logged", [None, 0.35])
+def test_a_mean_needs_no_configuration_to_be_known(tmp_path: Path, logged: float | None) -> None:
+    """Where the items give the value, or it is no number; that of another metric says nothing."""
+    file = _run(tmp_path, "metrics")
+    results = _results()
+    results["results"][TASKS[0]]["em"] = float("nan") if logged is None else logged
+    results["config_tasks"]["lighteval|gsm8k"] = {
+        "metric": [{"metric_name": "f1", "higher_is_better": False, "corpus_level_fn": "f1"}]
+    }
+    file.write_text(json.dumps(results))
+    [em] = read(file, task="gsm8k", metric="em").responses
+
+    assert (em.higher_is_better, em.logged, em.notes) == (True, logged, ())
+    assert em.scores.mean() == pytest.approx(0.35)
 
 
 def test_a_metric_that_is_no_mean_has_a_reason(tmp_path: Path) -> None:

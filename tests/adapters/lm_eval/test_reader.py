@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
@@ -254,6 +255,9 @@ def test_choices_that_are_asked_for_twice_count_once(n_choices: int) -> None:
         assert chance is not None
         assert chance.tolist() == [1 / n_choices] * 3
     assert once.chance("acc_norm_of_mine") is None
+    # Whether the right choice is what the model would have written: no choice among some.
+    once.values["exact_match"] = [1.0] * 3
+    assert once.chance("exact_match") is None
 
 
 def test_numbers_written_as_texts_are_read() -> None:
@@ -318,6 +322,34 @@ def test_models_of_one_name_are_told_apart_by_their_arguments() -> None:
 def test_a_model_without_a_name_is_not_called_by_its_random_folder() -> None:
     """`--model dummy` logs into a folder with a random name."""
     assert {"dummy"} == {r.model for r in read(LOGS / "0.4.13" / "out_dummy")}
+
+
+def test_two_repeats_are_several(tmp_path: Path) -> None:
+    """Of one alone there is nothing to say."""
+    source = next((THREE / "models__m0").glob("results_*09.284154.json"))
+    data = json.loads(source.read_text())
+    for path in source.parent.glob("*09.284154.jsonl"):
+        shutil.copy(path, tmp_path)
+    for repeats, notes in (
+        (1, ()),
+        (2, ("2 repeats; --at-k (in Python: read(repeats=True)) scores each",)),
+    ):
+        data["configs"]["es_repeats_nofilter"]["repeats"] = repeats
+        (tmp_path / source.name).write_text(json.dumps(data))
+        [r] = read(tmp_path, task="es_repeats_nofilter", metric="exact_match")
+
+        assert r.notes == notes
+
+
+def test_an_item_whose_choices_were_not_logged_has_no_chance() -> None:
+    """It is unknown, and that of others is not."""
+    logged = ({"filtered_resps": [[0.0, False]] * 4}, {}, {"filtered_resps": None})
+    records = [(k, k, {**each, "metrics": ["acc"], "acc": 1.0}) for k, each in enumerate(logged)]
+    samples = collect(records, ["none"], "samples.jsonl", choices=True).by_filter["none"]
+    chance = samples.chance("acc")
+
+    assert chance is not None
+    np.testing.assert_array_equal(chance, [0.25, np.nan, np.nan])
 
 
 def test_results_in_one_file_with_their_samples_are_read(tmp_path: Path) -> None:

@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from evalstats_plugin.adapters.lm_eval.values import contradiction, disagreement, same
+from evalstats_plugin.adapters.lm_eval.values import (
+    as_answers,
+    contradiction,
+    disagreement,
+    same,
+)
 
 
 @pytest.mark.parametrize("metric", ["acc,none", "exact_match,strict", "pass@1", "bleu,none"])
@@ -63,3 +68,14 @@ def test_logged_numbers_are_those_of_the_items_in_either_precision() -> None:
     assert same(math.nan, math.nan)
     assert not same(math.nan, 0.5)
     assert not same(0.5, math.nan)
+
+
+@pytest.mark.parametrize("odd", [[1, 2, 3], [1], "ab", 1.0])
+def test_what_is_no_pair_of_labels_is_none(odd: object) -> None:
+    """One value that is no pair, and none of the items is."""
+    pairs = as_answers([[1, 0], None, ("a", "b")])
+
+    assert pairs is not None
+    assert pairs.tolist() == [[1, 0], [None, None], ["a", "b"]]
+    assert as_answers([[1, 0], odd]) is None
+    assert as_answers([None, None]) is None

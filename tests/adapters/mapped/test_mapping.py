@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
-from evalstats_plugin.adapters.mapped.reader import _names_in
+from evalstats_plugin.adapters.mapped.reader import _fields, _names_in
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hookspecs import hookimpl
 from evalstats_plugin.testing import _with
@@ -69,6 +69,8 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
         ({"items": "results"}, "items is 'results'. Write where the entries are, as"),
         ({"score": ".succeeds"}, "score: no field of results[*] is called '.succeeds'; did"),
         ({"model": "run.modl"}, "model: no field of the file is called 'run.modl'; did you"),
+        ({"items": ".results[*]"}, "items is '.results[*]'. Write where the entries are, as"),
+        ({"items": "results[*][#]"}, "items is 'results[*][#]'. Write where the entries are"),
         ({"settings": {"t": ".T"}}, "settings.t: no field of results[*] is called '.T'"),
         ({"itm": ".id"}, "no key is called 'itm'; did you mean item?"),
         ({"item": None}, 'item is missing. Write the id of the question, as item = ".id"; "result'),
@@ -81,6 +83,8 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
         ({"files": ["{run}.json"]}, "files is '{run}.json'. Write names of files with"),
         ({"files": ["{task}_{task}.json"]}, "files is '{task}_{task}.json'. Write names"),
         ({"score": {"path": ".id", "times": "x"}}, "score.times is 'x'. Write a number"),
+        ({"score": {"all": [".id"], "after": "x"}}, "with path also after, before and times, with"),
+        ({"model": {"value": "x", "times": 2}}, "model is {'value': 'x', 'times': 2}. Write a"),
         ({"scores": {"a": ".id"}, "score": None, "costs": {"a": ".id"}}, "costs is 'a'. It is the"),
         ({"files": [3]}, "files is 3. Write names of files"),
         ({"logged": {"mean": "x"}}, "logged: no score is called 'mean'"),
@@ -222,6 +226,26 @@ def test_lines_folders_and_names_of_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        ({"path": ".percent", "times": 0.01}, [[0.85]]),
+        ({"path": ".text", "after": "Score: ", "before": " of", "times": 0.1}, [[0.7]]),
+        ({"path": ".each", "times": 0.01}, [[0.5, 1.0]]),
+        ({"path": ".tries[*].text", "after": "Score: ", "times": 0.1}, [[0.3, 0.9]]),
+        ({"all": [".each[0]", ".percent"], "times": 0.01}, [[0.5]]),
+    ],
+)
+def test_a_factor_counts_whatever_it_is_of(tmp_path: Path, score: Any, expected: Any) -> None:
+    """A number written as text, one cut out of a text, each of several epochs, the lowest."""
+    row = {"id": 1, "percent": "85", "text": "Score: 7 of 10", "each": [50, 100]}
+    tries = [{"text": "Score: 3"}, {"text": "Score: 9"}]
+    out = _written(tmp_path / "o.json", [{**row, "tries": tries}])
+    [r] = es.read(out, mapping={"items": "[*]", "item": ".id", "score": score})
+
+    assert r.scores.tolist() == [pytest.approx(row) for row in expected]
+
+
+@pytest.mark.parametrize(
     ("pattern", "path", "names"),
     [
         ("{task}_{model}_????.json", "a/mmlu_m_x_2026.json", {"task": "mmlu", "model": "m_x"}),
@@ -232,6 +256,14 @@ def test_lines_folders_and_names_of_files(tmp_path: Path) -> None:
 )
 def test_names_in_paths(pattern: str, path: str, names: Mapping[str, str] | None) -> None:
     assert _names_in(Path(path), [pattern]) == names
+
+
+def test_paths_are_listed_down_to_a_few_levels() -> None:
+    """Those inside of lists by their first entry, to choose from in messages."""
+    deep = {"a": [{"b": 1, "c.d": {"e": [2]}}], "f": {"g": {"h": {"i": {"j": 3}}}}}
+
+    assert list(_fields(deep, "")) == ["a[*]", "a[*].b", 'a[*]["c.d"].e[*]', "f.g.h.i"]
+    assert list(_fields([[[[[{"x": 1}]]]]], ".")) == [".[*]"]
 
 
 def test_a_long_name_of_a_file_does_not_stop_the_program() -> None:

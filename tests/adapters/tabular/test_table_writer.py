@@ -84,6 +84,21 @@ def test_a_parquet_file_holds_all_but_labels_and_texts(harness: str, tmp_path: P
     assert any("labels and texts" in note for note in done.notes) == paired
 
 
+def test_what_no_format_holds_is_named(tmp_path: Path) -> None:
+    """Scores of chosen items would be taken for those of a sample; and what comes of epochs."""
+    logs = LOGS / "inspect_ai" / "0.3.285"
+    adaptive = export(read(logs / "adaptive"), tmp_path / "a.csv").notes
+    found = read(logs / "models", task="arith_epochs")
+    reduced = read(logs / "models", task="arith_epochs", metric="match/pass_at_2")
+    epochs, alone = (
+        export(r, tmp_path / f"{len(r)}{k}.csv").notes for k, r in enumerate((found, reduced))
+    )
+
+    assert "that an adaptive test chose, whose mean is not the model's: arith match" in adaptive[-1]
+    assert "values of the same answers are left out: arith_epochs match/pass_at_2, " in epochs[-1]
+    assert alone[-1].endswith("single ones left out: arith_epochs match/pass_at_2")
+
+
 def test_results_without_items_are_not_lost_in_silence(tmp_path: Path) -> None:
     """A note names them; a file of nothing else is refused, but for Parquet."""
     found = read(READ["lm_eval"], task=["es_bin", "es_bleu"])

@@ -183,6 +183,33 @@ def test_weights_hashes_bounds_and_direction(table: Table) -> None:
     assert (r.higher_is_better, r.bounds, r.aggregation) == (False, (-10.0, 0.0), "perplexity")
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (("1", "", "2"), "weight is '' in row 2. Write a number of 0 or more"),
+        (("1", "-1", "2"), "weight is '-1' in row 2. Write a number of 0 or more"),
+        (("inf", "1", "2"), "weight is 'inf' in row 1. Write a number of 0 or more"),
+        (("0", "0", "2"), r"weight is '0' in row 1 \(and 1 more row\). Write one above 0"),
+    ],
+)
+def test_what_weighs_no_item_is_refused(table: Table, weights: Any, message: str) -> None:
+    """But for items without a score, here the third."""
+    scored = zip(weights, ("-3", "-4", ""), strict=True)
+    rows = [f"a,{i},{score},{w},perplexity" for i, (w, score) in enumerate(scored)]
+
+    with pytest.raises(DesignError, match=message):
+        read(table("model,item,score,weight,aggregation", *rows))
+
+
+def test_columns_that_a_mean_does_not_use_are_named(table: Table) -> None:
+    """Weights of a mean, and a metric whose value its items do not give."""
+    [mean] = read(table("model,item,score,weight", "a,1,1,2", "a,2,0,3"))
+    [other] = read(table("model,item,score,aggregation", "a,1,1,f1", "a,2,0,f1"))
+
+    assert any("column 'weight' is left out: weights are used with" in n for n in mean.notes)
+    assert "not averaged: its aggregation (f1) is not a mean" in other.notes
+
+
 def test_epochs_are_numbered_by_row_order_on_request(table: Table) -> None:
     """A table that just repeats items."""
     path = table("model,item,score", "a,q1,1", "a,q2,1", "a,q1,0", "b,q1,0", "a,q1,1")
