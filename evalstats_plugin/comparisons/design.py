@@ -279,8 +279,8 @@ class Pairs(Compared, ABC):
         """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
 
     @abstractmethod
-    def all_scores(self) -> FloatArray:
-        """Shape (N, M): means over the epochs, NaN where an item has no score."""
+    def all_scores(self) -> FloatArray | None:
+        """Shape (N, M): means over the epochs, NaN where an item has no score; None if too many."""
 
     @property
     def span(self) -> tuple[float, float]:

@@ -32,7 +32,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import INSIDE, Results, grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.data.scales import settled
-from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     check_confidence_level,
     make_cell,
@@ -210,7 +210,7 @@ def gate(
         than the baseline's, or better where the baseline's are worse; no two models with shared
         items; or as of `slices`.
     SelectionError
-        No model has the baseline's name.
+        No model has the baseline's name; or `items` names a task that the baseline did not run.
 
     Examples
     --------
@@ -272,8 +272,12 @@ def gate(
         worst = [_with_the_worst(r, standards, limits, lacking) for r in judged]
         at_worst = {_key(row): row for row in map(limits.decided, compared(worst))}
         rows = [_allowing_for(row, at_worst.get(_key(row)), lacking, limits) for row in rows]
-    rows = [_with_enough(row, items or {}) for row in rows]
     rows += _not_compared(listed, standards.values(), comparisons, level, limits)
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    for task in items or {}:
+        if task not in tasks:
+            raise SelectionError(no_such("task that is decided on", task, tasks, few(tasks)))
+    rows = [_with_enough(row, items or {}) for row in rows]
     rows = _with_detectable(rows, judged, baseline)
     rows = [
         replace(row, task=names[row.task][0], by=by or "", slice=names[row.task][1])
@@ -722,7 +726,8 @@ def _error_and_tail(row: Comparison, half_width: float) -> tuple[float, float | 
     error = (row.high_single - row.low_single) / (2 * level)
     if half_width <= 0 or error <= 0:
         return 0.0, None
-    return error, float(special.ndtr(-half_width / error))
+    # Limits of two or three units can be so far out that no tail is left.
+    return error, float(special.ndtr(-half_width / error)) or None
 
 
 def _not_compared(

@@ -182,6 +182,8 @@ def _solved(
         half = np.maximum(np.abs(low), np.abs(high))
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
         p_value, prob = np.where(alike, 1.0, p_value), np.where(alike, 0.5, prob)
+        # With all right, or all wrong, the prior leaves the estimate out.
+        low, high = np.minimum(low, difference), np.maximum(high, difference)
     # Resamples of a single item or cluster are all alike, which is no sign of a difference.
     single = method.family == "sums" and counts.sum() < 2
     unknown = np.isnan(difference) | single

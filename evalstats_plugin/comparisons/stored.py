@@ -38,6 +38,7 @@ from evalstats_plugin.data.store import ResponseStore, StoredTask, tasks_of
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.cells import make_cell
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.pairs.simultaneous import FEW
 
 MOST_PAIRS = 4_000_000
 """Pairs of models that are compared at most."""
@@ -110,7 +111,7 @@ def _pairing(
     order = np.argsort(store.item_ids[task.places])
     clusters = None if store.clusters is None else store.clusters[task.places[order]]
     return StoredPairing(
-        measure=with_stock(store.measure_of(task.task, task.metric), IN_ARRAY).or_on(
+        measure=with_stock(store.measure_of[task.task, task.metric], IN_ARRAY).or_on(
             likeness.bounds
         ),
         models=_names(store, usable),
@@ -146,7 +147,7 @@ class _Likeness(NamedTuple):
 
 
 def _likeness(task: StoredTask, tally: PairTally) -> _Likeness:
-    bounds = task.store.measure_of(task.task, task.metric).bounds
+    bounds = task.store.measure_of[task.task, task.metric].bounds
     if tally.is_binary and bounds in (None, (0.0, 1.0)):
         answered = np.flatnonzero(tally.n_answered)
         shares = tally.right[answered] / tally.n_answered[answered]
@@ -227,15 +228,20 @@ class StoredPairing(Pairs):
         a, b = np.split(places, 2)
         return scores[a], scores[b]
 
-    def all_scores(self) -> FloatArray:
+    def all_scores(self) -> FloatArray | None:
         """Shape (N, M): means over the epochs, NaN where an item has no score.
+
+        None if they do not fit into memory.
 
         Raises
         ------
         DesignError
-            More of them than fit into memory.
+            They do not, and the pairs are more than those with a baseline, or the items few.
         """
         if len(self.models) * self.n_of_task > MOST_SCORES:
+            # Counts of few items reach farther at once than what stands for them then.
+            if len(self.a) < len(self.models) and self.n_of_task > FEW:
+                return None
             raise DesignError(
                 f"all pairs of {len(self.models):,} models on {self.n_of_task:,} items of "
                 f"{self.task} cannot be judged at once on disk: choose the correction bh, to "

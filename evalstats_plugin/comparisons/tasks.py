@@ -48,6 +48,7 @@ from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.means import moments
 from evalstats_plugin.stats.pairs.differences import Differences, MeanDifferences
 from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
@@ -281,7 +282,7 @@ class _Strata:
         def end(tasks: Sequence[Pairing]) -> End:
             units = Strata(tasks, self.weights)
             n, _, std = moments(units.differences(slice(None))[0])
-            error = np.hypot(np.nan_to_num(std / np.sqrt(n)), span / 2 / n)
+            error = np.hypot(np.nan_to_num(std / np.sqrt(n)), span / 2 / np.maximum(n, 1))
             alone = Differences(units.differences, n_pairs=len(pairs), span=span)
             return End(alone, units.means(), error)
 
@@ -529,7 +530,12 @@ def _sample(tasks: Sequence[Pairing], models: Sequence[str]) -> _Sample:
 
 
 def _variances(task: Pairing, means: FloatArray) -> FloatArray:
-    """Variance of each pair's mean difference over items, from sums of squares and products."""
+    """Variance of each pair's mean difference over items, or over clusters of them."""
+    if task.clusters is not None:
+        step = max(MOST_DIFFERENCES // max(task.n_of_task, 1), 1)
+        blocks = (task.differences(i, i + step) for i in range(0, len(task.a), step))
+        return np.concatenate([cluster_moments(*task.cluster_sums(x)).cr1 ** 2 for x in blocks])
+    # From sums of squares and products.
     seen = (~np.isnan(task.scores)).astype(np.float64)
     scores = np.where(seen > 0, task.scores, 0.0)
     squares, products = scores**2 @ seen.T, scores @ scores.T

@@ -32,9 +32,11 @@ def mean_differences(pairs: Pairs) -> MeanDifferences:
     return Differences(read, n_pairs=len(pairs.a), span=span, least_far=pairs.least_far())
 
 
-def common_units(pairs: Pairs) -> Units:
-    """Return the items or clusters that the pairs share."""
+def common_units(pairs: Pairs) -> Units | None:
+    """Return the items or clusters that the pairs share; None if memory does not hold them."""
     scores, clusters = pairs.all_scores(), pairs.clusters
+    if scores is None:
+        return None
     gone = np.isnan(scores)
     ones = np.ones(scores.shape[1])
     sizes = ones if clusters is None else by_cluster(ones, clusters)

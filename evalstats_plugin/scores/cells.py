@@ -45,7 +45,7 @@ MetricKey: TypeAlias = tuple[str, tuple[float, float]]
 
 
 def _exp_negative(mean: float) -> float:
-    return math.exp(-mean) if mean > -700 else math.inf
+    return math.inf if mean <= -700 else math.exp(-mean)
 
 
 def _bits(mean: float) -> float:

@@ -71,7 +71,8 @@ def control_variate(
     models on the same items it gains next to nothing (0.2 % of the width on LiveBench), because
     pairing has already removed the difficulty of the items; `compare` does not use it.
     """
-    everything, notes = as_list(responses, measure)
+    listed, notes = as_list(responses, measure)
+    everything = [replace(value, beside=()) for r in listed for value in r.values()]
     cells = [make_cell(r) for r in everything]
     # Rows of groups are made below, from the adjusted rows of their tasks.
     plain = intervals(

@@ -232,7 +232,7 @@ def _of_cells(
     rows = _beside_independent(cells, rows, solver)
     rows = _with_unseen(cells, _with_bounds(cells, rows, solver), solver.level)
     if population is not None:
-        rows = [_of_population(c, r, population) for c, r in zip(cells, rows, strict=True)]
+        rows = [_of_population(c, r, population, solver) for c, r in zip(cells, rows, strict=True)]
     return list(group_rows(cells, rows))
 
 
@@ -464,7 +464,9 @@ class _Solver:
                 low, high = (bounds[0] + (bounds[1] - bounds[0]) * x for x in (low, high))
             if aggregation in RATIOS:
                 value = np.vectorize(RATIOS[aggregation], otypes=[float])
-                low, high = value(high), value(low)
+                # Of one item there are no limits.
+                with np.errstate(invalid="ignore"):
+                    low, high = value(high), value(low)
             for i, a, b in zip(where, low.tolist(), high.tolist(), strict=True):
                 solved[i] = (name, a, b)
         return solved
@@ -660,12 +662,18 @@ def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
     )
 
 
-def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> ScoreInterval:
+def _of_population(
+    cell: Cell, row: ScoreInterval, population: int | str, solver: _Solver
+) -> ScoreInterval:
     """Shrink an interval to what is uncertain about the items that were not run."""
     size = cell.responses.population if population == "logged" else population
     if size is None or row.low is None or row.high is None or cell.kind in (None, "ratio"):
         return row
+    ends = row.estimate or 0.0, row.estimate or 0.0
     n, total = cell.n, int(size)
+    if cell.bounds is not None and solver.treated.missing == "bounds" and n_open(cell):
+        least, most = (filled(cell, bound) for bound in cell.bounds)
+        n, ends = least.n, (least.estimate, most.estimate)
     if total < n:
         raise DesignError(
             f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
@@ -676,12 +684,17 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
         hpd = row.method == "beta-hpd"
         predict = predictive_hpd if hpd else predictive_equal_tailed
         interval = predict(
-            cell.successes, n, total, confidence_level=row.confidence_level, prior=(1.0, 1.0)
+            cell.successes,
+            n,
+            total,
+            confidence_level=row.confidence_level,
+            prior=solver.prior or (1.0, 1.0),
         )
         method = PREDICTIVE
     else:
         limits = Interval(np.asarray(row.low), np.asarray(row.high))
-        interval = shrink(row.estimate or 0.0, limits, n, total)
+        low, high = (shrink(end, limits, n, total) for end in ends)
+        interval = Interval(low.low, high.high)
         method = f"{row.method}+fpc"
     return replace(
         row,

@@ -218,7 +218,8 @@ def _log_capital(
 ) -> tuple[FloatArray, FloatArray]:
     """Log of the capital won against each cell's candidate mean, and its derivative in it."""
     value, slope = np.empty((2, len(weights)))
-    rows = max(BLOCK_SIZE // (len(atoms) * len(nodes)), 1)
+    # There are no atoms where no cell has a score.
+    rows = max(BLOCK_SIZE // max(len(atoms) * len(nodes), 1), 1)
     right, wrong = atoms[:, None] * nodes, (1 - atoms[:, None]) * (1 - nodes)
     for start in range(0, len(weights), rows):
         block = slice(start, start + rows)

@@ -88,6 +88,21 @@ def test_the_note_says_how_much_tasks_as_random_cost() -> None:
     assert row.notes[-1].startswith(expected)
 
 
+def test_the_fixed_tasks_of_that_note_have_their_clusters() -> None:
+    """Ten copies of each item in a cluster leave the limits of both questions as they were."""
+    plain = _responses(n_tasks=4)
+    copied = [
+        replace(
+            r, item_ids=np.arange(10 * len(r.scores)), scores=np.repeat(r.scores, 10, axis=0),
+            clusters=np.repeat(r.item_ids.astype(str), 10),
+        )
+        for r in plain
+    ]  # fmt: skip
+    (alone,), (together,) = (across_tasks(r, _request())[0] for r in (plain, copied))
+
+    assert alone.notes == together.notes
+
+
 def test_a_common_group_gives_the_row_its_name() -> None:
     """Tasks in no group, or in several, are counted."""
     group = Group("mmlu", 0, "micro", 8)

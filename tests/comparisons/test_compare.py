@@ -219,6 +219,8 @@ def test_models_without_a_common_item_are_taken_as_independent() -> None:
     assert NO_ITEM_IN_COMMON in apart.notes
     assert ("u", "symmetric-bootstrap") == (together.task, together.method)
     assert NO_ITEM_IN_COMMON not in together.notes
+    # In the order of the logs.
+    assert ["u", "t"] == [row.task for row in compare([a[1], a[0], b[1], b[0]])][1:]
 
 
 def test_other_designs_need_common_items() -> None:

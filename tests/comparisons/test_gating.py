@@ -204,6 +204,18 @@ def test_items_that_must_be_compared() -> None:
     assert ("inconclusive", "100 items of the 101 that must be compared") == (
         row.decision, row.notes[-1],
     )  # fmt: skip
+    with pytest.raises(SelectionError, match="no task that is decided on is called 'tt'; did you"):
+        es.gate(two, baseline="old", items={"tt": 101}, rng=0)
+
+
+def test_limits_of_two_items_are_too_far_out_to_say_how_many_decide() -> None:
+    """Of sixty candidates at once no tail is left; nothing is decided, and nothing raised."""
+    scores = np.random.default_rng(0).normal(0.0, 1.0, (61, 2))
+    matrix = es.ResponseMatrix.from_array(scores, models=[f"m{i}" for i in range(61)])
+    rows = es.gate(matrix, baseline="m0", margin=0.1, non_inferior=True, rng=0)
+
+    assert {"inconclusive"} == {row.decision for row in rows}
+    assert {None} == {row.items_needed for row in rows}
 
 
 def test_the_terms_are_the_baselines() -> None:

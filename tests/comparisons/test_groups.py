@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from given_responses import given_responses
 
-from evalstats_plugin import Group, Responses, Source
+from evalstats_plugin import Group, Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison, tasks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
@@ -84,6 +84,17 @@ def test_models_that_agree_on_everything_still_have_an_interval_of_some_width() 
     assert (0.0, 1.0, 0.5) == (row.difference, row.p_value, row.prob_better)
     assert -0.1 < row.low < -0.005 < 0.005 < row.high < 0.1  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
     assert row.low == pytest.approx(-row.high)  # pyright: ignore[reportOptionalOperand]
+
+
+def test_rows_name_the_innermost_whole_that_they_count_in() -> None:
+    """A task its group, and the group the overall score."""
+    in_group = _responses({"a": 0.5, "b": 0.6})
+    alone = [replace(r, groups=()).measured(task="w") for r in in_group if r.task == "x"]
+    part_of = {row.task: row.part_of for row in compare([*alone, *in_group], rng=0)}
+
+    assert {"x": "g", "y": "g", "z": "g", "g": "all 4 tasks", "w": "all 4 tasks"} == {
+        task: whole for task, whole in part_of.items() if whole
+    }
 
 
 def test_exchanging_the_models_changes_the_sign() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from scipy import special
 import evalstats_plugin as es
 from evalstats_plugin import Responses
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
+from evalstats_plugin.comparisons.planning import power as planning
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.pairs.differences import Differences
 from evalstats_plugin.stats.pairs.power import paired_power
@@ -209,6 +211,18 @@ def test_clusters_of_a_pilot_are_allowed_for() -> None:
     assert fixed.power == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.parametrize("method", ["auto", "miller"])
+def test_a_design_effect_that_is_given_leaves_the_pilots_error(method: str) -> None:
+    """Limits and assurance of a clustered pilot, too, are of what it says of single items."""
+    scores = np.repeat(_binary(40), 5, axis=1)
+    pilot = es.ResponseMatrix.from_array(scores, clusters=np.repeat(np.arange(40), 5).astype(str))
+    designs = [PowerDesign(design_effect=2.0, method=method, assurance=x) for x in (None, 0.95)]
+    row, sure = (es.power(pilot, difference=0.1, design=design)[0] for design in designs)
+
+    assert (row.low or 0) < 0.95 * (row.n_items or 0)
+    assert 1.05 * (row.n_items or 0) < (row.high or 0) == sure.n_items
+
+
 def test_different_items_need_many_more() -> None:
     """Both models' variances are added; one model is enough to plan with."""
     scores = _binary()
@@ -231,6 +245,27 @@ def test_a_discordance_below_the_difference_is_raised_to_it() -> None:
     expected = es.power(PowerAssumptions(discordance=0.1), difference=0.1)[0]
     assert expected.n_items == row.n_items
     assert any("pilot's discordance is smaller" in note for note in row.notes)
+
+
+def test_which_of_two_models_is_ahead_does_not_matter() -> None:
+    """Also of a drop that is larger than the pilot's discordance."""
+    scores = np.tile([[1.0, 0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0, 0.0]], 12)
+    up, down = (es.power(_matrix(scores), difference=d)[0] for d in (0.4, -0.4))
+
+    assert replace(down, difference=0.4) == up
+
+
+def test_scores_without_bounds_have_a_least_difference_by_students_t() -> None:
+    """And epochs follow from variances, whatever the items' method."""
+    scores = np.random.default_rng(0).normal(5.0, 1.0, (2, 40, 3))
+    least = es.power(_matrix(scores), n_items=30, design=PowerDesign(method="t"))[0]
+    found = es.power(_matrix(scores), difference=least.difference, n_items=30,
+                     design=PowerDesign(method="t"))  # fmt: skip
+
+    assert found[0].power == pytest.approx(0.8, abs=1e-6)
+    assert [("power", "t"), ("n_epochs", "miller"), ("n_models", "t")] == [
+        (row.quantity, row.method) for row in found
+    ]
 
 
 def test_differences_that_do_not_vary_are_nothing_to_plan_with() -> None:
@@ -382,6 +417,18 @@ def test_a_sequential_comparison_takes_more_items_and_finds_as_often() -> None:
     assert 0.1 == pytest.approx(least.difference, abs=0.002)
 
 
+def test_a_sequential_comparison_is_looked_at_when_its_items_are_all_there() -> None:
+    """Not only after so many as it has not: with 60 items a look every 100 is one at 60."""
+    assumed = PowerAssumptions(discordance=0.3)
+    powers = [
+        es.power(assumed, difference=0.25, n_items=n, design=PowerDesign(look_every=k))[0].power
+        for n, k in ((60, 60), (60, 100), (59, 50), (60, 50))
+    ]
+
+    assert powers[0] == powers[1]
+    assert powers[2] == pytest.approx(powers[3], abs=0.02)
+
+
 def _tasks(
     rng: np.random.Generator, n_tasks: int, spread: float, n_items: int = 400
 ) -> list[Responses]:
@@ -404,6 +451,49 @@ def test_the_mean_over_fixed_tasks_shares_the_items_among_them() -> None:
     assert rows[0].n_items == pytest.approx(np.mean(alone) / 4, abs=1)
 
 
+def test_a_design_effect_of_fixed_tasks_is_in_place_of_the_pilots() -> None:
+    """Copies in clusters of five: planned as if they were none, or as if they were three."""
+    clustered = [
+        replace(
+            r, item_ids=np.arange(200), scores=np.repeat(r.scores, 5, axis=0),
+            clusters=np.repeat(np.arange(40).astype(str), 5),
+        )
+        for r in _tasks(np.random.default_rng(1), 2, 0.0, n_items=40)
+    ]  # fmt: skip
+    plain = [replace(r, clusters=None) for r in clustered]
+
+    def planned(pilot: list[Responses], effect: float | None) -> Any:
+        design = PowerDesign(tasks="fixed", design_effect=effect)
+        return es.power(pilot, difference=0.05, design=design)[0]
+
+    once = planned(plain, 1.0).n_items
+    assert once == planned(clustered, 1.0).n_items
+    assert 3 * once == pytest.approx(planned(clustered, 3.0).n_items, abs=3)
+    assert planned(clustered, None).design_effect == pytest.approx(5, rel=0.05)
+
+
+def test_fixed_tasks_may_have_run_in_different_numbers_of_epochs() -> None:
+    """Of one that ran once nothing is known of more; all can be planned for one epoch."""
+    rng = np.random.default_rng(5)
+    chance = rng.beta(1, 1, (2, 80, 1))
+    pilot = [
+        r.measured(task=str(n_epochs))
+        for n_epochs in (1, 3)
+        for r in _matrix(1.0 * (rng.random((2, 80, n_epochs)) < chance)).to_responses()
+    ]
+    fixed, alone = (
+        es.power(pilot, difference=0.05, n_epochs=1, design=PowerDesign(tasks=tasks))
+        for tasks in ("fixed", "each")
+    )
+
+    assert fixed[0].n_items == pytest.approx(sum(row.n_items or 0 for row in alone) / 4, rel=0.05)
+    for n_epochs in (None, 3):
+        with pytest.raises(DesignError, match="or plan for 1"):
+            es.power(pilot, difference=0.05, n_epochs=n_epochs, design=PowerDesign(tasks="fixed"))
+    with pytest.raises(DesignError, match="of random tasks the epochs are those of the pilot"):
+        es.power(pilot, difference=0.05, n_epochs=1, design=PowerDesign(tasks="random"))
+
+
 def test_random_tasks_are_counted_where_items_cannot_help() -> None:
     """(1.96 + .84)² (τ² + σ²/n) / δ² tasks, and somewhat more by Student's t."""
     pilot = _tasks(np.random.default_rng(2), 120, 0.1, n_items=100)
@@ -422,6 +512,21 @@ def test_the_cheapest_split_balances_items_and_epochs() -> None:
 
     assert (9, 297) == (row.n_epochs, row.n_items)
     assert "costs 5,643 for each model; one epoch, 15,543" in row.notes
+
+
+def test_limits_of_the_cheapest_design_are_for_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More items of so many epochs, not another split."""
+    monkeypatch.setattr(planning, "MOST_EPOCHS", 8)
+    rng = np.random.default_rng(2)
+    right = rng.random((2, 40, 3)) < rng.beta(0.5, 0.5, (40, 1))
+    cheapest = es.power(_matrix(1.0 * right), difference=0.2, design=PowerDesign(costs=(5.0, 1.0)))
+    row = cheapest[0]
+    of_its_epochs = es.power(_matrix(1.0 * right), difference=0.2, n_epochs=row.n_epochs)[0]
+
+    assert (row.n_epochs or 0) > 1
+    assert (of_its_epochs.low, of_its_epochs.n_items, of_its_epochs.high) == (
+        row.low, row.n_items, row.high,
+    )  # fmt: skip
 
 
 def test_a_small_pilot_gives_limits_and_assurance_asks_for_more() -> None:

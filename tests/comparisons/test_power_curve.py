@@ -54,6 +54,22 @@ def test_without_a_difference_it_is_the_least_that_is_found() -> None:
     assert 0.9 == curve.power
 
 
+@pytest.mark.parametrize("design", [PowerDesign(margin=0.2), PowerDesign(assurance=0.5)])
+def test_a_margin_and_an_assurance_are_those_of_power(design: PowerDesign) -> None:
+    """Of a margin alone it is the power to show non-inferiority, of equal models."""
+    difference = 0.2 if design.margin is None else None
+    curve = power_curve(_pilot(2), difference=difference, at=[50, 100], design=design)
+    asked = [
+        row.power
+        for task in ("a", "b")
+        for n in (50, 100)
+        for row in power(_pilot(2), difference=difference, n_items=n, design=design)
+        if (row.quantity, row.task) == ("power", task)
+    ]
+
+    assert asked == [row.power for row in curve]
+
+
 def test_by_default_it_goes_from_too_few_to_more_than_enough() -> None:
     """Around the number that is needed; other designs need others."""
     for design in (PowerDesign(), PowerDesign(n_models=10)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,18 @@ def test_items_missing_on_one_side_and_clusters_are_pointed_out() -> None:
     assert 15 == row.n_items
     assert "5 of 20 items lack one model's score: left out" in row.notes
     assert "confidence-sequence treats items in 2 clusters as independent" in row.notes
+
+
+def test_models_without_an_item_in_common_are_no_obstacle_to_others() -> None:
+    """On a task with partial credit, where they share none."""
+    a, b = ([_responses(name, [0.2, 0.5, 0.9], task=task) for task in "tu"] for name in "ab")
+    b[1] = replace(b[1], item_ids=np.arange(3) + 3)
+    first, second = _rows(*a, *b)
+
+    assert (3, 0) == (first.n_items, second.n_items)
+    assert (None, None, "the two models share no item") == (
+        second.low, second.p_value, second.notes[-1],
+    )  # fmt: skip
 
 
 def test_what_holds_for_a_fixed_number_of_items_only_is_refused() -> None:

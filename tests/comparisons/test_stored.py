@@ -89,6 +89,7 @@ def test_partial_credit_epochs_clusters_and_numbers(
     matrices = [
         ResponseMatrix.from_array(credit, tasks=tasks),
         ResponseMatrix.from_array(epochs),
+        ResponseMatrix.from_array(epochs[:, :, :2]),
         ResponseMatrix.from_array(numbers),
         drawn(n=4, clusters=[None if j % 9 == 0 else j // 4 for j in range(70)]),
         ResponseMatrix.from_array(credit, tasks=tasks, clusters=[j // 5 for j in range(48)]),
@@ -104,7 +105,7 @@ def test_partial_credit_epochs_clusters_and_numbers(
         measure=Measure(metric="score", scale=Scale(0, 2)),
         rng=1,
     )
-    same(matrices[3], ResponseStore(tmp_path / "3.parquet"), method="tango")
+    same(matrices[4], ResponseStore(tmp_path / "4.parquet"), method="tango")
 
 
 def test_a_store_of_tasks_says_that_they_are_not_compared_together(tmp_path: Path):
@@ -216,3 +217,32 @@ def test_codes_without_a_score_are_not_looked_at():
     partial = PairTally(5, np.array([1, 3]))
     partial.add(np.where(right > 0, right, 2).astype(np.uint16), None, 4)
     assert not partial.is_binary
+
+
+def test_scores_that_memory_does_not_hold_have_bounds_with_a_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Šidák's: no draws, never sharper than what is drawn by more than its error, and named."""
+    matrix = ResponseMatrix.from_array(drawn(n=6, m=300, missing=0.0).scores[..., 0])
+    store = write_store(tmp_path / "s.parquet", matrix)
+    one_by_one = compare(matrix, baseline="model_2", correction="none")
+    for correction in ("simultaneous", "stepdown"):
+        at_once = compare(matrix, baseline="model_2", correction=correction)
+        monkeypatch.setattr(stored, "MOST_SCORES", 100)
+        bounded = compare(store, baseline="model_2", correction=correction)
+        monkeypatch.undo()
+
+        assert bounded[0].procedure.startswith("Šidák's bound")
+        for bound, row, single in zip(bounded, at_once, one_by_one, strict=True):
+            assert bound.p_value == row.p_value
+            assert max(row.p_adjusted - 0.005, single.p_adjusted) <= bound.p_adjusted
+            assert bound.low <= row.low + 1e-3
+            assert row.high - 1e-3 <= bound.high
+        assert bounded[0].p_adjusted > one_by_one[0].p_adjusted
+
+    monkeypatch.setattr(stored, "MOST_SCORES", 100)
+    with pytest.raises(DesignError, match=r"all pairs of 6 models on .* cannot be judged at once"):
+        compare(store)
+    few = write_store(tmp_path / "few.parquet", drawn(n=6, m=70, missing=0.0))
+    with pytest.raises(DesignError, match="cannot be judged at once"):
+        compare(few, baseline="model_2")

@@ -186,6 +186,9 @@ def test_counts_are_enough() -> None:
     (row,), (full,) = (_ask(x, _responses("b", STRONG)) for x in (counted, _responses("a", WEAK)))
 
     assert (full.low, full.high, full.p_value) == (row.low, row.high, row.p_value)
+    for pair in ((counted, _responses("b", STRONG)), (_responses("b", STRONG), counted)):
+        (row,) = _ask(*pair)
+        assert designs.PAIRING_LOST in row.notes
 
 
 def test_items_without_a_cluster_count_as_clusters() -> None:

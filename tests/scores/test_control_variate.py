@@ -155,6 +155,20 @@ def test_a_metric_that_is_no_mean_keeps_its_row() -> None:
     assert any("not a mean of item scores" in note for note in row.notes)
 
 
+def test_values_beside_a_score_have_rows_of_their_own() -> None:
+    """As without control variates: epochs combined otherwise, or the items of one subject."""
+    responses = [
+        r.with_beside([r.of_items(np.arange(len(r.item_ids)) < 20).measured(metric="part")])
+        for r in _responses(_limited(_scores(3), 50))
+    ]
+    plain, adjusted = intervals(responses), control_variate(responses)
+
+    assert [(row.model, row.metric) for row in plain] == [
+        (row.model, row.metric) for row in adjusted
+    ]
+    assert METHOD == adjusted[0].method
+
+
 def test_limits_follow_the_unit_and_the_zero_of_the_scale() -> None:
     """Of shares, points from 1 to 5, and losses."""
     scores = _limited(_scores(), 40)

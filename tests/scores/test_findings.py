@@ -113,6 +113,16 @@ def test_each_problem_is_found_alone(responses: list[Responses], problem: str, d
     assert found.logs
 
 
+def test_other_settings_have_other_prompts_and_one_finding() -> None:
+    """Few shots in one run and none in the other are no second problem of the prompts."""
+    few, none = (
+        _with(replace(r, **_settings(("task.num_fewshot", n))), prompt_hashes=prompts)
+        for r, n, prompts in ((A, "5", PROMPTS), (B, "0", PROMPTS[::-1]))
+    )
+
+    assert ["settings"] == [found.problem for found in find_problems([few, none])]
+
+
 @pytest.mark.parametrize(
     "responses",
     [

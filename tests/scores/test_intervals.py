@@ -15,6 +15,7 @@ from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.rows import NO_METHOD, ScoreInterval
 from evalstats_plugin.stats import bounded
+from evalstats_plugin.stats.survey.finite_population import predictive_hpd
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LOGS = FIXTURES / "logs" / "lm_eval" / "0.4.13"
@@ -229,6 +230,16 @@ def test_a_whole_benchmark_is_less_uncertain_than_all_such_items() -> None:
     assert (all_of_it.estimate, all_of_it.estimate) == (all_of_it.low, all_of_it.high)
     with pytest.raises(DesignError, match="answered 7 items of es_mc, more than the 6"):
         intervals(limited, population=6)
+
+
+def test_the_prior_is_that_of_the_items_not_run_too() -> None:
+    """Of a whole benchmark the score is predicted by the posterior of the prior that was given."""
+    scores = np.repeat([1.0, 0.0], [15, 5])
+    row = _one(scores, population=100, prior=(9.0, 1.0))
+    expected = predictive_hpd(15, 20, 100, confidence_level=0.95, prior=(9.0, 1.0))
+
+    assert (expected.low, expected.high) == (row.low, row.high)
+    assert row.high > (_one(scores, population=100).high or 1)
 
 
 def test_counts_are_recovered_only_where_they_are_proven() -> None:

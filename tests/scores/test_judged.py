@@ -69,6 +69,12 @@ def test_labels_may_come_from_elsewhere() -> None:
         (row.estimate, row.low, row.high), abs=1e-12
     )
     assert "human" == row.metric
+    points = {item: 1 + 4 * score for item, score in known.items()}
+    (of_points,) = judge(
+        [_responses("llm_judge", judged)], judge="llm_judge", labels=points,
+        measure=Measure(metric="human", scale=Scale(1, 5)),
+    )  # fmt: skip
+    assert of_points.low == pytest.approx(1 + 4 * (row.low or 0))
 
 
 def test_each_model_and_task_has_a_row() -> None:

@@ -278,6 +278,36 @@ def test_ratios_are_compared_with_lower_as_better() -> None:
         assert (row.prob_better > 0.5) == (row.difference < 0)  # pyright: ignore[reportOptionalOperand]
 
 
+def test_a_text_alone_has_a_perplexity_without_limits() -> None:
+    """Nor with a warning of 0/0."""
+    one = {"item_ids": np.arange(1), "scores": np.array([[-50.0]]), "weights": np.array([20.0])}
+    models = [
+        given_responses(model=m, metric="ppl", aggregation="weighted_perplexity", source=SOURCE,
+                        task="t", **one)
+        for m in "ab"
+    ]  # fmt: skip
+    (row,), _ = _compare(models)
+    (alone, *_) = intervals(models)
+
+    assert alone.estimate == pytest.approx(np.exp(50 / 20))
+    assert (None, None) == (alone.low, alone.high)
+    assert (0.0, None, None) == (row.difference, row.low, row.high)
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "macro_f1"])
+def test_limits_hold_the_largest_difference_too(metric: str) -> None:
+    """All right against all wrong, which a prior leaves out."""
+    good, bad = (
+        _responses([[i % 2, (i + wrong) % 2] for i in range(20)], name, metric)
+        for name, wrong in (("good", 0), ("bad", 1))
+    )
+    for pair in ([bad, good], [good, bad]):
+        (row,), _ = _compare(pair)
+
+        assert row.low <= row.difference <= row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+        assert row.p_adjusted < 0.05  # pyright: ignore[reportOptionalOperand]
+
+
 def test_the_best_model_is_compared_with_the_others() -> None:
     """Corrected for all pairs, among which it was chosen."""
     models = [_responses(_answers(i, accuracy=x), f"m{i}") for i, x in enumerate((0.7, 0.95, 0.8))]

@@ -12,7 +12,7 @@ from given_responses import given_responses
 from evalstats_plugin import Responses, Source, compare, intervals
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats.interval import imbens_manski_level
 
@@ -53,6 +53,17 @@ def test_bounds_are_the_interval_on_request() -> None:
 
     assert (beside.missing_low, beside.missing_high) == (row.low, row.high)
     assert ("beta-hpd+bounds", beside.estimate) == (row.method, row.estimate)
+
+
+def test_bounds_of_a_whole_benchmark_are_what_its_missing_scores_leave_open() -> None:
+    """Of 100 items that were all run, 70 to 80 are right; with more to run, more is open."""
+    row, more = (_one(missing="bounds", population=n) for n in (100, 150))
+
+    assert (0.7, 0.8) == pytest.approx((row.low, row.high))
+    assert "for all 100 items; 100 of them were run and must be a random part" in row.notes
+    assert more.low < row.low < row.high < more.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    with pytest.raises(DesignError, match="more than the 95 of the whole"):
+        _one(missing="bounds", population=95)
 
 
 def test_missing_scores_count_as_zero_on_request() -> None:

@@ -191,6 +191,7 @@ def test_where_no_answer_changed_a_bound_is_said() -> None:
     assert row.least_difference is None
     assert row.notes == ("no answer changed: fewer than 7.2 % of items flip (95 %)",)
     assert sentence([row]) == "On t acc no answer changed. More items gain more than more repeats."
+    assert sentence([_only(np.ones((2, 40, 1)))]) == "On t acc no answer changed."
 
 
 def test_a_copy_is_no_second_run_and_items_of_one_run_are_left_out() -> None:

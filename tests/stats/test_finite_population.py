@@ -147,7 +147,7 @@ class TestProperties:
     def test_more_run_than_there_are_is_refused(self, name):
         """A population smaller than the sample."""
         with pytest.raises(ValueError, match="must not exceed"):
-            predict(name, 5, 10, 9)
+            predict(name, [5, 5], 10, [9, 12])
 
 
 def test_correction_by_hand():

@@ -30,8 +30,8 @@ DRAWN = 1_200_000
 """Units drawn in all, up to which `N_SAMPLES` comparisons are simulated."""
 
 WHOLE_UP_TO = 300
-"""Units up to which the engine itself judges; more are judged by the expansion that it agrees with
-to the order 1/n."""
+"""Units up to which all values of a statistic are kept; of more it is normal, with their mean and
+spread."""
 
 SIMULATED_UP_TO = 5000
 """Units up to which power is simulated."""
@@ -267,10 +267,10 @@ class _Statistic(NamedTuple):
 
 def _judged(drawn: _Samples) -> _Statistic:
     """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
+    w = Differences(drawn.x, sizes=drawn.sizes).deviate
     if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
-        w = Differences(drawn.x, sizes=drawn.sizes).deviate
         return _Statistic(float(w.mean()), float(w.std()), w)
-    return drawn.smoothed(_expansion(drawn.x), 1.0)
+    return drawn.smoothed(w, 1.0)
 
 
 def _of_tasks(tasks: list[Population], n_items: int) -> Population:
@@ -347,16 +347,6 @@ def _of_strata(parts: list[tuple[FloatArray, FloatArray | None]]) -> FloatArray:
         rests.append(rest * (more / n))
     whole = np.mean(means, axis=0)
     return np.concatenate([whole + total / len(parts) * rest for rest in rests], axis=1)
-
-
-def _expansion(x: FloatArray) -> FloatArray:
-    """Deviate of the engine to the order 1/n: z (1 - q/4) + q z³/12, q = Σx⁴/(Σx²)²."""
-    square = x * x
-    total, second = x.sum(axis=1), square.sum(axis=1)
-    fourth = np.einsum("ij,ij->i", square, square)
-    size = np.where(second > 0, second, 1.0)
-    z, q = total / np.sqrt(size), fourth / size**2
-    return z * (1 - q / 4) + q * z**3 / 12
 
 
 def _population(task: TaskScores, n_epochs: int) -> Population:

@@ -30,6 +30,7 @@ from evalstats_plugin.comparisons.planning.spreads import (
     at_quantile,
     over_tasks,
     spreads,
+    with_design_effect,
 )
 from evalstats_plugin.comparisons.rows import PowerRow, PowerRows
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
@@ -134,7 +135,8 @@ def power(
         difference = 0.0
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
     pilot_spreads = spreads_of(pilot, aim, design)
-    rows = [row for spread in pilot_spreads.spreads for row in _answered(spread, aim, design)]
+    answer = _cheapest if design.costs else _answered
+    rows = [row for spread in pilot_spreads.spreads for row in answer(spread, aim, design)]
     return PowerRows(tuple(rows), pilot_spreads.notes, parts=pilot_spreads.parts)
 
 
@@ -172,6 +174,8 @@ def power_curve(
         As of `evalstats_plugin.power`; or a number of items is below 2.
     """
     design = design or PowerDesign()
+    if design.margin is not None and difference is None:
+        difference = 0.0
     if at is not None and (not len(at) or min(at) < 2):
         msg = f"every number of items must be 2 or more, and there must be one; they are {list(at)}"
         raise DesignError(msg)
@@ -183,9 +187,9 @@ def power_curve(
     if design.tasks == "random" or design.costs:
         msg = "a curve is over items: leave out costs and random tasks, or ask for no curve"
         raise DesignError(msg)
-    share = 0.5 if design.assurance is None else design.assurance
+    share = design.assurance
     solvers = [
-        solver_of(spread if share == 0.5 else at_quantile(spread, share), aim, design)
+        solver_of(spread if share is None else at_quantile(spread, share), aim, design)
         for spread in pilot_spreads.spreads
     ]
     rows = [
@@ -243,6 +247,8 @@ def _check(aim: Aim, design: PowerDesign) -> None:
         (n is not None and n < 2, f"the number of items must be 2 or more; it is {n}"),
         (epochs is not None and epochs < 1,
          f"the number of epochs must be 1 or more; it is {epochs}"),
+        (epochs is not None and design.tasks == "random",
+         "of random tasks the epochs are those of the pilot: leave them out"),
         (models is not None and models < 2,
          f"the number of models must be 2 or more; it is {models}"),
         (effect is not None and not 0 < effect < np.inf,
@@ -300,8 +306,13 @@ def spreads_of(
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
     responses, notes = as_list(pilot)
     task_spreads, left_out = spreads(responses, paired=design.paired)
+    effect = design.design_effect
+    if effect is not None:
+        # Of single tasks the solver multiplies by it, after the pilot's error.
+        effect = 1.0 if design.tasks == "each" else effect
+        task_spreads = [with_design_effect(spread, effect) for spread in task_spreads]
     if design.tasks != "each":
-        task_spreads = over_tasks(task_spreads, design.tasks)
+        task_spreads = over_tasks(task_spreads, design.tasks, aim.n_epochs)
     return PilotSpreads(task_spreads, (*notes, *left_out), variance_parts(responses).rows)
 
 
@@ -348,8 +359,6 @@ def _assumed(
 def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer for every pair of one task, with the limits that the pilot's error leaves."""
     answer = _of_random_tasks if design.tasks == "random" else _rows
-    if design.costs:
-        answer = _cheapest
     if not np.isfinite(spread.freedom).all():
         return answer(spread, aim, design)
     share = design.assurance
@@ -412,7 +421,7 @@ def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
             "more: run it in two epochs or more"
         )
     by_epochs = [
-        _rows(spread, replace(aim, n_epochs=n_epochs), design)
+        _answered(spread, replace(aim, n_epochs=n_epochs), design)
         for n_epochs in range(1, MOST_EPOCHS + 1)
     ]
 

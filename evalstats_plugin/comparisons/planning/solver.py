@@ -104,7 +104,8 @@ class PowerSolver:
                 f"a difference of {aim.difference:g} exceeds the range of the scores"
                 f"{f' of {spread.task}' if spread.task else ''}; it is at most {spread.bounded:g}"
             )
-        if design.design_effect is not None:
+        # Of a mean over tasks each has it already.
+        if design.design_effect is not None and design.tasks == "each":
             spread = with_design_effect(spread, design.design_effect)
         self.spread, self.aim, self.method = spread, aim, design.method
         self.design: Literal["paired", "unpaired"] = "paired" if design.paired else "unpaired"
@@ -197,9 +198,7 @@ class PowerSolver:
 
             needed[few] = stats_power.least_items(power_of, needed[few], power=self.aim.power)
         needed = np.where(self.variance > 0, needed, np.nan)
-        exact = self._exact_at(
-            stats_power.items_needed(difference, self._apart(difference), **goal)
-        )
+        exact = self._exact_at(stats_power.items_needed(distance, self._apart(difference), **goal))
         if exact.any():
             discordance, place = np.unique(self._apart(difference)[exact], return_inverse=True)
             of_counts = stats_power.paired_items_needed(discordance, difference, **goal)
@@ -392,8 +391,10 @@ class SequentialPower(PowerSolver):
     def _power(
         self, discordance: float | None, variance: float, n: float, difference: float, n_models: int
     ) -> float:
+        looks = stats_power.looks_up_to(n, self.look_every)
         reached = stats_power.mixture_power(
-            stats_power.looks_up_to(n, self.look_every), difference, variance=variance,
+            # The last look is at the end, after however many items.
+            np.append(looks[looks < n], n), difference, variance=variance,
             discordance=None if discordance is None else max(discordance, abs(difference)),
             span=self.spread.bounded, tail=self.tail(n_models),
         )  # fmt: skip

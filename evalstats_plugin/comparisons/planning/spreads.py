@@ -31,7 +31,7 @@ from evalstats_plugin.scores.cells import (
     make_cell,
 )
 from evalstats_plugin.stats import clustered as stats_clustered
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.clustered import epoch_noise
 from evalstats_plugin.stats.means import moments
 
@@ -74,22 +74,29 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     )
 
 
-def over_tasks(spreads: Sequence[Spread], tasks: Tasks) -> list[Spread]:
+def over_tasks(
+    spreads: Sequence[Spread], tasks: Tasks, n_epochs: int | None = None
+) -> list[Spread]:
     """Join the spreads of tasks under one metric into that of the mean over the tasks.
 
     Fixed tasks: as many items of each. Random ones: `Spread.between` is the variance of true
     differences between tasks, `Spread.within` that of one item within its task.
 
+    Parameters
+    ----------
+    n_epochs
+        That are planned for; None for those of the pilot, the most that a task has.
+
     Raises
     ------
     DesignError
-        No two models share two tasks or more.
+        No two models share two tasks or more; or nothing is known of so many epochs of a task.
     """
     by_metric = grouped(spreads, lambda spread: spread.metric.removesuffix(",none"))
     joined = [
         joint
         for some in by_metric.values()
-        if len(some) > 1 and (joint := _joint(some, random=tasks == "random")) is not None
+        if len(some) > 1 and (joint := _joint(some, n_epochs, random=tasks == "random")) is not None
     ]
     if not joined:
         msg = "a mean over tasks needs two tasks or more that two models share; compare each task"
@@ -97,7 +104,7 @@ def over_tasks(spreads: Sequence[Spread], tasks: Tasks) -> list[Spread]:
     return joined
 
 
-def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
+def _joint(some: Sequence[Spread], n_epochs: int | None, *, random: bool) -> Spread | None:
     names = [spread.pairs for spread in some]
     pairs = [pair for pair in names[0] if all(pair in own for own in names)]
     if not pairs:
@@ -106,26 +113,35 @@ def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
     places = [[own[pair] for pair in pairs] for own in names]
     columns = [
         np.stack([getattr(s, name)[k] for s, k in zip(some, places, strict=True)])
-        for name in ("between", "within", "mean", "freedom", "n_items")
+        for name in ("between", "within", "mean", "freedom", "n_items", "design_effect")
     ]
-    between, within, mean, freedom, n_items = columns
-    n_tasks, n_epochs = len(some), max(s.n_epochs for s in some)
-    item = np.maximum(between, 0.0) + np.nan_to_num(within) / n_epochs
+    between, within, mean, freedom, n_items, effect = columns
+    n_tasks, unknown = len(some), np.isnan(within)
+    most = max(s.n_epochs for s in some)
+    epochs = (n_epochs if unknown.any() else None) or most
+    if not random:
+        _check_epochs(some, np.asarray(unknown.any(axis=1)), epochs)
+    own = np.array([[s.n_epochs if random else epochs] for s in some])
+    item = np.maximum(between, 0.0) + np.nan_to_num(within) / own
+    plain = (item / effect).sum(axis=0)
+    varies = plain > 0
+    # Where one task's parts are not known, those of the mean are not.
+    parts = np.where(unknown.any(axis=0), item, np.maximum(between, 0.0))
     same = Spread(
         task=f"tasks like these {n_tasks}" if random else f"these {n_tasks} tasks",
         metric=some[0].metric,
         models=models,
         a=np.array([models.index(a) for a, _ in pairs], dtype=np.int64),
         b=np.array([models.index(b) for _, b in pairs], dtype=np.int64),
-        between=np.maximum(between, 0.0).mean(axis=0) / n_tasks,
+        between=parts.mean(axis=0) / n_tasks,
         within=within.mean(axis=0) / n_tasks,
         discordance=np.full(len(pairs), np.nan),
-        design_effect=np.ones(len(pairs)),
+        design_effect=np.where(varies, item.sum(axis=0) / np.where(varies, plain, 1.0), 1.0),
         mean=mean.mean(axis=0),
         # Satterthwaite's, of a sum of variances.
         freedom=item.sum(axis=0) ** 2 / np.maximum((item**2 / freedom).sum(axis=0), 1e-300),
         n_items=n_items.min(axis=0),
-        n_epochs=n_epochs,
+        n_epochs=epochs,
         n_tasks=n_tasks,
         bounded=max(s.bounded for s in some),
         pilots=_joint_pilots(some, places, random=random),
@@ -140,6 +156,17 @@ def _joint(some: Sequence[Spread], *, random: bool) -> Spread | None:
         freedom=np.full(len(pairs), n_tasks - 1.0),
         n_epochs=int(np.median(n_items)),
     )
+
+
+def _check_epochs(some: Sequence[Spread], unknown: BoolArray, n_epochs: int) -> None:
+    """Refuse other numbers of epochs of a task than its own, where nothing is known of them."""
+    for spread, is_unknown in zip(some, unknown.tolist(), strict=True):
+        if is_unknown and spread.n_epochs != n_epochs:
+            raise DesignError(
+                f"{spread.task} {spread.metric}: no item has two epochs, from which the variance "
+                f"of {n_epochs} could be estimated: run it in two epochs or more, or plan for "
+                f"{spread.n_epochs} (--epochs; in Python: n_epochs=)"
+            )
 
 
 def _joint_pilots(

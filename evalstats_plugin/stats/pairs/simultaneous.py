@@ -92,7 +92,8 @@ class AllPairs:
     pairs
         Each pair alone.
     units
-        What the pairs share; None for one pair.
+        What the pairs share; None for one pair, and where it is too much to hold: Šidák's bound,
+        which is for pairs that share nothing, then stands for the largest of all [Sid67]_.
     a, b : shape (P,)
         Models of each pair: all pairs, or any of them.
     n_draws
@@ -165,8 +166,10 @@ class AllPairs:
     @property
     def procedure(self) -> str:
         """What was done, in words, with the error of the draws."""
-        if self._leads is None:
+        if self._n == 1:
             return "one pair"
+        if self._leads is None:
+            return "Šidák's bound: too many scores to draw all pairs at once"
         error = np.sqrt(0.05 * 0.95 / self.n_draws)
         return f"largest of all pairs, p = .05 ± {error:.4f} ({self.n_draws:,} draws)"
 
@@ -197,26 +200,16 @@ class AllPairs:
 
     def step_down(self) -> FloatArray:
         """Return step-down p-values, which find more and have no limits of their own [WY93]_."""
-        if self._leads is None:
+        if self._n == 1:
             return self.pairs.p_value
         # Pairs that share nothing are none of them.
         order = np.flatnonzero(~np.isnan(self.pairs.deviate))
         order = order[np.argsort(self._size[order], kind="stable")]
-        n_draws = self.n_draws
-        largest = np.zeros(n_draws, dtype=np.float32)
         adjusted_p = np.full(len(self._size), np.nan)
-        step = max(BLOCK_SIZE // n_draws, 1)
-        for start in range(0, len(order), step):
-            block = order[start : start + step]
-            drawn = np.abs(self._leads.of(block))
-            np.maximum(drawn[0], largest, out=drawn[0])
-            np.maximum.accumulate(drawn, axis=0, out=drawn)
-            largest = drawn[-1].copy()
-            reached = (drawn >= self._size[block].astype(np.float32)[:, None]).sum(axis=1)
-            adjusted_p[block] = (1 + reached) / (n_draws + 1)
-        adjusted_p[order] = np.minimum(
-            adjusted_p[order], _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
-        )
+        adjusted_p[order] = _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
+        if self._leads is not None:
+            drawn_p = self._leads.step_down(order, self._size[order])
+            adjusted_p[order] = np.minimum(adjusted_p[order], drawn_p)
         strongest = order[::-1]
         adjusted_p[strongest] = np.maximum.accumulate(adjusted_p[strongest])
         return np.maximum(self.pairs.p_value, np.minimum(adjusted_p, self.p_values))
@@ -392,6 +385,21 @@ class _Leads:
             leads = self._rest(pairs)[:, self._order].astype(np.float32) @ self._weights
             leads += self._own[second] - self._own[first]
         return leads * self._inverse[pairs, None]
+
+    def step_down(self, order: IntArray, size: FloatArray) -> FloatArray:
+        """P(one of the pairs up to each is as large as it), for pairs in order of their size."""
+        largest = np.zeros(self._n_draws, dtype=np.float32)
+        p_values = np.empty(len(order))
+        step = max(BLOCK_SIZE // self._n_draws, 1)
+        for start in range(0, len(order), step):
+            block = slice(start, start + step)
+            drawn = np.abs(self.of(order[block]))
+            np.maximum(drawn[0], largest, out=drawn[0])
+            np.maximum.accumulate(drawn, axis=0, out=drawn)
+            largest = drawn[-1].copy()
+            reached = (drawn >= size[block].astype(np.float32)[:, None]).sum(axis=1)
+            p_values[block] = (1 + reached) / (self._n_draws + 1)
+        return p_values
 
     def largest_of_flips(self, pairs: IntArray, counts: Counts) -> FloatArray:
         """Return the largest size of the deviates of some pairs in each common flip of units.
