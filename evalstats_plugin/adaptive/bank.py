@@ -61,6 +61,8 @@ _FIT = "fit_"
 """Prefix of the columns of `ItemBank.item_fit`."""
 
 _NUMBERS = ("discrimination", "intercept", "guessing", "upper", "cost", "dispersion")
+_UNKNOWN: Mapping[str, Any] = {"hashes": None, "dispersion": 1.0}
+"""What stands in a merged bank for the fields of a bank that does not have them."""
 _NO_HASH = (None, "", "None")
 """What stands for a hash that is not known."""
 _MATRICES = ("item_covariance", "misfit_loadings")
@@ -125,6 +127,9 @@ class ItemBank:
     def __post_init__(self) -> None:
         m, n = len(self.item_ids), len(self.models)
         vectors = [name for name in _PER_ITEM if name != "misfit_loadings"]
+        vectors += [
+            name for name in ("hashes", "dispersion", "cost") if getattr(self, name) is not None
+        ]
         shapes: dict[str, tuple[int, ...]] = {"abilities": (n,), "scores": (n,)}
         shapes |= dict.fromkeys(vectors, (m,))
         shapes["misfit_loadings"] = (m, *np.shape(self.misfit_loadings)[1:2])
@@ -139,6 +144,8 @@ class ItemBank:
         parameters = (self.discrimination, self.intercept, self.guessing, self.upper)
         if not all(np.isfinite(values).all() for values in (*parameters, self.misfit_loadings)):
             raise ValueError("some item parameters are not finite: leave these items out")
+        if self.cost is not None and not ((self.cost >= 0) & (self.cost < np.inf)).all():
+            raise ValueError("some costs are not numbers of 0 or above: give one for each item")
         if not self.ability_sd > 0:
             raise ValueError(f"ability_sd {self.ability_sd} is not above 0: give a larger one")
         if self.axes is not None:
@@ -523,7 +530,10 @@ def _scale(a: ItemBank, b: ItemBank, common: tuple[IntArray, IntArray], through:
     if through == "items":
         slope = float(np.exp(np.mean(np.log(b.discrimination[j] / a.discrimination[i]))))
     else:
-        slope = float(np.std(x) / np.std(y))
+        slope = float(np.std(x) / np.std(y)) if min(np.ptp(x), np.ptp(y)) > 0 else 0.0
+    if not slope > 0:
+        msg = "the models in common have the same ability in a bank: link through items"
+        raise DesignError(msg)
     gap = x - slope * y
     # A weighted median, so that items that drifted do not move the scale.
     order = np.argsort(gap)
@@ -573,8 +583,13 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
     """Bank of the items of two banks without common items, on one scale."""
 
     def both(name: str) -> Any:
-        x, y = getattr(a, name), getattr(b, name)
-        return None if x is None or y is None else np.concatenate([x, y])
+        parts = [getattr(bank, name) for bank in (a, b)]
+        if name in _UNKNOWN and any(part is not None for part in parts):
+            parts = [
+                np.full(len(bank), _UNKNOWN[name]) if part is None else part
+                for bank, part in zip((a, b), parts, strict=True)
+            ]
+        return None if any(part is None for part in parts) else np.concatenate(parts)
 
     ka, kb = a.misfit_loadings.shape[1], b.misfit_loadings.shape[1]
     loadings = np.zeros((len(a) + len(b), ka + kb))
@@ -584,9 +599,9 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
     covariance = None
     if a.item_covariance is not None and b.item_covariance is not None:
         covariance = np.concatenate([bank.item_covariance[:, :2, :2] for bank in (a, b)])  # type: ignore[index]
+    misfits = _misfit_by_task(a), _misfit_by_task(b)
     misfit = {
-        name: max(a.misfit.get(name, 0.0), b.misfit.get(name, 0.0))
-        for name in {**a.misfit, **b.misfit}
+        name: max(each.get(name, 0.0) for each in misfits) for name in {**misfits[0], **misfits[1]}
     }
     notes = [*a.notes, *b.notes]
     notes += [f"{n_drifted} common items drifted between the banks"] if n_drifted else []
@@ -607,6 +622,14 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
         scores=np.full(len(a.models) + len(kept), np.nan),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _misfit_by_task(bank: ItemBank) -> dict[str, float]:
+    """Misfit of a bank, also of its task where it has one: in a merged bank that is one of more."""
+    misfit, tasks = dict(bank.misfit), bank.task_names
+    if len(tasks) == 1 and ALL_TASKS in misfit:
+        misfit.setdefault(tasks[0], misfit[ALL_TASKS])
+    return misfit
 
 
 def _check_axes(axes: NDArray[np.float64], n_factors: int) -> None:

@@ -197,7 +197,8 @@ def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     """Bank of a fit with one ability per model."""
     mean, spread = fit.ability_distribution
     if "ability_sd" not in fit.hyperparameters:
-        error, told = float(np.nanmean(fit.ability_std_error**2)), fit.ability[fit.endless == 0]
+        known = fit.ability_std_error[np.isfinite(fit.ability_std_error)]
+        error, told = float((known**2).sum()) / max(len(known), 1), fit.ability[fit.endless == 0]
         spread = float(np.sqrt(max(told.var() - error, 0.05 * told.var(), 1e-6)))
     covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
     guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)

@@ -109,6 +109,8 @@ class Plan:
                 raise SelectionError(msg)
             if name in _POSITIVE and not 0 < value < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
+        if isinstance(self.seed, float) or self.seed < 0:
+            raise SelectionError(f"seed {self.seed!r} is not a whole number from 0 on: give one")
         if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
             return
         goals = (*GOALS, f"{COMPARE}MODEL")

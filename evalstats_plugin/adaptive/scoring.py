@@ -27,6 +27,10 @@ _NODES = 201
 _REACH = 6.0
 """Of the grid, in standard deviations of the prior to each side."""
 
+_FINER, _RESOLVED = 32, 1.5
+"""Points for each node where the posterior is taken between nodes; and standard deviation, in
+distances of two nodes, above which sums over the nodes are exact."""
+
 _STEPS = 30
 """Largest number of Newton steps to the posterior mode."""
 
@@ -173,9 +177,7 @@ class Belief:
     @cached_property
     def posterior(self) -> FloatArray:
         """Probabilities of the nodes, shape (S, G)."""
-        values = self.log_likelihood + self.log_prior
-        chances = np.exp(values - values.max(axis=-1, keepdims=True))
-        return chances / chances.sum(axis=-1, keepdims=True)
+        return _chances(self.log_likelihood + self.log_prior)
 
     @cached_property
     def joint(self) -> State:
@@ -209,10 +211,22 @@ class Belief:
             half = normal_quantile(confidence_level) * error
             return ability - half, ability + half
         tail = tail_probability(confidence_level)
-        at = self.posterior
-        # A node stands for the interval around it: half of it lies below.
+        nodes, at = self.between_nodes()
+        # A point stands for the interval around it: half of it lies below.
         below = np.cumsum(at, axis=-1) - at / 2
-        return _crossing(below, self.nodes, tail), _crossing(below, self.nodes, 1 - tail)
+        return _crossing(below, nodes, tail), _crossing(below, nodes, 1 - tail)
+
+    def between_nodes(self) -> tuple[FloatArray, FloatArray]:
+        """Points from the first node to the last (F,), and their probabilities, shape (S, F).
+
+        By splines of the log density, which is nearly quadratic: so limits, and posteriors of long
+        tests, which few nodes reach, have no error of the grid.
+        """
+        from scipy import interpolate
+
+        points = np.linspace(self.nodes[0], self.nodes[-1], _FINER * (len(self.nodes) - 1) + 1)
+        log_density = self.log_likelihood + self.log_prior
+        return points, _chances(interpolate.CubicSpline(self.nodes, log_density, axis=-1)(points))
 
 
 class Scored(NamedTuple):
@@ -235,14 +249,27 @@ def eap(belief: Belief) -> Scored:
     if belief.axes is not None:
         state = belief.joint
         return Scored(state.mean[:, 0], np.sqrt(state.covariance[:, 0, 0]))
-    return on_grid(belief)
+    scored = on_grid(belief)
+    if (scored.std_error > _RESOLVED * (belief.nodes[1] - belief.nodes[0])).all():
+        return scored
+    return _moments(*belief.between_nodes())
 
 
 def on_grid(belief: Belief) -> Scored:
     """Mean and standard deviation of the posterior along the items' main direction alone."""
-    at = belief.posterior
-    mean = at @ belief.nodes
-    return Scored(mean, np.sqrt(np.maximum(at @ belief.nodes**2 - mean**2, 1e-12)))
+    return _moments(belief.nodes, belief.posterior)
+
+
+def _moments(nodes: FloatArray, chances: FloatArray) -> Scored:
+    """Mean and standard deviation of probabilities of nodes, shape (S, G)."""
+    mean = chances @ nodes
+    return Scored(mean, np.sqrt(np.maximum(chances @ nodes**2 - mean**2, 1e-12)))
+
+
+def _chances(log_density: FloatArray) -> FloatArray:
+    """Probabilities, shape (S, G), of densities up to a factor."""
+    chances = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
+    return chances / chances.sum(axis=-1, keepdims=True)
 
 
 def _crossing(below: FloatArray, nodes: FloatArray, probability: float) -> FloatArray:
@@ -311,11 +338,14 @@ class Shares:
     @classmethod
     def of(cls, bank: ItemBank) -> Shares:
         """Scores of a bank's tasks; a single task has only the score over all items."""
-        tasks = bank.task_names
+        tasks, misfits = bank.task_names, dict(bank.misfit)
+        if len(tasks) == 1:
+            # Of a bank cut to one task of several, whose misfit is not that of all of them.
+            misfits[ALL_TASKS] = misfits.get(tasks[0], misfits.get(ALL_TASKS, 0.0))
         names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
         member = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
         member[:, 0] = True
-        misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
+        misfit = np.array([float(misfits.get(name, 0.0)) for name in names])
         # Column-major: sums over items are fastest that way.
         return cls(names, np.asfortranarray(member / member.sum(axis=0)), misfit)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack, cast
@@ -224,6 +225,8 @@ class AdaptiveSession(Drawable):
         has stopped. `among`, a mask of shape (M,), restricts the choice to items that can be asked
         at this moment: what is drawn from fewer items than are open counts as chosen.
         """
+        if k is not None and k < 1:
+            return np.zeros(0, dtype=np.int64)
         wanted = self._allowance(self.batch if k is None else k)
         choose = self._choose(among) if self._draws is None else self._draw(among)
         places: list[int] = []
@@ -551,7 +554,7 @@ class AdaptiveSession(Drawable):
         return np.asarray(self.bank.cost <= min(budgets) - spent)
 
     def _allowance(self, wanted: int) -> int:
-        bounds = [int(rule.value) for rule in self._stop if isinstance(rule, Items)]
+        bounds = [ceil(rule.value) for rule in self._stop if isinstance(rule, Items)]
         return min([wanted, *(bound - int(self._out.sum()) for bound in bounds)])
 
     def _reason(self) -> str | None:

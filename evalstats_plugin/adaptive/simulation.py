@@ -124,7 +124,9 @@ def simulate(
     for rule in rules:
         rule_for(rule)
     most = int(bank.usable.sum())
-    kept = sorted({n for n in at if 0 < n <= most})
+    kept = sorted({n for n in at if n <= most})
+    if any(n < 1 for n in at) or not at:
+        raise DesignError(f"a test of {min(at, default=0)} items asks nothing: choose 1 or more")
     if not kept:
         msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
         raise DesignError(f"{msg}: choose fewer items")

@@ -22,8 +22,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
+from evalstats_plugin.irt.fit_statistics import check_level
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt, is_light
-from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
+from evalstats_plugin.irt.methods import ESTIMATORS, FitOptions, McmcOptions, MmlOptions, SviOptions
 from evalstats_plugin.irt.model.fit import IRTFit, expect_kind
 from evalstats_plugin.irt.model.scale import (
     Curves,
@@ -31,7 +32,7 @@ from evalstats_plugin.irt.model.scale import (
     link_through_items,
     zero_used,
 )
-from evalstats_plugin.irt.rows import Abilities, abilities, check_level
+from evalstats_plugin.irt.rows import Abilities, abilities
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
@@ -155,7 +156,8 @@ def _refitted(
     chance = fit.predict(plug_in=True)
     if fit.estimator == "mml-items":
         return _from_fit(fit, counts, options, rng, chance=chance, clusters=clusters)
-    how = replace(_same_model(fit), std_errors=False) if fit.estimator == "mml" else None
+    how = _same_model(fit)
+    how = replace(how, std_errors=False) if isinstance(how, MmlOptions) else how
     n, m = counts.right.shape
     chosen = choose(fit.item_model, fit.estimator, (n, m), how)
 
@@ -165,8 +167,9 @@ def _refitted(
         return Refitted(cast("IRTFit", again).ability, Curves.of(cast("IRTFit", again)))
 
     return bootstrap(
-        fitted, counts, Curves.of(fit), options, rng, chance=chance, clusters=clusters, here=True
-    )
+        fitted, counts, Curves.of(fit), options, rng, chance=chance, clusters=clusters,
+        dispersion=_dispersion(fit), here=True,
+    )  # fmt: skip
 
 
 def _from_fit(
@@ -184,8 +187,9 @@ def _from_fit(
     counts, inner, again, kind = _integrated(fit, counts)
     refitter = items_refitter(counts, again, kind, options.over)
     drawn = bootstrap(
-        refitter, counts, Curves.of(fit), options, rng, chance=chance[inner], clusters=clusters
-    )
+        refitter, counts, Curves.of(fit), options, rng, chance=chance[inner], clusters=clusters,
+        dispersion=_dispersion(fit),
+    )  # fmt: skip
     n = len(fit.models)
     covariance = np.full((n, n), np.nan)
     covariance[np.ix_(inner, inner)] = drawn.covariance
@@ -214,10 +218,14 @@ def _integrated(
     return part, as_array(inner).astype(np.int64), again, kind
 
 
-def _same_model(fit: IRTFit) -> MmlOptions:
-    """Options of ``"mml"`` that fit the same model again."""
-    diagnostics = fit.diagnostics
-    return MmlOptions(prior=diagnostics.get("prior"), **diagnostics.get("asymptotes", {}))
+def _dispersion(fit: IRTFit) -> float:
+    """How much scores vary, as a share of right and wrong answers; 1 where that is not known."""
+    return float(fit.hyperparameters.get("dispersion", 1.0))
+
+
+def _same_model(fit: IRTFit) -> FitOptions:
+    """Options that fit the same model again."""
+    return ESTIMATORS[fit.estimator].options(**fit.diagnostics.get("options", {}))
 
 
 def _options(over: str, n_resamples: int, level: float) -> BootstrapOptions:
@@ -475,7 +483,7 @@ class _Recipes:
         from evalstats_plugin.irt.model.arrays import cast as as_type
 
         if self.fit.estimator == "mml":
-            how = replace(_same_model(self.fit), sandwich=True)
+            how = replace(cast("MmlOptions", _same_model(self.fit)), std_errors=None, sandwich=True)
             zero = zero_used(self.fit)
             again = fit_irt(self.matrix, str(self.fit.item_model), options=how, zero=zero)
             unit = self.fit.hyperparameters.get("link", {}).get("slope", 1.0)

@@ -263,7 +263,8 @@ def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
         return None
     correlations = q3(fit, matrix)
     pairs = correlations[np.triu_indices(len(correlations), 1)]
-    return finite(float(pairs[np.isfinite(pairs)].max(initial=-1.0)))
+    # -∞ without a pair, which no row shows.
+    return finite(float(pairs[np.isfinite(pairs)].max(initial=-np.inf)))
 
 
 def _compared(tried: list[_Tried]) -> Candidates:

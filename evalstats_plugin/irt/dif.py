@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.answers import matrix_of, short_metric
-from evalstats_plugin.irt.fit_statistics import cells_of
+from evalstats_plugin.irt.fit_statistics import cells_of, check_level
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray, steady
 from evalstats_plugin.stats.interval import normal_quantile
@@ -63,7 +63,7 @@ def item_dif(
     SelectionError
         A model of the group is not in the matrix.
     DesignError
-        Fewer than 2 models in either group.
+        Fewer than 2 models in either group, or a confidence level that is not between 0 and 1.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def item_dif(
     >>> len(differences), differences.flagged
     (8, ())
     """
-    matrix = matrix_of(responses)
+    matrix, focal = matrix_of(responses), tuple(dict.fromkeys(focal))
     tests = dif(fit, matrix, focal, confidence_level=confidence_level)
     doubtful = np.nan_to_num(tests.p_value, nan=2)
     order = np.lexsort((-steady(np.abs(np.nan_to_num(tests.log_odds))), steady(doubtful)))
@@ -104,7 +104,7 @@ def item_dif(
     return ItemDifferences(
         rows,
         (*fit.notes, *tests.notes, *(notes if silent else [])),
-        focal=tuple(focal),
+        focal=focal,
         n_others=len(matrix.models) - len(focal),
     )
 
@@ -178,6 +178,7 @@ def dif(
     DesignError
         Fewer than 2 models in either group.
     """
+    check_level(confidence_level)
     data, notes = _data(fit, matrix, focal)
     anchor = np.ones(len(matrix.item_ids), dtype=bool)
     tried: set[bytes] = set()

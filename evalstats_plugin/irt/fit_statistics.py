@@ -20,7 +20,7 @@ from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.model.data import levels_of
 from evalstats_plugin.irt.model.fit import (
@@ -44,6 +44,7 @@ _WIDEST = 2**0.5
 _NODES = np.linspace(-6, 6, 121)
 # Sum scores with a smaller probability have no expected share.
 _RAREST = 1e-10
+# Parameters that an item has alone.
 _N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3, "4pl": 4}
 
 
@@ -138,7 +139,8 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
         parts = (observed - wanted) ** 2 * (1 / wanted + 1 / (size - wanted))
     present = size > 0
     statistic = np.where(present, parts, 0).sum(axis=0)
-    df: NDArray[np.int64] = present.sum(axis=0, dtype=np.int64) - _N_PARAMETERS[fit.item_model]
+    n_parameters = 2 if _is_common(fit) else _N_PARAMETERS[fit.item_model]
+    df: NDArray[np.int64] = present.sum(axis=0, dtype=np.int64) - n_parameters
     tells: NDArray[np.bool_] = np.asarray(df > 0)
     chance = np.asarray(special.chdtrc(np.maximum(df, 1), statistic), dtype=np.float64)
     p = np.where(tells, chance, np.nan)
@@ -149,7 +151,9 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
         )
         raise DesignError(msg)
     if not tells.all():
-        notes.append(f"{int((~tells).sum())} items are too easy or too hard for these models")
+        out = int((~tells).sum())
+        are = "is" if out == 1 else "are"
+        notes.append(f"{counted(out, 'item')} {are} too easy or too hard for these models")
     return SumScoreFit(
         fit.item_ids, fit.tasks, np.where(tells, statistic, np.nan), np.where(tells, df, np.nan),
         p, benjamini_hochberg(p), n, tuple(notes),
@@ -215,6 +219,8 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     by = _margin_derivatives(curves, weight, (item, level), (first, second))
     if fit.item_model in ("rasch", "1pl"):
         by = np.concatenate([by[:, :m], by[:, m:].sum(axis=1, keepdims=True)], axis=1)
+    elif _is_common(fit):
+        by = np.concatenate([by[:, : 2 * m], by[:, 2 * m :].sum(axis=1, keepdims=True)], axis=1)
     inverse = np.linalg.pinv(spread, hermitian=True)
     held = inverse @ by
     inverse = inverse - held @ np.linalg.pinv(by.T @ held) @ held.T
@@ -223,6 +229,11 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     p = float(special.chdtrc(df, statistic)) if df > 0 else np.nan
     rmsea = float(np.sqrt(max(statistic - df, 0.0) / (df * (n - 1)))) if df > 0 else np.nan
     return PairFit(statistic, df, p, rmsea)
+
+
+def _is_common(fit: IRTFit | OrderedFit) -> bool:
+    """Whether all items have the same asymptotes, estimated once for all of them."""
+    return bool(fit.diagnostics.get("options", {}).get("common_asymptotes"))
 
 
 class PairFit(NamedTuple):
@@ -374,19 +385,28 @@ def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
     cells = cells_of(fit, matrix)
     height = np.maximum(fit.upper - fit.guessing, 1e-12)
     up = (cells.probability - fit.guessing) / height
-    # Estimator "mml" shrinks abilities to the mean of their distribution, the others do not.
+    slope = fit.discrimination * height * up * (1 - up)
     pull: FloatArray | float = 0.0
-    if fit.estimator == "mml":
+    if fit.shrinks:
         mean, sd = fit.ability_distribution
         pull = -(fit.ability - mean) / sd**2
+    elif fit.diagnostics.get("scored_by") == "wle":
+        pull = _pull_of_warm(cells, slope, fit.discrimination * slope * (1 - 2 * up))
     return pd.DataFrame(
         {
             "model": fit.models,
             "n_items": (cells.trials > 0).sum(axis=1),
             **mean_squares(cells, axis=1)._asdict(),
-            **log_likelihood_z(cells, fit.discrimination * height * up * (1 - up), pull)._asdict(),
+            **log_likelihood_z(cells, slope, pull)._asdict(),
         }
     )
+
+
+def _pull_of_warm(cells: Cells, slope: FloatArray, bend: FloatArray) -> FloatArray:
+    """Term that Warm's estimate adds to the score [War89]_, shape (N,), from derivatives of P."""
+    variance = cells.probability * (1 - cells.probability)
+    weight = cells.trials * np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0)
+    return (weight * bend).sum(axis=1) / np.maximum(2 * (weight * slope).sum(axis=1), 1e-300)
 
 
 class Cells(NamedTuple):
@@ -429,12 +449,19 @@ def cells_of(fit: AnyFit, matrix: ResponseMatrix) -> Cells:
 
 def check_matrix(fit: SavedFit, matrix: ResponseMatrix) -> None:
     """Raise `DesignError` where a matrix has other models or items than the fit."""
-    _check_same("models", fit.models, matrix.models)
+    check_same("models", fit.models, matrix.models)
     both = (
         [f"{task}/{item}" for task, item in zip(part.tasks, part.item_ids, strict=True)]
         for part in (fit, matrix)
     )
-    _check_same("items", *map(tuple, both))
+    check_same("items", *map(tuple, both))
+
+
+def check_level(confidence_level: float) -> None:
+    """Raise `DesignError` for a confidence level that is not between 0 and 1."""
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} is not between 0 and 1: try 0.95"
+        raise DesignError(msg)
 
 
 def _levels_fitted(fit: OrderedFit, matrix: ResponseMatrix) -> tuple[FloatArray, IntArray]:
@@ -446,7 +473,8 @@ def _levels_fitted(fit: OrderedFit, matrix: ResponseMatrix) -> tuple[FloatArray,
     return levels, places
 
 
-def _check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> None:
+def check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> None:
+    """Raise `DesignError` where the models, or items, of a matrix are not those of the fit."""
     if expected == given:
         return
     odd = [
@@ -714,7 +742,8 @@ def log_likelihood_z(
     slope : shape (N, M)
         Derivative of P(right) by ability.
     prior_score : shape (N,)
-        Derivative of the log prior of ability at the estimate; 0 for maximum likelihood.
+        What the estimate adds to the derivative of the log-likelihood by ability, such as that of
+        a log prior; 0 for maximum likelihood.
     """
     p = cells.probability
     used = (cells.trials > 0) & (p > 0) & (p < 1)

@@ -250,12 +250,19 @@ def fit_irt(
         trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
         fit = on_zero(cast("IRTFit", fit), zero if isinstance(zero, str) else "items", trials)
         fit = fit if isinstance(zero, str) else _on_bank(zero, fit)
-    about: dict[str, object] = {"reason": chosen.reason}
+    about: dict[str, object] = {"reason": chosen.reason, **_changed(chosen.options)}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
         about["guessing"] = "estimated" if estimated else "given"
     kept = None if isinstance(matrix, ResponseStore) else matrix
     return replace(fit, diagnostics=fit.diagnostics | about, data=kept)
+
+
+def _changed(options: FitOptions) -> dict[str, dict[str, object]]:
+    """Options that are not the default, with which a refit fits the same model."""
+    usual = type(options)()
+    changed = {name: value for name, value in vars(options).items() if value != vars(usual)[name]}
+    return {"options": changed} if changed else {}
 
 
 def _on_bank(bank: IRTFit, fit: IRTFit) -> IRTFit:
@@ -268,10 +275,12 @@ def _fit_ordered(
     matrix: ResponseMatrix | ResponseStore, item_model: str, chosen: Chosen, zero: str | IRTFit
 ) -> OrderedFit:
     from evalstats_plugin.irt.estimators.ordered import fit_ordered
+    from evalstats_plugin.irt.model.data import check_linked
 
     if not isinstance(zero, str):
         raise SelectionError(f"a {item_model} is not linked to a bank: leave zero out")
     whole = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
+    check_linked(whole, np.asarray(np.isfinite(whole.scores).any(axis=2)))
     fit = fit_ordered(whole, item_model, cast("OrderedOptions", chosen.options), zero)
     return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason}, data=whole)
 
@@ -458,11 +467,11 @@ def expected_seconds(item_model: str, estimator: str, n_models: int, n_items: in
 def duration_in_words(seconds: float) -> str:
     """Write a duration in words, rounded to one digit.
 
-    >>> duration_in_words(47.3), duration_in_words(1000)
-    ('about 50 seconds', 'about 20 minutes')
+    >>> duration_in_words(47.3), duration_in_words(1000), duration_in_words(1.2)
+    ('about 50 seconds', 'about 20 minutes', 'about 1 second')
     """
     if seconds <= 1:
         return "a second or less"
     _, unit, name = next(step for step in _UNITS if seconds < step[0])
     count = float(f"{max(seconds / unit, 1):.1g}")
-    return f"about {count:g} {name}"
+    return f"about {count:g} {name if count > 1 else name.removesuffix('s')}"

@@ -124,9 +124,9 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
 
 
 def _link(solution: _Solution, count: int, through: str) -> Link:
-    if not solution.slope > 0:
+    if not 0 < solution.slope < np.inf:
         msg = (
-            f"the linking slope is {solution.slope:.3g}, not above 0: what both fits have in "
+            f"the linking slope is {solution.slope:.3g}, no number above 0: what both fits have in "
             "common disagrees, so link through other items or models"
         )
         raise DesignError(msg)
@@ -146,11 +146,13 @@ def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
     """Match means and, unless `shift_only`, standard deviations."""
     a_off, b_off = a - a.mean(), b - b.mean()
     slope, of_slope = 1.0, np.zeros_like(a)
-    if not shift_only:
-        slope = float(a_off.std() / b_off.std())
-        of_slope = slope / 2 * (a_off**2 / a.var() - b_off**2 / b.var())
-    of_intercept = a_off - slope * b_off - b.mean() * of_slope
-    intercept = float(a.mean() - slope * b.mean())
+    # Models of the same ability have no spread: `_link` refuses that slope.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if not shift_only:
+            slope = float(a_off.std() / b_off.std())
+            of_slope = slope / 2 * (a_off**2 / a.var() - b_off**2 / b.var())
+        of_intercept = a_off - slope * b_off - b.mean() * of_slope
+        intercept = float(a.mean() - slope * b.mean())
     return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from numbers import Integral
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
@@ -73,6 +74,11 @@ def _check_above_0(what: str, value: object) -> None:
         raise SelectionError(msg)
 
 
+def _check_count(what: str, value: object, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise SelectionError(f"{what} {value!r} is not a whole number of {least} or more: pass one")
+
+
 @dataclass(frozen=True, kw_only=True)
 class MmlOptions:
     """Options of estimator ``"mml"``."""
@@ -98,6 +104,7 @@ class MmlOptions:
     tolerance: float = 1e-5
     """Largest change of a parameter in the last step."""
     max_steps: int = 2000
+    """Most steps of the search; those that find start values of a 3PL or 4PL are not counted."""
     std_errors: bool | None = None
     """Whether errors allow for items being estimated; None where that is quick."""
     sandwich: bool = False
@@ -110,6 +117,12 @@ class MmlOptions:
         if self.nodes is not None and self.nodes < 3:
             msg = f"abilities cannot be integrated out on {self.nodes} nodes: pass 3 or more"
             raise SelectionError(msg)
+        if self.dispersion is not None:
+            _check_above_0("dispersion", self.dispersion)
+        for name in ("guessing_prior", "upper_prior"):
+            if (prior := getattr(self, name)) is not None:
+                _check_above_0(f"standard deviation of {name}", prior[1])
+        _check_count("max_steps", self.max_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +141,7 @@ class MmlItemsOptions:
     def __post_init__(self) -> None:
         if self.dispersion is not None:
             _check_above_0("dispersion", self.dispersion)
+        _check_count("max_steps", self.max_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +174,7 @@ class MapOptions:
         if self.discrimination == "gamma" and self.slope_prior[0] < 1:
             msg = f"a gamma prior of shape {self.slope_prior[0]:g} has no mode: pass 1 or more"
             raise SelectionError(msg)
+        _check_count("max_steps", self.max_steps)
 
     @property
     def slope_prior(self) -> tuple[float, float]:
@@ -179,6 +194,7 @@ class JmlOptions:
 
     def __post_init__(self) -> None:
         _check_name("optimiser", self.optimiser, get_args(Optimiser))
+        _check_count("max_steps", self.max_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +212,7 @@ class ViOptions:
 
     def __post_init__(self) -> None:
         _check_name("prior of vi", self.prior, get_args(ViPrior))
+        _check_count("max_steps", self.max_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,11 +232,16 @@ class SviOptions:
         _check_name("prior of svi", self.prior, get_args(SviPrior))
         _check_name("guide", self.guide, get_args(Guide))
         _check_above_0("learning rate", self.learning_rate)
+        _check_count("steps", self.steps, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class McmcOptions(ChainLength):
     """Options of estimator ``"mcmc"``."""
+
+    def __post_init__(self) -> None:
+        _check_count("chains", self.chains)
+        _check_count("draws", self.draws, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +280,7 @@ class OrderedOptions:
     def __post_init__(self) -> None:
         _check_name("item prior", self.prior, ("none", "weak"))
         _check_above_0("tolerance", self.tolerance)
-        _check_above_0("max_steps", self.max_steps)
+        _check_count("max_steps", self.max_steps)
 
 
 FitOptions: TypeAlias = (

@@ -21,11 +21,12 @@ from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite_values, records
 from evalstats_plugin.data.runs import place_of
-from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.answers import item_keys, matrix_of, places_in, short_metric
 from evalstats_plugin.irt.fit_statistics import (
     cells_of,
+    check_level,
     check_matrix,
+    check_same,
     item_totals,
     mean_squares,
 )
@@ -62,7 +63,7 @@ def abilities(
     Parameters
     ----------
     fit
-        Fit of the models of `matrix`; it may have further items.
+        Fit of the models of the answers. Items that only one of both has count for nothing.
     baseline
         Name of a model to which the others are compared, by the covariance of the abilities.
     items
@@ -71,7 +72,8 @@ def abilities(
     Raises
     ------
     DesignError
-        The confidence level is not between 0 and 1; or items of ordered scores, see `items`.
+        The confidence level is not between 0 and 1; other models than those of the fit; or items
+        of ordered scores, see `items`.
     SelectionError
         No model has the baseline's name.
 
@@ -86,6 +88,10 @@ def abilities(
     """
     matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit, OrderedFit)
     check_level(confidence_level)
+    check_same("models", fit.models, matrix.models)
+    in_fit = places_in(fit, matrix) >= 0
+    if not in_fit.all():
+        matrix = submatrix(matrix, slice(None), np.flatnonzero(in_fit))
     against = None if baseline is None else place_of(baseline, fit.models)
     return Abilities(
         rows=tuple(_ability_rows(fit, matrix, confidence_level)),
@@ -349,10 +355,7 @@ def _ability_rows(fit: IRTFit | OrderedFit, matrix: ResponseMatrix, level: float
     error = fit.ability_std_error
     low, high = fit.limits(level)
     order = np.argsort(-steady(fit.ability), kind="stable")
-    extreme = {0.0: ("no answer right",), 1.0: ("every answer right",)}
-    if fit.endless.any():
-        extreme[0.0] = ("no answer right: it may be less able by any amount",)
-        extreme[1.0] = ("every answer right: it may be more able by any amount",)
+    notes = _notes_on_extremes(fit, matrix)
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
         "n_items": totals.answered.sum(axis=1)[order].tolist(),
@@ -361,9 +364,24 @@ def _ability_rows(fit: IRTFit | OrderedFit, matrix: ResponseMatrix, level: float
         "low": finite_values(low[order]),
         "high": finite_values(high[order]),
         "std_error": finite_values(error[order]),
-        "notes": [extreme.get(value, ()) for value in score[order].tolist()],
+        "notes": [notes[i] for i in order],
     }
     return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
+
+
+def _notes_on_extremes(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> list[tuple[str, ...]]:
+    """Note on each model whose scores are all the lowest or all the highest ones."""
+    ends, texts = (0.0, 1.0), ("no answer right", "every answer right")
+    if isinstance(fit, OrderedFit):
+        ends = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
+        texts = "the lowest score on every item", "the highest score on every item"
+    unlimited = ": it may be less able by any amount", ": it may be more able by any amount"
+    notes: list[tuple[str, ...]] = [()] * len(fit.models)
+    for end, text, more in zip(ends, texts, unlimited, strict=True):
+        at_end = (matrix.scores == end) | np.isnan(matrix.scores)
+        for i in np.flatnonzero(at_end.all(axis=(1, 2))):
+            notes[i] = (text + more if fit.endless[i] else text,)
+    return notes
 
 
 def _differences(
@@ -556,13 +574,6 @@ def _loading_rows(
         "intercept": finite_values(fit.intercept[item]),
     }
     return tuple(records(FactorLoading, columns, {}))
-
-
-def check_level(confidence_level: float) -> None:
-    """Raise `DesignError` for a confidence level that is not between 0 and 1."""
-    if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} is not between 0 and 1: try 0.95"
-        raise DesignError(msg)
 
 
 class _Totals(NamedTuple):

@@ -23,6 +23,7 @@ from evalstats_plugin.irt.fit_statistics import (
     Cells,
     MeanSquares,
     cells_of,
+    check_level,
     item_totals,
     mean_squares,
     residuals_of,
@@ -70,7 +71,8 @@ def suspect_items(
     Raises
     ------
     DesignError
-        The matrix has other models or items than the fit.
+        The matrix has other models or items than the fit, or the confidence level is not between 0
+        and 1.
 
     Examples
     --------
@@ -84,6 +86,7 @@ def suspect_items(
     ['item_3']
     """
     matrix, fit = matrix_of(responses), expect_kind(fit, IRTFit)
+    check_level(confidence_level)
     cells = cells_of(fit, matrix)
     level = 1 - confidence_level
     squares = mean_squares(cells)
@@ -195,8 +198,10 @@ def _unanswered(cells: Cells, group: NDArray[np.int64], level: float, reasons: _
     """Items that no model gets right, although that is improbable for their neighbours."""
     right, total = cells.right.sum(axis=0), cells.trials.sum(axis=0)
     none = (right == 0) & (total > 0)
+    # A cell without an answer counts nothing, even where P is 1.
+    sure = np.where(cells.trials > 0, np.minimum(cells.probability, 1), 0.0)
     with np.errstate(divide="ignore"):
-        all_wrong = np.exp((cells.trials * np.log1p(-np.minimum(cells.probability, 1))).sum(axis=0))
+        all_wrong = np.exp((cells.trials * np.log1p(-sure)).sum(axis=0))
     others = ~none
     count = np.bincount(group, others)
     chance = np.bincount(group, all_wrong * others) / np.maximum(count, 1)

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.scoring import Shares
 from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
 
 
@@ -37,6 +40,28 @@ def test_a_bank_is_read_as_it_was_saved(tmp_path):
     assert 0.7 == found.scores[0]
     assert np.isnan(found.scores[1])
     assert {"": 0.02} == found.misfit
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        (np.ones(2), r"cost has shape \(2,\), not \(6,\)"),
+        (np.array([1, 1, 1, 1, 1, np.nan]), "some costs are not numbers of 0 or above"),
+        (-np.ones(6), "some costs are not numbers of 0 or above"),
+    ],
+)
+def test_costs_that_no_item_can_have_are_refused(cost, message):
+    with pytest.raises(ValueError, match=message):
+        replace(small(), cost=cost)
+
+
+def test_one_task_of_several_has_its_own_misfit():
+    """It had that of the score over all tasks, where errors of tasks cancel."""
+    bank = replace(small(), misfit={"": 0.01, "x": 0.07, "y": 0.02})
+
+    assert Shares.of(bank).misfit.tolist() == [0.01, 0.07, 0.02]
+    assert Shares.of(bank.of_tasks(["x"])).misfit.tolist() == [0.07]
+    assert Shares.of(small().of_tasks(["x"])).misfit.tolist() == [0.02]
 
 
 @pytest.mark.parametrize("content", [None, b"no parquet"])

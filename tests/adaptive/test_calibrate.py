@@ -97,3 +97,10 @@ def test_a_session_of_one_task_asks_no_other(world):
     session = adaptive_session(world[0], tasks=["y"])
 
     assert {"y"} == set(session.bank.tasks[session.next(5)])
+
+
+def test_a_bank_of_abilities_without_errors_is_made_without_a_warning() -> None:
+    """Models that all answered alike; warnings are errors here."""
+    same = ResponseMatrix.from_array([[1.0, 1, 0, 1, 1]] * 3)
+
+    assert len(item_bank(fit_irt(same, "rasch", "jml"), same, rng=0)) == 5

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,20 @@ def test_two_banks_come_on_the_scale_of_the_first(through):
     assert ["acc", "f1"] == found.provenance["metrics"]
 
 
+def test_what_one_bank_alone_knows_of_its_items_is_kept():
+    """Hashes, dispersions and misfit were dropped where the other bank had none."""
+    first, second, *_ = banks()
+    tasks = np.array(["task"] * 20 + ["other"] * 20)
+    first = replace(first, hashes=None, misfit={"": 0.03})
+    second = replace(second, tasks=tasks, dispersion=np.full(40, 0.3))
+
+    found = merge(first, second)
+
+    assert found.hashes.tolist() == [None] * 40 + [f"i{j}" for j in range(40, 60)]
+    assert found.dispersion.tolist() == [1.0] * 40 + [0.3] * 20
+    assert found.misfit == {"": 0.03, "task": 0.03}
+
+
 def test_an_item_that_drifted_is_not_asked():
     first, second, *_ = banks(drift=True)
 
@@ -62,6 +78,13 @@ def test_banks_without_anything_in_common_are_refused():
 
     with pytest.raises(DesignError, match="0 items in common are too few"):
         merge(first, second)
+
+
+def test_common_models_of_one_ability_link_no_banks():
+    first, second, *_ = banks(through_models=True)
+
+    with pytest.raises(DesignError, match="have the same ability in a bank"):
+        merge(first, replace(second, abilities=np.ones(8)), through="models")
 
 
 def test_another_question_under_the_same_name_is_refused():

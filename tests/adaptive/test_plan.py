@@ -31,6 +31,8 @@ BANK = ItemBank.from_arrays(
         ({"goal": "compare:new"}, "no model is called 'new'"),
         ({"goal": "compare:old", "rule": "kl"}, "a comparison needs them drawn by chance"),
         ({"goal": "top:3"}, "no goal is called 'top:3'"),
+        ({"seed": 1.5}, "seed 1.5 is not a whole number from 0 on"),
+        ({"seed": -1}, "seed -1 is not a whole number from 0 on"),
         ({"confidence_level": 95}, "confidence_level 95 is not between 0 and 1"),
     ],
 )

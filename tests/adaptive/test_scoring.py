@@ -76,6 +76,30 @@ def test_a_prior_has_the_mean_and_variance_that_it_was_given():
     np.testing.assert_allclose([mean, variance], [0.2, 1.3**2], rtol=1e-3)
 
 
+@pytest.mark.parametrize("n_items", [100, 3000, 30_000])
+def test_long_tests_have_the_posterior_of_a_normal_ability(n_items):
+    """Limits were too wide by the grid, with 500 items by 7 %; with 10,000 the mean was off."""
+    slope, true = np.full(n_items, 1.2), 0.81
+    bank = ItemBank.from_arrays(slope, np.zeros(n_items))
+    right = np.full((1, n_items), special.expit(1.2 * true))
+    found = Belief.prior(bank).answered(np.arange(n_items)[None], right, np.ones((1, n_items)))
+    scored, limits = eap(found), found.interval(0.9)
+
+    def log_density(t):
+        return n_items * (right[0, 0] * 1.2 * t - np.logaddexp(0, 1.2 * t)) - t**2 / 2
+
+    at = np.linspace(-1, 2.6, 40_001)
+    chance = np.exp(log_density(at) - log_density(at).max())
+    chance /= chance.sum()
+    mean = chance @ at
+    sd = np.sqrt(chance @ (at - mean) ** 2)
+    below = np.cumsum(chance) - chance / 2
+    assert scored.ability[0] == pytest.approx(mean, abs=0.002 * sd)
+    assert scored.std_error[0] == pytest.approx(sd, rel=0.002)
+    expected = np.interp([0.05, 0.95], below, at)
+    np.testing.assert_allclose(np.ravel(limits), expected, atol=0.02 * sd)
+
+
 @pytest.mark.parametrize(
     ("probability", "quantile"), [(0.1, 0.5), (0.2, 1.0), (0.5, 1.5), (0.9, 2.0), (0.05, 0.25)]
 )

@@ -192,6 +192,16 @@ def test_bad_settings_are_named(settings, message):
         AdaptiveSession(bank_of(), **settings)
 
 
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_a_limit_that_is_no_whole_number_and_a_request_for_nothing(rule):
+    """Both ended the test with the reason that the budget is spent."""
+    session = AdaptiveSession(bank_of(), rule=rule, stop=[Items(2.5)], rng=0)
+
+    assert not len(session.next(0))
+    assert session.stopped is None
+    assert run(session, answers_of(bank_of())).stopped == "3 items asked"
+
+
 @pytest.mark.parametrize(("rule", "value"), [(Items, 0), (Cost, 0), (Reliability, 1.5)])
 def test_a_threshold_out_of_range_is_refused(rule, value):
     with pytest.raises(SelectionError, match="choose"):

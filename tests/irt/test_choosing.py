@@ -15,7 +15,7 @@ from evalstats_plugin.irt import (
     q3,
     simulate_responses,
 )
-from evalstats_plugin.irt.choosing import _number_of_levels, _possible
+from evalstats_plugin.irt.choosing import _largest_q3, _number_of_levels, _possible
 from evalstats_plugin.report.abilities import CANDIDATES as TABLE
 from evalstats_plugin.stats.clustered import cluster_moments
 
@@ -82,6 +82,13 @@ def test_many_models_are_the_sample_and_items_the_parameters():
     assert found["2pl"].n_parameters == 24
     change = found["2pl"].bic - found["2pl"].aic
     assert change == pytest.approx(24 * (np.log(320) - 2))
+
+
+def test_one_item_has_no_residual_correlation():
+    """It was said to be -1."""
+    one = ResponseMatrix.from_array(np.array([[1.0], [0.0]] * 6))
+
+    assert _largest_q3(fit_irt(one, "rasch"), one) is None
 
 
 def test_errors_take_items_as_clusters():

@@ -8,7 +8,7 @@ from scipy import special
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.dif import dif
+from evalstats_plugin.irt.dif import dif, item_dif
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_truth, simulate_responses
@@ -110,6 +110,14 @@ def test_items_that_all_get_right_tell_nothing():
 
     assert np.isnan(found.p_value[3])
     assert not found.flagged[3]
+
+
+def test_a_model_that_is_named_twice_counts_once():
+    matrix, fit, focal = planted(np.random.default_rng(2), 12, 10)
+    once, twice = (item_dif(fit, matrix, names) for names in (focal, [focal[0], *focal]))
+
+    assert twice == once
+    assert (len(twice.focal), twice.n_others) == (6, 6)
 
 
 def test_groups_that_cannot_be_compared_are_refused():

@@ -48,6 +48,13 @@ def test_a_fit_answers_as_the_functions_do():
     assert rows[0].low == uncertainty(FIT, MATRIX, ["model"])[0].low
 
 
+def test_a_fit_with_guessing_predicts_with_it():
+    """It was left out of the predictions."""
+    fit = fit_irt(MATRIX, "rasch", guessing=0.3)
+
+    assert fit.hold_out(seeds=[0]) == hold_out(MATRIX, item_model="rasch", guessing=0.3, seeds=[0])
+
+
 def test_a_pair_is_compared_as_it_is():
     row = FIT.compare("model_3", "model_1")
     back = FIT.compare("model_1", "model_3")
@@ -89,6 +96,16 @@ def test_a_model_all_right_is_drawn_from_its_limit():
 
     assert np.isposinf(drawn).mean() == pytest.approx(0.5, abs=0.05)
     assert (drawn < low).mean() == pytest.approx(0.05, abs=0.02)
+
+
+def test_draws_of_models_without_any_error_come_from_their_limits():
+    """One all right, one all wrong: there is no covariance to draw from."""
+    fit = fit_irt(ResponseMatrix.from_array([[1.0, 1, 1], [0, 0, 0]]), "rasch", "mml")
+    drawn = fit.draws(500, rng=0)
+
+    assert np.isposinf(drawn[:, 0]).mean() == pytest.approx(0.5, abs=0.07)
+    assert np.isneginf(drawn[:, 1]).mean() == pytest.approx(0.5, abs=0.07)
+    assert np.isnan(irt.reliability(fit).reliability)
 
 
 def test_limits_and_draws_go_on_beyond_the_tails_that_are_kept():

@@ -203,6 +203,46 @@ def test_options_choose_their_estimator():
 
 
 @pytest.mark.parametrize(
+    ("options", "wrong", "message"),
+    [
+        (MmlOptions, {"max_steps": 0}, "max_steps 0 is not a whole number of 1 or more"),
+        (MmlOptions, {"dispersion": -1}, "dispersion -1 is not a number above 0"),
+        (MmlOptions, {"guessing_prior": (0, 0)}, "standard deviation of guessing_prior 0 is not"),
+        (ViOptions, {"max_steps": -3}, "max_steps -3 is not a whole number"),
+        (SviOptions, {"steps": 0}, "steps 0 is not a whole number of 2 or more"),
+        (McmcOptions, {"draws": 1}, "draws 1 is not a whole number of 2 or more"),
+        (McmcOptions, {"chains": 0}, "chains 0 is not a whole number"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: Any, wrong: dict[str, Any], message: str):
+    """They ended in errors of Python, abilities of -300, or steps that were not asked for."""
+    with pytest.raises(SelectionError, match=message):
+        options(**wrong)
+
+
+@pytest.mark.parametrize("options", [MmlOptions, ViOptions])
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_no_search_takes_more_steps_than_allowed(options: Any, most: int):
+    """An extrapolation, which takes two, went beyond them."""
+    fit = fit_irt(matrix(12, 30), "2pl", options=options(max_steps=most))
+
+    assert fit.diagnostics["iterations"] == most
+
+
+def test_ordered_scores_are_linked_by_common_items_too():
+    """A model without a score had an ability; an item without any was called one that all share."""
+    grades = np.random.default_rng(0).integers(1, 4, (20, 6)).astype(float)
+    for cells, message in (
+        (np.s_[7], r"fall apart into 2 groups .*model_7 \(0 items\)"),
+        (np.s_[:, 3], r"1 item without a score of any model \(item_3\)"),
+    ):
+        some = grades.copy()
+        some[cells] = np.nan
+        with pytest.raises(DesignError, match=message):
+            fit_irt(ResponseMatrix.from_array(some), "graded")
+
+
+@pytest.mark.parametrize(
     ("scores", "item_model", "estimator", "message"),
     [
         (np.ones((5, 12)), "2pl", "mml", "each of 12 items is all right or all wrong"),

@@ -287,6 +287,17 @@ def test_inspect_samples_have_the_chance_of_one_right_choice(target, chance):
     assert found == chance or (chance is None and np.isnan(found))
 
 
+@pytest.mark.parametrize("options", [MmlOptions(), MmlOptions(upper=0.9)])
+def test_what_is_given_is_of_items_that_are_set_aside_too(options):
+    """An item that all get right, without a prior, ended in an error of shapes."""
+    matrix, _ = simulate_responses(rng=0, n_models=30, n_items=10)
+    matrix.scores[:, 2] = 1
+    fit = fit_irt(matrix, "2pl", "mml", options=options, guessing=0.2)
+
+    assert fit.guessing.tolist() == [0.2] * 10
+    assert fit.upper.tolist() == [options.upper] * 10
+
+
 def test_refits_of_a_bootstrap_have_the_asymptotes_of_the_fit():
     matrix, _ = simulate_responses(rng=0, n_models=30, n_items=20, item_model="4pl")
     options = MmlOptions(prior="weak", upper=0.9, guessing_prior=(-1.5, 0.1))

@@ -206,3 +206,13 @@ def test_too_little_in_common_is_refused():
     fit = made(np.ones(5), np.zeros(5))
     with pytest.raises(DesignError, match="2 items in common of 5 and 5 are too few to link"):
         link(fit, made(np.ones(5), np.zeros(5), start=3))
+
+
+@pytest.mark.parametrize("equal", [0, 1])
+def test_models_of_one_ability_link_no_scales(equal):
+    """The slope, of no spread, was infinite, and so were the abilities linked."""
+    spreads = [(0.0, 1.0, -1.0), (0.5, 0.5, 0.5)]
+    fits = [made([1, 1, 1], [0, 1, -1], theta=theta) for theta in spreads]
+
+    with pytest.raises(DesignError, match=r"linking slope is (inf|0), no number above 0"):
+        link(fits[1 - equal], fits[equal], through="models")

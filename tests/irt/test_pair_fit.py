@@ -1,6 +1,7 @@
 """M2 and C2 against their definition over all patterns of answers, and beside mirt."""
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -10,7 +11,15 @@ from scipy import special, stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt import MmlOptions, OrderedOptions, fit_irt, m2, q3, simulate_responses
+from evalstats_plugin.irt import (
+    MmlOptions,
+    OrderedOptions,
+    fit_irt,
+    m2,
+    q3,
+    s_x2,
+    simulate_responses,
+)
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DATA = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]
@@ -40,6 +49,17 @@ def test_it_agrees_with_mirt(data, item_model, statistic, df, rmsea):
     assert found.df == df
     assert found.p_value == pytest.approx(stats.chi2.sf(statistic, df), abs=1e-3)
     assert found.rmsea == pytest.approx(rmsea, abs=1e-4)
+
+
+def test_a_chance_that_all_items_share_is_one_parameter():
+    """It took a degree of freedom for each item."""
+    matrix = lsat("LSAT7")
+    options = replace(PLAIN, common_asymptotes=True)
+    common = fit_irt(matrix, "3pl", "mml", options=options)
+    given = fit_irt(matrix, "2pl", "mml", options=PLAIN, guessing=float(common.guessing[0]))
+
+    assert m2(common, matrix).df == m2(given, matrix).df - 1 == 4
+    assert s_x2(common, matrix).df.tolist() == s_x2(given, matrix).df.tolist()
 
 
 @pytest.mark.parametrize("data", ["LSAT6", "LSAT7"])

@@ -11,7 +11,10 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, person_fit
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MapOptions, MmlOptions
+from evalstats_plugin.irt.model.fit import reliability
 from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.scoring import METHODS, score_models
 
 B = np.linspace(-1.5, 1.5, 11)
 A = np.linspace(0.6, 1.6, 11)[[5, 0, 8, 2, 10, 4, 1, 9, 3, 7, 6]]
@@ -53,6 +56,35 @@ def test_the_correction_for_estimated_ability_brings_the_spread_back():
 
         assert plain < 0.95
         assert 0.9 < corrected < 1.1
+
+
+@pytest.mark.needs("torch")
+def test_models_fit_alike_however_they_are_scored():
+    """lz* of maximum likelihood was corrected as if a prior had shrunk it: its spread was 2.8."""
+    answers, _ = simulate_responses(rng=0, n_models=200, n_items=20, item_model="rasch")
+    bank, new = (
+        ResponseMatrix.from_array(part) for part in (answers.scores[:80], answers.scores[80:])
+    )
+    bank = fit_irt(bank, "rasch", options=MmlOptions(std_errors=False))
+    scored = {method: score_models(bank, new, method=method) for method in METHODS}
+
+    for method, fit in scored.items():
+        lz = person_fit(fit, new)["lz_corrected"][np.isfinite(fit.ability)]
+        assert abs(lz.mean()) < 0.3, method
+        assert 0.8 < lz.std() < 1.3, method
+        assert reliability(fit).kind == ("eap" if method in ("eap", "map") else "separation")
+
+
+@pytest.mark.needs("torch")
+def test_the_pull_of_a_prior_balances_the_answers():
+    """At a posterior mode the derivatives of log-likelihood and log prior add up to 0."""
+    matrix, _ = simulate_responses(rng=1, n_models=20, n_items=40, item_model="rasch")
+    fit = fit_irt(matrix, "rasch", options=MapOptions(), zero="models")
+    right_beyond = (matrix.scores[:, :, 0] - fit.predict(plug_in=True)).sum(axis=1)
+
+    assert fit.shrinks
+    # The abilities reported sum to 0.
+    assert right_beyond - right_beyond.mean() == pytest.approx(fit.ability, abs=1e-4)
 
 
 @pytest.mark.needs("torch")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, fit_irt, score_models
+from evalstats_plugin.data.matrix import submatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt import IRTFit, MmlOptions, simulate_responses
 from evalstats_plugin.irt.answers import scored_part
@@ -80,14 +82,50 @@ def test_items_of_a_bank_fit_new_models_as_defined(fit: IRTFit, matrix: Response
 
 def test_a_baseline_may_be_named_without_its_settings(fit: IRTFit, matrix: ResponseMatrix) -> None:
     """As models in logs are labelled where settings differ."""
-    labelled = replace(fit, models=(*fit.models[:-1], "m (temperature=1)"))
-    found = abilities(labelled, matrix, baseline="m").differences
+    models = (*fit.models[:-1], "m (temperature=1)")
+    labelled = replace(fit, models=models)
+    found = abilities(labelled, replace(matrix, models=models), baseline="m").differences
 
     assert {"m (temperature=1)"} == {row.model_a for row in found}
     with pytest.raises(SelectionError, match="no model is called 'model_99'; did you mean"):
         abilities(fit, matrix, baseline="model_99")
-    with pytest.raises(DesignError, match="confidence level 1 is not between 0 and 1"):
-        abilities(fit, matrix, confidence_level=1)
+
+
+def test_a_confidence_level_in_percent_is_refused(fit: IRTFit, matrix: ResponseMatrix) -> None:
+    """With 95 no item was suspect, and none was flagged."""
+    for ask in (fit.abilities, fit.suspects, fit.items, partial(fit.dif, matrix.models[:5])):
+        with pytest.raises(DesignError, match="confidence level 95 is not between 0 and 1"):
+            ask(confidence_level=95)
+
+
+def test_abilities_are_of_the_models_and_items_of_the_fit(
+    fit: IRTFit, matrix: ResponseMatrix
+) -> None:
+    """Models in another order had each other's scores; items of no fit counted in scores."""
+    every = np.arange(len(matrix.item_ids))
+    with pytest.raises(DesignError, match="models and the fit has 12, in another order"):
+        abilities(fit, submatrix(matrix, np.arange(12)[::-1], every))
+    with pytest.raises(DesignError, match="only one of them has model_11"):
+        abilities(fit, submatrix(matrix, np.arange(11), every))
+    bank = fit_irt(submatrix(matrix, slice(None), every[:-7]), "rasch")
+    more = abilities(score_models(bank, matrix), matrix)
+
+    assert {row.n_items for row in more} == {len(every) - 7}
+    scores = {row.model: row.score for row in more}
+    assert scores["model_3"] == pytest.approx(matrix.scores[3, :-7].mean())
+
+
+def test_the_ends_of_ordered_scores_are_no_right_answers() -> None:
+    """A model with the lowest grade, 1, on every item was said to have every answer right."""
+    rng = np.random.default_rng(0)
+    grades = np.clip(np.round(3 + rng.normal(size=(30, 1)) + rng.normal(size=(30, 8))), 1, 5)
+    grades[4], grades[5] = 1, 5
+    answers = ResponseMatrix.from_array(grades)
+    notes = {row.model: row.notes for row in abilities(fit_irt(answers, "graded"), answers)}
+
+    assert notes["model_4"] == ("the lowest score on every item",)
+    assert notes["model_5"] == ("the highest score on every item",)
+    assert not any(notes[model] for model in answers.models[6:])
 
 
 def test_what_has_no_score_is_left_out_and_told() -> None:

@@ -12,7 +12,7 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt.fit_statistics import Cells, cells_of
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.suspects import slope_tests, suspect_items
+from evalstats_plugin.irt.suspects import _unanswered, slope_tests, suspect_items
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -63,6 +63,17 @@ def test_an_item_that_none_gets_right_among_easy_ones_is_listed():
     assert "no model gets it right" in " ".join(found["item_0"])
     assert not {f"item_{j}" for j in range(50, 100)} & set(found)
     assert (scores[:, 50:].sum(axis=0) == 0).sum() > 10
+
+
+def test_an_answer_that_is_sure_and_was_not_given_counts_nothing():
+    """P is 1 to all digits where an item separates models: 0 times infinity made no number."""
+    right = np.array([[0.0, 1, 1], [0, 0, 1], [0, 1, 0], [0, 1, 1]])
+    trials, probability = np.ones((4, 3)), np.full((4, 3), 0.9)
+    trials[0, 1], right[0, 1], probability[0, 1] = 0, 0, 1.0
+    reasons = [[], [], []]
+    _unanswered(Cells(right, trials, probability), np.zeros(3, dtype=np.int64), 0.05, reasons)
+
+    assert [len(each) for each in reasons] == [1, 0, 0]
 
 
 def test_a_copied_item_names_its_twin_and_noise_is_told():

@@ -10,13 +10,16 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt import (
     IRTFit,
+    MapOptions,
     McmcOptions,
+    MmlOptions,
     SviOptions,
+    ViOptions,
     fit_irt,
     simulate_responses,
     uncertainty,
 )
-from evalstats_plugin.irt.bootstrap import COVERAGE, RECIPES
+from evalstats_plugin.irt.bootstrap import COVERAGE, RECIPES, _same_model
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SHORT = McmcOptions(chains=2, draws=60, warm_up=20)
@@ -62,6 +65,32 @@ def test_the_sandwich_counts_clusters_of_equal_items_once(matrix):
     assert known.sum() >= 4
     ratio = np.sqrt(5 * (11 / 12) ** -1 * 59 / 60)
     assert (wide / narrow)[known] == pytest.approx(ratio, rel=1e-6)
+
+
+def test_partial_credit_is_simulated_as_it_varies():
+    """Simulated as right or wrong, intervals were 9 times as wide as the fit's own."""
+    rng = np.random.default_rng(0)
+    logit = rng.normal(size=(6, 1)) - rng.normal(size=40) + 0.3 * rng.normal(size=(6, 40))
+    partial = ResponseMatrix.from_array(1 / (1 + np.exp(-logit)))
+    fit = fit_irt(partial, "rasch")
+    own = errors(uncertainty(fit, partial, ["model", "parametric"], n_resamples=60, rng=0))
+
+    assert fit.hyperparameters["dispersion"] < 0.1
+    assert (own["parametric"] / own["model"]).mean() == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        MapOptions(ability_sd=3.0, discrimination="gamma"),
+        ViOptions(prior="vague", max_steps=5),
+        SviOptions(prior="gaussian-gamma", steps=5),
+        MmlOptions(prior="weak", dispersion=0.5),
+    ],
+)
+def test_a_bootstrap_refits_the_model_of_the_fit(matrix, options):
+    """Options were forgotten: intervals under the default prior left out the estimates."""
+    assert _same_model(fit_irt(matrix, "2pl", options=options, rng=0)) == options
 
 
 @pytest.mark.parametrize(

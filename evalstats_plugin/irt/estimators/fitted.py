@@ -88,9 +88,13 @@ def fit_mml(
     given: dict[str, Any] = {}
     if counts.guess is not None:
         notes += below_chance_note(matrix, as_array(counts.guess))
-        given = {"guessing": as_array(counts.guess), "guessing_std_error": np.full(m, np.nan)}
+        given = {
+            "guessing": as_array(counts.guess),
+            "guessing_std_error": np.full_like(fit.guessing, np.nan),
+        }
     if options.upper < 1:
-        given |= {"upper": np.full(m, options.upper), "upper_std_error": np.full(m, np.nan)}
+        upper = np.full_like(fit.upper, options.upper)
+        given |= {"upper": upper, "upper_std_error": np.full_like(upper, np.nan)}
     fit = replace(fit, **given)
     at = np.flatnonzero(extreme)
     if len(at):
@@ -103,7 +107,6 @@ def fit_mml(
         fit,
         diagnostics=_diagnostics(counts, marginal, began)
         | {"prior": prior}
-        | ({"asymptotes": asymptotes} if (asymptotes := _asymptotes(options)) else {})
         | ({"converged": False} if node_error else {}),
         hyperparameters=fit.hyperparameters
         | {"dispersion": dispersion}
@@ -122,14 +125,6 @@ def _extreme_models(counts: Counts) -> FloatArray:
     """
     right, trials = (as_array(x.sum(dim=1)) for x in (counts.right, counts.trials))
     return (right == trials) * 1.0 - (right == 0)
-
-
-def _asymptotes(options: MmlOptions) -> dict[str, Any]:
-    """Options of asymptotes that are not the default, with which a refit fits the same model."""
-    names = ("guessing_prior", "upper", "upper_prior", "common_asymptotes")
-    default = MmlOptions()
-    changed = {name: getattr(options, name) for name in names}
-    return {name: x for name, x in changed.items() if x != getattr(default, name)}
 
 
 def _fit_with_dispersion(
@@ -336,9 +331,10 @@ def _untold_note(marginal: Marginal, spread: Covariances | None) -> list[str]:
 def _flat_note(flat: FloatArray | None) -> list[str]:
     if flat is None:
         return []
+    n = int((~np.isnan(flat)).sum())
     return [
-        f"{int((~np.isnan(flat)).sum())} items all right or all wrong tell nothing without an item "
-        "prior: set aside, their difficulty is shown as if half an answer were otherwise"
+        f"{counted(n, 'item')} all right or all wrong {'tells' if n == 1 else 'tell'} nothing "
+        "without an item prior: set aside, with a difficulty as if half an answer were otherwise"
     ]
 
 
@@ -349,7 +345,9 @@ def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
     whole = int(np.isfinite(errors).all(axis=0).sum())
     if whole == n_estimated:
         return []
+    n = n_estimated - whole
     return [
-        f"{n_estimated - whole} items have no standard error of difficulty or discrimination: "
-        "answers hardly tell them. Take an item prior (option prior), or estimator mml-items"
+        f"{counted(n, 'item')} {'has' if n == 1 else 'have'} no standard error of difficulty or "
+        "discrimination: the answers hardly tell it. Take an item prior (option prior), or "
+        "estimator mml-items"
     ]

@@ -53,7 +53,7 @@ STEEPEST = 25.0
 _LONG = 2**17
 
 # Largest change in a step at which the search in single precision ends, and its most steps.
-_ROUGH, _FEW = 1e-3, 30
+_ROUGH, _FEW = 1e-3, 31
 
 # Steps of single items that lower the objective by more than so many roundings are halved, up to so
 # many times.
@@ -157,7 +157,9 @@ def _fitted(counts: Counts, options: MmlOptions, form: ItemForm) -> Marginal:
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
         fit.place(*fit.widths(fit.unpack(point))[1:])
-    solution, seen = fit.search(point, options.tolerance, options.max_steps - steps)
+    # One at least, which tells whether the search has settled.
+    most = max(options.max_steps - steps, 1)
+    solution, seen = fit.search(point, options.tolerance, most)
     at = fit.unpack(solution.at)
     if at.items.slope.sum() < 0:
         # Reflection does not change the likelihood: most items should have positive slopes.
@@ -189,7 +191,7 @@ def _start_items(counts: Counts, options: MmlOptions, form: ItemForm) -> Items:
     an item is a step function.
     """
     if form.guess or form.slip:
-        rough = replace(options, tolerance=1e-2, max_steps=30)
+        rough = replace(options, tolerance=1e-2, max_steps=_FEW)
         items = _fitted(counts, rough, form._replace(guess=None, slip=None)).items
         zero = torch.zeros_like(items.slope)
         guess, slip = (zero + prior.mean if prior else None for prior in (form.guess, form.slip))
@@ -274,7 +276,7 @@ class _Fit:
             rough = _Fit(whole, self.items.to(single), *same)
             place = rough.widths(rough.unpack(rough.start()))[1:]
         rough.place(*place)
-        solution, seen = rough.search(rough.start(), _ROUGH, _FEW)
+        solution, seen = rough.search(rough.start(), _ROUGH, min(_FEW, self.options.max_steps - 1))
         reach, count = float(rough.nodes.at[-1]), len(rough.nodes.at)
         # Frees its copies of the answers.
         del rough, whole

@@ -40,6 +40,9 @@ _SHORTEST = 1e-6
 # Logistic regressions: predicted rise at which they end, and most steps.
 _SETTLED_RISE, _NEWTON_STEPS = 1e-16, 100
 
+# Steps of a round of SQUAREM.
+_ROUND = 3
+
 # SQUAREM checks the second plain step too when the first changes less than this many tolerances.
 _NEAR = 100.0
 
@@ -179,7 +182,8 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
     An extrapolation that lowers the objective is undone, unless the plain steps turn back. The
     iteration stops when no number changes by more than `tolerance` in a plain step, or when the
     objective has changed by less than 1e-11 of its value for some rounds: parameters without a
-    finite optimum never settle.
+    finite optimum never settle. Every evaluation of `step` counts; where too few are left for an
+    extrapolation, the last ones are plain steps.
     """
     point, steps, still, before = start, 0, 0, -math.inf
     rounds = _STILL if start.dtype == torch.float64 else _STILL_SINGLE
@@ -195,6 +199,9 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
         settled = change <= tolerance or still >= rounds
         if settled or steps >= max_steps or not math.isfinite(objective):
             return Solution(first, height, steps, torch.tensor(settled), change)
+        if steps + _ROUND > max_steps:
+            point = first
+            continue
         second, higher = step(first)
         if change <= _NEAR * tolerance:
             objective, change = on_host([higher, (second - first).abs().max()])

@@ -110,6 +110,7 @@ def bootstrap(
     *,
     chance: FloatArray,
     clusters: NDArray[np.int64] | None = None,
+    dispersion: float = 1.0,
     here: bool = False,
 ) -> Bootstrap:
     """Refit to resampled answers, and summarise how the estimates vary [ET93]_.
@@ -128,13 +129,15 @@ def bootstrap(
         P(right) of each model on each item, from which answers are simulated, shape (N, M).
     clusters : shape (M,)
         Items of one cluster are drawn together; numbers from 0.
+    dispersion
+        Variance of the scores simulated, as a share of that of right and wrong answers.
     here
         Whether `fitted` works in this process only.
     """
     b, n = options.n_resamples, len(counts.right)
     abilities, every = np.full((b, n), np.nan), list[FloatArray]()
     failed, unsettled = 0, 0
-    ahead, draws = tee(_draws(counts, options, rng, chance, clusters))
+    ahead, draws = tee(_draws(counts, options, rng, chance, clusters, dispersion))
     attempt = partial(_attempt, fitted)
     refits = map(attempt, ahead) if here else parallel_map(attempt, ahead)
     for k, (drawn, refitted) in enumerate(zip(draws, refits, strict=True)):
@@ -199,6 +202,7 @@ def _draws(
     rng: np.random.Generator,
     chance: FloatArray,
     clusters: NDArray[np.int64] | None,
+    dispersion: float,
 ) -> Iterator[Drawn]:
     n, m = counts.right.shape
     models, items = np.arange(n), np.arange(m)
@@ -215,7 +219,23 @@ def _draws(
                 at = np.repeat(models, item_weights(1, n, rng)[0].astype(np.int64))
             yield drawn._replace(models=at)
             continue
-        yield drawn._replace(right=rng.binomial(trials, chance).astype(np.float64))
+        yield drawn._replace(right=simulated(trials, chance, dispersion, rng))
+
+
+def simulated(
+    trials: IntArray, chance: FloatArray, dispersion: float, rng: np.random.Generator
+) -> FloatArray:
+    """Simulate sums of scores with the mean and variance of the model, shape (N, M).
+
+    Right and wrong answers are Binomial. Scores that vary less, as partial credit does, are drawn
+    from Beta distributions of the same mean.
+    """
+    if dispersion >= 1:
+        return rng.binomial(trials, chance).astype(np.float64)
+    # Of a mean over epochs with the variance φ p (1 - p) / trials.
+    size = np.maximum(trials, 1) / dispersion - 1
+    p = np.clip(chance, 1e-9, 1 - 1e-9)
+    return trials * rng.beta(p * size, (1 - p) * size)
 
 
 def item_weights(

@@ -42,6 +42,10 @@ VI_NOTE = (
 )
 
 
+_ALIKE = 1e-8
+"""Least variance of a prior: items with less are alike, and smaller numbers would lose digits."""
+
+
 class Variational(NamedTuple):
     """Means and covariances of the approximate posterior; abilities sum to 0."""
 
@@ -130,7 +134,7 @@ class MeanField:
         if self.kind == "rasch":
             # A discrimination of 1 has no distribution.
             variance = torch.stack([ones, variance[1]])
-        return _Prior(tau, mean, variance)
+        return _Prior(tau, mean, variance.clamp_min(_ALIKE))
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """Update items, then abilities; return also the bound where the step started."""
@@ -143,6 +147,9 @@ class MeanField:
         omega, level = _bound_terms(self.counts.trials, by_model @ by_item)
         bound = self.bound(q, prior, level)
         items, spread = self.items(omega, by_model, theta, prior)
+        if self.kind == "2pl" and self.options.prior == "hierarchical":
+            for column, pull in enumerate((theta @ self.kappa, self.kappa.sum(0))):
+                items, spread = _expanded(items, spread, omega.T @ by_model, pull, column)
         second = spread + items[:, :, None] * items[:, None]
         precision = omega @ second[:, 0, 0] + 1 / prior.ability
         pull = self.kappa @ items[:, 0] - omega @ second[:, 0, 1]
@@ -210,6 +217,39 @@ class _Moments(NamedTuple):
     variance: Tensor
     items: Tensor
     spread: Tensor
+
+
+def _expanded(
+    items: Tensor, spread: Tensor, weights: Tensor, pull: Tensor, column: int
+) -> tuple[Tensor, Tensor]:
+    """Move all discriminations (column 0) or intercepts, and scale how they differ.
+
+    Parameter expansion [LRW98]_: the prior moves along, so that divergences from it stay the same,
+    and the answers decide. Where items do not differ, other steps lead their spread to 0 ever more
+    slowly.
+
+    Parameters
+    ----------
+    weights : shape (M, 3)
+        Sums over models of ω E θ², ω E θ and ω.
+    pull : shape (M,)
+        Derivative by the column, at 0, of the bound on the log-likelihood.
+    """
+    own, across, other = weights[:, 2 * column], weights[:, 1], items[:, 1 - column]
+    away = items[:, column] - items[:, column].mean()
+    squares = spread[:, column, column] + away.square()
+    # The bound is quadratic in the new mean and the scale.
+    both, square, total = own @ away, own @ squares, own.sum()
+    first = (pull - across * other).sum()
+    second = away @ pull - across @ (spread[:, 0, 1] + away * other)
+    scale = (total * second - both * first) / (total * square - both.square())
+    least = (_ALIKE / squares.mean()).sqrt().clamp(0.1, 1.0)
+    scale = scale.clamp_min(least).clamp_max(10.0)
+    items, turn = items.clone(), torch.ones_like(spread[0])
+    items[:, column] = (first - scale * both) / total + scale * away
+    turn[column] *= scale
+    turn[:, column] *= scale
+    return items, spread * turn
 
 
 def _start_items(counts: Counts) -> Tensor:

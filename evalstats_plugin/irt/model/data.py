@@ -173,7 +173,7 @@ def counts_of(
     check_unit_range(matrix)
     right, trials = _summed(matrix.scores)
     if linked:
-        _check_linked(matrix, trials > 0)
+        check_linked(matrix, trials > 0)
     return Counts(
         right=array_of(right, like),
         trials=array_of(trials, like),
@@ -240,7 +240,8 @@ def components(answered: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[
     return models, items
 
 
-def _check_linked(matrix: ResponseMatrix, answered: NDArray[np.bool_]) -> None:
+def check_linked(matrix: ResponseMatrix, answered: NDArray[np.bool_]) -> None:
+    """Raise `DesignError` for items without a score, and models that no common item links."""
     models, items = components(answered)
     check_answered(matrix.item_ids[items < 0])
     if models.max() == 0:

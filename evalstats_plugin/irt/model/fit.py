@@ -73,6 +73,9 @@ TAILS: FloatArray = special.ndtr(_SCORES)
 _NARROWEST = 1e-3
 """Smallest standard deviation of abilities, for models that hardly differ."""
 
+_SHRINKING = ("mml", "map", "vi", "svi", "mcmc", "eap")
+"""Estimators of abilities that are means or modes of posteriors."""
+
 _NOTHING = 1e-6
 """A dimension explains nothing below this share of the variance of the strongest one."""
 
@@ -205,10 +208,15 @@ class SavedFit(ABC):
         return self._asked("suspects", "suspect_items", responses, **chosen)
 
     def hold_out(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
-        """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`."""
+        """Predict answers with this item model; see `evalstats_plugin.irt.hold_out`.
+
+        A chance of guessing is that of the fit, given or estimated.
+        """
         predict = import_module("evalstats_plugin.irt.holdout").hold_out
         fit = expect_kind(self, IRTFit)
-        same = {"item_model": fit.item_model, "estimator": fit.estimator}
+        same: dict[str, Any] = {"item_model": fit.item_model, "estimator": fit.estimator}
+        if "guessing" in fit.diagnostics:
+            same["guessing"] = fit.guessing
         return predict(self.answers(responses), **same | chosen)
 
     def uncertainty(self, responses: ResponsesLike | None = None, **chosen: Any) -> Results[Any]:
@@ -345,7 +353,8 @@ class IRTFit(SavedFit, Drawable):
     scale that the estimator works on, ``scale["of"]``: θ is slope · θ' + intercept of ability θ'
     there. The upper asymptote u if below 1."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
-    """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
+    """iterations, converged, log_likelihood, seconds, device, dtype, reason, options that are not
+    the default, and more."""
 
     def __post_init__(self) -> None:
         n, m = len(self.models), len(self.item_ids)
@@ -367,6 +376,11 @@ class IRTFit(SavedFit, Drawable):
     def ability_std_error(self) -> FloatArray:
         """Standard errors of the abilities, shape (N,); NaN of those with a limit on one side."""
         return np.sqrt(np.diagonal(self.ability_covariance))
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether abilities are means or modes of posteriors, which their distribution draws in."""
+        return self.diagnostics.get("scored_by", self.estimator) in _SHRINKING
 
     @property
     def version(self) -> str:
@@ -461,7 +475,8 @@ class IRTFit(SavedFit, Drawable):
         is_finite = np.isfinite(self.ability_covariance.diagonal())
         values = np.full((n, len(self.models)), np.nan)
         within = self.ability_covariance[np.ix_(is_finite, is_finite)]
-        values[:, is_finite] = random.multivariate_normal(self.ability[is_finite], within, n)
+        if is_finite.any():
+            values[:, is_finite] = random.multivariate_normal(self.ability[is_finite], within, n)
         for i in np.flatnonzero(~is_finite):
             tails = random.random(n)
             if self.ability_quantiles is not None:
@@ -959,9 +974,9 @@ def test_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
 def reliability(fit: IRTFit | OrderedFit) -> Reliability:
     """Reliability of the abilities of a fit: how well its models are told apart, 0 to 1.
 
-    For posterior means, var(mean) / (var(mean) + mean posterior variance); for other estimates,
-    1 - mean error variance / var(estimate) [WM82]_. Error that all models have in common does not
-    count, as it moves all of them alike.
+    For posterior means or modes, var(mean) / (var(mean) + mean posterior variance); for other
+    estimates, 1 - mean error variance / var(estimate) [WM82]_. Error that all models have in common
+    does not count, as it moves all of them alike.
 
     Examples
     --------
@@ -976,8 +991,9 @@ def reliability(fit: IRTFit | OrderedFit) -> Reliability:
     seen = float(fit.ability[finite].var(ddof=1)) if finite.sum() > 1 else np.nan
     covariance = fit.ability_covariance[np.ix_(finite, finite)]
     n = int(finite.sum())
-    error = float((np.trace(covariance) - covariance.mean() * n) / max(n - 1, 1))
-    posterior = fit.estimator == "mml"
+    in_common = covariance.mean() * n if n else 0.0
+    error = float((np.trace(covariance) - in_common) / max(n - 1, 1))
+    posterior = isinstance(fit, OrderedFit) or fit.shrinks
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.float64(seen) / (seen + error) if posterior else 1 - np.float64(error) / seen
         share = float(np.clip(share, 0, 1))
@@ -1049,8 +1065,10 @@ def irt_fit(
     # A discrimination of 0 would divide by 0: such an item gets an extreme difficulty.
     a = np.where(a == 0, np.finfo(float).tiny, a)
     none = np.full(len(a), np.nan)
+    with np.errstate(over="ignore"):
+        difficulty = -d / a
     usual: dict[str, Any] = {
-        "difficulty": -d / a,
+        "difficulty": difficulty,
         "guessing": np.zeros(len(a)),
         "discrimination_std_error": none if item_model == "rasch" else np.sqrt(spread[:, 0, 0]),
         "difficulty_std_error": difficulty_error(a, d, spread),
