@@ -61,8 +61,11 @@ _FOLDS = 5
 _HELD_OUT_CELLS = 10_000
 """Held-out cells that suffice: with more cells in a fold, fewer folds are fitted."""
 
-_ROUGH_TOLERANCE = 1e-5
+_ROUGH_TOLERANCE = 1e-6
 """Tolerance while candidates are compared."""
+
+_ALIKE = 1e-4
+"""Difference of log losses below which two are alike: searches end at different places."""
 
 AS_GOOD = (
     "a plain hierarchical model predicts as well: these answers do not show more than how good a "
@@ -248,7 +251,8 @@ def _find_codes(
     tried: list[float] = []
     if penalty == "auto":
         tried = held_out_losses(counts, n_features, PENALTIES, rng)
-        penalty = PENALTIES[int(np.argmin(tried))]
+        # The strongest of those as good as the best.
+        penalty = PENALTIES[int(np.argmax(np.array(tried) <= min(tried) + _ALIKE))]
     search = fit_sparse_codes(counts, start(counts, n_features), penalty)
     return standardised(search.codes), {
         "penalty": penalty,
@@ -265,7 +269,7 @@ def _find_codes(
 def held_out_losses(
     counts: Counts, n_features: int, penalties: Sequence[float], rng: np.random.Generator
 ) -> list[float]:
-    """Cross-validated log loss per trial of penalties in order, until it has risen twice.
+    """Cross-validated log loss per trial of penalties in order, until two are worse than the best.
 
     Small matrices need more folds than large ones: folds are fitted until enough cells are held
     out, at most five.
@@ -280,7 +284,7 @@ def held_out_losses(
     for penalty in penalties:
         of_folds = list(parallel_map(partial(_loss, counts, penalty), ready))
         losses.append(float(np.mean(of_folds)))
-        if len(losses) - 1 - int(np.argmin(losses)) >= 2:
+        if len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) + _ALIKE:
             break
     return losses
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from keyword import iskeyword
 from operator import add
 from typing import Any, NamedTuple
 
@@ -148,7 +149,8 @@ def compiled(
     SelectionError
         No such family.
     DesignError
-        A term that is not supported, scores that the family does not have.
+        A term that is not supported, a covariate whose name is taken, scores that the family does
+        not have.
     """
     terms = parse(formula)
     if family not in FAMILIES:
@@ -186,6 +188,11 @@ def compiled(
         data[which], inputs[which] = np.eye(count), what
         parts[name] = lambda own, name=name, sd=sd, factor=factor, which=which: (
             own[which] * own[sd] * (own[factor] @ own[name])).sum(-1)  # fmt: skip
+    later = {"beta": "precision", "gaussian": "noise"}.get(family, "trials")
+    own = [*(x.name for x in latents), *inputs, "score", later]
+    if taken := [name for name in given if own.count(name) > 1 or iskeyword(name)]:
+        msg = f"covariates {few(list(map(repr, taken)))} have names of other parts of the model"
+        raise DesignError(f"{msg}, or words of Python: rename them")
     level = with_arguments(
         _sum([part for name, part in parts.items() if name != _ITEMS]),
         [*(x.name for x in latents if x.plate != "item"), *inputs],

@@ -80,7 +80,7 @@ def outcome_probabilities(fit: RankingFit, contests: Contests) -> FloatArray:
             msg = f"the comparisons lack feature {name!r}, which the fit has: add it"
             raise DesignError(msg)
         x = x + fit.parameters[name] * contests.features[:, contests.feature_names.index(name)]
-    return _probabilities(fit, x)
+    return probabilities_at(fit, x)
 
 
 def expected_scores(fit: RankingFit, draws: FloatArray) -> FloatArray:
@@ -95,12 +95,12 @@ def expected_scores(fit: RankingFit, draws: FloatArray) -> FloatArray:
     step = max(BLOCK_SIZE // 8 // (n * n), 1)
     for start in range(0, size, step):
         part = draws[start : start + step]
-        p = _probabilities(fit, part[:, :, None] - part[:, None, :])
+        p = probabilities_at(fit, part[:, :, None] - part[:, None, :])
         total += (p[..., 0] + p[..., 1] / 2).sum(axis=0)
     return total / size
 
 
-def _probabilities(fit: RankingFit, x: FloatArray) -> FloatArray:
+def probabilities_at(fit: RankingFit, x: FloatArray) -> FloatArray:
     """Probabilities of a win, a tie and a loss at a difference x, along a new last axis."""
     tie = fit.parameters.get("tie", 0.0)
     if fit.model == "bradley-terry":
@@ -194,9 +194,10 @@ def judge_agreement(
     """
     if contests.judge is None:
         return None
-    i, j, outcome = contests.in_order()
-    item = np.zeros_like(i) if contests.cluster is None else contests.cluster
-    keys = np.stack([i, j, item, contests.judge], axis=1)
+    counts = contests.weight > 0
+    i, j, outcome = (values[counts] for values in contests.in_order())
+    item = np.zeros_like(i) if contests.cluster is None else contests.cluster[counts]
+    keys = np.stack([i, j, item, contests.judge[counts]], axis=1)
     of_judges, place = np.unique(keys, axis=0, return_inverse=True)
     place = place.reshape(-1)
     mean = np.bincount(place, outcome) / np.bincount(place)

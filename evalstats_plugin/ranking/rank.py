@@ -22,7 +22,12 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.files import with_players
-from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
+from evalstats_plugin.ranking.goodness import (
+    judge_agreement,
+    predictive_fit,
+    probabilities_at,
+    transitivity,
+)
 from evalstats_plugin.ranking.ratings.fit import RankingFit, order_entropy
 from evalstats_plugin.ranking.rows import (
     ELO_ANCHOR,
@@ -34,7 +39,6 @@ from evalstats_plugin.ranking.rows import (
 )
 from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import Rng
-from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
 
 if TYPE_CHECKING:
@@ -207,7 +211,7 @@ def leaderboard(
         As in `rank`.
     anchor, anchor_rating
         Ratings are shifted so that this model has this rating: 1000 by default, or 0 on the
-        model's own scale. Without an anchor their mean is that.
+        model's own scale, as their mean has without an anchor.
     style
         Features of the answers that the ratings shall not reward, such as the length: a column of
         differences between the two answers, or the common prefix of a column for each
@@ -223,7 +227,8 @@ def leaderboard(
     Raises
     ------
     SelectionError
-        No such column or anchor; style with a model that has no features.
+        No such column or anchor, or a rating of none; style with a model or votes that have no
+        features.
     DesignError
         No chain of votes connects all models. Categories in which that is so are left out, with
         a note.
@@ -250,9 +255,13 @@ def leaderboard(
     if style:
         if model == "thurstone" or isinstance(options, ThurstoneOptions):
             raise SelectionError("style control is for bradley-terry: choose that model")
+        if not contests.feature_names:
+            raise SelectionError("these votes were read without features: name their columns there")
         options = replace(
             MlOptions() if options is None else options, features=contests.feature_names
         )
+    if anchor is None and anchor_rating is not None:
+        raise SelectionError(f"anchor_rating is {anchor_rating:g}, of no model: name it as anchor")
     if anchor is not None and anchor not in contests.players:
         players = contests.players
         raise SelectionError(no_such("model", anchor, players, few(players, 20)))
@@ -274,10 +283,12 @@ def leaderboard(
         met: list[int] = np.unique([of_category.first, of_category.second]).tolist()
         votes_in = with_players(of_category, [contests.players[i] for i in met])
         try:
-            by_category[name] = ranking(votes_in)
+            fitted = by_category[name] = ranking(votes_in)
         except DesignError as error:
             notes.append(f"category {name} ({counted(len(votes_in), 'vote')}): left out: {error}")
             continue
+        own = (note for note in fitted.fit.notes if note not in overall.notes)
+        notes += [f"category {name}: {note}" for note in own]
         if anchor is not None and anchor not in votes_in.players:
             notes.append(f"category {name}: {anchor} has no votes, the mean rating is {middle:g}")
     rows = list(overall.rows)
@@ -315,8 +326,8 @@ def _anchored(ranking: Ranking, anchor: str, rating: float) -> Ranking:
 
 def _effects_of_style(ranking: Ranking, confidence_level: float) -> list[str]:
     """Say what a unit of each feature is worth to a vote."""
-    reach = normal_quantile(confidence_level)
     fit = ranking.fit
+    reach = fit.reach(confidence_level)
     notes: list[str] = []
     for name, value in fit.parameters.items():
         if name in ("position", "tie") or name not in fit.parameter_std_errors:
@@ -347,7 +358,9 @@ def to_contests(source: Any, columns: Mapping[str, str] | None = None) -> Contes
         from evalstats_plugin.ranking.contests.assembly import contests_from_table
 
         names = tuple(str(name) for name in source.columns)
-        table = Table("the frame", names, lambda want: {n: Column.of(source[n]) for n in want})
+        # Names of a frame need not be texts.
+        own = dict(zip(names, source.columns, strict=True))
+        table = Table("the frame", names, lambda want: {n: Column.of(source[own[n]]) for n in want})
         return contests_from_table(table, columns)
     if columns:
         msg = f"columns {', '.join(columns)} named, but only files and frames have columns"
@@ -377,7 +390,7 @@ def model_for(
         return "thurstone"
     if estimator in ESTIMATORS["bradley-terry"]:
         return "bradley-terry"
-    own_list = len(contests) <= MOST_OF_A_LIST and not _has_clusters(contests)
+    own_list = len(contests) <= MOST_OF_A_LIST and not contests.clustered
     return "thurstone" if own_list else "bradley-terry"
 
 
@@ -425,7 +438,7 @@ def _fitted(
 
 def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     """Note if the intervals assume that contests of one cluster are independent."""
-    if fit.diagnostics.get("covariance") in ("cluster", "judge") or not _has_clusters(contests):
+    if fit.diagnostics.get("covariance") in ("cluster", "judge") or not contests.clustered:
         return ()
     return (
         f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
@@ -433,24 +446,17 @@ def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     )
 
 
-def _has_clusters(contests: Contests) -> bool:
-    """Whether several contests are on one item."""
-    # Contests without a cluster have the number -1.
-    cluster = contests.cluster
-    return cluster is not None and bool((np.bincount(cluster + 1)[1:] > 1).any())
-
-
 def _position(fit: RankingFit, confidence_level: float) -> tuple[str, ...]:
     """Say how much of an advantage the player shown first has, where that was estimated."""
-    from scipy import special
-
     if "position" not in fit.parameters or "position" not in fit.parameter_std_errors:
         return ()
     middle, error = fit.parameters["position"], fit.parameter_std_errors["position"]
-    half = normal_quantile(confidence_level) * error
-    link = special.ndtr if fit.model == "thurstone" else special.expit
-    at, low, high = (100 * float(link(x)) for x in (middle, middle - half, middle + half))
+    half = fit.reach(confidence_level) * error
+    won, _, lost = probabilities_at(fit, np.array([middle, middle - half, middle + half])).T
+    at, low, high = (100 * won / (won + lost)).tolist()
+    ties = "a tie counting half" if fit.diagnostics["ties"] == "half" else "ties left out"
     text = f"between equals the one shown first wins {at:.0f} % [{low:.0f}, {high:.0f}]"
+    text += f", {ties}" if fit.diagnostics["n_ties"] else ""
     if abs(middle) <= half:
         return (text,)
     side = "first" if middle > 0 else "second"
@@ -462,7 +468,10 @@ def _goodness(
 ) -> Goodness:
     is_small = len(fit.players) <= MOST_FOR_ENTROPY
     entropy = order_entropy(fit.rating, fit.covariance, rng=rng) if is_small else None
-    if not (contests.weight > 0).any():
+    counts = contests.weight > 0
+    if fit.diagnostics["ties"] == "drop":
+        counts &= ~contests.tied
+    if not counts.any():
         return Goodness(entropy)
     return Goodness(
         entropy,

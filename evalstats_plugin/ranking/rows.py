@@ -27,6 +27,7 @@ from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import OrderEntropy, RankingFit
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import FloatArray, steady
+from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,12 +173,12 @@ def scale_meaning(fit: RankingFit, scale: str) -> str:
     ties, tied = fit.diagnostics.get("ties"), bool(fit.diagnostics.get("n_ties"))
     elo = scale == "elo"
     unit = "A difference of 1"
-    if fit.model == "thurstone":
-        if tied:
-            return f"{'283 points' if elo else unit}: one standard deviation of an answer's noise"
-        return f"{'378 points' if elo else f'{unit}.34'}: 10 wins for 1 loss"
     step, odds, score = ("400 points", "10", "10/11") if elo else (unit, "2.72", "0.73")
-    if not tied:
+    if fit.model == "thurstone" and tied:
+        return f"{'283 points' if elo else unit}: one standard deviation of an answer's noise"
+    if fit.model == "thurstone":
+        meaning = f"{'378 points' if elo else f'{unit}.34'}: 10 wins for 1 loss"
+    elif not tied:
         meaning = f"{step}: {odds} wins for 1 loss"
     elif ties == "half":
         meaning = f"{step}: expected score {score}, a tie counting half"
@@ -288,16 +289,15 @@ def _expected_ranks(fit: RankingFit, distribution: FloatArray) -> FloatArray:
 
 def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, FloatArray]:
     """Equal-tailed limits of each rating: quantiles of the draws, or normal or Student's t."""
-    tail = (1 - confidence_level) / 2
     if fit.draws is not None:
+        tail = tail_probability(confidence_level)
         low, high = np.quantile(fit.draws, [tail, 1 - tail], axis=0)
         if fit.labels is not None:
             labels = np.diagonal(fit.labels)
             low, high = (ratings_fit.averaged(limit, labels) for limit in (low, high))
         return low, high
-    freedom = float(fit.diagnostics.get("degrees_of_freedom", np.inf))
-    reach = -float(special.stdtrit(freedom, tail) if np.isfinite(freedom) else special.ndtri(tail))
-    return fit.rating - reach * fit.std_error, fit.rating + reach * fit.std_error
+    half = fit.reach(confidence_level) * fit.std_error
+    return fit.rating - half, fit.rating + half
 
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:

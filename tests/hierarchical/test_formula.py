@@ -87,6 +87,18 @@ def test_arguments_that_do_not_fit_are_refused(arguments, error, message):
         pool(scores(), formula="score ~ model", **arguments)
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("intercept", "bernoulli"), ("trials", "binomial"), ("by_task", "bernoulli"),
+     ("noise", "gaussian"), ("lambda", "bernoulli")],
+)  # fmt: skip
+def test_covariates_with_names_of_other_parts_are_refused(name, family):
+    """They ended in an error of Python about parameter names."""
+    given = {"models": {name: COVARIATES["models"]["size"]}}
+    with pytest.raises(DesignError, match=f"'{name}' have names of other parts"):
+        made(f"score ~ {name} + (1 | task)", family, given)
+
+
 def test_shares_are_no_right_answers():
     with pytest.raises(DesignError, match="scores are not all right or wrong"):
         pool(scores("gaussian"), formula="score ~ model")

@@ -74,6 +74,14 @@ def test_judges_agree_whichever_way_round_a_pair_is_shown():
     assert half.high - half.low < 0.15
 
 
+def test_answers_of_weight_0_neither_agree_nor_disagree():
+    contests = Contests.of([0, 0, 1, 1], [1, 1, 2, 2], [1, 0, 1, 1], weight=[1, 0, 1, 1])
+    judges = {"judge": np.array([0, 1, 0, 1]), "judges": ("ann", "ben")}
+    found = judge_agreement(replace(contests, **judges), rng=0)
+
+    assert (1.0, 1, 2) == (found.alpha, found.n_units, found.n_values)
+
+
 def test_no_agreement_without_judges_or_shared_pairs():
     contests = Contests.of([0, 1], [1, 2], [1, 1])
     assert judge_agreement(contests) is None

@@ -20,6 +20,7 @@ from evalstats_plugin.ranking.rank import (
     RankingModel,
     RankOptions,
     ThurstoneOptions,
+    leaderboard,
     rank,
 )
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
@@ -211,6 +212,77 @@ def test_the_advantage_of_the_first_is_a_note(bias: float, words: str) -> None:
     at, low, high = (int(x) for x in re.findall(r"\d+", note)[:3])
     assert low <= round(100 * special.ndtr(bias)) <= high
     assert low < at < high
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("bradley-terry", None, "ties left out"),
+        ("bradley-terry", MlOptions(ties="rao-kupper"), "ties left out"),
+        ("bradley-terry", MlOptions(ties="half"), "a tie counting half"),
+        ("thurstone", None, "ties left out"),
+    ],
+)
+def test_the_advantage_of_the_first_says_what_a_tie_counts(
+    model: RankingModel, options: RankOptions | None, words: str
+) -> None:
+    """Of 40 answers 12 are for the first, 4 for the second: 12 of 16, or 24 of 40."""
+    outcome = [1] * 12 + [0.5] * 24 + [0] * 4
+    played = Contests.of([0, 1] * 20, [1, 0] * 20, outcome, players="ab", ordered=True)
+    found = rank(played, model=model, options=options, rng=0)
+    [note] = [note for note in found.notes if note.startswith("between equals the one shown first")]
+
+    assert f"wins {60 if 'half' in words else 75} % [" in note
+    assert f"], {words}" in note
+
+
+def test_with_few_clusters_the_advantage_of_the_first_is_as_rough_as_ratings() -> None:
+    """Three clusters: Student's t of 2 degrees of freedom."""
+    rng = np.random.default_rng(6)
+    i = rng.integers(0, 4, 240)
+    j = (i + rng.integers(1, 4, 240)) % 4
+    won = (rng.random(240) < special.expit(0.3)).astype(float)
+    played = Contests.of(i, j, won, players=4, ordered=True)
+    cluster = np.arange(240) // 80
+    found = rank(replace(played, cluster=cluster, clusters=("p", "q", "r")), rng=0)
+    middle = found.fit.parameters["position"]
+    half = special.stdtrit(2, 0.975) * found.fit.parameter_std_errors["position"]
+    at, low, high = (round(100 * special.expit(middle + x * half)) for x in (0, -1, 1))
+
+    assert any(f"wins {at:.0f} % [{low:.0f}, {high:.0f}]" in note for note in found.notes)
+
+
+def test_a_frame_whose_columns_are_numbers_is_read() -> None:
+    frame = pd.DataFrame([["ant", "bee", "ant"], ["bee", "ant", "ant"]])
+    found = rank(frame, columns={"first": "0", "second": "1", "winner": "2"}, rng=0)
+
+    assert "ant" == found[0].player
+
+
+def test_where_all_answers_are_ties_left_out_no_fit_is_judged() -> None:
+    """The log loss of nothing was NaN, with a warning."""
+    played = Contests.of([0, 1], [1, 0], 0.5, players=2)
+    found = rank(played, options=ThurstoneOptions(ties="drop"), rng=0)
+
+    assert found.goodness.predictive_fit is None
+    assert "no comparisons: the ratings are the prior" in found.notes
+
+
+def test_what_a_leaderboard_cannot_do_is_refused() -> None:
+    """A rating without an anchor, and style of votes without features, were ignored."""
+    with pytest.raises(SelectionError, match="name it as anchor"):
+        leaderboard(contests(20), anchor_rating=1200)
+    with pytest.raises(SelectionError, match="read without features"):
+        leaderboard(contests(20), style=["length"])
+
+
+def test_a_leaderboard_says_of_a_category_that_its_ratings_rest_on_a_prior() -> None:
+    played = contests(200)
+    kind = np.where((played.first == 0) & (played.outcome == 1) & (played.second > 1), 1, 0)
+    played = replace(played, category=kind, categories=("talk", "code"))
+    board = leaderboard(played, category="kind", rng=0)
+
+    assert any(note.startswith("category code: ada won every comparison") for note in board.notes)
 
 
 def test_unknown_names_are_refused_with_the_closest() -> None:

@@ -103,5 +103,7 @@ def test_covariates_are_said_to_be_equal() -> None:
     outcome, weight = np.repeat([1.0, 0.0], len(win)), np.concatenate([win, 1 - win])
     contests = Contests.of(*pairs, outcome, players=N, weight=100 * weight, ordered=True)
     ranking = rank(contests, model="bradley-terry", scale="elo", rng=0)
+    by_probits = rank(contests, estimator="ep", scale="elo", rng=0)
 
     assert ranking[0].scale_meaning == "400 points: 10 wins for 1 loss, at equal position"
+    assert by_probits[0].scale_meaning == "378 points: 10 wins for 1 loss, at equal position"

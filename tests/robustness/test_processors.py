@@ -18,7 +18,12 @@ COMMANDS = {
     "compare": ["compare", "forty.csv", "--all-pairs"],
     "irt fit": ["irt", "fit", "forty.csv", "--item-model", "2pl"],
     "pool": ["pool", "six.csv"],
-}
+    # Starts and penalties that differ in the last digits once led to other optima.
+    "irt capabilities": [
+        "irt", "capabilities", str(ROOT / "fixtures/logs/inspect_ai/0.3.285/models"),
+        "-t", "arith", "-t", "graded", "-m", "match",
+    ],
+}  # fmt: skip
 
 
 def _table(n_models: int, tasks: list[str]) -> str:

@@ -26,7 +26,7 @@ _LINALG: Any = torch.linalg
 _INNER = 20
 """Proximal gradient steps of the items in each round."""
 
-_RIDGE, _TOLERANCE = 10.0, 1e-3
+_RIDGE, _TOLERANCE = 10.0, 1e-6
 """Ridge and tolerance of the dense model that codes start from."""
 
 

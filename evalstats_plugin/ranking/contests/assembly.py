@@ -162,7 +162,7 @@ def contests_from_table(
     answers = Answers(table.where, layout, parts, names, i, j)
     swap, ordered = answers.shown_second(must="position" in asked)
     outcome = answers.outcome()
-    more = groups_of(parts.get("judge"), parts.get("item"))
+    more = groups_of(parts.get("judge"), parts.get("item"), table.where)
     if "category" in parts:
         more["category"], more["categories"] = _coded(parts["category"], UNKNOWN_CATEGORY)
     made = Contests(
@@ -317,17 +317,18 @@ def _refuse_empty(column: Column, name: str, where: str) -> None:
         raise DesignError(msg)
 
 
-def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
+def groups_of(judge: Column | None, item: Column | None, where: str) -> dict[str, Any]:
     """Judges and clusters, numbered and named, as fields of `Contests`."""
     groups: dict[str, Any] = {}
     if judge is not None and judge.values:
         groups["judge"], groups["judges"] = _coded(judge, UNKNOWN_JUDGE)
     if item is not None and item.values:
-        # A comparison without an item is a cluster of its own.
+        # A comparison without an item is a cluster of its own, among those of other files too.
         alone = np.flatnonzero(item.empty)
         codes = item.codes.copy()
         codes[alone] = len(item.values) + np.arange(len(alone))
-        groups |= {"cluster": codes, "clusters": (*item.values, *(f"(row {k + 1})" for k in alone))}
+        own = (f"(row {k + 1} of {where})" for k in alone)
+        groups |= {"cluster": codes, "clusters": (*item.values, *own)}
     return groups
 
 
@@ -364,7 +365,7 @@ def contradictions(contests: Contests, epoch: IntArray | None = None) -> tuple[s
     epoch : shape (C,)
         Epoch of the item: answers on different epochs do not contradict each other.
     """
-    if contests.cluster is None or len(contests.clusters) == len(contests):
+    if not contests.clustered:
         return ()
     low, high, for_low = contests.in_order()
     codes = [low, high, contests.cluster, contests.judge, epoch]

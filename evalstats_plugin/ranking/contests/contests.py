@@ -35,6 +35,8 @@ OUTCOMES = (0.0, 0.5, 1.0)
 """A loss, a tie and a win of the first, in the order of `pair_table`."""
 BLOCK = 2**15
 """Contests processed together, so that the intermediate arrays stay in the cache."""
+MOST_WEIGHT = 1e12
+"""Largest weight of a contest; beyond, fits lose the others to rounding."""
 FEATURE = "feature:"
 """Prefix of the columns that hold a feature, in the files we write."""
 
@@ -133,8 +135,8 @@ class Contests:
         if self.outcome_counts is None:
             self._check_each()
         least, most = extremes(self.weight)
-        if not (least >= 0 and most < np.inf):
-            msg = "some weights are below 0 or not finite: give numbers from 0"
+        if not (least >= 0 and most <= MOST_WEIGHT):
+            msg = f"some weights are not between 0 and {MOST_WEIGHT:g}: give numbers in that range"
             raise DesignError(msg)
 
     def _check_each(self) -> None:
@@ -173,6 +175,11 @@ class Contests:
         """Whether each contest is a tie, shape (C,)."""
         return self.outcome == 0.5
 
+    @property
+    def clustered(self) -> bool:
+        """Whether several contests are of one cluster."""
+        return self.cluster is not None and bool((np.bincount(self.cluster) > 1).any())
+
     def take(self, which: ArrayLike) -> Contests:
         """Select contests by index or by mask; the list of players stays the same."""
         keep = np.asarray(which)
@@ -204,6 +211,8 @@ class Contests:
             columns["judge"] = np.asarray(self.judges, dtype=object)[self.judge]
         if self.cluster is not None:
             columns["item"] = np.asarray(self.clusters, dtype=object)[self.cluster]
+        if self.category is not None:
+            columns["category"] = np.asarray(self.categories, dtype=object)[self.category]
         if self.time is not None:
             columns["time"] = self.time
         if self.features is not None:

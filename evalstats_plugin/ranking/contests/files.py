@@ -118,7 +118,7 @@ def read_contests(
     if columns:
         msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
         raise SelectionError(msg)
-    made = contests_of(answers_from(parsed, where))
+    made = contests_of(answers_from(parsed, where), where)
     return made if players is None else with_players(made, players)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from evalstats_plugin.data.tables import Column
 from evalstats_plugin.errors import LogError, counted, few
 from evalstats_plugin.ranking.contests.assembly import groups_of
-from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.contests import MOST_WEIGHT, Contests
 
 _KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
 _LINE = json.JSONEncoder(ensure_ascii=False)
@@ -83,8 +83,8 @@ def is_fullrank(value: Any) -> bool:
     return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
 
 
-def contests_of(answers: Answers) -> Contests:
-    """Make contests of the answers that count.
+def contests_of(answers: Answers, where: str) -> Contests:
+    """Make contests of the answers that count, which come from there.
 
     Raises
     ------
@@ -107,6 +107,7 @@ def contests_of(answers: Answers) -> Contests:
         **groups_of(
             Column.of(answer.judge for answer in given),
             Column.of(answer.more.get("item") for answer in given),
+            where,
         ),
     )
     made.check()
@@ -232,20 +233,21 @@ def _answer(record: Any, n: int, place: str, *, must_decide: bool) -> Answer:
     fields = {key: value for key, value in entries.items() if value is not None}
     decided = must_decide or "winner" in fields
     pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
-    if not all(type(i) is int and 0 <= i < n for i in pair):
+    first = fields.get("first", pair[0])
+    if not all(type(i) is int and 0 <= i < n for i in (*pair, first)):
         msg = (
             f"{place}: {json.dumps(record)} does not name a winner and a loser by their places in "
             f"the list of {counted(n, 'item')} (0 to {n - 1})"
         )
         raise LogError(msg)
     better, worse = cast("list[int]", pair)
-    first: int = fields.get("first", better)
     share = 0.5 if fields.get("tie") is True else fields.get("outcome", 1.0)
-    numbers = _is_number(share, 1) and _is_number(fields.get("weight", 1.0))
+    weight = fields.get("weight", 1.0)
+    numbers = _is_number(share, 1) and _is_number(weight, MOST_WEIGHT)
     if better == worse or first not in pair or not numbers:
         msg = (
             f"{place}: {json.dumps(record)} needs two different items, one of them the first, an "
-            "outcome from 0 to 1, and a weight that is a number from 0"
+            f"outcome from 0 to 1, and a weight that is a number from 0 to {MOST_WEIGHT:g}"
         )
         raise LogError(msg)
     return Answer(

@@ -241,7 +241,7 @@ def usage_of(reply: Any) -> dict[str, float]:
     elif isinstance(reply, Mapping):
         usage = cast("Mapping[str, Any]", reply)
     elif str(reply).lstrip().startswith("{"):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             usage = json.loads(str(reply))
     return {name: amount for name in ("tokens", "cost") if (amount := _number(usage.get(name)))}
 
@@ -278,10 +278,8 @@ def verdict(reply: Any) -> float | None:
         return reply
     text = str(reply).strip()
     if text.startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             return verdict(json.loads(text))
-        except ValueError:
-            pass
     marked = MARKED.findall(text)
     word = (marked[-1] if marked else text).strip(" \t\n.!\"'*()").casefold()
     if word not in VERDICTS:

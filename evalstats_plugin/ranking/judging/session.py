@@ -191,7 +191,7 @@ class Session:
         DesignError
             There are no answers yet.
         """
-        contests = contests_of(self.answers)
+        contests = contests_of(self.answers, str(self.path))
         return replace(contests, notes=(*self.answers.notes, *contests.notes))
 
     @contextmanager

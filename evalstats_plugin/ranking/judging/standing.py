@@ -230,6 +230,9 @@ class Standing:
             among = np.argsort(-highest, kind="stable")[:SUBSET]
         place = {item: at for at, item in enumerate(among.tolist())}
         inside = [(place[i], place[j]) for i, j in avoid if i in place and j in place]
+        k = min(k, SUBSET * (SUBSET - 1) // 2 - len(inside))
+        if k < 1:
+            return []
         belief = _Normal(state.rating[among], np.diag(state.variance[among]))
         pairs = next_contests(belief, rule, k, rng=self._rng, avoided=inside)
         return [NextContest(int(among[p.first]), int(among[p.second]), p.bits) for p in pairs]

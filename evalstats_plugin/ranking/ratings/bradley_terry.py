@@ -70,7 +70,8 @@ def fit_bradley_terry(
     prior_sd
         Standard deviation of a normal prior of the ratings; None is maximum likelihood. If some
         players won, or lost, every contest against all others, a prior of `WEAK_SD` logits keeps
-        ratings finite, and a note says so.
+        ratings finite, and a note says so. The same holds for the effect of position, or of a
+        feature, where nothing contradicts it, such as a judge who always favours the first.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def fit_bradley_terry(
         if spread.groups < FEW_CLUSTERS:
             notes.append(
                 f"only {counted(spread.groups, 'cluster')}: intervals are rough, of Student's t "
-                f"with {freedom} degrees of freedom"
+                f"with {counted(freedom, 'degree')} of freedom"
             )
     n, names, values = tally.design.n, tally.design.names, top.parameters
     errors = np.sqrt(np.diagonal(spread.covariance))
@@ -187,16 +188,31 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
             "wins go one way, but for ties: ratings and the share of ties have no finite maximum "
             f"likelihood, and a normal prior with standard deviation {WEAK_SD:g} keeps them finite"
         )
-    prior = None
+    check_identified(tally)
+    precision = np.zeros(design.size)
     if prior_sd is not None:
-        on_ratings = (np.arange(design.size) < design.n) / prior_sd**2
-        prior = Prior(np.zeros(design.size), np.diag(on_ratings))
-    sample = Sample(weights, prior, even)
-    top = maximise(design, sample, start_values(design, weights))
-    check_identified(tally, top.information)
+        precision[: design.n] = prior_sd**-2
+
+    def sample() -> Sample:
+        prior = Prior(np.zeros(design.size), np.diag(precision)) if precision.any() else None
+        return Sample(weights, prior, even)
+
+    top = maximise(design, sample(), start_values(design, weights))
+    # Where the search ends, answers are certain, and without information.
+    endless = _without_information(tally, top.information)
+    if endless:
+        of_extra = slice(design.n, design.n + design.extra.shape[1])
+        precision[of_extra] = (design.extra**2).mean(axis=0) / WEAK_SD**2
+        top = maximise(design, sample(), start_values(design, weights))
+        notes.append(
+            f"wins and losses are separated by {few(endless)} and the ratings: there is no finite "
+            f"maximum likelihood, and a normal prior with standard deviation {WEAK_SD:g} of the "
+            f"effect of {few(endless)} keeps estimates finite"
+        )
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
-    return Ratings(tally, top, sample, parts, bool(separate or not decided), tuple(notes))
+    unvaried = bool(separate or endless or not decided)
+    return Ratings(tally, top, sample(), parts, unvaried, tuple(notes))
 
 
 def ties_separate(design: Design, weights: Weights) -> bool:
@@ -259,23 +275,41 @@ def check_connected(contests: Contests) -> None:
         raise DesignError(msg)
 
 
-def check_identified(tally: CountedContests, information: FloatArray) -> None:
+def check_identified(tally: CountedContests) -> None:
     """Raise `DesignError` if a coefficient is collinear with the ratings or other coefficients."""
-    design, n = tally.design, tally.design.n
-    q = design.extra.shape[1]
-    if not q:
+    blamed = _without_information(tally, _among_equals(tally))
+    if not blamed:
         return
-    regular: FloatArray = information[:n, :n] + np.abs(np.diagonal(information)[:n]).mean() / n
-    across, block = information[n : n + q, :n], information[n : n + q, n : n + q]
-    left: FloatArray = block - across @ np.linalg.solve(regular, across.T)
-    scale = np.sqrt(np.maximum(np.diagonal(block), 1e-300))
-    value, vectors = np.linalg.eigh(left / np.outer(scale, scale))
-    if value[0] > 1e-9:
-        return
-    blamed = [design.names[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 1e-3)]
     msg = (
         f"these comparisons cannot tell {few(blamed)} from the ratings or from each other: every "
         "pair was shown in one order only, or a feature is the same whenever a player appears; "
         "leave it out, or compare in both orders"
     )
     raise DesignError(msg)
+
+
+def _among_equals(tally: CountedContests) -> FloatArray:
+    """Information of the contests, up to a factor, if all were between equals; shape (p, p)."""
+    won, tied, lost = tally.weights()
+    total = won + tied + lost
+    return tally.design.outer(total, 0 * total, total)
+
+
+def _without_information(tally: CountedContests, information: FloatArray) -> list[str]:
+    """Return the coefficients about which contests say next to nothing.
+
+    Ratings are estimated too; contests between equals would say much.
+    """
+    design, n, q = tally.design, tally.design.n, tally.design.extra.shape[1]
+    if not q:
+        return []
+    regular: FloatArray = information[:n, :n] + np.abs(np.diagonal(information)[:n]).mean() / n
+    regular[np.diag_indices(n)] += 1e-300
+    # With the tie parameter, which may grow with a coefficient.
+    across, block = information[n:, :n], information[n:, n:]
+    left: FloatArray = block - across @ np.linalg.solve(regular, across.T)
+    scale = np.sqrt(np.maximum(np.diagonal(_among_equals(tally))[n:], 1e-300))
+    value, vectors = np.linalg.eigh(left / np.outer(scale, scale))
+    if value[0] > 1e-9:
+        return []
+    return [design.names[k] for k in np.flatnonzero(np.abs(vectors[:q, 0]) > 1e-3)]

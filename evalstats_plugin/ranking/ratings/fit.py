@@ -17,6 +17,7 @@ from scipy import special
 
 from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, root_of
+from evalstats_plugin.stats.interval import tail_probability
 
 BLOCK_SIZE = 2**24
 """Pairs of players times draws processed at a time."""
@@ -61,6 +62,18 @@ class RankingFit:
     def std_error(self) -> FloatArray:
         """Standard error of each rating, shape (n,)."""
         return np.sqrt(np.diagonal(self.covariance))
+
+    def reach(self, confidence_level: float) -> float:
+        """Half the width of an interval in standard errors, by Student's t where clusters are few.
+
+        Parameters
+        ----------
+        confidence_level
+            Of the interval.
+        """
+        tail = tail_probability(confidence_level)
+        freedom = self.diagnostics.get("degrees_of_freedom")
+        return -float(special.stdtrit(freedom, tail) if freedom else special.ndtri(tail))
 
     def centred(self) -> RankingFit:
         """Ratings relative to their mean, as contests only identify differences."""

@@ -35,7 +35,7 @@ _TOLERANCE = 1e-12
 """Newton decrement (twice the expected rise of the log-likelihood) at convergence."""
 _MAX_STEPS = 200
 _LONGEST = 5.0
-"""Largest change of a parameter in one step, in logits."""
+"""Largest change in one step by a parameter, in logits."""
 _SHRINK = 0.2
 """Smallest share of itself to which a Rao–Kupper threshold may shrink in one step."""
 
@@ -150,8 +150,11 @@ def _step(
 
 def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> FloatArray:
     """Scale a step down that changes a parameter by more than `_LONGEST` or `_SHRINK` allow."""
-    changes = np.abs(step)
+    changes, q = np.abs(step), design.extra.shape[1]
     longest = max(changes[: design.n].max(), changes[-1] if design.with_ties else 0.0)
+    if q:
+        by_extra = (design.extra**2).mean(axis=0) ** 0.5 * changes[design.n : design.n + q]
+        longest = max(longest, by_extra.max())
     factor = min(1.0, _LONGEST / max(longest, 1e-300))
     if design.ties == "rao-kupper" and step[-1] < 0:
         factor = min(factor, (_SHRINK - 1) * parameters[-1] / min(step[-1], -1e-300))

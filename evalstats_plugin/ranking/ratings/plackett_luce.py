@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import components_of, names_of
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.newton import Maximum, newton
 
+COVARIANCES = ("model", "sandwich")
 _MAX_STEPS, _TOLERANCE = 200, 1e-12
 _LONGEST = 3.0
 """Largest change of a rating in one step, in logits."""
@@ -45,7 +46,8 @@ def fit_plackett_luce(
         How many ranks count: with 1, the first of each ranking was chosen among all of it, and the
         others are in no order. Default: all.
     covariance
-        ``"model"``, or ``"sandwich"`` with rankings as independent units.
+        ``"model"``, or ``"sandwich"`` with rankings as independent units; the model's if some
+        players are always ranked before all others, so that rankings hardly vary.
     prior_sd
         Standard deviation of a normal prior of the ratings; None is maximum likelihood, with a weak
         prior and a note if some players are always ranked before all others.
@@ -56,9 +58,11 @@ def fit_plackett_luce(
 
     Raises
     ------
+    SelectionError
+        No such covariance.
     DesignError
         Nothing to rank; a player twice in a ranking or not in the list; players who are never
-        ranked, or groups that never meet.
+        ranked, or groups that never meet; a depth or a standard deviation that is not above 0.
 
     Examples
     --------
@@ -66,21 +70,28 @@ def fit_plackett_luce(
     >>> print(fit.rating.round(2))
     [ 0.87  0.13 -1.  ]
     """
+    if covariance not in COVARIANCES:
+        raise SelectionError(no_such("covariance", covariance, COVARIANCES, ", ".join(COVARIANCES)))
+    for name, value in (("depth", depth), ("prior_sd", prior_sd)):
+        if value is not None and not value > 0:
+            raise DesignError(f"{name} is {value}: give a number above 0")
     at = np.array([place for ranking in rankings for place in ranking], dtype=np.int64)
     names = names_of(players, int(at.max(initial=-1)))
     n = len(names)
     stages = _stages(at, np.array(list(map(len, rankings)), dtype=np.int64), n, depth)
     notes: list[str] = []
+    stage, left = np.nonzero(stages.among)
     if prior_sd is None:
-        stage, left = np.nonzero(stages.among)
         part = components_of(stages.chosen[stage], left, n, directed=False)
         if part.any():
             largest = np.bincount(part).argmax()
             others = [names[int(k)] for k in np.flatnonzero(part != largest)]
             msg = f"no ranking connects these players with the rest: {few(others)}. Leave them out"
             raise DesignError(msg)
-        # One group always precedes another.
-        if components_of(stages.chosen[stage], left, n, directed=True).any():
+    # One group always precedes another.
+    if components_of(stages.chosen[stage], left, n, directed=True).any():
+        covariance = "model"
+        if prior_sd is None:
             prior_sd = WEAK_SD
             notes.append(
                 "some players are always ranked before all others: a normal prior with standard "

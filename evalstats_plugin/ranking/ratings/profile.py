@@ -49,7 +49,7 @@ def profile_interval(
     DesignError
         No chain of contests connects all players.
     SelectionError
-        No player of this name.
+        No player of this name, or one against itself.
 
     Examples
     --------
@@ -58,6 +58,8 @@ def profile_interval(
     >>> print(found.low.round(2), found.high.round(2))
     0.53 5.11
     """
+    if player == against:
+        raise SelectionError(f"{player!r} against itself: name two players, or one")
     tally = count_contests(contests, ties, position=position)
     check_connected(tally.contests)
     contrast = np.zeros(tally.design.size)
@@ -101,7 +103,7 @@ def _limit(excess: Callable[[float], float], estimate: float, step: float) -> fl
     """Find the zero of the excess in the direction of the step."""
     inside, length = estimate, step
     while excess(estimate + length) < 0:
-        if abs(length) > _FAR:
+        if abs(length) >= _FAR:
             return math.copysign(math.inf, step)
-        inside, length = estimate + length, 2 * length
+        inside, length = estimate + length, math.copysign(min(2 * abs(length), _FAR), step)
     return float(optimize.brentq(excess, inside, estimate + length, xtol=1e-8))

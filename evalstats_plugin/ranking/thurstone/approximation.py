@@ -38,12 +38,14 @@ _NOISE_STEP, _SITE_STEP = 0.7, 0.6
 _TOLERANCE = 1e-12
 """Newton decrement at which `laplace` stops."""
 _MAX_STEPS = 100
-_NARROWEST, _WIDEST = 1e-3, 6.0
+_NARROWEST, _WIDEST = 1e-8, 6.0
 """Bounds of δ."""
 _STEP = 0.05
 """Step in log δ of numerical derivatives."""
 _FIRST_TIE = 0.3
 """Where the search for δ begins."""
+_MANY = 1000.0
+"""Answers about a pair above which sites at one δ are no start for those at another."""
 _NEAR, _MOST_MOVES = 1e-3, 20
 """Move in log δ at which `estimate_threshold` stops, and the most of them."""
 
@@ -89,12 +91,14 @@ def expectation_propagation(
     """
     precision, shift = start
     inverse, spread = inverse_of(prior.covariance)
+    least = 1 / variances(sites.design, prior.covariance)
     sweeps, damped, before = 0, _DAMPED, np.inf
     while True:
         sweeps += 1
         state = _combined(sites, prior, inverse, Normals(precision, shift))
         v, m = state.site_variance, state.site_mean
-        rest_precision = 1 / v - precision
+        # Other sites add to the precision of the prior; thousands of answers hide both by rounding.
+        rest_precision = np.maximum(1 / v - precision, least)
         rest_mean = (m / v - shift) / rest_precision
         tilted = _tilted(sites, tie, (m, v), (rest_mean, 1 / rest_precision))
         residual = float(
@@ -303,7 +307,7 @@ def estimate_threshold(
     at, before = float(np.log(tie)), None
     posterior = expectation_propagation(sites, prior, tie, start, tolerance=tolerance)
     for _ in range(_MOST_MOVES):
-        slope, curvature = _slope_in_tie(sites, at, posterior)
+        slope, curvature = _slope_in_tie(sites, prior, at, posterior)
         if before is not None and (secant := (slope - before[1]) / (at - before[0])) < 0:
             curvature = secant
         move = float(np.clip(at - slope / curvature, max(at - 1, low), min(at + 1, high))) - at
@@ -311,10 +315,21 @@ def estimate_threshold(
             break
         at, before = at + move, (at, slope)
         tie = float(np.exp(at))
-        posterior = expectation_propagation(
-            sites, prior, tie, posterior.normals, tolerance=tolerance
-        )
+        posterior = near_posterior(sites, prior, tie, posterior.normals, tolerance=tolerance)
     return tie, posterior
+
+
+def near_posterior(
+    sites: Sites, prior: Prior, tie: float, near: Normals, *, tolerance: float
+) -> Posterior:
+    """Match the moments of all sites, beginning with those at another δ.
+
+    With thousands of answers about a pair the posterior is narrower than it moves with δ: then
+    begin with those of `laplace`.
+    """
+    if sites.count.max() > _MANY:
+        near = laplace(sites, prior, tie).normals
+    return expectation_propagation(sites, prior, tie, near, tolerance=tolerance)
 
 
 def threshold_error(sites: Sites, prior: Prior, tie: float, posterior: Posterior) -> float:
@@ -329,18 +344,21 @@ def threshold_error(sites: Sites, prior: Prior, tie: float, posterior: Posterior
         return 0.0
     slopes: list[float] = []
     for log_tie in (np.log(tie) - _STEP, np.log(tie) + _STEP):
-        near = expectation_propagation(
+        near = near_posterior(
             sites, prior, float(np.exp(log_tie)), posterior.normals, tolerance=1e-6
         )
-        slopes.append(_slope_in_tie(sites, float(log_tie), near)[0])
+        slopes.append(_slope_in_tie(sites, prior, float(log_tie), near)[0])
     curvature = (slopes[0] - slopes[1]) / (2 * _STEP)
     return tie / curvature**0.5 if curvature > 0 else float("nan")
 
 
-def _slope_in_tie(sites: Sites, log_tie: float, posterior: Posterior) -> tuple[float, float]:
+def _slope_in_tie(
+    sites: Sites, prior: Prior, log_tie: float, posterior: Posterior
+) -> tuple[float, float]:
     """Derivatives of the log posterior density of δ in log δ, with the cavities kept."""
     m, v = sites.design @ posterior.mean, variances(sites.design, posterior.covariance)
-    precision = 1 / v - posterior.normals.precision
+    least = 1 / variances(sites.design, prior.covariance)
+    precision = np.maximum(1 / v - posterior.normals.precision, least)
     rest = ((m / v - posterior.normals.shift) / precision, 1 / precision)
     ties = np.exp(log_tie + _STEP * np.array([-1, 0, 1]))
     lower, here, upper = (

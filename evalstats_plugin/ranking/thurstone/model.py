@@ -20,7 +20,7 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     Normals,
     Posterior,
     estimate_threshold,
-    expectation_propagation,
+    near_posterior,
     threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
@@ -43,6 +43,10 @@ from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.streams import stream
 
 Estimator = Literal["auto", "exact", "ep"]
+
+WIDEST_PRIOR = 1000.0
+"""Largest prior variance that is integrated over: of wider priors hardly a point is where answers
+leave the ratings."""
 
 _POINTS_KEPT = 16_000
 """Points of integration that serve as draws, unless fewer or more are asked for."""
@@ -79,10 +83,11 @@ def fit_thurstone(
     prior_covariance
         A variance, n variances, or shape (n, n); the unit is the variance of an answer's noise.
     estimator
-        ``"exact"``: deterministic integration with a stated error, for at most 30 players.
+        ``"exact"``: deterministic integration with a stated error, for at most 30 players and
+        prior variances of at most 1,000.
         ``"ep"``: the normal with matched moments (expectation propagation), whose means are within
         .05 standard deviations and whose standard errors of players who nearly always win are up to
-        an eighth too small. ``"auto"``: exact up to 30 players, beyond ``"ep"``.
+        an eighth too small. ``"auto"``: exact where that is possible, else ``"ep"``.
     ties
         ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"exact"`` averages
         over δ, ``"ep"`` takes that of the largest evidence. ``"half"``: half a win and half a loss.
@@ -121,19 +126,17 @@ def fit_thurstone(
     if len(contests):
         contests.check()
     n = len(contests.players)
+    prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
+    problem = _not_integrated(n, prior)
     reason = "asked for"
     if estimator == "auto":
-        estimator = "exact" if n <= MOST_PLAYERS else "ep"
-        reason = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
-    if estimator == "exact" and n > MOST_PLAYERS:
-        msg = (
-            f"{n} players are too many to integrate over (at most {MOST_PLAYERS}): "
-            "take estimator='ep'"
-        )
-        raise DesignError(msg)
+        estimator = "ep" if problem else "exact"
+        by_size = f"{counted(n, 'player')}; up to {MOST_PLAYERS} are integrated over"
+        reason = problem if problem and n <= MOST_PLAYERS else by_size
+    if estimator == "exact" and problem:
+        raise DesignError(f"{problem}: take estimator='ep'")
     counts = contests.weight > 0
     used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
-    prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
     sites = sites_of(used, ties)
     value, near = estimate_threshold(sites, prior, tolerance=_RESIDUAL)
     tie = Threshold(value, threshold_error(sites, prior, value, near))
@@ -176,6 +179,17 @@ def fit_thurstone(
         },
         notes=notes,
     )
+
+
+def _not_integrated(n: int, prior: Prior) -> str:
+    """Why the posterior is not integrated over; "" if it is."""
+    if n > MOST_PLAYERS:
+        return f"{n} players are too many to integrate over (at most {MOST_PLAYERS})"
+    widest = float(np.diagonal(prior.covariance).max(initial=0.0))
+    if widest > WIDEST_PRIOR:
+        most = f"(at most {WIDEST_PRIOR:g})"
+        return f"a prior variance of {widest:g} is too wide to integrate over {most}"
+    return ""
 
 
 class Threshold(NamedTuple):
@@ -258,12 +272,13 @@ def _matched(
 
 def _tie_nodes(sites: Sites, prior: Prior, tie: Threshold, start: Normals) -> list[Near]:
     """Nodes of the trapezoidal rule in log δ, where its posterior density matters."""
-    width = min(tie.std_error / tie.value, 1.0) if np.isfinite(tie.std_error) else 0.5
+    # Of few ties the density is wide, and yet falls off within half a unit at its upper end.
+    width = min(tie.std_error / tie.value, 0.5) if np.isfinite(tie.std_error) else 0.5
     step = _NODE_STEP * width
 
     def at(log_tie: float) -> tuple[Near, float]:
         value = float(np.exp(log_tie))
-        near = expectation_propagation(sites, prior, value, start, tolerance=_UPDATE_RESIDUAL)
+        near = near_posterior(sites, prior, value, start, tolerance=_UPDATE_RESIDUAL)
         # Half-normal(1) prior of δ, and its derivative by log δ.
         log_weight = -(value**2) / 2 + log_tie
         return (

@@ -264,6 +264,27 @@ def test_without_answers_draws_are_those_of_the_prior(name):
     assert np.abs((means.mean(axis=1) - expected) / np.hypot(error, 3e-3)).max() < 4
 
 
+def test_standard_deviations_of_interactions_are_drawn_given_these():
+    """Of two models, so that their number matters; against a sum over a grid of log σ."""
+    sampler = CrossedGibbs(
+        crossed(np.zeros((2, 2)), 0.0), CROSSED_MODELS["question"], 4000, 20,
+        np.random.default_rng(3),
+    )  # fmt: skip
+    interaction = np.array([[0.2, 1.5], [-0.4, -0.9]])
+    sampler.level = sampler.mean + interaction
+    for _ in range(40):
+        sampler._own_interactions()
+    x = np.linspace(-9, 4, 4001)[:, None]
+    log_p = 2 * x - 2 * np.exp(x) - 2 * x - (interaction**2).sum(axis=0) / 2 * np.exp(-2 * x)
+    weight = np.exp(log_p - log_p.max(axis=0))
+    mean = (weight * x).sum(axis=0) / weight.sum(axis=0)
+    sd = ((weight * (x - mean) ** 2).sum(axis=0) / weight.sum(axis=0)) ** 0.5
+    found = sampler.log_sd[2]
+
+    assert (np.abs(found.mean(axis=0) - mean) < 4 * sd / 4000**0.5).all()
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.06)
+
+
 @pytest.mark.parametrize("name", CROSSED_MODELS)
 def test_missing_cells_and_extremes_stay_finite(name):
     right = np.array([[5.0, 0, 1, 2, 5], [4.0, 0, 1, 0, 0], [0.0, 0, 0, 3, 5]])

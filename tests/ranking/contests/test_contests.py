@@ -51,9 +51,10 @@ def test_invalid_contests_are_refused(made, message):
         Contests.of(*made)
 
 
-def test_weights_are_numbers():
-    with pytest.raises(DesignError, match="some weights are below 0 or not finite"):
-        Contests.of([0], [1], [1], weight=[float("inf")])
+@pytest.mark.parametrize("weight", [-1, float("inf"), float("nan"), 1e300])
+def test_weights_are_numbers_that_do_not_drown_each_other(weight):
+    with pytest.raises(DesignError, match=r"some weights are not between 0 and 1e\+12"):
+        Contests.of([0], [1], [1], weight=[weight])
 
 
 def test_every_comparison_needs_both_players():

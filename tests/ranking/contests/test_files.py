@@ -199,6 +199,9 @@ def test_contradictory_answers_are_kept_and_counted():
     again = "first,second,winner,item,epoch\nx,y,x,q1,1\nx,y,y,q1,2\ny,z,y,q1,1\n"
     assert read(again).notes == ()
     assert len(read(again.replace("y,q1,2", "y,q1,1")).notes) == 1
+    # As many items as answers, of which one has no answer.
+    notes = read("player_a,player_b,winner,item\nx,y,x,p\nx,y,y,p\nx,y,,q\n").notes
+    assert "answered both ways" in notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -358,6 +361,11 @@ def test_without_an_order_the_winner_is_first(tmp_path):
         ),
         ({"comparisons": [{"winner": "a", "loser": 1}]}, LogError, "does not name a winner"),
         ({"comparisons": [{"first": 0, "second": 1}]}, LogError, "does not name a winner"),
+        (
+            {"comparisons": [{"winner": 0, "loser": 1, "first": 1.0}]},
+            LogError,
+            "does not name a winner",
+        ),
         ({"comparisons": [{"winner": 1, "loser": 1}]}, LogError, "needs two different items"),
         (
             {"comparisons": [{"winner": 0, "loser": 1, "first": 2}]},
@@ -368,6 +376,11 @@ def test_without_an_order_the_winner_is_first(tmp_path):
             {"comparisons": [{"winner": 0, "loser": 1, "weight": "heavy"}]},
             LogError,
             "a weight that is a number from 0",
+        ),
+        (
+            {"comparisons": [{"winner": 0, "loser": 1, "weight": 1e300}]},
+            LogError,
+            r"a weight that is a number from 0 to 1e\+12",
         ),
     ],
 )
@@ -404,6 +417,16 @@ def test_written_files_read_the_same(tmp_path, ending, ordered):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), err_msg=name)
 
 
+def test_categories_are_written_too(tmp_path):
+    text = "model_a,model_b,winner,kind\na,b,a,code\nb,a,a,talk\n"
+    made = read(text, columns={"category": "kind"})
+    path = write_contests(made, tmp_path / "c.csv")
+    again = read_contests(path, columns={"category": "category"})
+
+    assert again.categories == ("code", "talk")
+    assert again.category.tolist() == [0, 1]
+
+
 def test_unsupported_contests_are_not_written(tmp_path):
     made = everything(ordered=True)
     with pytest.raises(WriteError, match=r"no ending of a known format. Use one of \.csv"):
@@ -432,6 +455,17 @@ def test_two_judges_files_are_merged():
         merge(one, two, judges=("ben",))
     with pytest.raises(DesignError, match="Give all the same features"):
         merge(one, read("winner,loser,feature:len\na,b,1\n"))
+
+
+def test_answers_without_an_item_are_apart_in_several_files(tmp_path):
+    """The second rows of two files were taken for answers on one item."""
+    for name, winner in (("one", "a"), ("two", "b")):
+        text = f"player_a,player_b,winner,item,judge\na,b,a,p,ann\na,b,{winner},,ann\n"
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    made = merge(*(read_contests(tmp_path / f"{name}.csv") for name in ("one", "two")))
+
+    assert made.cluster.tolist() == [0, 1, 0, 2]
+    assert made.notes == ()
 
 
 def test_merging_notes_contradictions_and_lost_order():

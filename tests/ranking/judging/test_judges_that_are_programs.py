@@ -46,7 +46,10 @@ def test_a_verdict_is_read(reply: Any, expected: float | None) -> None:
     assert expected == verdict(reply)
 
 
-@pytest.mark.parametrize("reply", ["", "maybe", "A or B", '{"winner": 3}', "{", "[[D]]", 7])
+DEEP = pytest.param('{"winner":' * 100_000, id="nested deeper than Python follows")
+
+
+@pytest.mark.parametrize("reply", ["", "maybe", "A or B", '{"winner": 3}', "{", "[[D]]", 7, DEEP])
 def test_an_unclear_reply_is_an_error(reply: Any) -> None:
     """And not guessed."""
     with pytest.raises(UnclearReplyError, match="names none of first, second, tie and skip"):

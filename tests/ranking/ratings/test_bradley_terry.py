@@ -45,6 +45,7 @@ def test_citations_of_stigler_1994(golden):
 
     np.testing.assert_allclose(rating, list(expected["log_ability"].values()), atol=1e-6)
     np.testing.assert_allclose(error, list(expected["se"].values()), atol=1e-5)
+    assert 0 < fit.diagnostics["seconds"] < 10
     assert fit.log_likelihood == pytest.approx(expected["loglik"], abs=1e-6)
 
 

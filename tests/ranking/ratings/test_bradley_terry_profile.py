@@ -75,6 +75,18 @@ def test_an_undefeated_player_may_be_infinitely_better():
     assert found.low == pytest.approx(-np.log(np.expm1(DROP / 20)), abs=1e-6)
 
 
+def test_a_difference_that_the_order_of_showing_hides_may_be_infinite():
+    """The one shown first won, but for one answer: the better 0 is, the more being first helps."""
+    outcome = [1] * 19 + [0]
+    made = Contests.of([0, 1] * 10, [1, 0] * 10, outcome, players=2, ordered=True)
+    found = profile_interval(made, "player_0", "player_1", position=True)
+
+    assert found.low > -2
+    assert found.high == np.inf
+
+
 def test_unknown_players_are_named(simulated):
     with pytest.raises(SelectionError, match="did you mean player_1"):
         profile_interval(simulated(3, 50, 0)[1], "player1")
+    with pytest.raises(SelectionError, match="'player_1' against itself"):
+        profile_interval(simulated(3, 50, 0)[1], "player_1", "player_1")

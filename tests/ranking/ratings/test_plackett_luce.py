@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings import likelihood
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
@@ -171,3 +171,26 @@ def test_rankings_of_several_lengths_by_numerical_derivatives(prior_sd, depth, c
     assert fit.diagnostics["n_rankings"] == 40
     assert fit.diagnostics["converged"]
     assert fit.notes == ()
+
+
+@pytest.mark.parametrize("prior_sd", [None, 2.0])
+def test_players_ranked_before_all_others_are_as_uncertain_as_by_bradley_terry(prior_sd):
+    """The sandwich took rankings that all agree for certain: less than half the errors."""
+    fit = fit_plackett_luce([[0, 1]] * 5, 2, prior_sd=prior_sd)
+    pairs = fit_bradley_terry(Contests.of([0] * 5, [1] * 5, 1, players=2), prior_sd=prior_sd)
+
+    np.testing.assert_allclose(fit.rating, pairs.rating, atol=1e-6)
+    np.testing.assert_allclose(fit.covariance, pairs.covariance, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"covariance": "sandwhich"}, SelectionError, "did you mean sandwich"),
+        ({"prior_sd": 0.0}, DesignError, "prior_sd is 0.0: give a number above 0"),
+        ({"depth": 0}, DesignError, "depth is 0: give a number above 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(wrong, error, message):
+    with pytest.raises(error, match=message):
+        fit_plackett_luce([[0, 1], [1, 0]], 2, **wrong)

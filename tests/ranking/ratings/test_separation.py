@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, special
 
 from evalstats_plugin import rank
 from evalstats_plugin.ranking import Contests, fit_bradley_terry
@@ -79,3 +81,83 @@ def test_of_ties_alone_nobody_is_first() -> None:
 
     assert all(abs(row.prob_best - 0.25) < 0.03 for row in ranking)
     assert all(row.low < -2 and row.high > 2 for row in ranking)
+
+
+ALWAYS_FIRST = Contests.of([0, 1] * 10, [1, 0] * 10, 1, players="ab", ordered=True)
+"""Twenty answers of a judge who favours whoever is shown first: they say nothing of a and b."""
+
+
+def test_a_judge_who_always_favours_the_first_says_nothing_of_the_players() -> None:
+    """Their ratings were 0 ± 0.12, and the advantage of the first 32 ± 0.24 logits."""
+    ranking = rank(ALWAYS_FIRST, model="bradley-terry", rng=0)
+    position = ranking.fit.parameters["position"]
+    expected = optimize.brentq(lambda x: 20 * special.expit(-x) - x / 25, 0, 10)
+
+    assert position == pytest.approx(expected, abs=1e-6)
+    assert ranking.fit.parameter_std_errors["position"] > 2
+    assert ranking[0].high > 2
+    assert any("wins and losses are separated by position" in note for note in ranking.notes)
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+def test_an_advantage_of_the_first_that_grows_with_the_share_of_ties_has_a_prior(ties) -> None:
+    """The first wins or is tied: limits were NaN."""
+    outcome = np.tile([1, 1, 0.5, 0.5], 5)
+    fit = fit_bradley_terry(replace(ALWAYS_FIRST, outcome=outcome), ties=ties, position=True)
+
+    assert np.isfinite([*fit.parameters.values(), *fit.parameter_std_errors.values()]).all()
+    assert 1 < fit.parameters["position"] < 10
+    assert "wins and losses are separated by position and the ratings" in fit.notes[0]
+
+
+def test_an_advantage_of_the_first_that_one_answer_contradicts_is_estimated_still() -> None:
+    """It was left out without a word, as if places and players could not be told apart."""
+    outcome = ALWAYS_FIRST.outcome.copy()
+    outcome[-1] = 0
+    contests = replace(ALWAYS_FIRST, outcome=outcome)
+    fit = rank(contests, model="bradley-terry", rng=0).fit
+    sign, prior = 1 - 2 * contests.first, 25
+
+    def loss(x: np.ndarray) -> float:
+        ahead = (x[0] * sign + x[1]) * (2 * outcome - 1)
+        return float(np.logaddexp(0, -ahead).sum() + x[1] ** 2 / 2 / prior)
+
+    found = optimize.minimize(loss, np.zeros(2), tol=1e-12).x
+
+    assert fit.rating[0] - fit.rating[1] == pytest.approx(found[0], abs=1e-4)
+    assert fit.parameters["position"] == pytest.approx(found[1], abs=1e-4)
+
+
+def test_a_style_that_decides_every_vote_has_a_finite_effect() -> None:
+    rng = np.random.default_rng(4)
+    first = rng.integers(0, 3, 60)
+    second, longer = (first + rng.integers(1, 3, 60)) % 3, rng.normal(0, 100, 60)
+    contests = Contests.of(first, second, longer > 0, players=3)
+    contests = replace(contests, features=longer[:, None], feature_names=("length",))
+    fit = fit_bradley_terry(contests, features=("length",))
+
+    assert "wins and losses are separated by length" in fit.notes[0]
+    assert 0 < 100 * fit.parameters["length"] < 30
+    assert fit.parameter_std_errors["length"] > fit.parameters["length"] / 5
+    assert fit.std_error.min() > 0.5
+
+
+def test_effects_get_a_prior_exactly_where_they_have_no_maximum() -> None:
+    """As linear programming says of few answers in both orders, whose players are all connected."""
+    pairs = np.array([(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)] * 2)
+    rows = np.eye(3)[pairs[:, 0]] - np.eye(3)[pairs[:, 1]]
+    without, number = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        won = rng.random(12) < special.expit(1.5 + rng.normal(0, 0.5, 3)[pairs] @ [1, -1])
+        contests = Contests.of(*pairs.T, 1.0 * won, players=3, ordered=True)
+        if contests.strong_components().any():
+            continue
+        gains = np.where(won, 1, -1)[:, None] * np.column_stack([rows, np.ones(12)])
+        found = optimize.linprog(
+            -gains.sum(axis=0), A_ub=-gains, b_ub=np.zeros(12), bounds=[(-1, 1)] * 4
+        )
+        fit = fit_bradley_terry(contests, position=True)
+        assert (fit.estimator == "laplace") == (-found.fun > 1e-9), seed
+        without, number = without + (fit.estimator == "laplace"), number + 1
+    assert number / 5 < without < number * 4 / 5

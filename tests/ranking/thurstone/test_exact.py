@@ -228,20 +228,27 @@ def test_symmetries_are_permutations_that_keep_the_answers():
     assert found.reverse is None
 
 
-def test_the_width_of_a_tie_is_averaged_over_with_few_ties_too():
-    """One tie of nine answers: its width has a long tail, which a sum over a grid includes."""
-    contests = Contests.of([0] * 9, [1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0.5], players=2)
+@pytest.mark.parametrize("answers", [(5, 3, 1), (6, 0, 1), (20, 0, 1), (3, 0, 3), (0, 0, 1)])
+def test_the_width_of_a_tie_is_averaged_over_with_few_ties_too(answers):
+    """Its width has a long tail, which a sum over a grid includes, and moves the mean with it."""
+    n_wins, n_losses, n_ties = answers
+    outcome = [1] * n_wins + [0] * n_losses + [0.5] * n_ties
+    contests = Contests.of([0] * sum(answers), [1] * sum(answers), outcome, players=2)
     fit = fit_thurstone(contests, estimator="exact")
-    d, log_tie = np.linspace(-9, 9, 1801)[:, None], np.linspace(-14, 2, 401)
+    d, log_tie = np.linspace(-9, 9, 1801)[:, None], np.linspace(-14, 2.2, 401)
     tie = np.exp(log_tie)
     between = special.ndtr(tie - abs(d)) - special.ndtr(-tie - abs(d))
-    log_p = 5 * special.log_ndtr(d - tie) + 3 * special.log_ndtr(-d - tie)
-    log_p += np.log(np.maximum(between, 1e-300)) - d**2 / 4 - tie**2 / 2 + log_tie
+    log_p = n_wins * special.log_ndtr(d - tie) + n_losses * special.log_ndtr(-d - tie)
+    log_p = log_p + n_ties * np.log(np.maximum(between, 1e-300))
+    log_p = log_p - d**2 / 4 - tie**2 / 2 + log_tie
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     mean, tie_mean = float((p * d).sum()), float((p * tie).sum())
+    variance = float((p * (d - mean) ** 2).sum())
+    contrast = np.array([1, -1])
 
     assert fit.rating[0] - fit.rating[1] == pytest.approx(mean, abs=2e-5)
+    assert contrast @ fit.covariance @ contrast == pytest.approx(variance, abs=1e-4)
     assert fit.parameters["tie"] == pytest.approx(tie_mean, abs=1e-4)
     assert fit.ahead is not None
     assert fit.ahead[0, 1] == pytest.approx(p[901:].sum() + p[900].sum() / 2, abs=2e-5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -264,3 +265,29 @@ def test_the_stored_study_of_the_prior_variance_says_that_it_is_not_found():
         asked = [row["factor"] for row in rows if (row["pairs"], row["by"]) == ("order", by)]
         assert 6 == len(asked)
         assert max(asked) > 1.3
+
+
+def test_a_prior_too_wide_to_integrate_over_is_matched():
+    """With a standard deviation of 1000 the ranking ended in an error of linear algebra."""
+    contests = Contests.of([0, 0, 0, 1, 2], [2, 2, 2, 0, 1], [1, 0.5, 1, 0, 1], players=3)
+    fit = fit_thurstone(contests, prior_covariance=1e6)
+
+    assert fit.estimator == "ep"
+    assert fit.diagnostics["reason"].startswith("a prior variance of 1e+06 is too wide")
+    with pytest.raises(DesignError, match="take estimator='ep'"):
+        fit_thurstone(contests, prior_covariance=1e6, estimator="exact")
+
+
+@pytest.mark.usefixtures("rough_integration")
+@pytest.mark.parametrize("estimator", ["ep", "exact"])
+def test_votes_that_were_added_up_are_fitted_too(estimator):
+    """A million votes and a single tie ended in an error of linear algebra."""
+    weight = 1e6
+    contests = Contests.of([0, 1, 0], [1, 0, 1], [1, 1, 0.5], players=2,
+                           weight=[0.7 * weight, 0.3 * weight, 1])  # fmt: skip
+    fit = fit_thurstone(contests, estimator=estimator)
+    tie = fit.parameters["tie"]
+
+    assert fit.rating[0] - fit.rating[1] == pytest.approx(special.ndtri(0.7), abs=2e-3)
+    assert 0.2 < tie * 2 * weight * 0.3477 < 5
+    assert fit.std_error.min() > 0.5
